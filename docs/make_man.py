@@ -63,7 +63,7 @@ def _summary(parser: Parser) -> str:
 
 def _synopsis(*parsers: Parser) -> Iterable[str]:
     for place, parser in enumerate(parsers):
-        usage = parser.one_usage().removeprefix("usage: ")
+        usage = parser.usage_line().removeprefix("usage: ")
         yield from [".br"] * (place > 0)
         yield _text(usage)
 

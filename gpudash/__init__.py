@@ -11,11 +11,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import `step` or `workload` where it is asked for: importing gpudash costs nothing."""
+    """Import `step` or `workload` at first use, so that importing gpudash is cheap."""
     if name == "step":
         from gpudash.hooks.explicit import step  # noqa: PLC0415  # see above
 
-        globals()[name] = step  # found at once from now on: it is asked for in every step
+        globals()[name] = step  # a script looks it up in every step
         return step
     if name == "workload":
         from workloads.own import workload  # noqa: PLC0415  # see above

@@ -1,4 +1,4 @@
-"""Text without Unicode: each character has one of ASCII in its place, as wide as it."""
+"""ASCII in place of Unicode: each character is replaced by ASCII of the same width."""
 
 import unicodedata
 from functools import cache
@@ -32,7 +32,7 @@ LIKE = {
 }
 IN_PLACE = {ord(character): like for like, characters in LIKE.items() for character in characters}
 DOTS = " ..::****"
-"""In the place of a braille cell, by how many of its eight dots are set."""
+"""Replacement of a braille cell, by the number of its dots that are set (0 to 8)."""
 
 
 def as_ascii(text: str) -> str:

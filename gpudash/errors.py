@@ -1,7 +1,7 @@
-"""What can go wrong, each with the line a user reads, and how a command can end.
+"""The errors that a user can mend, and the exit codes.
 
-The command line prints the message alone and exits with the error's code; the dashboard shows it
-as a notice.
+The command line prints only the error's message and exits with its code. The dashboard shows the
+message as a notice.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 
 class Exit(IntEnum):
-    """How a command ended: its exit code, and what that means."""
+    """An exit code and its meaning."""
 
     meaning: str
 
@@ -24,7 +24,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130, "interrupted before there was a result"
 
     def __new__(cls, code: int, meaning: str) -> Self:
-        """Make a member of its code and what it means."""
+        """Make a member from a code and its meaning."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning
@@ -35,14 +35,14 @@ OF_SCRIPT = {
     Exit.DONE: "done, or left running; where the script ends otherwise, its own exit code, "
     "128 and the signal's number for one that was killed",
 }
-"""What a command that shows a script's training means by its codes."""
+"""Other meanings of exit codes, for commands that watch a script's training."""
 UNDECODABLE = (ValueError, RecursionError)
-"""What msgspec raises for bytes that are no message: its own errors are ValueErrors, as that for
-text that is no UTF-8 is; what is nested too deep is neither."""
+"""Errors of msgspec for bytes that are no message. Its own errors and a UnicodeDecodeError are
+ValueErrors; data nested too deep raises RecursionError."""
 
 
 class GpudashError(Exception):
-    """Base of every error a user can cause or mend. `str(error)` is one complete line."""
+    """Base of the errors that a user can mend. `str(error)` is one complete line."""
 
     exit: ClassVar = Exit.REFUSED
 
@@ -56,7 +56,7 @@ class RecordingError(GpudashError):
 
 
 class ExistsError(RecordingError):
-    """What would be overwritten is there; `fact` says so without the command line's way out."""
+    """A file exists and would be overwritten; `fact` is the message without the hint at --force."""
 
     def __init__(self, fact: str) -> None:
         super().__init__(f"{fact}; --force overwrites it")
@@ -64,13 +64,13 @@ class ExistsError(RecordingError):
 
 
 class OutputError(GpudashError):
-    """What was printed could not be written."""
+    """Standard output could not be written to."""
 
     exit = Exit.FAILED
 
 
 class SourceError(GpudashError):
-    """What a source says cannot be understood."""
+    """A message of a source cannot be decoded."""
 
 
 class WorkerError(GpudashError):

@@ -1,4 +1,4 @@
-"""Which batch would fit in device memory, by two that were measured. No I/O, no torch."""
+"""Forecast of the batch size that fits in device memory, from two measured ones."""
 
 from collections.abc import Mapping
 from math import floor, log2
@@ -8,12 +8,12 @@ import msgspec
 
 
 class Need(NamedTuple):
-    """What a batch size took of device memory."""
+    """Device memory that a batch size took."""
 
     tensors_mib: float
-    """The most in tensors at once."""
+    """Peak memory in tensors."""
     held_mib: float
-    """The most that the allocator held for them: gaps between tensors are part of it."""
+    """Peak memory held by the allocator, which includes gaps between tensors."""
 
 
 class Line(NamedTuple):
@@ -23,37 +23,37 @@ class Line(NamedTuple):
     per_sample_mib: float
 
     def at(self, batch_size: int) -> float:
-        """Return what a batch of this size takes."""
+        """Return the memory that a batch of this size takes, in MiB."""
         return self.base_mib + self.per_sample_mib * batch_size
 
     def reaches(self, capacity_mib: float) -> int:
-        """Return the largest batch that takes no more."""
+        """Return the largest batch size that takes at most this much memory."""
         return floor((capacity_mib - self.base_mib) / self.per_sample_mib)
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch of any size needs, by two that were measured.
+    """Memory needs by batch size, from two that were measured.
 
-    A batch fits if what the allocator would hold for it has room. It does not fit if its tensors
-    alone have none. Of sizes between the two nothing is known.
+    A batch fits if there is room for what the allocator would hold. It does not fit if there is no
+    room even for its tensors. Between these two limits the forecast says nothing.
     """
 
     sizes: tuple[int, int]
-    """The two that it comes from."""
+    """The two measured batch sizes."""
     tensors: Line
     held: Line
     capacity_mib: float
-    """What the training may hold: the device's memory without what others use of it."""
+    """Memory that the training may use: all of the device's but what other processes use."""
 
     @property
     def fits(self) -> int:
-        """The largest batch that fits, in steps of about an eighth of it."""
+        """The largest batch size that fits, rounded down by up to about an eighth."""
         most = self.held.reaches(self.capacity_mib)
         return most // _step(most) * _step(most)
 
     @property
     def exceeds(self) -> int:
-        """The next one that does not."""
+        """The smallest batch size that does not fit, rounded up likewise."""
         most = self.tensors.reaches(self.capacity_mib)
         return (most // _step(most) + 1) * _step(most)
 
@@ -66,17 +66,17 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast(points: Mapping[int, Need], capacity_mib: float | None) -> Forecast | None:
-    """Return what the two largest batch sizes tell; `points` are what they needed.
+    """Return the forecast from the two largest batch sizes in `points`.
 
-    None without two sizes that differ in what they need, all other settings being the same, and
-    where not even a single sample would fit.
+    All other settings of the points must be the same. None without two sizes, where the larger one
+    does not need more, and where not even a single sample would fit.
     """
     if len(points) < 2 or capacity_mib is None:
         return None
     (small, less), (large, more) = sorted(points.items())[-2:]
     tensors = _line(small, less.tensors_mib, large, more.tensors_mib)
     held = _line(small, less.held_mib, large, more.held_mib)
-    if held.per_sample_mib < tensors.per_sample_mib:  # segments come in large pieces
+    if held.per_sample_mib < tensors.per_sample_mib:  # the allocator holds large segments
         gaps_mib = max(more.held_mib - more.tensors_mib, 0.0)
         held = tensors._replace(base_mib=tensors.base_mib + gaps_mib)
     if tensors.per_sample_mib <= 0 or held.at(1) > capacity_mib:
@@ -90,4 +90,4 @@ def _line(small: int, small_mib: float, large: int, large_mib: float) -> Line:
 
 
 def _step(most: int) -> int:
-    return 1 << max(floor(log2(max(most, 1))) - 2, 0)  # rounding may leave less than one
+    return 1 << max(floor(log2(max(most, 1))) - 2, 0)  # rounding may leave `most` below 1

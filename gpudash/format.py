@@ -1,6 +1,6 @@
-"""Numbers as a person reads them: pure functions from values to short text.
+"""Numbers as short text: pure functions, independent of widgets.
 
-Nothing here knows a widget. `–` stands for what was not measured; nan and infinity count so.
+`–` stands for a value that was not measured; so do NaN and infinity.
 """
 
 import math
@@ -20,12 +20,12 @@ _DELETE = 0x7F
 
 
 def is_measured(value: float | None) -> TypeGuard[float]:
-    """Return whether there is a number to show."""
+    """Return whether the value is a finite number."""
     return value is not None and math.isfinite(value)
 
 
 def measured(values: Iterable[float | None]) -> list[float]:
-    """Return the numbers among them that there are to show."""
+    """Return the finite numbers among the values."""
     return [value for value in values if is_measured(value)]
 
 
@@ -55,19 +55,19 @@ def change(change: float, low: float | None, high: float | None) -> str:
 
 
 def _signed_pct(change: float) -> str:
-    """Return a relative change in percent; beyond what means anything, that it is beyond."""
+    """Return a relative change in percent; `> +999` above 999 %."""
     return "> +999" if change > 9.99 else f"{100 * change:+z.1f}"
 
 
 def milliseconds(value: float | None) -> str:
-    """Return a duration of phases in at most four characters below a second."""
+    """Return a duration in ms without its unit; below a second in at most four characters."""
     if not is_measured(value):
         return ABSENT
     return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def compact(value: float | None) -> str:
-    """Return at most five characters for an axis: `0`, `2.5`, `750`, `1.5k`, `20M`."""
+    """Return a number for an axis, in at most five characters: `0`, `2.5`, `750`, `1.5k`, `20M`."""
     if not is_measured(value):
         return ABSENT
     power = 0
@@ -78,12 +78,12 @@ def compact(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """Return a whole number with thousands separated."""
+    """Return a whole number with thousands separators."""
     return ABSENT if value is None else f"{value:,}"
 
 
 def steps(value: int) -> str:
-    """Return `1 step`, `1234 steps`: programs read it too."""
+    """Return `1 step`, `1234 steps`; without separators, as programs read it too."""
     return f"{value} step{'s' * (value != 1)}"
 
 
@@ -141,7 +141,7 @@ _AS_READ = {
 
 
 def quantity(value: float | str | None, unit: str) -> str:
-    """Return a value as its unit is read; a text as it is."""
+    """Return a value formatted by its unit; a text unchanged."""
     if isinstance(value, str):
         return value
     if unit in _AS_READ:
@@ -150,9 +150,9 @@ def quantity(value: float | str | None, unit: str) -> str:
 
 
 def clip(text: str, width: int) -> str:
-    """Return `text` in at most `width` characters; `…` says that some are missing.
+    """Return `text` in at most `width` characters, with `…` in place of the rest.
 
-    Of a number nothing is left out: it would be another number.
+    A number is never cut within its digits: it would be another number.
     """
     if len(text) <= width:
         return text
@@ -163,12 +163,12 @@ def clip(text: str, width: int) -> str:
 
 
 def source_line(file: str, line: int) -> str:
-    """Return `losses/masked.py:41`: a whole path would leave no room for the line."""
+    """Return `losses/masked.py:41`: a whole path would be too long."""
     return f"{'/'.join(PurePath(file).parts[-2:])}:{line}"
 
 
 def signal_name(number: int) -> str:
-    """Return what a signal is called; most real-time signals have no name."""
+    """Return the name of a signal; `signal N` for those without one, as most real-time ones."""
     try:
         return Signals(number).name
     except ValueError:
@@ -176,9 +176,9 @@ def signal_name(number: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Return `text` with nothing in it that a terminal would obey.
+    """Return `text` without control characters that a terminal would obey.
 
-    Control characters become their pictures (`␛`), other unprintable ones `�`.
+    They become their pictures (`␛`), other unprintable characters `�`.
     """
     text = text.expandtabs(8)
     return text if text.isprintable() else "".join(map(_visible, text))

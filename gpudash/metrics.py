@@ -1,6 +1,6 @@
-"""Every value that gpudash measures, once: what it means, and where it is recorded and shown.
+"""The table of all metrics: meaning, unit, CSV column, and where each is shown.
 
-The order of the table is that of the CSV's columns: new ones are only appended to it.
+The table's order is that of the CSV's columns, so new metrics are only appended.
 """
 
 from functools import partial
@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from gpudash.protocol import GpuReading, HostReading, Progress
 
 UTIL_WINDOW_S = 1.0
-"""NVML averages utilisation over 1/6 to 1 s, depending on the GPU, and does not say over what."""
+"""Longest averaging window of NVML's utilisation: 1/6 to 1 s by GPU, which NVML does not report."""
 CORE_WAIT_WARNS_PCT = 15.0
-"""`core_wait_pct` from which on a rate is taken to tell of other load too, and that is said."""
+"""From this `core_wait_pct` on, gpudash warns that other load on the machine slows the training."""
 
 Kind: TypeAlias = Literal["run", "step", "phase", "input", "gpu", "host", "own"]
 OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "difference", "union"]
@@ -28,29 +28,29 @@ KINDS: dict[Kind, str] = {
     "host": "The training process and its loader workers together.",
     "own": "What gpudash itself uses.",
 }
-"""What a value tells of, and with it what becomes of several ranks and several GPUs."""
+"""What each kind of metric is about, and how it treats several ranks and GPUs."""
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One value by its name, which is also that of its column in the CSV."""
+    """A metric. Its name in `METRICS` is also its CSV column's."""
 
     kind: Kind
     unit: str
     meaning: str
     over_time: OverTime = "mean"
-    """How a row of a recording comes by its value."""
+    """How a row of a recording aggregates the readings."""
     csv: int | Literal["text"] | None = None
-    """Decimals of its column; None where it has no column."""
+    """Decimals of its column; None if it has no column."""
     label: str = ""
-    """In the device panel; without one it is not shown there."""
+    """Label in the device panel; a metric without one is not shown there."""
     chart: Literal["throughput", "step time"] | None = None
-    """What draws it over time."""
+    """The chart that draws it over time."""
     hue: int | None = None
-    """Of a phase, wherever it is shown."""
+    """Number of a phase's colour."""
     spark: str = ""
-    """In the sparklines beside the throughput; times of steps as their share of the step."""
+    """Label in the sparklines, which show times of a step as their share of the step."""
     window: Literal["utilisation", "activity"] | None = None
-    """A reading of it is a mean over this time before it; None where it tells of its moment."""
+    """The window before a reading over which it is a mean; None for an instantaneous value."""
 
 
 _row = partial(Metric, "run", "", over_time="last", csv="text")
@@ -241,7 +241,7 @@ METRICS: dict[str, Metric] = {
     ),
     "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
-    "rank": _row("Rank of the training process that the row tells of."),
+    "rank": _row("Rank of the row's training process."),
     "world_size": _row("Training processes that train together."),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
@@ -249,7 +249,7 @@ METRICS: dict[str, Metric] = {
 
 
 def since(reading: GpuReading, began_s: float) -> GpuReading:
-    """Return the reading without the means over a time that began before `began_s` (monotonic)."""
+    """Return the reading without means whose window began before `began_s` (monotonic)."""
     windows = {"utilisation": reading.at_s - UTIL_WINDOW_S, "activity": reading.activity_since_s}
     early = {name for name, from_s in windows.items() if from_s is not None and from_s < began_s}
     values = {
@@ -261,13 +261,13 @@ def since(reading: GpuReading, began_s: float) -> GpuReading:
 
 
 def process_reading(report: Progress) -> HostReading | None:
-    """Return what a training process has told of its memory and collectives, as a reading of it."""
-    told = {
+    """Return the memory and collectives in a report as a reading; None if it has none of them."""
+    reported = {
         "mem_reserved_mib": report.mem_reserved_mib,
         "mem_allocated_mib": report.mem_allocated_mib,
         "mem_peak_mib": report.mem_peak_mib,
         "collective_mib": report.collective_mib,
         "collective_ms": report.collective_ms,
     }
-    values: dict[str, float | str] = {k: value for k, value in told.items() if value is not None}
+    values: dict[str, float | str] = {k: v for k, v in reported.items() if v is not None}
     return HostReading(at_s=report.until_s, values=values) if values else None

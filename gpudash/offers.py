@@ -1,4 +1,4 @@
-"""A lever as a message: offered by the process that knows it, a lever again where it is shown."""
+"""Conversion between a lever and the message (`LeverOffer`) that describes it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from workloads.levers import Choice, Count, Lever, Switch
 
 
 def offer_of(lever: Lever) -> LeverOffer:
-    """Return the offer of a lever."""
+    """Return the message that describes a lever."""
     about: dict[str, Any] = {
         "name": lever.name,
         "default": lever.default_text,
@@ -25,7 +25,7 @@ def offer_of(lever: Lever) -> LeverOffer:
 
 
 def lever_of(offer: LeverOffer) -> Lever:
-    """Return the lever that is offered, its default what the training had by itself."""
+    """Return the lever that an offer describes; its default is the training's own value."""
     about: dict[str, Any] = {
         "name": offer.name,
         "summary": offer.summary,
@@ -41,9 +41,9 @@ def lever_of(offer: LeverOffer) -> Lever:
 
 
 def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
-    """Return, as a clause, why this lever cannot be moved where these are offered, or None.
+    """Return, as a clause, why this lever cannot be changed given these offers; None if it can.
 
-    No offers at all are those of a workload of the catalogue, where the training refuses.
+    Without offers the training is a workload of the catalogue, which refuses by itself.
     """
     of_name = {offer.name: offer for offer in offers}
     if not of_name:

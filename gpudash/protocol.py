@@ -1,8 +1,8 @@
-"""Every message between the processes and every sample of the device, as frozen records.
+"""Every message between the processes, and every reading of a device, as frozen records.
 
-This module owns the wire format and nothing else: no I/O, no arithmetic, no torch.
-A point in time, `*_s`, is in seconds of `time.monotonic()`, which all processes of one
-machine share. A duration carries its unit in its name. `None` means "not measured".
+This module is the wire format and nothing else: no I/O, no arithmetic, no torch.
+A point in time, such as `at_s`, is in seconds of `time.monotonic()`, which all processes of a
+machine share. A duration has its unit in its name. `None` means "not measured".
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -10,78 +10,78 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 PROTOCOL_VERSION = 2
-"""Raised whenever a reader of older messages would misread a new one."""
+"""Incremented when a reader of older messages would misread a new one."""
 Ability: TypeAlias = Literal[
     "levers", "pause", "restart", "blocks", "record", "profile", "memory", "leave", "type", "stacks"
 ]
-"""What may be asked of a source; `leave`: to train on unwatched; `type`: to take what is typed."""
+"""Requests that a source accepts; `leave`: to train on unwatched; `type`: to take typed input."""
 Settings: TypeAlias = dict[str, str]
 """Lever name → value in its canonical text form, in the workload's lever order."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
-    """A message or a sample: frozen, compared by value, tagged with its type on the wire."""
+    """Base of messages and readings: frozen, compared by value, tagged by type on the wire."""
 
 
 # ── worker → session ────────────────────────────────────────────────────────────────────
 
 
 class Hello(Record, frozen=True, kw_only=True):
-    """The first message of every source; said again, everything before it is void."""
+    """The first message of every source. Another Hello voids everything before it."""
 
     protocol: int = PROTOCOL_VERSION
     can: tuple[Ability, ...] = ()
     pid: int | None = None
-    """Of the process that it speaks for, if it is one."""
+    """The training process, if the source is one."""
     job: str = ""
-    """What processes that train together have in common; empty where one trains alone."""
+    """A name shared by the processes that train together; empty for a single process."""
 
 
 class Printed(Record, frozen=True, kw_only=True):
-    """What the training process printed: plain text, whatever it contains."""
+    """Lines that the training process printed: plain text, never markup."""
 
     lines: tuple[str, ...]
     replaces: int = 0
-    """So many of the newest lines are void: a progress bar writes over itself."""
+    """How many of the newest lines these replace: a progress bar overwrites itself."""
 
 
 class Note(Record, frozen=True, kw_only=True):
-    """What the user should know about the active settings on this device."""
+    """A remark for the user about the active settings on this device."""
 
     lever: str | None
-    """The lever it is about; None: about no single one."""
+    """The lever that it is about; None if there is no single one."""
     text: str
     """One sentence."""
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """What the worker is doing while it is not training yet, as a sentence for the user."""
+    """What the worker does before it trains, as a sentence for the user."""
 
     text: str
 
 
 class Device(Record, frozen=True, kw_only=True):
-    """Where the training runs, as torch reports it."""
+    """The device of the training, as torch reports it."""
 
     kind: Literal["cpu", "cuda"]
     name: str
     uuid: str | None = None
-    """NVML form (`GPU-…` or `MIG-…`), so that telemetry reads the very device trained on."""
+    """NVML form (`GPU-…` or `MIG-…`), by which telemetry finds the same device."""
     mem_total_mib: float | None = None
 
 
 class Phase(Record, frozen=True, kw_only=True, tag=False):
-    """A part of a step that is measured on its own, as a source names it."""
+    """A part of a step that is measured on its own."""
 
     name: str
     label: str
-    """On screen, in the workload's own word, such as `encode`."""
+    """The workload's own word, shown on screen, such as `encode`."""
     lane: Literal["prepare", "train"]
-    """The half of a step that it belongs to: making a batch ready, or training on it."""
+    """The half of a step that it belongs to: preparing a batch, or training on it."""
 
 
 class Started(Record, frozen=True, kw_only=True):
-    """The worker is ready: the first step comes next."""
+    """The worker is ready to take its first step."""
 
     at_s: float
     segment: int = 0
@@ -92,46 +92,46 @@ class Started(Record, frozen=True, kw_only=True):
     settings: Settings
     """Every lever with its active value, `auto` resolved."""
     requested: Settings = {}
-    """The levers that were asked for, as asked, `auto` kept: what a restart sends."""
+    """The levers that were requested, as requested (`auto` kept): a restart sends these."""
     warmup_steps: int
-    """Steps until loader, caches and schedule are warm: what is measured leaves them out."""
+    """Steps until loader, caches and schedule are warm; measurements leave them out."""
     versions: dict[str, str]
     notes: tuple[Note, ...] = ()
     phases: tuple[Phase, ...] = ()
-    """What `Step.phases_ms` may tell of, in the order of a step."""
+    """The phases that `Step.phases_ms` may contain, in the order of a step."""
     world_size: int = 1
-    """How many processes train together."""
+    """Number of processes that train together."""
     node: str = ""
     """The machine's name, where several processes train together."""
     bus_gb_s: float | None = None
-    """Bus bandwidth that a short all-reduce of a large tensor reached on these GPUs."""
+    """Bus bandwidth of a short all-reduce of a large tensor on these GPUs, in GB/s."""
 
 
 LeverKind: TypeAlias = Literal["switch", "choice", "count"]
 
 
 class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
-    """A lever of a training that is in no catalogue, as `workloads.levers.Lever` describes one."""
+    """A lever of a training that is in no catalogue; a `workloads.levers.Lever` as a message."""
 
     name: str
     kind: LeverKind
     default: str
-    """What the training had by itself."""
+    """The training's own value."""
     choices: tuple[str, ...] = ()
     minimum: int = 0
     maximum: int = 0
-    """Of a count."""
+    """Like `minimum`, for a count."""
     effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
     summary: str
     source: str
     numerics: bool = False
-    """Whether another value computes other numbers, which the user is asked about first."""
+    """Whether another value changes the computed numbers; the user has to confirm such a change."""
     refusal: str | None = None
-    """Why it cannot be moved here, as a clause; None where it can be."""
+    """Why it cannot be changed here, as a clause; None if it can."""
 
 
 class Offered(Record, frozen=True, kw_only=True):
-    """What was found in a training that nobody wrote for us; said again when more is known."""
+    """What was found in a user's script; sent again when more is known."""
 
     found: str
     """One line: `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
@@ -139,7 +139,7 @@ class Offered(Record, frozen=True, kw_only=True):
 
 
 class Described(Record, frozen=True, kw_only=True):
-    """A workload of a user's own, as its entry in the catalogue holds it."""
+    """A user's own workload, as its entry in the catalogue describes it."""
 
     summary: str
     source: str
@@ -157,49 +157,49 @@ Description: TypeAlias = Described | Unfit
 
 
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
-    """A step that the device has finished, or several alike. Times in milliseconds."""
+    """A step that the device has finished, or several equal ones. Times are per step, in ms."""
 
     step: int
-    """Counts from 1 and never restarts while the worker lives."""
+    """Number of the (last) step: counts from 1 and never restarts while the worker lives."""
     segment: int
-    """How many times the levers had been changed when this step was enqueued; the session
-    counts on over several workers."""
+    """Number of lever changes before this step was enqueued; the session counts on over several
+    workers."""
     samples: int | None = None
-    """In all of its `count` steps; None, as for the two times of the host, if its source does
-    not know."""
+    """Samples in all `count` steps together; None if the source does not know them. So are the
+    two times of the host."""
     finished_s: float
-    """The last of them."""
+    """When the device finished the (last) step."""
     step_ms: float
-    """Of each, as all times: from the end of the step before, or after a break from its own
-    begin, to its end."""
+    """Time from the end of the step before, or after a break from the step's own begin, to its
+    end."""
     data_ms: float | None = None
-    """The host waited for a batch before enqueueing this step; on two streams, for the next one."""
+    """Time that the host waited for this step's batch; on two streams, for the next step's."""
     host_ms: float | None = None
-    """The host was occupied with the step, waiting for data excluded."""
+    """Time that the host was busy with the step, without waiting for data."""
     device_ms: float | None = None
-    """The device had work of this step in progress; overlapping halves counted once.
+    """Time that the device had work of this step in progress; overlap counts once.
 
-    This and what follows is measured in some steps of each 100 ms, and None in the others; the
-    CPU time in every step.
+    This and the next fields are measured in some steps of each 100 ms, and None in the others. The
+    CPU time is measured in every step.
     """
     phases_ms: dict[str, float] | None = None
-    """What each phase took; as `overlap`, how long both streams were busy, if there are two."""
+    """Time of each phase; with two streams also `overlap`, in which both were busy."""
     cpu_ms: float | None = None
     """CPU time that the training process used during the step, in all threads; None on a GPU."""
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """How many steps it stands for, one directly after the other; more only in a replay."""
+    """Number of consecutive steps that this record stands for; above 1 only in a replay."""
     since_break: int = 0
-    """Steps since the last start, change or pause, this one included; the session stamps it. An
+    """Steps since the last start, change or pause, this one included; set by the session. An
     evaluation or a checkpoint is no pause."""
     tokens: int | None = None
-    """As `samples`."""
+    """Tokens in all `count` steps together; None if the source does not know them."""
     parts_ms: dict[str, tuple[float, ...]] | None = None
-    """What of `phases_ms` was cut into parts, in their order: a backward pass that collectives run
-    beside. None where no phase was."""
+    """The parts, in order, of phases that were split: a backward pass with collectives beside it.
+    None if no phase was split."""
 
 
 class Progress(Record, frozen=True, kw_only=True):
-    """The steps finished since the last such message, about 20 messages a second."""
+    """The steps finished since the last Progress; about 20 messages a second."""
 
     until_s: float
     """Every step finished before this moment has been reported."""
@@ -207,59 +207,59 @@ class Progress(Record, frozen=True, kw_only=True):
     total_steps: int
     total_samples: int | None
     loss: float | None = None
-    """The newest loss read back, of step `loss_step`."""
+    """The newest loss read back from the device, of step `loss_step`."""
     loss_step: int | None = None
     transform_ms: dict[str, float] = {}
-    """Mean time a sample spent in each transform of a loader worker, since the last message."""
+    """Mean time per sample in each transform of a loader worker, since the last message."""
     skipped_samples: int = 0
-    """Unreadable samples that were passed over, since the worker started."""
+    """Unreadable samples skipped since the worker started."""
     instruments_ms: float = 0.0
-    """Host time that measuring, reporting and reading commands took since the last message."""
+    """Host time for measuring, reporting and reading commands since the last message."""
     mem_reserved_mib: float | None = None
-    """Held by torch's caching allocator on this process's GPU. Like the next two None without a
-    GPU, and in all messages but about two a second."""
+    """Memory held by torch's caching allocator on this process's GPU. This and the next two are
+    None without a GPU, and set in only about two messages a second."""
     mem_allocated_mib: float | None = None
-    """… of it in tensors."""
+    """The part of it that is in tensors."""
     mem_peak_mib: float | None = None
-    """The most in tensors at once: since the newest `Started` or `Changed`; in a user's script
-    since it began, as gpudash does not reset a script's own statistics."""
+    """Peak memory in tensors since the newest `Started` or `Changed`; in a user's script since it
+    began, as gpudash does not reset a script's own statistics."""
     collective_mib: float | None = None
-    """What one rank puts into the collectives of a step. Like the next one None where it is not
-    known, and in all messages but about two a second."""
+    """Data that one rank puts into the collectives of a step. This and the next two are None where
+    unknown, and set in only about two messages a second."""
     collective_ms: float | None = None
-    """How long they took in a step, hidden behind computation or not."""
+    """Time of the collectives of a step, hidden behind computation or not."""
     collective_bus_mib: float | None = None
-    """What each link carries of them one way, by the factors of NCCL's tests."""
+    """Data that each link carries one way in a step, by the factors of NCCL's tests."""
 
 
 class Changed(Record, frozen=True, kw_only=True):
-    """Levers took effect between two steps."""
+    """A lever change took effect between two steps."""
 
     at_s: float
     answers: tuple[int, ...] = ()
-    """The commands that this answers; empty where none asked for it."""
+    """Ids of the commands that this answers; empty if no command asked for it."""
     segment: int
     after_step: int
-    """The last step enqueued with the settings before."""
+    """The last step enqueued with the previous settings."""
     changes: Settings
     settings: Settings
     took_ms: float
     """Host time from the command's arrival until the next step may start."""
     requested: Settings = {}
     warmup_steps: int
-    """Both as in `Started`; what blocks run with was not requested."""
+    """Like `requested` as in `Started`; settings of blocks do not count as requested."""
     notes: tuple[Note, ...] = ()
     run: int | None = None
-    """The run of blocks inside of which it was; None outside of one."""
+    """The run of blocks that it belongs to; None outside of one."""
     block: int | None = None
-    """The block that begins here; None where one only ends."""
+    """The block that begins here; None if one only ends."""
 
 
 class Timed(Record, frozen=True, kw_only=True):
     """A block timed by the wall clock, between two moments at which the device was idle."""
 
     at_s: float
-    """When the wall clock was read last."""
+    """When the wall clock was stopped."""
     block: int
     steps: int
     samples: int | None
@@ -270,9 +270,9 @@ RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile", "
 
 
 class Refused(Record, frozen=True, kw_only=True):
-    """A change that cannot be: the training goes on as it was.
+    """A command or a block is refused, and the training goes on.
 
-    What is given up for want of memory may have trained a while: a `Changed` back follows.
+    Settings that ran out of memory may have trained for a while. Then a `Changed` back follows.
     """
 
     answers: tuple[int, ...] = ()
@@ -281,11 +281,11 @@ class Refused(Record, frozen=True, kw_only=True):
     reason: str
     run: int | None = None
     block: int | None = None
-    """The block that was to run with these settings, and its run."""
+    """The refused block; `run` is its run of blocks."""
 
 
 class TooLate(Record, frozen=True, kw_only=True):
-    """A command for all ranks reached one of them after its step, and is void; nobody obeyed it."""
+    """A command for all ranks reached one of them after its step; no rank has obeyed it."""
 
     answers: tuple[int, ...]
 
@@ -295,73 +295,74 @@ class BlocksEnded(Record, frozen=True, kw_only=True):
 
     at_s: float
     answers: tuple[int, ...] = ()
-    """Every `Blocks` of the run."""
+    """Ids of all `Blocks` commands of the run."""
     run: int
     why: str
-    """As a clause, for the user."""
+    """The reason as a clause, for the user."""
 
 
 Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile"]
 
 
 class Paused(Record, frozen=True, kw_only=True):
-    """No further step is started until a Resume; said again to each further Pause."""
+    """No further step is started until a Resume; repeated for each further Pause."""
 
     at_s: float
     answers: tuple[int, ...] = ()
     after_step: int = 0
-    """The last step enqueued: the device may still be at work on it."""
+    """The last step enqueued; the device may still work on it."""
     why: Aside = "asked"
-    """What the training does instead, if nobody has asked for it."""
+    """`asked` for a Pause command; else what the training does instead of steps."""
 
 
 class Resumed(Record, frozen=True, kw_only=True):
-    """Training goes on, perhaps as before."""
+    """The training goes on; sent also if it was not paused."""
 
     at_s: float
     answers: tuple[int, ...] = ()
 
 
 class SyncCall(Record, frozen=True, kw_only=True, array_like=True, tag=False):
-    """A call that made the host wait for the device, as seen from the script's own line."""
+    """A call that made the host wait for the device, with the script's line."""
 
     at_ns: int
-    """Unix time at which the host went on."""
+    """Unix time at which the wait ended, in ns."""
     thread: int
     """Native id of the thread that waited."""
     file: str
     line: int
     function: str
     what: str
-    """What waited, as far as torch says: `nonzero`, `item`, `synchronize`; empty where unknown."""
+    """The call that waited: `nonzero`, `item`, `synchronize`; empty where torch does not say."""
 
 
 class Peak(Record, frozen=True, kw_only=True, tag=False):
-    """What this device reached in a short matmul and a short copy, at its clock of the moment."""
+    """Rates of this device in a short matmul and a short copy, at its present clock."""
 
     matmul_tflops: dict[str, float]
     """By precision: `fp32`, `tf32`, `bf16`."""
     memory_gb_s: float
-    """A copy within device memory, bytes read and written together."""
+    """Rate of a copy within device memory; bytes read and written are added."""
 
 
 class Pinning(Record, frozen=True, kw_only=True, tag=False):
-    """What a step's copies from pageable memory would take if it were page-locked: measured."""
+    """Measured times for a step's copies, if they came from page-locked memory."""
 
     pin_ms: float
-    """To put the batch there on the thread that trains, as a loader without workers does, …"""
+    """Time to copy the batch into page-locked memory on the training thread, as a loader without
+    workers does."""
     thread_pin_ms: float
-    """… and as the thread of a loader with workers does: alone, from memory that they share."""
+    """The same on the pin thread of a loader with workers, from memory shared with them."""
     copy_ms: float
-    """To copy it from there to the device."""
+    """Time to copy the batch from page-locked memory to the device."""
 
 
 class Weights(Record, frozen=True, kw_only=True, tag=False):
-    """What the optimizer updates in a step, in this process."""
+    """Size of the weights that the optimizer updates in a step, in this process."""
 
     mib: float
     state_mib: float
-    """That it keeps for them, such as moments."""
+    """Size of the optimizer's state for them, such as moments."""
 
 
 class Flops(Record, frozen=True, kw_only=True, tag=False):
@@ -369,32 +370,32 @@ class Flops(Record, frozen=True, kw_only=True, tag=False):
 
     step_gflop: float
     covered_pct: float
-    """Share of the operators with a matrix product or a convolution in them that were counted."""
+    """Share of the operators containing a matrix product or a convolution that were counted."""
 
 
 class Profiled(Record, frozen=True, kw_only=True):
-    """Some steps have been traced; the training goes on. The trace's key `gpudash` holds it too."""
+    """A profile of some steps; the training goes on. The trace has this under the key `gpudash`."""
 
     at_s: float
     answers: tuple[int, ...] = ()
     path: str
-    """The Chrome trace."""
+    """Path of the Chrome trace."""
     first_step: int
     steps: int
     steps_ms: float
-    """Wall time of the profiled steps together, device finished."""
+    """Wall time of the profiled steps together, until the device has finished."""
     took_ms: float
-    """How long the training stood still besides: to start and stop the profiler, to write the trace
-    and to measure the device. The first profile of a process takes longer than further ones."""
+    """Further time that the training stood still: to start and stop the profiler, to write the
+    trace and to measure the device. The first profile of a process takes the longest."""
     untraced_step_ms: float | None = None
-    """Mean of steps shortly before, under the same settings: tracing makes launching slower. None
+    """Mean time of steps shortly before, under the same settings, as tracing slows launches. None
     where it is not known."""
     precision: str = ""
-    """Of the matmuls, as `Peak` names them; empty where it is not known."""
+    """Precision of the matmuls, as `Peak` names it; empty where it is not known."""
     syncs: tuple[SyncCall, ...] = ()
     peak: Peak | None = None
     pinning: Pinning | None = None
-    """Measured where these steps copied much to the device from memory that is not page-locked."""
+    """None unless these steps copied much to the device from memory that is not page-locked."""
     flops: Flops | None = None
     weights: Weights | None = None
 
@@ -408,12 +409,12 @@ MemoryUse: TypeAlias = Literal[
     "other",
     "from before",
 ]
-"""What memory is for, as far as that can be told; `from before`: it was there when the recording
-began, and is none of the first three."""
+"""Use of device memory; `from before`: allocated before the recording began, and none of the first
+three."""
 
 
 class Owner(Record, frozen=True, kw_only=True, tag=False):
-    """A line of code that has allocated device memory, and what for."""
+    """Device memory allocated by a line of code for one use."""
 
     file: str
     """Empty where no line is known: allocated before the recording, or by autograd's own thread."""
@@ -422,67 +423,68 @@ class Owner(Record, frozen=True, kw_only=True, tag=False):
     use: MemoryUse
     mib: float
     count: int
-    """Allocations."""
+    """Number of allocations."""
 
 
 class MemoryOwners(Record, frozen=True, kw_only=True):
-    """What was held of device memory at the fullest moment of some steps, or when it ran out."""
+    """The owners of device memory at the peak of some steps, or when memory ran out."""
 
     at_s: float
     answers: tuple[int, ...] = ()
-    """Empty where memory ran out."""
+    """Empty if memory ran out."""
     peak_mib: float
     owners: tuple[Owner, ...]
-    """The largest first; small ones are left out."""
+    """Largest first; small ones are left out."""
 
 
 class Joined(Record, frozen=True, kw_only=True, tag=False):
-    """How far a rank is in the collectives of one process group, by PyTorch's flight recorder."""
+    """A rank's position in the collectives of a process group, by PyTorch's flight recorder."""
 
     group: str
     group_name: str = ""
-    """What it is for, as the script says."""
+    """The script's description of the group."""
     newest: int = 0
-    """The number of the newest one that it has joined; 0: it has joined none."""
+    """Number of the newest collective that the rank has joined; 0 if it has joined none."""
     waits_in: int | None = None
-    """The number of the oldest one that is not over; None: all are."""
+    """Number of the oldest collective that is not over; None if all are."""
     collective: str = ""
-    """… its name."""
+    """Name of that collective."""
     mib: float | None = None
-    """… what the rank puts in."""
+    """Data that the rank puts into it."""
 
 
 class Stack(Record, frozen=True, kw_only=True):
-    """Where the main thread of a training process is, told by whoever watches the process."""
+    """The stack of a training process's main thread, sent by the process that watches it."""
 
     at_s: float
     answers: tuple[int, ...] = ()
     text: str = ""
-    """As Python's faulthandler writes it; empty where the process did not answer."""
+    """The stack as Python's faulthandler writes it; empty if the process did not answer."""
     why: str = ""
-    """Why it did not, as a clause that the rank is the subject of."""
+    """Why the process did not answer, as a clause whose subject is the rank."""
     is_known: bool = True
-    """Whether one of the two says where it is: nobody can ask a process in a container."""
+    """Whether `text` or `why` says where the process is; false for a process in a container, which
+    cannot be asked."""
     joined: tuple[Joined, ...] = ()
-    """By process group; empty where the flight recorder is not read."""
+    """One for each process group; empty if the flight recorder is not read."""
 
 
 class Parted(Record, frozen=True, kw_only=True):
-    """A training process has ended while its command lives."""
+    """A training process has ended, but its command still runs."""
 
     at_s: float
     pid: int
 
 
 class Finished(Record, frozen=True, kw_only=True):
-    """The planned number of steps or time is reached, or a Stop obeyed; the worker exits."""
+    """The planned steps or time are reached, or a Stop was obeyed; the worker exits."""
 
     at_s: float
     answers: tuple[int, ...] = ()
-    """Every Stop, and whatever came too late to be obeyed."""
+    """Ids of all Stops, and of commands that came too late to be obeyed."""
     total_steps: int
     trained_until_s: float | None = None
-    """When the training hung up, where its process went on without it; else `at_s`."""
+    """When the training closed its connection, if its process went on afterwards; None: `at_s`."""
 
 
 class Failed(Record, frozen=True, kw_only=True):
@@ -495,30 +497,30 @@ class Failed(Record, frozen=True, kw_only=True):
     traceback: str = ""
     """For the log pane; empty where it would not help."""
     trained_until_s: float | None = None
-    """When the training hung up, where its process went on without it; else `at_s`."""
+    """When the training closed its connection, if its process went on afterwards; None: `at_s`."""
 
 
 # ── session → worker ────────────────────────────────────────────────────────────────────
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """What a worker is started with."""
+    """The training that a worker is started with."""
 
     workload: str
     settings: Settings
-    """Only the levers that differ from their defaults need to be named."""
+    """Levers left out have their defaults."""
     device: str = "auto"
     """`auto`, `cpu`, `cuda` or `cuda:N`."""
     steps: int | None = None
     duration_s: float | None = None
     nproc: int = 1
-    """Processes that train the workload together, on one machine."""
+    """Number of processes that train the workload together, on one machine."""
     command: tuple[str, ...] = ()
-    """A command of the user's, as it is started; empty for a workload."""
+    """The user's command line; empty for a workload."""
 
 
 class Command(Record, frozen=True, kw_only=True):
-    """What the session asks for. Exactly one event answers it, naming its id."""
+    """A request of the session. Exactly one event answers it, by its id."""
 
     id: int
     """Counts up within a session."""
@@ -529,7 +531,7 @@ class Change(Command, frozen=True, kw_only=True):
 
     settings: Settings
     at_step: int | None = None
-    """Of several ranks: after this step, all of them; None: as soon as can be."""
+    """With several ranks, the step after which all obey; None: as soon as possible."""
 
 
 class Pause(Command, frozen=True, kw_only=True):
@@ -548,50 +550,49 @@ class Block(Record, frozen=True, kw_only=True):
     """A stretch of training under one setting, long enough to be measured."""
 
     number: int
-    """Counts up within a run of blocks: none is run twice."""
+    """Counts up within a run of blocks; no block is run twice."""
     changes: Settings
-    """Levers, on top of those that the blocks began with."""
+    """Changes to the settings from before the blocks."""
     min_steps: int
     min_s: float
-    """It lasts until both are reached, counted after the warm-up; the last step of a
-    block, which runs with nothing beside it on two streams, does not count either."""
+    """The block lasts until `min_steps` and `min_s` are reached after its warm-up. Its last step
+    does not count, as on two streams nothing runs beside it."""
     wall_clock: Literal["instrumented", "uninstrumented"] | None = None
-    """Time it from outside, with or without the instruments: what they cost."""
+    """Time the block by the wall clock, with or without instruments, to measure their cost."""
 
 
 class Blocks(Command, frozen=True, kw_only=True):
-    """Run these blocks, one after the other, instead of the run's blocks that still wait.
+    """Run these blocks one after the other; they replace the run's blocks that still wait.
 
-    The worker switches by itself: no message has to travel between two blocks. Afterwards
-    the levers are as before the first one. No blocks at all end the run; so do a Change and
-    another run.
+    The worker switches between blocks by itself. Afterwards it goes back to the settings from
+    before the first one. An empty list of blocks, a Change and another run end the run.
     """
 
     run: int
-    """Numbers the comparison or the sweep, counting up within a session."""
+    """Number of the comparison or the sweep; counts up within a session."""
     blocks: tuple[Block, ...]
     at_step: int | None = None
     """As in `Change`."""
 
 
 PROFILE_LIMIT_S = 30.0
-"""Then a profile ends with the steps that it has: what a trace keeps grows with each operator."""
+"""A profile ends after this time with the steps so far: a trace grows with each operator."""
 
 
 class Profile(Command, frozen=True, kw_only=True):
-    """Trace the next steps with torch.profiler; a Profiled or a Refused answers it."""
+    """Trace the next steps with torch.profiler; answered by a Profiled or a Refused."""
 
     steps: int
     path: str
-    """Where the Chrome trace goes."""
+    """Path for the Chrome trace."""
 
 
 class Memory(Command, frozen=True, kw_only=True):
-    """Tell who owns device memory, over the next steps; MemoryOwners or a Refused answers it."""
+    """Record who owns device memory in the next steps; answered by MemoryOwners or a Refused."""
 
 
 class Stacks(Command, frozen=True, kw_only=True):
-    """Tell where each training process is; a Stack of each answers it. The script goes on."""
+    """Read the stack of each training process; each answers with a Stack. The script goes on."""
 
 
 AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memory | Stacks
@@ -600,7 +601,7 @@ AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memo
 
 
 class _Reading(Record, frozen=True, kw_only=True):
-    """What was read at one moment, by the names in `metrics.METRICS` or others.
+    """Values read at one moment, by their names in `metrics.METRICS` or others.
 
     A value that was not measured is absent.
     """
@@ -609,7 +610,7 @@ class _Reading(Record, frozen=True, kw_only=True):
     values: dict[str, float | str] = {}
 
     def number(self, name: str) -> float | None:
-        """Return this value; None where it was not measured, or is no number."""
+        """Return this value; None if it was not measured or is no number."""
         value = self.values.get(name)
         return None if isinstance(value, str) else value
 
@@ -621,33 +622,33 @@ class GpuReading(_Reading, frozen=True, kw_only=True):
     uuid: str
     name: str
     activity_since_s: float | None = None
-    """Since when activity is a mean: readings repeat it until it is read again."""
+    """Begin of the window over which activity is a mean; repeated until activity is read again."""
     energy_at_s: float | None = None
-    """When the counter `energy_j` was read: readings repeat it until it is read again."""
+    """When the counter `energy_j` was read; repeated until it is read again."""
 
 
 class HostReading(_Reading, frozen=True, kw_only=True):
-    """One reading of a rank's processes, and with rank 0's of gpudash itself."""
+    """One reading of a rank's processes; rank 0's includes gpudash itself."""
 
     pid: int | None = None
-    """The training process; the others are its descendants."""
+    """The training process; the rank's other processes are its descendants."""
 
 
 Reading: TypeAlias = GpuReading | HostReading
 
 
 class GpuMissing(Record, frozen=True, kw_only=True):
-    """From now on no GPU is read; or one is again."""
+    """Whether a GPU is read has changed."""
 
     why: str | None
-    """As a sentence; None while one is read."""
+    """Why none is read, as a sentence; None if one is read."""
 
 
-# ── session → views and log: besides these its plan and each command, as it is sent ─────
+# ── session → views and log: these, the plan, and each command as it is sent ────────────
 
 
 class Restarted(Record, frozen=True, kw_only=True):
-    """Another worker is being started: all that comes of the training is its own from now on."""
+    """Another worker is being started; later messages of the training are from it."""
 
     at_s: float
     plan: Plan
@@ -664,14 +665,14 @@ class NewRow(Record, frozen=True, kw_only=True):
 
 
 class Notice(Record, frozen=True, kw_only=True):
-    """What the user should know of gpudash itself."""
+    """A message to the user about gpudash itself."""
 
     text: str
     """One sentence."""
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """What a comparison found."""
+    """The result of a comparison."""
 
     text: str
 
@@ -683,73 +684,73 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     a: str
     b: str
     pairs: int
-    """Pairs of blocks measured."""
+    """Number of pairs of blocks measured."""
     planned_pairs: int
     change: float | None
-    """Throughput of b over that of a, less 1."""
+    """Throughput of b over that of a, minus 1."""
     low: float | None
     high: float | None
     history: tuple[tuple[float, float, float], ...]
-    """Low, change and high after each pair from the second on: the interval closing in."""
+    """Low, change and high after each pair from the second on."""
     steps_per_s: tuple[float | None, float | None]
-    """Of a and of b, as the device finished them."""
+    """Rates of a and of b, as the device finished the steps."""
     samples_per_s: tuple[float | None, float | None] = (None, None)
     host_ms: tuple[float | None, float | None]
-    """Time the host was occupied with a step, of a and of b."""
+    """Time that the host was busy with a step, of a and of b."""
     core_wait_pct: float | None = None
-    """While both were measured; with it a verdict tells of the other load too."""
+    """Core wait while both were measured: a high one means that other load affects the verdict."""
     verdict: str | None
     failure: str | None
-    """Why there is no verdict and will be none."""
+    """Why there will be no verdict."""
     settings: Settings = {}
-    """What the other levers were set to; filled in by whoever folds the run."""
+    """Settings of the other levers; filled in by the views."""
     precision: float | None = None
-    """It ends as soon as the interval is ± this narrow; None: only after all pairs."""
+    """The comparison ends once the interval is ± this narrow; None: only after all pairs."""
     blocks: str = ""
-    """Sides of the blocks measured, in their order: `ABBA`."""
+    """Sides of the measured blocks in order: `ABBA`."""
     check_passed: bool | None = None
-    """Whether the A/A check has found nothing; None while it has too few pairs."""
+    """Whether the A/A check has found no difference; None while it has too few pairs."""
     ended_early: bool = False
-    """Somebody ended it who saw the interval: that it excludes 0 then shows less."""
+    """Whether somebody ended it who saw the interval; one that excludes 0 then proves less."""
 
     @property
     def proven(self) -> bool:
-        """Whether it is over and has shown a difference: the interval excludes 0."""
+        """Whether it has ended and shown a difference: the interval excludes 0."""
         if self.verdict is None or self.low is None or self.high is None or self.ended_early:
             return False
         return (self.low > 0 or self.high < 0) and self.check_passed is not False
 
     @property
     def rates(self) -> tuple[float | None, float | None]:
-        """Of a and of b, in `unit`: what `change` is the change of."""
+        """Rates of a and of b in `unit`; `change` is their relative difference."""
         return self.steps_per_s if self.unit == "steps/s" else self.samples_per_s
 
     @property
     def unit(self) -> str:
-        """Steps of different batch sizes are not worth the same."""
+        """Unit of `rates`; samples/s if the batch size differs, as steps are not equal then."""
         return "samples/s" if self.lever == "batch_size" else "steps/s"
 
     @property
     def is_over(self) -> bool:
-        """Whether it is known how it ended."""
+        """Whether it has ended, with a verdict or a failure."""
         return self.verdict is not None or self.failure is not None
 
 
 class Playback(Record, frozen=True, kw_only=True):
-    """Where the replay of a recording stands; positions in seconds since the recording began."""
+    """State of a replay; positions are in seconds since the recording began."""
 
     name: str
-    """The file's."""
+    """Name of the file."""
     position_s: float = 0.0
     length_s: float = 0.0
-    """What the file holds so far."""
+    """Length of the file so far."""
     speed: float = 1.0
-    """Seconds of the recording in one second."""
+    """Seconds of the recording per second."""
     playing: bool = True
     following: bool = False
-    """At the end of a file that may still grow."""
+    """Whether it is at the end of a file that may still grow."""
     markers: tuple[tuple[float, str], ...] = ()
-    """All of the recording: position, label."""
+    """All markers of the recording: position, label."""
 
 
 Event: TypeAlias = (
@@ -783,11 +784,11 @@ Event: TypeAlias = (
     | ComparisonShown
     | Playback
 )
-# ── what every message travels in ───────────────────────────────────────────────────────
+# ── the envelope of every message ───────────────────────────────────────────────────────
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A message and where it comes from; one JSON line on the wire."""
+    """A message and its origin; one JSON line on the wire."""
 
     source: str
     """`training` for the worker, `telemetry` for the sampler, `node` for other nodes' samplers,

@@ -1,8 +1,8 @@
-"""Where the processes of one `gpudash run` meet: a private directory, named in the environment.
+"""The private directory in which the processes of one `gpudash run` meet.
 
-What is in it is the user's own alone. Each Python process of the script leaves a mark there, and
-one that trains listens on a socket: whoever opens a dashboard connects to it.
-No torch, and nothing that makes a script's start slower.
+An environment variable names it. Only the user can read it. Each Python process of the script
+leaves marks there, and one that trains listens on a socket to which a dashboard connects.
+This module imports no torch and nothing slow, as every Python of the script imports it.
 """
 
 import errno
@@ -11,12 +11,12 @@ import tempfile
 from pathlib import Path
 
 ENVIRONMENT = "GPUDASH_RUN"
-"""Names the directory to every process of the script."""
+"""The environment variable with the directory's path."""
 PREFIX = "run-"
-"""Of the directories' names."""
+"""Prefix of the directories' names."""
 ENDING = "ending"
 LONGEST_FOLDER = 60
-"""Bytes of the folder that all of it is made in."""
+"""Limit of the parent folder's path, in bytes."""
 
 
 class Rendezvous:
@@ -26,13 +26,13 @@ class Rendezvous:
         self.path = path
 
     def mark(self, what: str) -> None:
-        """Note of this process that it came so far: `python`, then `torch`, then `trained`."""
+        """Mark that this process has reached a stage: `python`, then `torch`, then `trained`."""
         (self.path / f"{os.getpid()}.{what}").touch(mode=0o600)
 
     def marks(self) -> dict[str, dict[int, int]]:
-        """Return how far which processes came: their numbers, and their files', by what it is.
+        """Return the marks: by stage, the inode of the mark's file by pid.
 
-        A socket is one too, `sock`: of a process that has listened, and may be gone.
+        Sockets are listed under `sock`; their processes may have ended.
         """
         found: dict[str, dict[int, int]] = {}
         with os.scandir(self.path) as entries:
@@ -43,26 +43,26 @@ class Rendezvous:
         return found
 
     def marked(self, what: str) -> set[int]:
-        """Return the processes that came so far."""
+        """Return the processes that have reached this stage."""
         return set(self.marks().get(what, ()))
 
     def end(self) -> None:
-        """Note that gpudash, and no user, is about to interrupt the script."""
+        """Mark that gpudash, and not the user, is about to interrupt the script."""
         (self.path / ENDING).touch(mode=0o600)
 
     @property
     def is_ending(self) -> bool:
-        """Whether that was noted."""
+        """Whether gpudash has marked that it interrupts the script."""
         return (self.path / ENDING).exists()
 
     def socket(self, pid: int) -> Path:
-        """Return where this process listens once it trains."""
+        """Return the path of the socket on which this process listens once it trains."""
         return self.path / f"{pid}.sock"
 
     def stack(self, pid: int) -> Path:
-        """Return where this process writes its stack, if it is asked to.
+        """Return the path of the file into which this process writes its stack on a signal.
 
-        The first line tells by which signal it is asked, and its descriptor of the file.
+        Its first line has the number of that signal, and the process's descriptor of the file.
         """
         return self.path / f"{pid}.stack"
 
@@ -74,9 +74,9 @@ def of_environment() -> Rendezvous | None:
 
 
 def runs_folder() -> Path:
-    """Return the folder in which the runs of this user have their directories; makes it.
+    """Return the folder with the directories of this user's runs; create it if necessary.
 
-    Raises OSError where it cannot be, or is not this user's alone.
+    Raises OSError if it cannot be created, or if other users have access to it.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.access(runtime, os.W_OK) and _leaves_room(Path(runtime)):
@@ -87,12 +87,12 @@ def runs_folder() -> Path:
 
 
 def begin() -> Rendezvous:
-    """Return the rendezvous of a new run, in a directory of its own. Raises OSError."""
+    """Create the directory of a new run, and return its rendezvous. Raises OSError."""
     return Rendezvous(Path(tempfile.mkdtemp(prefix=PREFIX, dir=runs_folder())))
 
 
 def _leaves_room(folder: Path) -> bool:
-    """Tell whether sockets can be made further down: the path of one ends after 107 bytes."""
+    """Return whether sockets fit below this folder: their paths have at most 107 bytes."""
     return len(os.fsencode(folder)) <= LONGEST_FOLDER
 
 

@@ -1,6 +1,6 @@
-"""What the screen shows at one moment, as one frozen value.
+"""The snapshot: all that a screen shows of a run at one moment, as one frozen value.
 
-A live run, a replayed file and a profile all end up here; widgets know nothing else.
+Live runs and replays both become snapshots, and widgets know nothing else.
 Series are aligned: element i of every tuple in `Series` belongs to `at_s[i]`.
 """
 
@@ -32,31 +32,32 @@ State: TypeAlias = Literal[
 Values: TypeAlias = tuple[float | None, ...]
 
 ENDED: frozenset[str] = frozenset({"finished", "failed", "stopped"})
-"""No worker lives."""
+"""States in which no worker runs."""
 STEP_CLASS = 1.02
-"""The longest step of a class of the histogram over its shortest: 2 % apart."""
+"""Width of a class of the histogram: its longest step time over its shortest."""
 KEPT_LINES = 2000
-"""Of the log, the newest: what a listener keeps until it is shown, and a screen afterwards."""
+"""Number of newest log lines that listener and screen keep."""
 ASIDES: dict[Aside, str] = {
     "evaluation": "evaluating",
     "checkpoint": "saving a checkpoint",
     "profile": "profiling",
 }
-"""What a training does beside the steps that are measured: so `Snapshot.status` begins."""
+"""What a training does other than measured steps; `Snapshot.status` begins with this text."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """The run so far in ticks, oldest first. None = not measured."""
 
     tick_s: float = 0.5
-    """Length of the recent ones; those long ago are longer."""
+    """Length of recent ticks; old ones are longer."""
     at_s: tuple[float, ...] = ()
-    """End of each tick, in seconds since the run began; it begins where the one before ends."""
+    """End of each tick, in seconds since the run began. A tick begins at the end of the previous
+    one."""
     values: dict[str, Values] = {}
-    """By metric; absent where it was measured in none of the ticks."""
+    """Values by metric; a metric measured in none of the ticks is absent."""
 
     def of(self, name: str) -> Values:
-        """Return the values of this metric; none at all where it was not measured."""
+        """Return the values of this metric; empty if it was not measured."""
         return self.values.get(name, ())
 
 
@@ -66,6 +67,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     """Seconds since the run began."""
     label: str
+    lasts_s: float = 0.0
+    """Of an evaluation, a checkpoint or a profile, how long it took."""
 
 
 class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,110 +82,111 @@ class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the results table: what one setting was worth on this machine."""
+    """A row of the results table: what was measured under the same settings."""
 
     number: int
-    """Counts from 1; rows in which nothing was measured are dropped."""
+    """Counts from 1; rows without a measurement are dropped."""
     configuration: str
-    """The levers in which the row differs from the first one; for the first, the main ones."""
+    """The levers in which the row differs from the first row; in the first row, the main ones."""
     settings: Settings = {}
     workload: str = ""
     steps: int = 0
-    """Steps measured: the first few after a change or a pause are left out as warm-up."""
+    """Number of steps measured, without the warm-up after a change or a pause."""
     steps_per_s: float | None = None
     samples_per_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
     host_ms: float | None = None
-    """Mean time the host was occupied with a step. What is left of the step time it was ahead
-    of the device or waited for data."""
+    """Mean time the host was busy with a step. For the rest of the step time it was ahead of the
+    device or waited for data."""
     util_pct: float | None = None
     """GPU utilisation; None where no GPU is read."""
     cpu_pct: float | None = None
     peak_mib: float | None = None
-    """The most device memory in the training's tensors at once, as its allocator says."""
+    """Peak device memory in the training's tensors, by its allocator."""
     held_mib: float | None = None
-    """The most that its allocator held, in use or not."""
+    """Peak device memory held by the allocator, in use or not."""
     ratio: float | None = None
-    """samples/s over the first row's: comparable across batch sizes, and steps/s at equal ones."""
+    """samples/s over the first row's, which is comparable across batch sizes."""
     ratio_is_clear: bool = False
     """Whether `ratio` differs from 1 by more than both rows vary; the first row's own is 1."""
     live: bool = False
-    """Still growing."""
+    """Whether the row is still measured."""
     verdict: bool = False
-    """A comparison's verdict, which stands in `configuration`: nothing else is set."""
+    """Whether the row is a comparison's verdict: its text is in `configuration`, nothing else is
+    set."""
 
 
 RankState: TypeAlias = State | Literal["ended", "silent"]
-"""`silent`: nothing is heard of it, while others tell of their steps."""
+"""`silent`: the rank sends nothing while others report steps."""
 
 
 class RankRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several processes that train together. Times are means of its last few steps."""
+    """One of several processes that train together. Times are means of its newest steps."""
 
     rank: int
     pid: int | None = None
     state: RankState = "starting"
     steps: int = 0
-    """Of the present process."""
+    """Steps of the present process."""
     steps_per_s: float | None = None
     samples_per_s: float | None = None
-    """Its own."""
+    """Samples of this rank alone."""
     step_ms_p50: float | None = None
     data_ms: float | None = None
     phases_ms: dict[str, float] = {}
-    """By phase; absent where it was not measured."""
+    """Time of each phase that was measured."""
     loss: float | None = None
     node: str = ""
-    """The machine that it runs on."""
+    """The machine that the rank runs on."""
     waits_ms: float | None = None
-    """In a step, for the collectives: exposed communication."""
+    """Wait for collectives in a step: exposed communication."""
     history: Values = ()
     """Step time in ms over the last minute, oldest first."""
     tokens: float | None = None
-    """Of a step; samples where no tokens are known."""
+    """Tokens of a step; samples if tokens are unknown."""
     gpu: GpuReading | None = None
-    """The GPU that it trains on."""
+    """The GPU that the rank trains on."""
     host: HostReading | None = None
-    """Its processes."""
+    """The rank's processes."""
     restarts: int = 0
     """How many processes had this rank before."""
     collective_bus_mib: float | None = None
     collective_ms: float | None = None
-    """Of a step, as in `protocol.Progress`."""
+    """Like `collective_bus_mib` of a step, as in `protocol.Progress`."""
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):
-    """The rank that the others wait for, and in what it is slower than they are."""
+    """The rank that the others wait for, and the phase in which it is slower."""
 
     rank: int
     phase: str
-    """As `Phase.name`, or `data`, `host`; empty where it cannot be told."""
+    """As `Phase.name`, or `data`, `host`; empty if unknown."""
     excess_ms: float
-    """How much longer that takes in a step than the other ranks' median."""
+    """How much longer the phase takes in a step than the other ranks' median."""
     slower_pct: float
-    """The same as a share of the step."""
+    """The excess as a share of the step."""
     others_wait_ms: float | None = None
-    """How much longer the others are in the collectives than it is; None where nobody waits."""
+    """How much longer the others are in the collectives than this rank; None if none waits."""
     kind: Literal["persistent", "wandering", "imbalance"] = "persistent"
-    """`wandering`: another rank every now and then. `imbalance`: it has more to work on."""
+    """`wandering`: the slow rank changes. `imbalance`: the rank has more work."""
     why: str = ""
-    """What the GPU or the host shows of the cause, as a clause."""
+    """The cause as GPU or host show it, as a clause."""
 
 
 class RankStack(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a rank is while no step finishes."""
+    """The position of a rank while no step finishes."""
 
     rank: int
     steps: int
     lines: tuple[str, ...] = ()
-    """Innermost first: `file:line function`; empty where it did not answer."""
+    """The stack, innermost first: `file:line function`; empty if the rank did not answer."""
     collective: str = ""
-    """In which one it waits; empty where it is in none."""
+    """The collective in which the rank waits; empty if it is in none."""
     is_known: bool = True
-    """Whether it is known where it is."""
+    """Whether the rank's position is known."""
     doing: str = ""
-    """What it does, as a clause that the rank is the subject of."""
+    """What the rank does, as a clause whose subject is the rank."""
     joined: tuple[Joined, ...] = ()
     """As in `protocol.Stack`."""
 
@@ -192,17 +196,17 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True):
 
     for_s: float
     missing: tuple[int, ...] = ()
-    """The ranks that the others wait for; empty where it cannot be told."""
+    """The ranks that the others wait for; empty if unknown."""
     stacks: tuple[RankStack, ...] = ()
     recorded: str = ""
-    """Which collective is not over, by PyTorch's flight recorder, as a clause; empty without it."""
+    """The unfinished collective, by PyTorch's flight recorder, as a clause; empty without it."""
 
 
 class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The CSV file being written."""
 
     path: str
-    """As one printable line."""
+    """The path as one printable line."""
     rows: int
 
 
@@ -213,56 +217,56 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "starting"
     """One sentence: what is going on, or what went wrong. The screen adds what to do."""
     elapsed_s: float = 0.0
-    """Since the run began."""
+    """Time since the run began."""
     joined: bool = False
-    """Whether the training had begun before: times are since it is watched."""
+    """Whether the training ran before it was watched; times count from when it was watched."""
     training_s: float | None = None
-    """Since the present worker was ready; None before. `planned_s` is measured in it."""
+    """Time since the present worker was ready, to which `planned_s` refers; None before."""
     can: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
-    """What may be asked of the run's source."""
+    """Requests that the run's source accepts."""
     workload: str = ""
     device: Device | None = None
     found: str = ""
-    """In one line what was found in a script of the user's; empty for a training of our own."""
+    """One line about what was found in a user's script; empty for a workload."""
     levers: tuple[LeverOffer, ...] = ()
-    """Those that such a script's training has, movable or not."""
+    """The levers of a user's script, including those that it refuses to change."""
     ranks: tuple[RankRow, ...] = ()
-    """Where several processes train together, each of them."""
+    """One row for each process, if several train together."""
     bus_gb_s: float | None = None
-    """What their links reached in a short all-reduce at the start; as `protocol.Started`."""
+    """Bus bandwidth of a short all-reduce at the start; as in `protocol.Started`."""
     straggler: Straggler | None = None
     hang: Hang | None = None
     settings: Settings = msgspec.field(default_factory=dict)
-    """Active levers; before the worker has started, those asked for."""
+    """Active levers; before the worker has started, the requested ones."""
     requested: Settings = msgspec.field(default_factory=dict)
-    """The levers that were asked for, as asked: what a restart sends."""
+    """The levers that were requested, as requested: a restart sends these."""
     pending: Settings = msgspec.field(default_factory=dict)
-    """Asked for and not answered yet."""
+    """Changes that were requested and are not answered yet."""
     pausing: bool | None = None
-    """Asked to pause (True) or to go on, and not answered yet."""
+    """An unanswered request to pause (True) or to go on (False)."""
     last_command: int = 0
-    """The newest request of the screen's that this snapshot knows of."""
+    """Id of the newest request of the screen that this snapshot includes."""
     notes: tuple[str, ...] = ()
     worker_pid: int | None = None
     total_steps: int = 0
     total_samples: int | None = 0
     steps_since_break: int = 0
-    """Since the last start, change or pause, as far as the device has finished them."""
+    """Finished steps since the last start, change or pause."""
     planned_steps: int | None = None
     planned_s: float | None = None
     steps_per_s: float | None = None
-    """Over the last few seconds, as the device finished them."""
+    """Finished steps per second over the last few seconds."""
     samples_per_s: float | None = None
-    """As tokens and `total_samples`, of all ranks."""
+    """Of all ranks, like `tokens_per_s` and `total_samples`."""
     tokens_per_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
     quiet_s: float | None = None
-    """How long no step has finished, where that is longer than steps are: something compiles,
-    the loader is late. None where steps come as they should."""
+    """Time since a step finished, if it is unusually long: something compiles, or the loader is
+    late. None if steps come as usual."""
     loss: float | None = None
     phases: tuple[Phase, ...] = ()
-    """Of a step, as the training names them; empty before it has started."""
+    """The phases of a step; empty before the training has started."""
     gpu: GpuReading | None = None
     gpu_missing: str | None = None
     """Why no GPU is read, as a sentence; None while one is read."""
@@ -270,10 +274,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
     blocks: tuple[BlockShown, ...] = ()
-    """The newest, oldest first."""
+    """The newest blocks, oldest first."""
     step_histogram: tuple[tuple[float, int], ...] = ()
-    """(least ms, steps) of each class of durations that is not empty, shortest first: of the
-    steps since the last change, without its warm-up. A class is `STEP_CLASS` wide."""
+    """(least ms, steps) of each non-empty class of step times, shortest first, of the steps since
+    the last change without its warm-up. A class is `STEP_CLASS` wide."""
     results: tuple[Result, ...] = ()
     recording: RecordingStatus | None = None
     comparison: ComparisonShown | None = None
@@ -281,65 +285,70 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[ComparisonShown, ...] = ()
     """The concluded comparisons of this workload, oldest first."""
     profiling: bool = False
-    """Asked to trace some steps, and not answered yet."""
+    """Whether a request for a profile is not answered yet."""
     profile: Profiled | None = None
     """The newest profile of this run."""
     profile_of: tuple[str, Settings] = ("", {})
-    """The workload and the settings that it was taken with."""
+    """The workload and the settings of that profile."""
     profile_refusal: str = ""
-    """Why the newest that was asked for is not there, as a clause."""
+    """Why the newest request for a profile was refused, as a clause."""
     memory_owners: MemoryOwners | None = None
-    """The newest that was told of in this run."""
+    """The newest owners of device memory reported in this run."""
     transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
-    """Mean time a sample spends in each transform of a loader worker."""
+    """Mean time per sample in each transform of a loader worker."""
     skipped_samples: int = 0
-    """Unreadable samples passed over."""
+    """Number of unreadable samples skipped."""
     instruments_ms: float | None = None
-    """What measuring and reporting took of the host's time in a step, lately."""
+    """Host time per step for measuring and reporting, lately."""
     unattributed_pct: float | None = None
-    """Share of the run's time that nothing explains."""
+    """Share of the run's time that is in no known part."""
     playback: Playback | None = None
-    """Of the recording that is shown; None for a live run."""
+    """State of the replay; None for a live run."""
 
 
 def is_script(snapshot: Snapshot) -> bool:
-    """Whether it is a training of the user's own, which goes on without a dashboard."""
+    """Return whether the training is a user's script, which goes on without a dashboard."""
     return "leave" in snapshot.can
 
 
+def is_live(snapshot: Snapshot) -> bool:
+    """Tell whether the newest moment is the present: of no recording, and of no ended training."""
+    return snapshot.playback is None and snapshot.state not in ENDED
+
+
 def aside(snapshot: Snapshot) -> str:
-    """Return what the training does between two steps by itself; empty where it does nothing so."""
+    """Return what the training does other than steps, such as `evaluating`; empty if nothing."""
     doing = snapshot.status.partition(" – ")[0]
     by_itself = snapshot.state in ("training", "paused") and doing in ASIDES.values()
     return doing if by_itself else ""
 
 
 def silence(snapshot: Snapshot) -> list[str]:
-    """Return, as a clause, for how long no step has finished; empty where steps come."""
+    """Return a clause with the time since a step finished; empty if steps come as usual."""
     return [] if snapshot.quiet_s is None else [f"no step for {snapshot.quiet_s:.0f} s"]
 
 
 def unreadable(skipped_samples: int | None) -> list[str]:
-    """Return, as a clause, that others took these samples' place, at a cost; empty for none."""
+    """Return a clause with the number of skipped samples; empty if there are none."""
     if not skipped_samples:
         return []
     return [f"{skipped_samples:,} unreadable sample{'s' * (skipped_samples > 1)} skipped"]
 
 
 class Listener(Protocol):
-    """Whoever shows a run. Called from the session's thread; must return at once."""
+    """A receiver of a run's snapshots. Called on the session's thread; must return at once."""
 
     def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        """Take the newest state; an older one not shown yet may be dropped."""
+        """Receive the newest snapshot; an older one not shown yet may be dropped."""
 
     def on_log(self, lines: Sequence[str], /) -> None:
-        """Take what the worker printed: plain text, whatever it contains."""
+        """Receive lines that the worker printed: plain text, never markup."""
 
     def on_output(self, lines: Sequence[str], replaces: int, /) -> None:
-        """Take what a script printed, instead of so many of its newest lines."""
+        """Receive lines that a script printed; they replace this many of its newest lines."""
 
     def on_rewind(self) -> None:
-        """Forget the log: everything is told again, from the beginning."""
+        """Clear the log: the run is sent again from the beginning."""
 
     def on_failure(self, failure: Failed, /) -> None:
-        """Take the worker's failure; the next snapshot shows its sentence."""
+        """Receive the worker's failure; the next snapshot shows its sentence."""

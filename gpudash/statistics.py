@@ -1,4 +1,4 @@
-"""The few statistics that the folds need, without I/O or clock. None means "not measured"."""
+"""Statistics for the folds: pure functions. None means "not measured"."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,15 @@ T = TypeVar("T", int, float)
 def percentiles(
     values: Iterable[float], qs: Sequence[float], counts: Iterable[int] = repeat(1)
 ) -> tuple[float | None, ...]:
-    """Return several percentiles (0 to 100) of the same values; each None of no values.
+    """Return several percentiles (0 to 100) of the same values; all None without values.
 
-    `counts` says how many times each value is there.
+    `counts` says how many times each value occurs.
 
     The q-th percentile of n sorted values lies at position q/100·(n-1), counted from 0;
     between two values it is interpolated linearly (definition 7 of Hyndman and Fan).
     Raises ValueError for a value that is not finite or a `q` out of range.
     """
-    ordered = sorted(zip(values, counts, strict=False))  # there is no end to the ones
+    ordered = sorted(zip(values, counts, strict=False))  # the default counts are endless
     if not all(isfinite(value) for value, _ in ordered):
         raise ValueError("a percentile needs finite values")
     if not all(0 <= q <= 100 for q in qs):
@@ -38,10 +38,10 @@ def percentiles(
 def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) -> float | None:
     """Return the mean of the values that were measured: neither None nor NaN nor infinite.
 
-    `counts` says how many times each value is there.
+    `counts` says how many times each value occurs.
     """
     total = weight = 0.0
-    for value, n in zip(values, counts, strict=False):  # there is no end to the ones
+    for value, n in zip(values, counts, strict=False):  # the default counts are endless
         if value is not None and isfinite(value):
             total += value * n
             weight += n
@@ -49,13 +49,13 @@ def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) ->
 
 
 def total(values: Iterable[T | None]) -> T | None:
-    """Return the sum; None where one of the values was not measured."""
+    """Return the sum; None if a value was not measured."""
     known = list(values)
     return None if None in known else sum(one for one in known if one is not None)
 
 
 class Means:
-    """Weighted means of values by name, each with its own weight of what was measured."""
+    """Weighted means of values by name; each mean has the weight of its measured values."""
 
     __slots__ = ("_sums",)
 
@@ -63,7 +63,7 @@ class Means:
         self._sums: dict[str, tuple[float, float]] = {}  # total, weight
 
     def add(self, values: Mapping[str, float | None], weight: float = 1.0) -> None:
-        """Take values of the same weight; what was not measured or is not finite is left out."""
+        """Add values of the same weight; values that are None or not finite are left out."""
         for name, value in values.items():
             if value is not None and isfinite(value):
                 total, weights = self._sums.get(name, (0.0, 0.0))
@@ -75,10 +75,10 @@ class Means:
 
 
 class Batches:
-    """How sure a rate is, from batches of steps: of one, what slows a step slows the next too.
+    """The standard error of a rate, by batch means, as single steps are correlated.
 
     There are 8 to 15 batches, at first of 2 s; they grow with the run. docs/concepts/statistics.md
-    says how good that is.
+    says how good this estimate is.
     """
 
     FEWEST = 8
@@ -90,7 +90,7 @@ class Batches:
         self._least_s = self.LEAST_S
 
     def add(self, seconds: float, work: float) -> None:
-        """Take work that took so long."""
+        """Add work and the seconds that it took."""
         self._open = (self._open[0] + seconds, self._open[1] + work)
         if self._open[0] < self._least_s:
             return
@@ -102,7 +102,7 @@ class Batches:
             self._least_s *= 2
 
     def error(self) -> float | None:
-        """Return the standard error of the rate's logarithm; None of too few batches."""
+        """Return the standard error of the rate's logarithm; None with too few batches."""
         count = len(self._whole)
         rates = [work / seconds for seconds, work in self._whole]
         if count < self.FEWEST or not all(0 < rate < inf for rate in rates):
@@ -113,7 +113,7 @@ class Batches:
 
 
 def without(step: Step, left_out: int) -> Step | None:
-    """Return what remains of alike steps without so many of them; None where nothing does."""
+    """Return equal steps with `left_out` fewer of them; None if none remains."""
     count = step.count - left_out
     if count <= 0:
         return None
@@ -127,7 +127,7 @@ def without(step: Step, left_out: int) -> Step | None:
 
 
 def warm(step: Step, warmup_steps: int) -> Step | None:
-    """Return what of alike steps came after the warm-up of a start, a change or a pause."""
+    """Return those of equal steps that came after the warm-up; None if none did."""
     before = step.since_break - step.count
     return without(step, min(max(warmup_steps - before, 0), step.count))
 
@@ -138,5 +138,5 @@ def _at(ordered: Sequence[tuple[float, int]], ends: Sequence[int], position: flo
     above = ordered[bisect_right(ends, min(index + 1, ends[-1] - 1))][0]
     share = position - index
     value = below * (1 - share) + above * share
-    # rounding must not carry the result past its neighbours
+    # rounding must not move the result past its neighbours
     return min(max(value, below), above)

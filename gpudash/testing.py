@@ -1,4 +1,4 @@
-"""For the tests of a workload of your own: `check_variants` and `check_levers`."""
+"""Checks for the tests of a workload of your own: `check_variants` and `check_levers`."""
 
 from workloads.own.checks import check_levers, check_variants
 

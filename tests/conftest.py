@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import atexit
 import gc
 import os
 import tempfile
@@ -41,9 +42,8 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Python's end finds it, else libraries complain of leaks."""
-    gc.unfreeze()
+# not before: pytest collects garbage at its end too; and not never: libraries complain of leaks
+atexit.register(gc.unfreeze)
 
 
 def slow_examples(count: int) -> settings:

@@ -1,7 +1,7 @@
-"""The catalogue of workloads, by name: the reference ones, and those of a user's own in use.
+"""The catalogue of workloads by name: the reference workloads, and the user's own ones in use.
 
-Importing it costs no torch: an entry holds what a command line or a screen needs to list a
-workload and check its levers; `Entry.build` imports the implementation when training starts.
+Importing it does not import torch. An entry has what a command line or a screen needs to list a
+workload and check its levers. `Entry.build` imports the implementation when training starts.
 """
 
 import copy
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """A workload as the catalogue knows it."""
+    """A workload's entry in the catalogue."""
 
     def __init__(
         self,
@@ -49,26 +49,26 @@ class Entry:
         self.levers = levers
         self.module = module
         self.on_cpu = on_cpu
-        """Defaults that differ on a CPU."""
+        """Levers' defaults that differ on a CPU."""
         self.prepares = prepares
-        """The word for what it does to a batch before it trains on it."""
+        """The workload's word for its first half, such as `encode`."""
         self.shared_loss = shared_loss
-        """Why several processes compute another loss than one would of all their samples, as a
-        clause; empty where they compute the same."""
+        """Why the loss of several processes differs from that of one process with all samples, as a
+        clause; empty if it does not."""
 
     def of_processes(self) -> "Entry":
-        """Return it as several processes train it: with the levers that only they have."""
+        """Return the entry for several processes, with the levers that only they have."""
         other = copy.copy(self)
         other.levers = (*(one for one in self.levers if one not in PROCESSES), *PROCESSES)
         return other
 
     def levers_with(self, settings: Mapping[str, str]) -> tuple[Lever, ...]:
-        """Return the levers of a training with these settings, which name those of several."""
+        """Return the levers of a training with these settings, of one or several processes."""
         is_of_several = any(lever.name in settings for lever in PROCESSES)
         return self.of_processes().levers if is_of_several else self.levers
 
     def build(self) -> "type[Workload]":
-        """Import the implementation, and with it torch."""
+        """Import the implementation, and with it torch; return its class."""
         workload: type[Workload] = importlib.import_module(self.module).WORKLOAD
         return workload
 
@@ -210,13 +210,13 @@ DEFAULT = "encdec"
 
 
 def add(entry: Entry) -> Entry:
-    """Have this process know a workload of a user's own too; return it."""
+    """Add a user's own workload to this process's catalogue; return it."""
     CATALOGUE[entry.name] = entry
     return entry
 
 
 def find_workload(name: str) -> Entry:
-    """Return the entry called `name`. Raises LeverError, listing the names there are."""
+    """Return the entry called `name`. Raises LeverError, listing the valid names."""
     if name not in CATALOGUE:
         raise LeverError(unknown("workload", name, CATALOGUE))
     return CATALOGUE[name]

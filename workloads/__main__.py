@@ -2,8 +2,8 @@
 
     python -m workloads encdec --set pipelined=on --set batch_size=8 --steps 100
 
-No instruments, no commands, no messages: this is the yardstick for what gpudash itself
-costs. Wall clock between two borders at which the device has finished; one JSON line.
+No instruments, no commands, no messages: this is the baseline for measuring gpudash's own cost.
+The wall clock is read twice, after the device has finished. The result is one JSON line.
 """
 
 import argparse
@@ -16,14 +16,15 @@ from typing import NoReturn
 from workloads import CATALOGUE, DEFAULT
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, resolve
+from workloads.lifetime import end
 from workloads.own.loading import find
 
 
 def main() -> int:
     """Run one workload. Returns the exit code.
 
-    0: it ran. 1: its result cannot be written. 2: an argument is not valid or the memory does
-    not suffice, with one line why.
+    0: it ran. 1: its result cannot be written. 2: an argument is not valid, or memory ran out; one
+    line says why.
     """
     parser = _Parser(prog="python -m workloads", description=__doc__)
     parser.add_argument("workload", nargs="?", default=DEFAULT, help=", ".join(CATALOGUE))
@@ -48,13 +49,13 @@ def main() -> int:
 
 
 def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[str, object]:
-    """Return what a run of this workload came to. Raises LeverError for what cannot be."""
+    """Run a workload, and return the result. Raises LeverError for invalid arguments."""
     count = _whole(steps)
     entry = find(workload)
     settings = dict(_pair(text) for text in pairs)
     resolve(entry.levers, settings)
     keep_compiled_code()
-    from workloads import bare_run  # noqa: PLC0415  # torch takes seconds, a bad argument none
+    from workloads import bare_run  # noqa: PLC0415  # imports torch, after the arguments' checks
 
     return bare_run.run(entry, settings, device, count)
 
@@ -65,12 +66,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def report(line: str) -> int:
-    """Print the result. Returns the exit code: 1 where it cannot be written."""
+    """Print the result. Returns the exit code: 1 if it cannot be written."""
     try:
         print(line, flush=True)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or it is tried again
-        if isinstance(error, BrokenPipeError):  # nobody reads any more
+        # else Python tries to write it again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # the reader has closed the pipe
             return 0
         print(f"python -m workloads: cannot write the result: {error.strerror}", file=sys.stderr)
         return 1
@@ -91,4 +93,4 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

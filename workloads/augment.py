@@ -1,13 +1,13 @@
 """Image classification with heavy augmentation: in the loader workers, or on the GPU.
 
 The source's second experiment (C. Rand, Pipelining AI/ML Training Workloads with CUDA
-Streams, 2025). Augmenting in the loader workers starves the GPU; augmenting on the GPU gives
-it the same work in a fraction of the time, and as no weight is involved it may run ahead of
-the training: it is the first half of the step, the classifier the second.
+Streams, 2025). Augmenting in the loader workers starves the GPU. The GPU does the same work in a
+fraction of the time. As it needs no weights, it may run ahead of the training: it is the first half
+of the step, the classifier the second.
 
-What is random about a sample belongs to the sample: it is drawn from the sample's own
-generator and travels in the batch until it has been applied. So moving the augmentation
-from workers to GPU, looping or not, pipelining or not: nothing changes what is trained on.
+The random parameters of a sample are drawn from the sample's own generator, and are in the batch
+until they are applied. So the trained samples are the same whether workers or the GPU augment, in a
+loop or not, pipelined or not.
 
 Shapes: B batch, S image side (256), T transforms (6).
 """
@@ -35,12 +35,12 @@ from workloads.workload import Batch, Mark, Prepared, Samples
 
 
 class RawImages(RandomSamples):
-    """Random images of a random class, and what an augmentation of each is to draw."""
+    """Random images with a random class, and the random parameters of their augmentation."""
 
     def __getitem__(self, index: int) -> Batch:
         side = self._image_size
         generator = self.generator(index)
-        # eight values a draw: the images stand for files, which cost a worker no drawing
+        # eight values per draw, to be fast: real images come from files
         words = torch.empty(3, side, side // 8, dtype=torch.int64)
         image = words.random_(-(2**63), None, generator=generator).view(torch.uint8)  # (3, S, S)
         label = torch.randint(0, NUM_CLASSES, (), generator=generator)  # () int64
@@ -48,18 +48,18 @@ class RawImages(RandomSamples):
 
 
 class AugmentedImages(RawImages):
-    """The same, augmented where they are made."""
+    """The same images, augmented in the loader worker."""
 
     transforms = TRANSFORMS
 
     def __getitem__(self, index: int) -> Batch:
         image, label, parameters = super().__getitem__(index)
         image, milliseconds = augment_sample(image, parameters)  # (3, S, S) float32, (T,)
-        return image, label, torch.cat([milliseconds, torch.zeros(1)])  # nothing is passed over
+        return image, label, torch.cat([milliseconds, torch.zeros(1)])  # 0 skipped samples
 
 
 SAMPLES: dict[str, type[RawImages]] = {"cpu": AugmentedImages, "gpu": RawImages}
-"""What a loader worker makes, by `augment_on`."""
+"""The dataset, by `augment_on`."""
 
 
 def build_classifier(scale: Scale) -> nn.Sequential:
@@ -82,12 +82,12 @@ class Augment:
         self._one_by_one = False
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Compute the model as the optimizations say, and rotate as `rotation` does."""
+        """Configure the model's optimizations, and the form of the rotation."""
         self._classifier.configure(ComputeOptions.of(values))
         self._one_by_one = values["rotation"] == "per_image"
 
     def samples(self, values: Mapping[str, Value]) -> Samples:
-        """Return images that are augmented, or that are to be."""
+        """Return the images, augmented if the loader workers do that."""
         return SAMPLES[str(values["augment_on"])](self._scale.image_size, self._seed)
 
     @staticmethod
@@ -97,7 +97,7 @@ class Augment:
 
     @staticmethod
     def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:
-        """Return the bytes of one batch and, on a CPU, of the activations it leaves."""
+        """Return the host bytes of one batch and, on a CPU, of the activations."""
         scale = SCALES[str(values["model_scale"])]
         batch_size = int(values["batch_size"])
         pixels = scale.image_size**2
@@ -105,9 +105,9 @@ class Augment:
         batch = augmented if values["augment_on"] == "cpu" else augmented // 4  # uint8
         if device.type != "cpu":
             return batch, 0
-        # every layer has half the values of the one before: Σ ≈ 2 × the widest, with gradients;
-        # beside them eight times the images: in and out of transforms, padded, the rotation's
-        # grid, prepared ahead, and in the order that the CPU's convolutions want
+        # every layer has half the values of the one before, so all have about 2 × the widest, with
+        # gradients; and eight times the images: in and out of transforms, padded, the rotation's
+        # grid, prepared ahead, and in the memory order of the CPU's convolutions
         activations = batch_size * pixels * (2 * 2 * scale.channels) * 4
         return batch, activations + 8 * augmented
 
@@ -129,7 +129,7 @@ class Augment:
         return self._classifier.train(images, labels, mark)
 
     def _rotation(self, loaded: Tensor, parameters: Tensor) -> Rotate:
-        """Return the rotation by parameters (B, 4): as the loader left them, and on the device."""
+        """Return the rotation by parameters (B, 4); `loaded` are the same, before the copy."""
         if self._one_by_one:
             # sync: with data=resident only; a loader leaves the angles on the host
             return partial(rotate_each, angles=loaded[:, ANGLE].tolist())

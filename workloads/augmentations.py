@@ -1,16 +1,15 @@
-"""The source's six transforms: of one sample in a loader worker, of a whole batch on the device.
+"""The source's six transforms: of one sample in a loader worker, or of a batch on the device.
 
 Convert, crop, enlarge, rotate, blur, normalise (C. Rand, Pipelining AI/ML Training Workloads
-with CUDA Streams, 2025). Chance is kept apart from work: `draw` says everything that is
-random about a sample, in four numbers, and the rest is a function of pixels and those
-numbers. So a sample comes out the same wherever, whenever and beside whichever others it is
-augmented; nothing random is left to happen on the device.
+with CUDA Streams, 2025). `draw` draws everything random about a sample, as four numbers. The
+transforms are functions of the pixels and these numbers. So a sample is the same wherever it is
+augmented, and in whichever batch.
 
-A sample goes through torchvision, one transform after the other. A batch goes through the
-same arithmetic once for all its images: where an image needs its own crop, angle or sigma,
-that is one more dimension of a tensor and not a turn of a Python loop. Hence the number of
-kernels does not grow with the batch, and no number ever travels to or from the host. The
-rotation alone is also there as the source's loop, to show what that costs.
+A sample goes through torchvision, one transform after the other. A batch goes through the same
+arithmetic once for all its images: crops, angles and sigmas of the images are a dimension of a
+tensor instead of a Python loop. So the number of kernels does not grow with the batch, and no
+number is copied to or from the host. The rotation also exists as the source's loop, to show what
+that costs.
 
 Shapes: B batch, S image side, C = S / 2 crop side, K = 7 side of the blur's kernel.
 """
@@ -27,30 +26,30 @@ from torch.nn.functional import conv2d, grid_sample, pad
 from torchvision.transforms.v2 import functional as tv
 
 MAX_ANGLE = 45.0
-"""Degrees, either way."""
+"""Largest rotation either way, in degrees."""
 KERNEL_SIZE = 7
 SIGMAS = (0.1, 2.0)
-"""Pixels; torchvision's default for GaussianBlur."""
+"""Range of the blur, in pixels; torchvision's default for GaussianBlur."""
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-"""Red, green, blue; what is customary since ImageNet."""
+"""Like `MEAN`: red, green, blue of ImageNet."""
 
 ANGLE = 2
-"""Where the angle stands among the four parameters: top, left, angle, sigma."""
+"""Index of the angle among the four parameters: top, left, angle, sigma."""
 TRANSFORMS = ("to_dtype", "crop", "resize", "rotate", "blur", "normalize")
-"""What `augment_sample` times."""
+"""The transforms that `augment_sample` times."""
 
 Rotate: TypeAlias = Callable[[Tensor], Tensor]
 """Images (B, 3, S, S) → the same, each turned by its angle."""
 
 
 def crop_side(image_size: int) -> int:
-    """Return C for S."""
+    """Return the crop's side C for the image's side S."""
     return image_size // 2
 
 
 def draw(image_size: int, generator: torch.Generator) -> Tensor:
-    """Return what is random about one sample: (4,) float64 top, left, angle, sigma."""
+    """Draw the random parameters of a sample: (4,) float64 top, left, angle, sigma."""
     corners = image_size - crop_side(image_size) + 1
     corner = torch.randint(0, corners, (2,), generator=generator)
     angle = torch.empty(1, dtype=torch.float64)
@@ -61,9 +60,9 @@ def draw(image_size: int, generator: torch.Generator) -> Tensor:
 
 
 def augment_sample(image: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
-    """Return image (3, S, S) uint8 augmented, float32, and the milliseconds (T,) of each transform.
+    """Augment an image (3, S, S) uint8 by torchvision, in the source's order.
 
-    In the source's order, by torchvision.
+    Returns the image as float32, and the milliseconds (T,) of each transform.
     """
     size = image.shape[-1]
     side = crop_side(size)
@@ -84,17 +83,17 @@ def augment_sample(image: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rotate_each(images: Tensor, angles: Iterable[float]) -> Tensor:
-    """Turn images (B, 3, S, S) one at a time, by angles that the host knows."""
+    """Rotate images (B, 3, S, S) one at a time, by angles on the host."""
     # sync: torchvision copies a matrix and a scale to the device for every image, and the host
-    # waits for each: 2·B times a batch. This is what the loop is here to show
+    # waits for each: 2·B times a batch. The loop is here to show this cost
     turned = [tv.rotate(image, angle) for image, angle in zip(images, angles, strict=True)]
     return torch.stack(turned)
 
 
 class BatchAugmentation:
-    """The transforms of a batch of one image size; what they share is on the device from the start.
+    """The transforms of a batch of one image size.
 
-    Constants made anew in every step would be copied from the host in every step.
+    Constants are put on the device once; made in every step, they would be copied every time.
     """
 
     def __init__(self, image_size: int, device: torch.device) -> None:
@@ -108,9 +107,9 @@ class BatchAugmentation:
         self._pixels = _centred_pixels(image_size, device)  # (1, S·S, 3)
 
     def __call__(self, images: Tensor, parameters: Tensor, rotate: Rotate) -> Tensor:
-        """Return images (B, 3, S, S) uint8 augmented, float32, by parameters (B, 4)."""
+        """Augment images (B, 3, S, S) uint8 by parameters (B, 4); returns float32."""
         top, left, _, sigma = parameters.unbind(dim=1)  # (B,) each
-        # cropped before it is converted: the same numbers from a quarter of the bytes
+        # cropped before the conversion: the same numbers from a quarter of the bytes
         images = self.crop(images, top.long(), left.long())  # (B, 3, C, C) uint8
         images = tv.to_dtype(images, torch.float32, scale=True)
         images = tv.resize(images, [self._size, self._size])  # (B, 3, S, S)
@@ -120,8 +119,8 @@ class BatchAugmentation:
     def crop(self, images: Tensor, top: Tensor, left: Tensor) -> Tensor:
         """Return (B, 3, C, C) from images (B, 3, S, S), each from its corner, (B,) int64.
 
-        The source's roi_align interpolates between pixels unless told to align; this picks
-        them, in one kernel and whatever the type.
+        The source's roi_align interpolates between pixels by default. This copies pixels, in one
+        kernel and for any type.
         """
         batch = torch.arange(len(images), device=images.device)
         rows = top[:, None] + self._offsets  # (B, C)
@@ -134,16 +133,16 @@ class BatchAugmentation:
         ]
 
     def rotate(self, images: Tensor, angles: Tensor) -> Tensor:
-        """Turn images (B, 3, S, S) by angles (B,) float64, in degrees: nearest pixel, black around.
+        """Rotate images (B, 3, S, S) by angles (B,) float64 in degrees: nearest pixel, black edge.
 
-        torchvision's arithmetic to the bit: the angle in float64, and pixels counted from the
-        centre. `torch.nn.functional.affine_grid` counts them in [-1, 1] and so now and then
-        rounds to the neighbouring pixel.
+        The result is torchvision's to the bit: angles are float64, and pixels are counted from the
+        centre. `torch.nn.functional.affine_grid` counts them in [-1, 1], and so sometimes rounds to
+        the neighbouring pixel.
         """
         radians = angles.deg2rad()
         cos, sin = radians.cos(), radians.sin()
-        nowhere = torch.zeros_like(cos)  # the image turns about its centre
-        # from an output pixel (x, y, 1) to where its input lies: a column for x, one for y
+        nowhere = torch.zeros_like(cos)  # no shift: images rotate about their centre
+        # maps an output pixel (x, y, 1) to its input position: a column for x, one for y
         to_input = torch.stack([cos, sin, -sin, cos, nowhere, nowhere], dim=1).float()
         to_input = to_input.view(-1, 3, 2) / (0.5 * self._size)  # (B, 3, 2); [-1, 1] is the image
         pixels = self._pixels.expand(len(images), -1, -1)  # (B, S·S, 3), not copied
@@ -153,9 +152,8 @@ class BatchAugmentation:
     def blur(self, images: Tensor, sigmas: Tensor) -> Tensor:
         """Blur images (B, 3, S, S), each by its own sigma, (B,) in pixels.
 
-        One depthwise convolution in which every channel of every image is a channel, hence
-        has a kernel of its own. For float32 in NCHW order torch has a kernel for just that,
-        without TF32 whatever the levers say.
+        This is one depthwise convolution: every channel of every image is a channel with its own
+        kernel. For float32 in NCHW order torch has a CUDA kernel for this, which never uses TF32.
         """
         batch, channels, height, width = images.shape
         scaled = self._distances / sigmas.float()[:, None]  # (B, K)

@@ -1,4 +1,4 @@
-"""The timed loop of `python -m workloads`: torch is imported once the arguments are valid."""
+"""The timed loop of `python -m workloads`; imports torch, so it is imported last."""
 
 import time
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from workloads import Entry
 from workloads.training import Training, pick_device
 
 WARMUP_STEPS = 10
-"""As in the sources: run before the clock starts."""
+"""Steps before the clock starts, as in the sources."""
 
 
 def run(entry: Entry, settings: Mapping[str, str], device: str, steps: int) -> dict[str, object]:
-    """Return what so many steps came to. Raises LeverError for what cannot be."""
+    """Time so many steps, and return the result. Raises LeverError for invalid settings."""
     training = Training(entry, settings, pick_device(device))
     try:
         seconds, loss = timed(training, steps)
@@ -42,13 +42,13 @@ def timed(training: Training, steps: int) -> tuple[float, float]:
     began = time.perf_counter()
     for _ in range(steps):
         trained = training.step()
-    training.synchronize()  # sync: … and stops when it has finished
+    training.synchronize()  # sync: and stops when it has finished
     seconds = time.perf_counter() - began
     training.drain()
-    assert trained is not None  # since the warm-up every batch taken lets one be trained on
-    return seconds, trained.loss.item()  # sync: after the clock has stopped
+    assert trained is not None  # after the warm-up each call trains
+    return seconds, trained.loss.item()  # sync: the clock has stopped
 
 
 def device_name(device: torch.device) -> str:
-    """Return what the device calls itself; `cpu` has no name in torch."""
+    """Return the device's name; `cpu` for a CPU, which has none in torch."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

@@ -1,7 +1,7 @@
-"""Where batches come from: a loader, or a few real batches replayed from host or device.
+"""The sources of batches: a loader, or a few real batches replayed from host or device.
 
-Data order is a cursor over the dataset, counted in samples trained on. A new loader starts
-at the cursor, so the order survives a change of batch size or of loader workers.
+The data order is a cursor over the dataset, in samples trained on. A new loader starts at the
+cursor, so the order survives a change of batch size or of loader workers.
 """
 
 import os
@@ -23,35 +23,35 @@ from workloads.processes import ALONE, Processes
 from workloads.workload import Batch, Samples
 
 CACHED_BATCHES = 4
-"""How many real batches data=cached and data=resident replay."""
+"""Number of real batches that data=cached and data=resident replay."""
 
 
 class InputReport(NamedTuple):
-    """What making the samples took and met, since the report before."""
+    """Times and skipped samples since the previous report."""
 
     transform_ms: dict[str, float]
-    """Mean milliseconds a sample spent in each transform of a loader worker."""
+    """Mean milliseconds per sample in each transform of a loader worker."""
     skipped: int
-    """Unreadable samples passed over."""
+    """Number of unreadable samples skipped."""
 
 
 class BatchSource(Protocol):
     """An endless supply of batches."""
 
     def __next__(self) -> Batch:
-        """Return the next batch; waits for it."""
+        """Wait for the next batch and return it."""
 
     def report(self) -> InputReport:
-        """Return what the batches taken since the last call say of their making."""
+        """Return times and skipped samples of the batches since the last call."""
 
     def close(self) -> None:
-        """End loader workers and let go of the memory."""
+        """End loader workers and free the memory."""
 
 
 class Consecutive(Sampler[list[int]]):
     """Endless index lists of `batch_size`, in order from `cursor`, wrapping at the end.
 
-    Several processes share out the batch that one would make of all their samples.
+    With several processes, each takes its part of a common batch.
     """
 
     def __init__(
@@ -70,24 +70,24 @@ class Consecutive(Sampler[list[int]]):
 
 
 class _Reports:
-    """Takes the measurements off the batches and sums them up."""
+    """Removes the measurements from the batches, and adds them up."""
 
     def __init__(self, transforms: tuple[str, ...]) -> None:
         self._transforms = transforms
         self._begin()
 
     def take(self, batch: Batch) -> Batch:
-        """Return the batch (…, (B, T+1)) without its last tensor, if that is measurements."""
+        """Return the batch (…, (B, T+1)) without its last tensor, if that has measurements."""
         if not self._transforms:
             return batch
         measured = batch[-1]  # (B, T+1), on the host
         self._samples += len(measured)
-        # a sum, not the tensor: it lies in shared memory, whose descriptor stays open with it
+        # the tensor is not kept: it is in shared memory, which keeps a descriptor open
         self._sums += measured.sum(dim=0, dtype=torch.float64)
         return batch[:-1]
 
     def report(self) -> InputReport:
-        """Return means and sums over what was taken since the last call."""
+        """Return means and sums over the batches since the last call."""
         if not self._samples:
             return InputReport({}, 0)
         *sums_ms, skipped = self._sums.tolist()
@@ -103,9 +103,9 @@ class _Reports:
 
 
 class LoaderBatches:
-    """Batches made by loader workers, or by this process where there are none.
+    """Batches made by loader workers, or by this process without workers.
 
-    Raises LeverError where the system has no room for so many workers.
+    Raises LeverError if the system cannot start so many workers.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class LoaderBatches:
         prefetch_factor: int,
     ) -> None:
         self._reports = _Reports(dataset.transforms)
-        if num_workers:  # one ended while it makes a directory for its sockets would leave it
+        if num_workers:  # else a killed worker could leave its temporary directory behind
             get_temp_dir()
         loader: DataLoader[Batch] = DataLoader(
             dataset,
@@ -127,7 +127,7 @@ class LoaderBatches:
             num_workers=num_workers,
             pin_memory=pin_memory,
             prefetch_factor=prefetch_factor if num_workers else None,
-            # spawn and forkserver import torch again in every worker: seconds, not 50 ms
+            # spawn and forkserver import torch again in every worker, which takes seconds
             multiprocessing_context="fork" if num_workers else None,
             worker_init_fn=partial(_adopt, os.getpid()),
         )
@@ -135,10 +135,10 @@ class LoaderBatches:
             self._batches = iter(loader)
         except OSError as error:  # no process or file descriptor left
             for worker in active_children():
-                worker.kill()  # one already begun would live on, waiting for work
+                worker.kill()  # those already started would wait for work forever
             raise LeverError(f"num_workers={num_workers}: {error}") from error
-        # torch's handler raises wherever this process happens to be when a loader worker dies;
-        # without it, the loader itself notices, within seconds, where a batch is asked for
+        # torch's handler raises at any point of this process when a loader worker dies; without it
+        # the loader notices within seconds, when the next batch is taken
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def __next__(self) -> Batch:
@@ -148,16 +148,16 @@ class LoaderBatches:
             raise RuntimeError("a DataLoader worker died handing over a batch") from error
 
     def report(self) -> InputReport:
-        """Return what the loader workers measured."""
+        """Return the loader workers' measurements."""
         return self._reports.report()
 
     def close(self) -> None:
-        """End the loader workers; they finish the batch they are making."""
-        del self._batches  # the iterator's finalizer is the loader's only way to end early
+        """End the loader workers; they finish their present batch."""
+        del self._batches  # only the iterator's finalizer ends workers early
 
 
 class RepeatedBatches:
-    """The same few batches over and over: a ceiling without input cost."""
+    """The same few batches over and over, which shows the rate without input cost."""
 
     def __init__(self, batches: list[Batch], reports: _Reports) -> None:
         self._batches = cycle(batches)
@@ -167,11 +167,11 @@ class RepeatedBatches:
         return next(self._batches)
 
     def report(self) -> InputReport:
-        """Return what making the batches took and met, once: none is made any more."""
+        """Return the measurements of the batches once, as no further batch is made."""
         return self._reports.report()
 
     def close(self) -> None:
-        """Let go of the batches."""
+        """Free the batches."""
         self._batches = cycle([])
 
 
@@ -182,7 +182,7 @@ def make_batches(
     cursor: int,
     processes: Processes = ALONE,
 ) -> BatchSource:
-    """Return the batches that the levers ask for, starting at sample `cursor`."""
+    """Return the batch source for these levers, starting at sample `cursor`."""
     batch_size = int(values["batch_size"])
     indices = Consecutive(len(dataset), batch_size, cursor, processes)
     pin_memory = bool(values["pin_memory"]) and device.type == "cuda"
@@ -203,21 +203,21 @@ def make_batches(
     if values["data"] == "resident":
         batches = [moved(batch, device) for batch in batches]
         if device.type == "cuda":
-            torch.cuda.synchronize(device)  # sync: once per new batches, so any stream may read
+            torch.cuda.synchronize(device)  # sync: once per source, so that any stream may read
     elif pin_memory:
         batches = [tree_map(_pinned, batch) for batch in batches]
     return RepeatedBatches(batches, reports)
 
 
 def batches_held(values: Mapping[str, Value]) -> int:
-    """Return how many batches the host holds at a time."""
+    """Return the number of batches that the host holds at a time."""
     if values["data"] == "loader":
         return int(values["num_workers"]) * int(values["prefetch_factor"]) + 1
     return CACHED_BATCHES
 
 
 def moved(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
-    """Return the batch with all of it on the device that can be there."""
+    """Return the batch with all of its tensors on the device."""
 
     def move(leaf: Any) -> Any:
         return leaf.to(device, non_blocking=non_blocking) if hasattr(leaf, "to") else leaf
@@ -230,7 +230,7 @@ def _pinned(leaf: Any) -> Any:
 
 
 def _as_tuple(batch: Any) -> Any:
-    """Return a tuple for the list that the loader makes of one."""
+    """Return a batch as a tuple if it is a list, which the loader makes of tuples."""
     return tuple(batch) if isinstance(batch, list) else batch
 
 

@@ -1,4 +1,4 @@
-"""Where what is worth keeping for the next run lies: the user's cache. Imports no torch."""
+"""Directories in the user's cache for data and compiled code. Imports no torch."""
 
 import os
 from pathlib import Path
@@ -7,30 +7,30 @@ COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def cache_directory() -> Path:
-    """Return the directory of ours in the user's cache. Raises RuntimeError without a home."""
+    """Return gpudash's directory in the user's cache. Raises RuntimeError without a home."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "gpudash"
 
 
 def data_directory() -> Path:
-    """Return where generated data belongs: GPUDASH_DATA, or the user's cache."""
+    """Return the directory for generated data: GPUDASH_DATA, or the user's cache."""
     if chosen := os.environ.get("GPUDASH_DATA"):
         return Path(chosen)
     return cache_directory()
 
 
 def compiled_directory() -> Path:
-    """Return where torch keeps compiled code: the user's choice, or the user's cache."""
+    """Return the directory for torch's compiled code: the user's choice, or the user's cache."""
     if chosen := os.environ.get(COMPILED):
         return Path(chosen)
     return cache_directory() / "inductor"
 
 
 def keep_compiled_code() -> None:
-    """Have torch keep compiled code there, and not where temporary files are.
+    """Let torch keep compiled code in the user's cache instead of the temporary files.
 
-    Call it before a step: torch makes the directory with the first optimizer, compiling or not. A
-    directory that the user has chosen stays; where ours cannot be written, torch chooses.
+    Call this before a step: torch makes the directory with the first optimizer, compiling or not. A
+    directory chosen by the user is kept. If the cache cannot be written to, torch chooses.
     """
     if os.environ.get(COMPILED):
         return

@@ -1,8 +1,8 @@
 """The optimizations: how a model is computed, never what.
 
-`ComputeOptions` is their setting, `Net` a model computed that way, `TrainStep` a model and its
-optimizer trained that way, `Learner` one whose loss compares an output with a target. Weights are
-the same objects whatever the levers say, so they may be moved between two steps.
+`ComputeOptions` are their values. `Net` is a model computed with them, `TrainStep` a model and
+optimizer trained with them, and `Learner` a TrainStep whose loss compares an output with a target.
+A change of these levers keeps the weights' tensors, so it can happen between two steps.
 """
 
 import importlib.util
@@ -27,15 +27,15 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 """Outputs and targets → loss ()."""
 
 COMPILED_VARIANTS = 64
-"""Shapes, precisions and layouts that torch.compile keeps apart; its default of 8 would fall
-back to eager without a word that reaches the user."""
+"""Most variants (shapes, precisions, layouts) that torch.compile keeps. With its default of 8 it
+falls back to eager silently."""
 EAGER_BEFORE_CAPTURE = 3
-"""Steps that let cuDNN and cuBLAS choose kernels and workspaces, as torch.cuda.graph asks."""
+"""Eager steps in which cuDNN and cuBLAS choose kernels, as torch.cuda.graph requires."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeOptions:
-    """One setting of the optimizations; as it stands, PyTorch's defaults but for a thread."""
+    """Values of the optimizations; PyTorch's defaults but for `backward_thread`."""
 
     precision: str = "tf32"
     channels_last: bool = False
@@ -44,11 +44,11 @@ class ComputeOptions:
     compile: bool = False
     cuda_graph: bool = False
     gradients: GradientOptions | None = None
-    """How several processes average them; None where one trains alone."""
+    """How several processes average gradients; None for a single process."""
 
     @classmethod
     def of(cls, values: Mapping[str, Value]) -> "ComputeOptions":
-        """Pick them out of all levers."""
+        """Return the options among all levers' values."""
         return cls(
             precision=str(values["precision"]),
             channels_last=bool(values["channels_last"]),
@@ -60,7 +60,7 @@ class ComputeOptions:
         )
 
     def refusal(self, device: torch.device) -> str | None:
-        """Return why this device cannot compute that way; None if it can."""
+        """Return why this device cannot use these options; None if it can."""
         if self.cuda_graph and self.gradients is not None:
             return "cuda_graph=on: not with several processes, whose all-reduce is not recorded"
         if device.type != "cuda":
@@ -84,7 +84,7 @@ class ComputeOptions:
         return None
 
     def layout(self, images: Tensor) -> Tensor:
-        """Return images (B, C, H, W) in the memory order that the model wants."""
+        """Return images (B, C, H, W) in the memory order of the model."""
         return images.contiguous(memory_format=self._memory_format)
 
     @property
@@ -92,33 +92,33 @@ class ComputeOptions:
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def arrange(self, module: nn.Module) -> None:
-        """Put a model's weights into that memory order, in place."""
+        """Put a model's weights into the memory order, in place."""
         module.to(memory_format=self._memory_format)
 
     def autocast(self, device: torch.device) -> AbstractContextManager[None]:
-        """Return the context that a forward pass and its loss run in."""
+        """Return the context for a forward pass and its loss."""
         if self.precision != "bf16":
             return nullcontext()  # a disabled autocast costs the host as much as an enabled one
-        # every weight is used once a step: nothing to cache, and a graph must not hold a cache
+        # each weight is used once a step, so a cache is useless; and a graph must not contain one
         return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
 
 
 class Net:
-    """A model, computed as the optimizations say."""
+    """A model computed with the optimizations."""
 
     def __init__(self, module: nn.Module, device: torch.device, *, trained: bool = False) -> None:
         self.module = module
-        self.averaged = module  # over several processes its gradients are, if it is trained
+        self.averaged = module  # wrapped in DDP, if several processes train it
         self._trained = trained
         self._device = device
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._options = ComputeOptions()
 
     def configure(self, options: ComputeOptions) -> None:
-        """Compute that way from now on."""
+        """Use these options from now on."""
         reordered = options.channels_last != self._options.channels_last
         if reordered:
-            self._compiled = None  # it was compiled for weights in the other order
+            self._compiled = None  # compiled for the other memory order
         options.arrange(self.module)
         if self._trained and (reordered or options.gradients != self._options.gradients):
             self.average(options.gradients)
@@ -129,9 +129,9 @@ class Net:
             self._compiled = _compiled(self.averaged)
 
     def average(self, how: GradientOptions | None) -> None:
-        """Average gradients over all processes that way, in buckets made anew."""
+        """Wrap the module in DDP with these options and new buckets."""
         if how is not None:
-            self.averaged, self._compiled = self.module, None  # what was before lets go first
+            self.averaged, self._compiled = self.module, None  # frees the previous DDP first
             self.averaged = how.averaged(self.module, self._device)
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class Net:
 
     @property
     def forward(self) -> Callable[..., Any]:
-        """The model to call: compiled, where it is to be."""
+        """The model to call, compiled if `compile` is on."""
         compiled = self._compiled if self._options.compile else None
         return compiled or self.averaged
 
@@ -155,11 +155,11 @@ class TrainStep(ABC):
         self._net = Net(model, device, trained=True)
         self._device = device
         self._options = ComputeOptions()
-        self._graph: GraphedStep | None = None  # lives on while only cuda_graph is off
+        self._graph: GraphedStep | None = None  # kept while cuda_graph is off
 
     @property
     def module(self) -> nn.Module:
-        """The model; over several processes, wrapped in what averages its gradients."""
+        """The model; with several processes, wrapped in DDP."""
         return self._net.averaged
 
     @abstractmethod
@@ -167,9 +167,9 @@ class TrainStep(ABC):
         """Return the loss () of a batch."""
 
     def configure(self, options: ComputeOptions) -> None:
-        """Train that way from now on; weights and optimizer live on."""
+        """Use these options from now on; weights and optimizer are kept."""
         if _kernels(options) != _kernels(self._options):
-            self._graph = None  # it recorded others
+            self._graph = None  # it has recorded other kernels
         self._options = options
         self._net.configure(options)
         self._arrange_optimizer(options)
@@ -177,7 +177,7 @@ class TrainStep(ABC):
             self._graph = GraphedStep(self._step)
 
     def average_anew(self) -> None:
-        """Forget a step that failed half-way: some of its gradients may be averaged."""
+        """Make new DDP buckets after a failed step, of whose gradients some may be averaged."""
         self._net.average(self._options.gradients)
 
     def _arrange_optimizer(self, options: ComputeOptions) -> None:
@@ -212,10 +212,10 @@ class Learner(TrainStep):
         self._criterion = criterion
 
     def minimise(self, criterion: Criterion) -> None:
-        """Train towards that loss from now on; `configure` comes next."""
+        """Use this loss from now on; call `configure` next."""
         if criterion != self._criterion:
             self._criterion = criterion
-            self._graph = None  # it replays the loss it recorded
+            self._graph = None  # it replays the previous loss
 
     def train(self, inputs: Tensor, targets: Tensor, mark: Mark) -> Tensor:
         """Train on inputs (B, …) and targets (B, …). Returns the loss ()."""
@@ -229,15 +229,15 @@ class Learner(TrainStep):
 
 
 def _kernels(options: ComputeOptions) -> ComputeOptions:
-    """Return the setting without what changes no kernel of a step."""
+    """Return the options that affect a step's kernels; the others are set to constants."""
     return replace(options, backward_thread="caller", cuda_graph=False)
 
 
 class GraphedStep:
-    """A step recorded as a CUDA graph, once for every shape of its inputs, then replayed.
+    """A step recorded as a CUDA graph, anew for each shape of its inputs, then replayed.
 
-    Source: PyTorch, CUDA semantics, "Whole-network capture". The steps before the recording
-    are real ones, run eagerly, so every batch is trained on once.
+    Source: PyTorch, CUDA semantics, "Whole-network capture". The eager steps before the recording
+    train too, so every batch is trained on once.
     """
 
     def __init__(self, step: Callable[..., Tensor]) -> None:
@@ -266,8 +266,8 @@ class GraphedStep:
     def _capture(self, *inputs: Tensor) -> torch.cuda.CUDAGraph:
         self._inputs = [one.clone() for one in inputs]
         graph = torch.cuda.CUDAGraph()
-        # sync: entering waits for the device, once per graph. The stream: kernels keep the
-        # priority they were recorded with. thread_local: the loader's pinning thread may go on
+        # sync: entering waits for the device, once per graph. Kernels keep the priority of the
+        # stream they are recorded on. thread_local: the loader's pinning thread may go on
         stream = training_stream(inputs[0].device)
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self._loss = self._step(_unrecorded, *self._inputs)
@@ -275,16 +275,16 @@ class GraphedStep:
 
 
 def _unrecorded(_phase: str, /) -> None:
-    """Mark nothing: an event recorded into a graph has no time."""
+    """Do nothing: an event recorded into a graph has no time."""
 
 
 def _compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
     # compile in this process: a pool of compilers would outlive a killed worker
-    torch._inductor.config.compile_threads = 1  # noqa: SLF001  # same
+    torch._inductor.config.compile_threads = 1  # noqa: SLF001  # its public place
     torch.compiler.reset()
     torch._dynamo.config.recompile_limit = COMPILED_VARIANTS  # noqa: SLF001  # its public place
-    # the memory order is channels_last's to choose; inductor's own choice of it also fails on
-    # 2×2 images in torch 2.11 (convolution_backward: "expected size 2048==2048, stride 4==1")
+    # the lever channels_last chooses the memory order; inductor's own choice also fails on 2×2
+    # images in torch 2.11 (convolution_backward: "expected size 2048==2048, stride 4==1")
     options: dict[str, str | int | bool | Callable[..., Any]] = {"layout_optimization": False}
     compiled: Callable[[Tensor], Tensor] = torch.compile(module, dynamic=False, options=options)
     return compiled

@@ -1,8 +1,8 @@
 """Image segmentation with a frozen encoder and a trained decoder.
 
 The source's first experiment (C. Rand, Pipelining AI/ML Training Workloads with CUDA
-Streams, 2025). Weights that take no gradient do not depend on the decoder's training, so
-the encoder may run ahead: it is the first half of the step, the decoder the second.
+Streams, 2025). The encoder is frozen, so it does not depend on the decoder's training and may run
+ahead: it is the first half of the step, the decoder the second.
 
 Shapes: B batch, S image side (256), C classes (10), E encoder's last channels (4096).
 """
@@ -24,12 +24,12 @@ NUM_CLASSES = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large images and model are."""
+    """Size of images and model."""
 
     image_size: int
     """S: a power of two; the encoder halves it down to 1."""
     channels: int
-    """Of the first layer; every further layer has twice as many."""
+    """Channels of the first layer; every further layer has twice as many."""
 
 
 SCALES = {
@@ -90,7 +90,7 @@ class EncoderDecoder:
         self._device = device
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Compute both models as the optimizations say."""
+        """Configure the optimizations of both models."""
         options = ComputeOptions.of(values)
         self._encode.configure(options)
         self._decoder.configure(options)
@@ -106,15 +106,15 @@ class EncoderDecoder:
 
     @staticmethod
     def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:
-        """Return the bytes of one batch and, on a CPU, of the activations it leaves."""
+        """Return the host bytes of one batch and, on a CPU, of the activations."""
         scale = SCALES[str(values["model_scale"])]
         batch_size = int(values["batch_size"])
         pixels = scale.image_size**2
         batch = batch_size * pixels * (3 * 4 + 8)  # float32 channels, int64 class
         if device.type != "cpu":
             return batch, 0
-        # every layer has half the values of the one before: Σ ≈ 2 × the widest, kept for both
-        # halves, with gradients for the second; then logits and their gradient
+        # every layer has half the values of the one before, so all have about 2 × the widest: of
+        # both halves, with gradients of the second; then logits and their gradient
         activations = batch_size * pixels * (3 * 2 * scale.channels + 2 * NUM_CLASSES) * 4
         return batch, activations
 

@@ -1,16 +1,14 @@
-"""The JPEG files that `jpeg_input` reads: painted once, kept in a cache directory.
+"""The JPEG files that `jpeg_input` reads: painted once, and kept in a cache directory.
 
-Decoding is what they are for, so they have to cost what photographs cost: shapes of all
-sizes, a little grain, quality 90, colour at half resolution, about 80 KiB. Content is not
-looked at, so few distinct images will do; every one is copied to many paths. All the files
-together fit the page cache of most machines: from the second pass on, reading measures the
-system call and the copy, not the disk.
+They must cost as much to decode as photographs: shapes of all sizes, a little grain, quality 90,
+colour at half resolution, about 80 KiB. Their content does not matter, so there are few distinct
+images, each copied to many paths. All files together fit into the page cache of most machines:
+from the second pass on, reading measures the system call and the copy, not the disk.
 
-A path holds a whole file or none: files are written under another name and renamed, and the
-manifest comes last. A directory without its manifest, or with files missing, is half
-written; the missing ones are written then. Two processes at once do no harm, since a file of
-the one serves the other just as well. What is inside the files is not checked here: one that
-went bad since is passed over, and counted, where it is read.
+A path has a whole file or none: files are written under another name and renamed, and the manifest
+is written last. If the manifest or files are missing, the missing ones are written. Two processes
+may write at once, as their files are the same. The content is not checked here: a file that has
+become unreadable is skipped and counted by its reader.
 """
 
 import json
@@ -33,16 +31,16 @@ from workloads.levers import LeverError
 HEIGHT, WIDTH = 533, 800  # the source's
 FILES = 4096
 DISTINCT = 64
-"""Different images among the files."""
+"""Number of distinct images among the files."""
 FILE_KIB = 80
-"""About, at this size, roughness and quality."""
+"""Approximate size of a file."""
 QUALITY = 90
 VERSION = 1
-"""To be raised with any change of what the files hold."""
+"""Increment it when the content of the files changes."""
 
 OCTAVES = 9
 ROUGHNESS = 0.68
-"""Strength of each octave relative to the one of twice its size."""
+"""Strength of each octave relative to the next coarser one."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,9 @@ class JpegFiles:
 
     @classmethod
     def cached(cls, count: int) -> "JpegFiles":
-        """Return the place for `count` files in the user's cache; it may not exist yet.
+        """Return the directory of `count` files in the user's cache, which may not exist yet.
 
-        Raises LeverError for a user without a home.
+        Raises LeverError if the user has no home directory.
         """
         name = f"jpeg-{WIDTH}x{HEIGHT}-{count}-v{VERSION}"
         try:
@@ -73,11 +71,11 @@ class JpegFiles:
 
     @property
     def mib(self) -> int:
-        """About how much room they take."""
+        """Approximate size of all files, in MiB."""
         return max(1, self.count * FILE_KIB // 1024)
 
     def are_whole(self) -> bool:
-        """Tell whether all files have been written. Raises LeverError where it cannot tell."""
+        """Return whether all files are written. Raises LeverError if that cannot be read."""
         try:
             found = json.loads(self._manifest.read_bytes())
             present = set(self.directory.iterdir())
@@ -88,9 +86,9 @@ class JpegFiles:
         return bool(found == self._expected) and present.issuperset(self.paths)
 
     def write(self) -> None:
-        """Write what is missing. Raises LeverError, and leaves none of it, where that fails."""
+        """Write the missing files. Raises LeverError if that fails, and removes those written."""
         written: list[Path] = []
-        partial = self.directory / f".{uuid4().hex}"  # no other process's
+        partial = self.directory / f".{uuid4().hex}"  # unique to this process
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             paths = self.paths
@@ -122,7 +120,7 @@ class JpegFiles:
 
 
 def paint_jpegs() -> Iterator[bytes]:
-    """Yield the distinct JPEG files: views of one canvas twice as high and wide as they are."""
+    """Yield the distinct JPEG files: views of one canvas of twice their height and width."""
     canvas = paint(2 * HEIGHT, 2 * WIDTH)
     for number in range(DISTINCT):
         top, left = number * HEIGHT // DISTINCT, number * WIDTH // DISTINCT
@@ -133,7 +131,7 @@ def paint_jpegs() -> Iterator[bytes]:
 
 
 def paint(height: int, width: int) -> Tensor:
-    """Return (3, height, width) uint8: noise of every size, each finer one fainter."""
+    """Return (3, height, width) uint8: noise of all sizes, fainter where it is finer."""
     generator = torch.Generator().manual_seed(VERSION)
     image = torch.full((1, 3, 1, 1), 128.0)
     strength = 180.0
@@ -148,13 +146,13 @@ def paint(height: int, width: int) -> Tensor:
 
 
 def _put(path: Path, content: bytes, partial: Path) -> None:
-    """Write a file that appears at `path` whole; until then its name is `partial`."""
+    """Write a file under the name `partial`, then rename it to `path`."""
     partial.write_bytes(content)
     partial.replace(path)
 
 
 def _remove(paths: list[Path]) -> None:
-    """Remove what is there; what cannot be removed stays, the first error is the one to tell."""
+    """Remove files, ignoring errors: the error that led here is the one to report."""
     for path in paths:
         with suppress(OSError):
             path.unlink(missing_ok=True)

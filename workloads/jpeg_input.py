@@ -1,9 +1,9 @@
 """Classification of crops from JPEG files, bound by the pipeline that makes its samples.
 
 The source's experiment (C. Rand, Solving Bottlenecks on the Data Input Pipeline with PyTorch
-Profiler and TensorBoard, 2023): read a photograph of 533×800, crop it at random, hide random
-pixels, convert to YUV, scale. The lever `input` walks through its stages and beyond
-(`jpeg_stages.py`); the samples are the same in all of them.
+Profiler and TensorBoard, 2023): read a photograph of 533×800, crop it at random, mask random
+pixels, convert to YUV, scale. The lever `input` has its stages and further ones
+(`jpeg_stages.py`). The samples are the same in all of them.
 
 Shapes: B batch, S crop side (256), T transforms timed.
 """
@@ -26,23 +26,23 @@ from workloads.workload import Batch, Mark, Prepared, Samples
 
 NUM_CLASSES = 10
 DATASET_SIZE = 1_000_000
-"""Every pass over the files crops and hides elsewhere."""
+"""Number of samples. Each pass over the files has other crops and masks."""
 PATIENCE = 16
-"""Unreadable files in a row that are passed over; more mean that something else is wrong."""
+"""Most unreadable files in a row that are skipped; more mean that something else is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the model is. Samples are the same, since they are the subject."""
+    """Size of the model. The samples do not depend on it, as they are the subject."""
 
     channels: int
     stride: int
-    """Of the first convolution; the rest of the model sees a crop smaller by that much."""
+    """Stride of the first convolution, by which the rest of the model sees a smaller crop."""
 
 
 SCALES = {
     "full": Scale(channels=30, stride=1),  # the source's
-    "small": Scale(channels=4, stride=8),  # next to nothing beside the input, on a CPU too
+    "small": Scale(channels=4, stride=8),  # cheap compared with the input, even on a CPU
 }
 
 
@@ -62,7 +62,7 @@ class JpegCrops(Samples):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: list[int]) -> list[Batch]:
-        """Return the samples of a batch; a loader asks here if it can, so we see whole batches."""
+        """Return the samples of a batch; the loader calls this with all indices of a batch."""
         samples = [self._readable(index) for index in indices]
         return self._finish(samples) if self._stage.batch else samples
 
@@ -136,24 +136,24 @@ class JpegInput:
         self.model = build_model(SCALES[str(values["model_scale"])]).train().to(device)
         self._classifier = Learner(self.model, nn.CrossEntropyLoss(), device)
         self._device = device
-        yuv(device)  # sync: here, so that no step waits for it
+        yuv(device)  # sync: made here, so that no step waits for it
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Compute the model as the optimizations say; finish samples as `input` says."""
+        """Configure the model's optimizations, and the stage of the input pipeline."""
         self._classifier.configure(ComputeOptions.of(values))
         self._stage = STAGES[str(values["input"])]
 
     def samples(self, values: Mapping[str, Value]) -> Samples:
-        """Return crops of the files, made as far as the stage makes them in the workers."""
+        """Return the crops, as far as the stage makes them in the loader workers."""
         return JpegCrops(self._files.paths, STAGES[str(values["input"])], self._seed)
 
     @staticmethod
     def refusal(values: Mapping[str, Value], _device: torch.device) -> str | None:
-        """Return why a stage has no decoder here."""
+        """Return why the stage's decoder is missing here; None if it is not."""
         if values["input"] != "region_decode":
             return None
         try:
-            nvimgcodec()  # before loader workers are forked, so that it loads once
+            nvimgcodec()  # loaded once, before loader workers are forked
         except ImportError as error:
             others = ", ".join(name for name in STAGES if name != "region_decode")
             return (
@@ -164,21 +164,21 @@ class JpegInput:
 
     @staticmethod
     def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:
-        """Return the bytes of one batch and, on a CPU, of what training on it leaves."""
+        """Return the host bytes of one batch and, on a CPU, of training on it."""
         stage, scale = STAGES[str(values["input"])], SCALES[str(values["model_scale"])]
         batch_size = int(values["batch_size"])
         crops = batch_size * SIDE**2  # pixels
         batch = crops * 3 * (1 if stage.device else 4)
         if device.type != "cpu":
             return batch, 0
-        # first: hashes (int64) twice, YUV (float32) twice. second: the outer layers' maps, one
-        # and a half for each block of a quarter of the size, with gradients: 7 × the widest
+        # first: hashes (int64) twice, YUV (float32) twice. second: the outer layers' maps, and 1.5
+        # for each block, which has a quarter of the size, with gradients: 7 × the widest
         first = crops * (2 * 8 + 2 * 3 * 4) if stage.device else 0
         second = crops // scale.stride**2 * 7 * scale.channels * 4
         return batch, first + second
 
     def prepare(self, batch: Batch, mark: Mark) -> Prepared:
-        """Copy the batch to the device; mask and convert it there, if the stage does."""
+        """Copy the batch to the device; mask and convert it there, if the stage does so."""
         pixels, labels, keys = batch  # (B, 3, S, S) float32 or uint8, (B,) int64, (B,) int64
         mark("copy")
         # from pageable memory the host waits here until the driver has staged the copy

@@ -1,21 +1,21 @@
-"""The stages of `jpeg_input`: what is done to a sample, by what, and where.
+"""The stages of `jpeg_input`: the transforms of a sample, and where each runs.
 
-Each is the one before with one difference, and all of them yield the same sample:
+Each stage differs from the one before in one point, and all of them yield the same sample:
 
     baseline         decode → tensor → crop → mask (convolve2d) → colour → scale
     dilation         the mask is dilated by shifted ORs instead of a convolution
     crop_first       the decoded image is cropped, and only the crop becomes a tensor
     batched_colour   colour and scale once for the batch, still in the loader worker
-    on_device        mask, colour and scale in the first half; bytes travel, not floats
+    on_device        mask, colour and scale in the first half; bytes are copied, not floats
     tensor_decode    torchvision decodes straight to a tensor, without a PIL image between
-    region_decode    nvImageCodec decodes no more than the crop, on the CPU
+    region_decode    nvImageCodec decodes only the crop, on the CPU
 
-A sample's one random number, its key, says where the crop lies and seeds the mask. The mask
-is an integer hash of key and pixel and not a generator's stream, because a hash gives the
-same bits wherever it is computed: eight bytes travel, and the device finds the same mask.
+A sample has one random number, its key, which places the crop and seeds the mask. The mask is an
+integer hash of key and pixel, and not a generator's stream: a hash gives the same bits on host and
+device, so only the key's eight bytes are copied.
 
 Decoding on the device (nvJPEG through torchvision) is left out: it corrupted images when the
-caller's stream had work queued, which is what a pipelined first half does.
+caller's stream had work queued, as in a pipelined first half.
 
 Shapes: B batch, H, W image (533, 800), S crop side (256).
 """
@@ -43,11 +43,11 @@ from workloads.jpeg_files import HEIGHT, WIDTH
 
 SIDE = 256  # S
 KEY_BITS = 31
-"""A product of two such numbers fits an int64: the hash never overflows."""
+"""The product of two such numbers fits into an int64, so the hash never overflows."""
 UNREADABLE = (OSError, ValueError, RuntimeError, Image.DecompressionBombError)
-"""What PIL, torchvision and a wrong shape raise for a file that is no such JPEG."""
+"""Errors of PIL and torchvision, and of a wrong shape, for a file that is no valid JPEG."""
 
-# Every transform takes what the one before made, and the key: () int64 for a sample, (B,) for a
+# A transform takes the result of the one before, and the key: () int64 for a sample, (B,) for a
 # batch.
 
 
@@ -57,9 +57,9 @@ def read(path: Path, _key: Tensor) -> bytes:
 
 
 def decode(encoded: bytes, _key: Tensor) -> Image.Image:
-    """Decode all of it (W × H)."""
+    """Decode the whole image (W × H)."""
     image = Image.open(BytesIO(encoded))
-    image.load()  # open reads no more than the header
+    image.load()  # open reads only the header
     return image
 
 
@@ -76,36 +76,36 @@ def crop_image(image: Image.Image, key: Tensor) -> Image.Image:
 
 
 def crop_tensor(pixels: Tensor, key: Tensor) -> Tensor:
-    """(3, H, W) → (3, S, S), a view."""
+    """Return the crop (3, S, S) of (3, H, W), as a view."""
     top, left = corner(key)
     return pixels[:, top : top + SIDE, left : left + SIDE]
 
 
 def mask_convolved(pixels: Tensor, key: Tensor) -> Tensor:
-    """Hide a random quarter of the pixels and their four neighbours, by a convolution."""
+    """Mask a random quarter of the pixels and their four neighbours, by a convolution."""
     cross = [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
     hidden = convolve2d(random_mask(key).numpy(), cross, mode="same").astype(bool)
     return pixels.masked_fill(torch.from_numpy(hidden), 0)
 
 
 def mask_shifted(pixels: Tensor, key: Tensor) -> Tensor:
-    """Hide the same pixels of (…, 3, S, S), found by shifted ORs."""
+    """Mask the same pixels of (…, 3, S, S), found by shifted ORs."""
     return pixels.masked_fill(dilate(random_mask(key)).unsqueeze(-3), 0)
 
 
 def colour(pixels: Tensor, _key: Tensor) -> Tensor:
-    """RGB (…, 3, S, S) uint8 → YUV (…, 3, S, S) float32, from 0 to 255."""
+    """Convert RGB (…, 3, S, S) uint8 to YUV (…, 3, S, S) float32, from 0 to 255."""
     matrix, offset = yuv(pixels.device)
     return (pixels.movedim(-3, -1).float() @ matrix + offset).movedim(-1, -3)
 
 
 def scale(pixels: Tensor, _key: Tensor) -> Tensor:
-    """Bring 0…255 to 0…1."""
+    """Scale 0…255 to 0…1."""
     return pixels / 255
 
 
 def decode_tensor(encoded: bytes, _key: Tensor) -> Tensor:
-    """Decode all of it to (3, H, W) uint8."""
+    """Decode the whole image to (3, H, W) uint8."""
     pixels: Tensor = decode_jpeg(
         torch.frombuffer(bytearray(encoded), dtype=torch.uint8), mode=ImageReadMode.RGB
     )
@@ -113,10 +113,10 @@ def decode_tensor(encoded: bytes, _key: Tensor) -> Tensor:
 
 
 def decode_region(encoded: bytes, key: Tensor) -> Tensor:
-    """Decode the crop alone to (3, S, S) uint8, a view of (S, S, 3).
+    """Decode only the crop to (3, S, S) uint8, a view of (S, S, 3).
 
-    PIL and torchvision decode all or nothing; TurboJPEG's Python bindings, too. Here the same
-    levels come out in half the time.
+    PIL, torchvision and TurboJPEG's Python bindings always decode the whole image. This gives the
+    same pixels in half the time.
     """
     codec = nvimgcodec()
     top, left = corner(key)
@@ -129,17 +129,17 @@ def decode_region(encoded: bytes, key: Tensor) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
-# What the transforms are made of.
+# Helpers of the transforms.
 
 
 def corner(key: Tensor) -> tuple[int, int]:
-    """Return top and left of the crop that a key () stands for."""
+    """Return top and left of the crop of a key ()."""
     left, top = divmod(int(key) % ((HEIGHT - SIDE + 1) * (WIDTH - SIDE + 1)), HEIGHT - SIDE + 1)
     return top, left
 
 
 def random_mask(key: Tensor) -> Tensor:
-    """Key (…) → (…, S, S) bool, a quarter of it true: a hash of key and pixel."""
+    """Return (…, S, S) bool for a key (…), a quarter of it true: a hash of key and pixel."""
     limit = (1 << KEY_BITS) - 1
     bits = torch.arange(SIDE * SIDE, device=key.device) ^ key[..., None]  # (…, S·S) int64
     bits ^= bits >> 16
@@ -164,7 +164,7 @@ def dilate(mask: Tensor) -> Tensor:
 
 @cache
 def yuv(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return what turns RGB into YUV: matrix (3, 3) to multiply by, offset (3,) to add."""
+    """Return the conversion from RGB to YUV: matrix (3, 3) to multiply by, offset (3,) to add."""
     matrix = [[0.299, 0.587, 0.114], [-0.16874, -0.33126, 0.5], [0.5, -0.41869, -0.08131]]
     # sync: two copies, once per device and process
     return torch.tensor(matrix, device=device).T, torch.tensor([0.0, 128, 128], device=device)
@@ -178,7 +178,7 @@ def nvimgcodec() -> ModuleType:
 
 @cache
 def region_decoder(_process: int) -> Any:
-    """Return this process's decoder: its thread would not survive a fork."""
+    """Return this process's decoder; each process needs its own, as threads end at a fork."""
     codec = nvimgcodec()
     return codec.Decoder(
         device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY,
@@ -188,13 +188,13 @@ def region_decoder(_process: int) -> Any:
     )
 
 
-# Which transforms run where.
+# The stages: which transforms run where.
 
 Transform: TypeAlias = Callable[[Any, Tensor], Any]
 
 
 class Step(NamedTuple):
-    """One transform, by the name that its time is reported under."""
+    """A transform, with the name under which its time is reported."""
 
     name: str
     apply: Transform
@@ -205,11 +205,11 @@ class Stage:
     """One value of the lever `input`."""
 
     sample: tuple[Step, ...]
-    """In a loader worker, sample by sample."""
+    """Transforms of each sample, in a loader worker."""
     batch: tuple[Step, ...] = ()
-    """In the loader worker still, on all samples of a batch at once."""
+    """Transforms of a whole batch, in the loader worker."""
     device: tuple[Step, ...] = ()
-    """In the first half of the step, where the batch is trained on."""
+    """Transforms in the first half of the step, on the training device."""
 
 
 READ = Step("read", read)
@@ -249,7 +249,7 @@ STAGES = {
 
 
 def run(steps: Sequence[Step], made: Any, key: Tensor) -> tuple[Any, list[float]]:
-    """Return what the steps make of it, and the milliseconds that each took."""
+    """Run the steps on `made`; return the result, and the milliseconds of each."""
     took_ms = []
     for step in steps:
         began = time.perf_counter()

@@ -1,9 +1,9 @@
 """Levers: the typed, named choices of a workload.
 
-A lever knows its valid values, its default, what it does and when a change takes effect.
-It does not know how the change is made: that is the training's business. This module
-never imports torch, so that a command line or a screen can list and check levers at once; nor
-`dataclasses`, for which each TAB on the command line would wait longer than Python takes to start.
+A lever has its valid values, its default, its description, and when a change takes effect. The
+training makes the change. This module never imports torch, so that a command line or a screen can
+list and check levers quickly. Nor does it import `dataclasses`, which takes longer than Python's
+own start and would delay each TAB on the command line.
 """
 
 from abc import ABC, abstractmethod
@@ -21,14 +21,14 @@ class LeverError(ValueError):
 
 
 class Lever(ABC):
-    """What every lever has. `default` and every value have one canonical text form."""
+    """The base of levers. `default` and every value have one canonical text form."""
 
     def __init__(self, *, name: str, summary: str, source: str, effect: Effect) -> None:
         self.name = name
         self.summary = summary
-        """One sentence: what it does and when it helps."""
+        """One sentence: what it does, and when it helps."""
         self.source = source
-        """Where the technique or the value comes from."""
+        """Source of the technique or of the value."""
         self.effect = effect
 
     @property
@@ -44,7 +44,7 @@ class Lever(ABC):
     @property
     @abstractmethod
     def values(self) -> tuple[str, ...]:
-        """Each valid value, where they are names; none where they are numbers."""
+        """All valid values, if they are names; empty for a number."""
 
     @abstractmethod
     def parse(self, text: str) -> Value:
@@ -91,13 +91,13 @@ class Switch(Lever):
             raise self._refuse(text)
         return text == "on"
 
-    def step(self, text: str, direction: int) -> str:  # noqa: ARG002  # both ways lead to the other one
+    def step(self, text: str, direction: int) -> str:  # noqa: ARG002  # either way, the other value
         """See Lever."""
         return text_of(not self.parse(text))
 
 
 AUTO = "auto"
-"""Stands for another choice: the one that suits the device."""
+"""The choice that is resolved to another one by the device."""
 
 
 class Choice(Lever):
@@ -160,7 +160,7 @@ class Count(Lever):
 
     def parse(self, text: str) -> int:
         """See Lever."""
-        # int() would also take "1_0", " 8" and other digits than 0-9
+        # int() would also accept "1_0", " 8" and digits other than 0-9
         if not (text.isascii() and text.isdigit()) or len(text) > len(str(self.maximum)):
             raise self._refuse(text)
         number = int(text)
@@ -184,12 +184,12 @@ def text_of(value: Value) -> str:
 
 
 def phrase(settings: Mapping[str, str]) -> str:
-    """Return the settings as a sentence names them: `batch_size=16, pipelined=on`."""
+    """Return the settings as text: `batch_size=16, pipelined=on`."""
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def find(levers: Iterable[Lever], name: str) -> Lever:
-    """Return the lever called `name`. Raises LeverError, listing the names there are."""
+    """Return the lever called `name`. Raises LeverError, listing the valid names."""
     known = {lever.name: lever for lever in levers}
     if name not in known:
         raise LeverError(unknown("lever", name, known))
@@ -197,7 +197,7 @@ def find(levers: Iterable[Lever], name: str) -> Lever:
 
 
 def resolve(levers: Iterable[Lever], changes: Mapping[str, str]) -> dict[str, str]:
-    """Return every lever's canonical text, in order: its default, or what `changes` says.
+    """Return every lever's canonical value, in order: from `changes`, or its default.
 
     Raises LeverError for an unknown lever or value.
     """

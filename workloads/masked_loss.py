@@ -1,12 +1,12 @@
-"""Segmentation with a loss that masks pixels: how a loss makes the host wait, and how not.
+"""Segmentation with a masked loss: forms of it that make the host wait, and forms that do not.
 
 The source's example (C. Rand, PyTorch Model Performance Analysis and Optimization, Part 3,
-2023). Some pixels are labelled "ignore", those of the background class are to be ignored
-too, and a batch is trained on only if at least two labels occur in it. Written down as it is
-thought, with indices, sets and masks, nearly every line has a result whose *size* the host
-must learn before it can go on: the host waits for the device, and then the device for it.
+2023). Some pixels are labelled "ignore", those of the background class are ignored too, and a
+batch is trained on only if at least two labels occur in it. Written directly, with indices, sets
+and masks, nearly every line has a result whose *size* depends on the data. The host must read it:
+the host waits for the device, and then the device for the host.
 
-Such a loss has three parts, and each form below is the one before with one part exchanged:
+The loss has three parts. Each form below is the one before with one part exchanged:
 
                  fold background in   two labels occur?        mean over what is left
     nonzero      at indices           a set's size (host)      selected by a mask
@@ -15,13 +15,13 @@ Such a loss has three parts, and each form below is the one before with one part
     ignore_index by torch.where       sort, count the changes  all pixels, ignored weigh 0
     minmax       by torch.where       least ≠ greatest label   all pixels, ignored weigh 0
 
-The first four are the source's; the fifth is ours. All compute the same loss and gradients,
-up to the order in which floats are added. All mean the same by "two labels": those of the
-folded target, where "ignore" is a label too, so that one class beside ignored pixels is
-enough. With fewer, loss and gradients are exactly 0. The source's forms give NaN where every
-pixel is ignored, 0 · (0 / 0); here a mean divides by at least 1.
+The first four are the source's; the fifth is gpudash's. All compute the same loss and gradients, up
+to the order in which floats are added. "Two labels" are those of the folded target, in which
+"ignore" is a label too: one class beside ignored pixels is enough. With fewer, loss and gradients
+are exactly 0. If every pixel is ignored, the source's forms give NaN, 0 · (0 / 0); here a mean
+divides by at least 1.
 
-Nothing but the copy can run ahead of the weights: it is the first half of the step.
+Only the copy does not depend on the weights: it is the first half of the step.
 
 Shapes: B batch, S image side (256), C classes (10), P = B·S·S pixels, N of them not ignored.
 """
@@ -42,16 +42,16 @@ NUM_CLASSES = 10
 IGNORED = -1
 BACKGROUND = NUM_CLASSES - 1
 CHANNELS = 10
-"""Of every hidden layer."""
+"""Channels of every hidden layer."""
 
 
 # ---- fold background in: labels (B, S, S) → target (B, S, S), its background ignored
 
 
 def fold_at_indices(labels: Tensor) -> Tensor:
-    """Look up where background is and write there."""
-    # A copy, unlike the source's. Whoever replays a batch would find no background in it the
-    # second time, and this form would look cheaper than it is.
+    """Find the background's indices, and write to them."""
+    # A copy, unlike the source's: a replayed batch would have no background the second time, and
+    # this form would look cheaper than it is.
     target = labels.clone()
     # sync: how many places there are, M
     places = torch.nonzero(labels == BACKGROUND, as_tuple=True)  # 3 × (M,) int64
@@ -60,7 +60,7 @@ def fold_at_indices(labels: Tensor) -> Tensor:
 
 
 def fold_by_where(labels: Tensor) -> Tensor:
-    """Choose at every pixel, whatever it holds."""
+    """Choose a label at every pixel."""
     return torch.where(labels == BACKGROUND, IGNORED, labels)
 
 
@@ -74,14 +74,14 @@ def two_in_set(target: Tensor) -> bool:
 
 
 def two_in_order(target: Tensor) -> Tensor:
-    """Sort all pixels and count where the label changes; the device keeps the answer."""
+    """Sort all pixels and count the changes of label; the result stays on the device."""
     ordered = target.flatten().sort().values  # (P,)
     changes = (ordered[1:] != ordered[:-1]).sum()  # ()
     return changes >= 1
 
 
 def two_at_the_ends(target: Tensor) -> Tensor:
-    """Compare the least label with the greatest: one pass, no order needed."""
+    """Compare the least label with the greatest: one pass, without sorting."""
     least, greatest = torch.aminmax(target)  # (), ()
     return least != greatest
 
@@ -90,19 +90,19 @@ def two_at_the_ends(target: Tensor) -> Tensor:
 
 
 def mean_by_mask(logits: Tensor, target: Tensor) -> Tensor:
-    """Select by a mask the pixels that count, then average over them all."""
+    """Select the pixels that count by a mask, and average over them."""
     mask = target != IGNORED  # (B, S, S)
     spread = mask.unsqueeze(-1).expand(-1, -1, -1, NUM_CLASSES)  # (B, S, S, C), as in the source
     # sync: how many pixels count
     labels = target[mask]  # (N,)
-    # sync: how many values those have; and once more in backward, which looks for them anew
+    # sync: how many values they have; and once more in backward, which selects again
     selected = logits.permute(0, 2, 3, 1)[spread]  # (N·C,)
     logits = selected.reshape(-1, NUM_CLASSES)  # (N, C)
     return functional.cross_entropy(logits, labels, reduction="sum") / max(len(labels), 1)
 
 
 def mean_in_place(logits: Tensor, target: Tensor) -> Tensor:
-    """Leave all pixels in place, let those ignored weigh nothing, and count the others."""
+    """Keep all pixels, with weight 0 for ignored ones, and divide by the number of the others."""
     losses = functional.cross_entropy(logits, target, ignore_index=IGNORED, reduction="sum")
     return losses / (target != IGNORED).sum().clamp(min=1)
 
@@ -140,12 +140,12 @@ WAITING = ("nonzero", "where", "counted")
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large images and model are."""
+    """Size of images and model."""
 
     image_size: int
     """S."""
     hidden: int
-    """Convolutions between the first and the last."""
+    """Number of convolutions between the first and the last."""
 
 
 SCALES = {
@@ -155,7 +155,7 @@ SCALES = {
 
 
 class RandomLabels(RandomSamples):
-    """Random images; every pixel has a random class or is to be ignored."""
+    """Random images; every pixel has a random class or `IGNORED`."""
 
     def __getitem__(self, index: int) -> Batch:
         side = self._image_size
@@ -189,7 +189,7 @@ class MaskedSegmentation:
         self._device = device
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Exchange the loss; compute the model as the optimizations say."""
+        """Configure the loss and the model's optimizations."""
         self._learner.minimise(LOSSES[str(values["loss"])])
         self._learner.configure(ComputeOptions.of(values))
 
@@ -199,7 +199,7 @@ class MaskedSegmentation:
 
     @staticmethod
     def refusal(values: Mapping[str, Value], _device: torch.device) -> str | None:
-        """Return why this loss cannot be recorded as a CUDA graph, if it is to be."""
+        """Return why this loss cannot be recorded as a CUDA graph; None if it need not or can."""
         if not values["cuda_graph"] or values["loss"] not in WAITING:
             return None
         recordable = ", ".join(name for name in LOSSES if name not in WAITING)
@@ -210,14 +210,14 @@ class MaskedSegmentation:
 
     @staticmethod
     def host_bytes(values: Mapping[str, Value], device: torch.device) -> tuple[int, int]:
-        """Return the bytes of one batch and, on a CPU, of what training on it needs."""
+        """Return the host bytes of one batch and, on a CPU, of training on it."""
         scale = SCALES[str(values["model_scale"])]
         pixels = int(values["batch_size"]) * scale.image_size**2
         batch = pixels * (3 * 4 + 8)  # float32 channels, int64 label
         if device.type != "cpu":
             return batch, 0
         # every convolution's output, and as much as eight more (measured): gradients,
-        # log-probabilities, and copies in the order that the CPU's kernels want
+        # log-probabilities, and copies in the memory order of the CPU's kernels
         activations = pixels * (scale.hidden + 2 + 8) * CHANNELS * 4
         # a mask over the logits becomes indices: four int64 for each of its values
         indices = pixels * NUM_CLASSES * 4 * 8 if values["loss"] in WAITING else 0

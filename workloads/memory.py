@@ -1,4 +1,4 @@
-"""How much memory there is, and how to tell that there was not enough."""
+"""Available host memory, and recognising out-of-memory errors."""
 
 import os
 from itertools import accumulate
@@ -9,16 +9,16 @@ import torch
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
 OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "allocate memory", "shared memory")
-"""What torch, CUDA's libraries and the kernel say; no two of them raise the same class."""
+"""Texts in the errors of torch, CUDA's libraries and the kernel, whose classes all differ."""
 
 
 def available_host_bytes() -> int:
-    """Return how many bytes of memory the host, or this container, can still give."""
+    """Return the available memory of the host or of this container, in bytes."""
     return min(_host_left(), _container_left())
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell a lack of memory, on the device or the host, from every other error."""
+    """Return whether an error means that memory ran out, on the device or the host."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return any(text in str(error) for text in OUT_OF_MEMORY)
@@ -33,7 +33,7 @@ def _host_left() -> int:
 
 
 def _container_left(cgroup: Path = CGROUP, own: Path = OWN_GROUP) -> int:
-    """Return the least that this process's group, and each around it, leaves."""
+    """Return the bytes left by this process's cgroup, or by a stricter parent group."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -43,7 +43,7 @@ def _container_left(cgroup: Path = CGROUP, own: Path = OWN_GROUP) -> int:
 
 
 def _group_left(cgroup: Path) -> int:
-    """Return the bytes under the limit, file cache that the kernel would drop among them."""
+    """Return the bytes left below the group's limit, counting file cache as free."""
     try:
         limit = int((cgroup / "memory.max").read_text())
         used = int((cgroup / "memory.current").read_text())
@@ -54,7 +54,7 @@ def _group_left(cgroup: Path) -> int:
 
 
 def _inactive_file(statistics: str) -> int:
-    """Return the bytes of file cache not used lately: they count as used, but make way."""
+    """Return the bytes of inactive file cache: they count as used, but can be dropped."""
     for line in statistics.splitlines():
         name, _, value = line.partition(" ")
         if name == "inactive_file":

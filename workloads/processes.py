@@ -1,8 +1,8 @@
-"""Several processes that train one model together: who is in it, and how gradients are averaged.
+"""Several processes that train one model together, and how they average gradients.
 
-Each has the whole model and its own share of every batch; torch's DistributedDataParallel averages
-the gradients over them, bucket by bucket, while the backward pass goes on. Source: Li et al.,
-PyTorch Distributed: Experiences on Accelerating Data Parallel Training (VLDB 2020).
+Each process has the whole model and its own share of every batch. torch's DistributedDataParallel
+averages the gradients over the processes, bucket by bucket, during the backward pass. Source: Li et
+al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training (VLDB 2020).
 """
 
 import os
@@ -20,7 +20,7 @@ from workloads.levers import LeverError, Value
 
 @dataclass(frozen=True)
 class Processes:
-    """Which of how many this one is."""
+    """The rank of the process, and the number of processes."""
 
     rank: int = 0
     count: int = 1
@@ -40,7 +40,7 @@ class GradientOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Value]) -> "GradientOptions | None":
-        """Pick them out of all levers; None where one process trains alone."""
+        """Return the options among all levers' values; None for a single process."""
         if "bucket_cap_mb" not in values:
             return None
         return cls(
@@ -51,9 +51,9 @@ class GradientOptions:
         )
 
     def averaged(self, module: nn.Module, device: torch.device) -> nn.Module:
-        """Return the module to call, whose backward pass averages; all processes do it at once."""
+        """Return the module wrapped in DDP; all processes must call this together."""
         for weight in module.parameters():
-            weight.grad = None  # it may be a view of the buckets of before
+            weight.grad = None  # it may be a view of the previous buckets
         wrapped = DistributedDataParallel(
             module,
             device_ids=[device.index] if device.type == "cuda" else None,
@@ -67,7 +67,7 @@ class GradientOptions:
 
 
 def check_gpus(name: str, count: int) -> None:
-    """Raise LeverError where so many processes, each on a device so named, lack GPUs."""
+    """Raise LeverError if there are fewer GPUs than `count` processes on device `name` need."""
     gpus = torch.cuda.device_count()
     if _is_cpu(name) or count <= gpus:
         return
@@ -79,7 +79,7 @@ def check_gpus(name: str, count: int) -> None:
 
 
 def pick_device(name: str) -> torch.device:
-    """Return this process's device, of the kind that is named: GPU n for process n of its host."""
+    """Return this process's device: the CPU, or GPU n for process n of its host."""
     return (
         torch.device("cpu")
         if _is_cpu(name)
@@ -103,7 +103,7 @@ def join(device: torch.device) -> Processes:
 
 @contextmanager
 def first_alone(processes: Processes) -> Iterator[None]:
-    """Let the first process through, then the others: what it leaves behind they find there."""
+    """Run the block in the first process, then in the others, which find its files."""
     if processes.count == 1:
         yield
         return

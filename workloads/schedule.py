@@ -4,24 +4,24 @@
     DualStream   prepare(0) prepare(1)  prepare(2) …                      a side stream
                           train(0) train(1) …                     the current one
 
-Training runs at a higher priority than the side stream: where both have blocks of threads
-waiting, the device takes those that the next step waits for, and preparation fills the gaps.
-At equal priority preparation also gets in the way, and half of the gain is lost.
+Training runs at a higher priority than the side stream: if both have thread blocks waiting, the
+device takes those of the training, and preparation fills the gaps. At equal priority preparation
+delays the training, and half of the gain is lost.
 
-The side stream stays one batch ahead and no more: prepare(n+1) waits for train(n-1).
-Without that bound the host's run-ahead would let it pile up prepared batches.
+The side stream is at most one batch ahead: prepare(n+1) waits for train(n-1). Without that bound
+prepared batches would pile up, as the host runs ahead.
 
-The host enqueues "train on n, then prepare n+1", so both schedules see the same batches
-in the same order, and after `drain` both have trained on all of them: losses and weights
-are equal. The idea is the source's (C. Rand, Pipelining AI/ML Training Workloads with CUDA
-Streams, 2025); what differs is that nothing here races:
+The host enqueues "train on n, then prepare n+1", so both schedules see the same batches in the
+same order. After `drain` both have trained on all of them, with equal losses and weights. The idea
+is the source's (C. Rand, Pipelining AI/ML Training Workloads with CUDA Streams, 2025). Unlike
+there, nothing races:
 
-- whoever reads on another stream first waits for the event after what wrote;
-- what was prepared is held until the side stream has been told to wait for the training that
-  reads it: only then may the caching allocator hand its memory to a later batch.
+- a stream that reads another stream's tensors first waits for an event after the write;
+- prepared tensors are held until the side stream waits for the training that reads them: only then
+  may the caching allocator reuse their memory for a later batch.
 
-So a step needs two events, no more: `Tensor.record_stream` would do for the second point
-too, but has the allocator make and ask an event for every tensor that crosses.
+So a step needs only two events. `Tensor.record_stream` would do for the second point too, but makes
+the allocator record and query an event for every tensor that crosses.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -39,28 +39,28 @@ class Schedule(Protocol):
 
     @property
     def pending(self) -> int:
-        """How many batches are prepared and not trained on."""
+        """Number of batches that are prepared and not trained on."""
 
     @property
     def note(self) -> str | None:
-        """What the user should know about this schedule on this device."""
+        """A remark for the user about this schedule on this device."""
 
     @property
     def newest_loss(self) -> Tensor | None:
-        """Loss () of the step that the newest call trained, also where it failed after that."""
+        """Loss () of the step that the newest call trained, even if the call failed afterwards."""
 
     def step(self, batch: Batch, mark: Mark) -> Tensor | None:
         """Take one batch; return the loss () of the step trained meanwhile, if one was."""
 
     def drain(self, mark: Mark) -> Tensor | None:
-        """Train on what is pending and hand over to the current stream; return its loss."""
+        """Train on the pending batch, and let the current stream wait for it; return its loss."""
 
 
 @cache
 def training_stream(device: torch.device) -> torch.cuda.Stream:
     """Return the stream of high priority for training halves, and for all of a serial step.
 
-    One for every training of a process, so that they are ordered behind each other.
+    A process has one for all its trainings, so that they run in order.
     """
     return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]  # in torch
 
@@ -68,7 +68,7 @@ def training_stream(device: torch.device) -> torch.cuda.Stream:
 def side_stream(device: torch.device) -> torch.cuda.Stream | None:
     """Return the stream for preparing halves, or None on a device without streams.
 
-    One for each training, which keeps it: the caching allocator holds memory for each stream apart.
+    A training keeps the same one, as the caching allocator holds memory per stream.
     """
     if device.type != "cuda":
         return None
@@ -80,7 +80,7 @@ class Serial:
 
     pending = 0
     note = None
-    newest_loss = None  # where a serial step fails, nothing was trained
+    newest_loss = None  # a serial step that fails has trained nothing
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -93,7 +93,7 @@ class Serial:
         return loss
 
     def drain(self, mark: Mark) -> None:
-        """Nothing is ever pending."""
+        """Do nothing: no batch is ever pending."""
 
 
 class DualStream:
@@ -108,22 +108,22 @@ class DualStream:
         self._ready: torch.cuda.Event | None = None  # after the newest first half
         self._trained: torch.cuda.Event | None = None  # after the newest second half
         if self._side is not None and self._main is not None:
-            self._side.wait_stream(self._main)  # weights and resident batches were written there
+            self._side.wait_stream(self._main)  # which wrote weights and resident batches
 
     @property
     def pending(self) -> int:
-        """One batch, except before the first step and after a drain."""
+        """1, but 0 before the first step and after a drain."""
         return 0 if self._prepared is None else 1
 
     @property
     def note(self) -> str | None:
-        """Say so where there are no streams to overlap on."""
+        """A remark if this device has no streams to overlap on."""
         if self._side is not None:
             return None
         return "pipelined=on: this device has no streams; same order of work, no overlap"
 
     def step(self, batch: Batch, mark: Mark) -> Tensor | None:
-        """Enqueue the training on the batch before, then the preparation of this one."""
+        """Enqueue the training on the previous batch, then the preparation of this one."""
         in_training = self._prepared
         self._train(mark)
         with _on(self._side):
@@ -132,11 +132,11 @@ class DualStream:
         if self._side is not None:
             self._ready = self._side.record_event(self._ready)
         self._order_after_training()
-        del in_training  # and not sooner: see above
+        del in_training  # not earlier: see the module's docstring
         return self.newest_loss
 
     def drain(self, mark: Mark) -> Tensor | None:
-        """Train on what is pending; what the caller enqueues next runs after both streams."""
+        """Train on the pending batch; the caller's next work runs after both streams."""
         in_training = self._prepared
         self._train(mark)
         self._order_after_training()
@@ -157,11 +157,11 @@ class DualStream:
         self.newest_loss = loss
 
     def _order_after_training(self) -> None:
-        """Have what is prepared next wait for the training enqueued so far."""
+        """Let the next preparation wait for the training enqueued so far."""
         if self._side is not None and self._trained is not None:
             self._side.wait_event(self._trained)
 
 
 def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
-    """Return a context whose kernels go to `stream`; without one, leave things as they are."""
+    """Return a context in which kernels go to `stream`; without one, a null context."""
     return nullcontext() if stream is None else stream

@@ -1,6 +1,6 @@
 """The levers that every workload has, and those that most training loops have.
 
-Importing it costs no torch.
+This module does not import torch.
 """
 
 import os
@@ -40,7 +40,7 @@ def batch_size(default: int) -> Count:
 
 
 def pipelined(summary: str) -> Switch:
-    """Return the pipelining lever; what the first half is differs between workloads."""
+    """Return the pipelining lever; `summary` is about the workload's first half."""
     return Switch(
         name="pipelined",
         default=False,
@@ -51,7 +51,7 @@ def pipelined(summary: str) -> Switch:
 
 
 def model_scale(full: str, small: str) -> Choice:
-    """Return the lever that lets a workload move without a GPU."""
+    """Return the lever with which a workload also runs without a GPU."""
     return Choice(
         name="model_scale",
         default=AUTO,
@@ -101,7 +101,7 @@ INPUT: tuple[Lever, ...] = (
         source=CACHING,
     ),
 )
-"""How batches reach the step."""
+"""Levers of the input: how batches reach the step."""
 
 OPTIMIZATIONS: tuple[Lever, ...] = (
     Choice(
@@ -195,7 +195,7 @@ PROCESSES: tuple[Lever, ...] = (
         source="torch.distributed.algorithms.ddp_comm_hooks",
     ),
 )
-"""How several processes average their gradients; one alone has none of these."""
+"""Levers of several processes: how they average gradients. A single process has none of these."""
 
 SEED = Count(
     name="seed",

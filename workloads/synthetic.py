@@ -1,4 +1,4 @@
-"""What the datasets of random numbers share: their length, and a generator for every sample."""
+"""The base of the random datasets: their length, and a generator for every sample."""
 
 import torch
 
@@ -8,7 +8,7 @@ DATASET_SIZE = 1_000_000
 
 
 class RandomSamples(Samples):
-    """Samples drawn from a generator of their own, so that sample i is the same every time."""
+    """Random samples, each from its own generator, so that sample i is the same every time."""
 
     def __init__(self, image_size: int, seed: int) -> None:
         self._image_size = image_size
@@ -18,5 +18,5 @@ class RandomSamples(Samples):
         return DATASET_SIZE
 
     def generator(self, index: int) -> torch.Generator:
-        """Return the generator of sample `index`, at its beginning."""
+        """Return the seeded generator of sample `index`."""
         return torch.Generator().manual_seed(self._seed * DATASET_SIZE + index)

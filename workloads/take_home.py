@@ -1,8 +1,8 @@
-"""The lines of PyTorch that do in one's own script what a lever does here.
+"""Recipes: the lines of PyTorch that do in the user's script what a lever does here.
 
-A recipe is a script, `recipes/LEVER/VALUE.py`: its docstring says what to know, the rest is the
-lines. What varies in them is `N`, a lever's number; `model` and the like are the reader's own.
-They are read here, never imported, so importing this costs no torch; tests run what is shown.
+A recipe is a script, `recipes/LEVER/VALUE.py`: its docstring is the note, the rest are the lines.
+`N` in them stands for a lever's number; `model` and similar names are the reader's own. Recipes
+are read here and never imported, so this module imports no torch. Tests run the recipes.
 """
 
 import ast
@@ -23,9 +23,9 @@ BEFORE = {
     "loss": "nonzero",
     "rotation": "per_image",
 }
-"""The value whose script a lever's other ones change, where that is not the plain loop."""
+"""The value against whose script a lever's other scripts are marked, instead of the plain loop."""
 SAME = {"fused_optimizer/fused": "fused_optimizer/on"}
-"""A value that a lever has in a script of the user's, and the one here with its lines."""
+"""A value of a user's script → the value here whose lines it shares."""
 OWN = "The lines are in the workload itself: this lever is of its own."
 ANY = "any"
 """Stands for every value without a script of its own."""
@@ -33,27 +33,27 @@ ANY = "any"
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one value of a lever is written in PyTorch."""
+    """The PyTorch script for one value of a lever."""
 
     note: str
-    """What to know before it is copied: whether the losses change, what goes with it."""
+    """What to know before copying: whether the losses change, and what else is needed."""
     code: str
-    """The script; empty where there is nothing to write, and `note` says why."""
+    """The script; empty if there is nothing to write, and `note` says why."""
     marked: tuple[str, ...]
-    """The script's lines after `+`, `-` or a blank: added, removed, or as they were before."""
+    """The script's lines after `+` (added), `-` (removed) or a blank (unchanged)."""
     before: str
-    """What they are marked against, in words."""
+    """The script that they are marked against, in words."""
 
     @property
     def legend(self) -> str:
-        """What the marks and the names mean."""
+        """Explanation of the marks and of the names."""
         return f"Marked against {self.before}. Names that nothing defines are your own."
 
 
 def recipe(lever: Lever, value: str | None = None) -> Recipe:
-    """Return the recipe of a value in canonical form; of a number yet to be chosen, without one.
+    """Return the recipe of a canonical value; without a value, with `N` for the number.
 
-    A lever of a user's own has none.
+    The recipe of a user's own lever has no code.
     """
     if not (SCRIPTS / lever.name).is_dir():
         return Recipe(note=OWN, code="", marked=(), before="")
@@ -75,9 +75,9 @@ def recipes(lever: Lever) -> dict[str, Recipe]:
 
 
 def _name(lever: str, value: str) -> str:
-    """Return the first of the scripts that may hold it: its own, one for all, one for all levers.
+    """Return the name of a value's script: its own, the lever's for any value, or a shared one.
 
-    For all levers there are those of `off` and of `script`, which is as the user's script has it.
+    The shared ones are those of `off`, and of `script`: as the user's script has it.
     """
     own = f"{lever}/{value}"
     names = (SAME.get(own, own), f"{lever}/{ANY}")
@@ -93,10 +93,10 @@ def _script(name: str) -> tuple[str, str]:
 
 
 def _marked(before: str, after: str) -> Iterator[str]:
-    """Yield all lines of `after`, and among them those of `before` that it has not."""
+    """Yield the lines of `after`, and among them the removed lines of `before`, with marks."""
     if not after or before == after:
         yield from (f" {line}" for line in after.splitlines())
         return
     lines, whole = before.splitlines(), len(before)
     changes = unified_diff(lines, after.splitlines(), n=whole, lineterm="")
-    yield from list(changes)[3:]  # after two names and a place
+    yield from list(changes)[3:]  # after the diff's header

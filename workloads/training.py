@@ -1,8 +1,8 @@
-"""One workload being trained: its halves, its batches of batches, its schedule, its levers.
+"""One workload being trained: its batches, its schedule, its levers.
 
-Levers are changed between two steps. What a change costs follows from what it touches: a
-schedule is swapped at once, a batches is built anew at the cursor, and only a rebuilt model
-starts from new weights. Everything else — weights, optimizer, data order — lives on.
+Levers are changed between two steps. A schedule is swapped at once, a batch source is rebuilt at
+the cursor, and only a rebuilt model starts from new weights. Otherwise weights, optimizer and data
+order are kept.
 """
 
 import time
@@ -23,12 +23,12 @@ from workloads.schedule import DualStream, Schedule, Serial, side_stream, traini
 from workloads.workload import Mark, Workload, unmarked
 
 WARMUP_STEPS = 2
-"""A schedule fills, an allocator finds its blocks."""
+"""Steps until the schedule is filled and the allocator has its blocks."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """One step as the host enqueued it; the device may not have finished it."""
+    """A step that the host has enqueued; the device may not have finished it."""
 
     loss: Tensor
     """Shape (), on the device."""
@@ -51,9 +51,9 @@ def pick_device(name: str) -> torch.device:
 
 
 class Training:
-    """A workload, its batches and its schedule, stepped by whoever owns the loop.
+    """A workload with its batches and its schedule, stepped by a loop.
 
-    To be stepped from the thread that made it, whose current CUDA stream it sets for good.
+    It must be stepped on the thread that made it, whose current CUDA stream it sets for good.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Training:
             torch.cuda.set_stream(training_stream(device))
         self.trained_steps = 0
         self.data_s = 0.0
-        """How long the host has waited for the newest batch; 0 after a drain, which takes none."""
+        """Time that the host waited for the newest batch; 0 after a drain, which takes none."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
         known = {lever.name for lever in entry.levers}
         self._chosen = {
@@ -84,7 +84,7 @@ class Training:
         self._check_memory(self.settings, available_host_bytes())
         self._side_stream = side_stream(device)
         self._cursor = 0  # samples trained on since the model was built
-        self._skipped = 0  # by feeds that are gone, and not reported so far
+        self._skipped = 0  # skipped samples of closed batch sources, not reported yet
         with first_alone(processes):  # it may write files
             self._workload = self._make_workload()
         self._workload.configure(self._values)
@@ -99,29 +99,29 @@ class Training:
 
     @property
     def pending(self) -> int:
-        """How many batches are prepared and not trained on."""
+        """Number of batches that are prepared and not trained on."""
         return self._schedule.pending
 
     @property
     def warmup_steps(self) -> int:
-        """Steps after the start or the latest change until their cost has passed."""
+        """Number of steps after a start or a change that are slower than the following ones."""
         steps = WARMUP_STEPS
         if self.settings["cuda_graph"] == "on":
             steps += EAGER_BEFORE_CAPTURE + 1
         if self.settings["data"] == "loader":
-            # prefetched batches mask the loader's rate until they are used up
+            # prefetched batches hide the loader's rate until they are used up
             steps += batches_held(self._values)
         return steps
 
     @property
     def burst_steps(self) -> int:
-        """How many batches arrive at a time: loader workers begin together and finish together."""
+        """Number of batches that arrive at a time: loader workers start and finish together."""
         from_loader = self.settings["data"] == "loader"
         return max(1, int(self.settings["num_workers"])) if from_loader else 1
 
     @property
     def notes(self) -> dict[str, str]:
-        """What the user should know about these settings on this device: lever → sentence."""
+        """Remarks for the user about these settings on this device: lever → sentence."""
         notes = {
             name: f"{name}={value}: chosen for the CPU"
             for name, value in self._chosen.items()
@@ -142,7 +142,7 @@ class Training:
 
     @property
     def chosen(self) -> dict[str, str]:
-        """The active settings that are not their levers' defaults."""
+        """The active settings that differ from the levers' defaults."""
         return {
             lever.name: self.settings[lever.name]
             for lever in self._entry.levers
@@ -157,39 +157,39 @@ class Training:
         self.data_s = time.perf_counter() - began_s
         try:
             return self._count(self._schedule.step(batch, mark))
-        except Exception:  # also then the weights may have moved by a step
+        except Exception:  # the weights may have been updated before it
             self._count(self._schedule.newest_loss)
             raise
 
     def drain(self, mark: Mark = unmarked) -> Trained | None:
-        """Train on what the schedule has prepared ahead."""
+        """Train on the pending batch, if there is one."""
         self.data_s = 0.0
         return self._count(self._schedule.drain(mark))
 
     def check(self, changes: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings that `changes` leads to. Raises LeverError, also for the same."""
+        """Return the settings after `changes`. Raises LeverError, also if nothing changes."""
         resolved = self.resolve(changes)
         if resolved == self.settings:
             raise LeverError(f"{phrase(changes)}: nothing changes")
         return resolved
 
     def resolve(self, changes: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings that `changes` leads to. Raises LeverError for what cannot be."""
+        """Return the settings after `changes`. Raises LeverError for invalid ones."""
         resolved = self._resolve({**self.settings, **changes})
         if self._touched(self.settings, resolved, "new loader", "rebuilt model"):
-            # what is held now is let go of
+            # the memory of the present settings is freed first
             held = sum(self._host_bytes(self.settings))
             self._check_memory(resolved, available_host_bytes() + held)
         return resolved
 
     def change(self, changes: Mapping[str, str]) -> None:
-        """Resolve these changes and apply them; nothing may be pending. Raises LeverError."""
+        """Resolve and apply changes; no batch may be pending. Raises LeverError."""
         self.enter(self.resolve(changes))
 
     def enter(self, wanted: Mapping[str, str]) -> None:
-        """Apply resolved settings; nothing may be pending.
+        """Apply resolved settings; no batch may be pending.
 
-        Raises LeverError for what only building shows; then `recover` has to follow.
+        Raises LeverError if building fails; then call `recover`.
         """
         assert not self.pending, "drain first"
         new_loader = self._touched(self.settings, wanted, "new loader", "rebuilt model")
@@ -200,10 +200,10 @@ class Training:
         self._schedule = self._build_schedule()
 
     def recover(self, settings: Mapping[str, str]) -> None:
-        """Go back to `settings` after a step or a change failed half-way.
+        """Go back to `settings` after a step or a change has failed half-way.
 
-        Goes on with the first batch that was not trained on. The weights live on, unless a model
-        of other settings was built since.
+        The first batch that was not trained on comes next. The weights are kept, unless a model of
+        other settings was built since.
         """
         _drop_failed_backward()
         self.settings = dict(settings)
@@ -214,7 +214,7 @@ class Training:
         self._schedule = self._build_schedule()
 
     def input_report(self) -> InputReport:
-        """Return what making the batches since the last call took and met."""
+        """Return times and skipped samples of the batches since the last call."""
         made = self._batches.report() if self._batches is not None else InputReport({}, 0)
         skipped, self._skipped = self._skipped + made.skipped, 0
         return InputReport(transform_ms=made.transform_ms, skipped=skipped)
@@ -222,7 +222,7 @@ class Training:
     def synchronize(self) -> None:
         """Wait until the device has finished everything enqueued."""
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)  # sync: the caller asks for it
+            torch.cuda.synchronize(self.device)  # sync: requested by the caller
 
     def owned(self) -> tuple[list[nn.Module], list[Optimizer]]:
         """Return the modules and the optimizers that the workload holds."""
@@ -233,7 +233,7 @@ class Training:
 
     @property
     def averaged(self) -> nn.Module:
-        """The module that is called in training; over several processes, one that averages."""
+        """The module called in training; with several processes, one that averages gradients."""
         return self._train_steps()[0].module
 
     def _train_steps(self) -> list[TrainStep]:
@@ -262,7 +262,7 @@ class Training:
         return {lever.name: lever.parse(settings[lever.name]) for lever in self._entry.levers}
 
     def _resolve(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Return every lever's value, `auto` resolved. Raises LeverError for what cannot be."""
+        """Return every lever's value, `auto` resolved. Raises LeverError for invalid settings."""
         resolved = resolve(self._entry.levers, settings)
         if resolved.get("model_scale") == AUTO:
             resolved["model_scale"] = "full" if self.device.type == "cuda" else "small"
@@ -277,7 +277,7 @@ class Training:
     def _touched(
         self, before: Mapping[str, str], after: Mapping[str, str], *effects: Effect
     ) -> bool:
-        """Tell whether a lever with one of these effects differs."""
+        """Return whether a lever with one of these effects differs."""
         return any(
             before[lever.name] != after[lever.name]
             for lever in self._entry.levers
@@ -285,15 +285,15 @@ class Training:
         )
 
     def _host_bytes(self, settings: Mapping[str, str]) -> tuple[int, int]:
-        """Return what the batches in flight and the training on one of them take."""
+        """Return the host bytes of the batches in flight, and of training on one of them."""
         values = self._parse(settings)
         batch, training = self._kind.host_bytes(values, self.device)
         return batches_held(values) * batch, training
 
     def _check_memory(self, settings: Mapping[str, str], available: int) -> None:
-        """Refuse what cannot fit before the system kills for it. Raises LeverError."""
+        """Raise LeverError if host memory would not suffice, before the system kills a process."""
         batches, training = self._host_bytes(settings)
-        available //= self._processes.count  # the others take as much
+        available //= self._processes.count  # the other processes need as much
         if batches + training > available:
             raise LeverError(
                 f"batch_size={settings['batch_size']}: needs about "
@@ -303,12 +303,12 @@ class Training:
             )
 
     def _rebuild(self) -> None:
-        """Build what the settings ask for anew; the model only if they ask for another."""
-        self.synchronize()  # sync: old batches and weights are let go of below
+        """Rebuild the batch source, and the model if the settings need another one."""
+        self.synchronize()  # sync: old batches and weights are freed below
         self.close()
         if self._touched(self._built, self.settings, "rebuilt model"):
             self._workload = self._make_workload()
-            self._built, self._cursor = self.settings, 0  # also if it cannot be configured
+            self._built, self._cursor = self.settings, 0  # set even if configuring fails
             self._workload.configure(self._values)
         self._batches = self._build_batches()
 
@@ -326,5 +326,5 @@ class Training:
 
 
 def _drop_failed_backward() -> None:
-    """Let go of what a failed backward pass left queued on this thread: the next one drops it."""
+    """Free what a failed backward pass left queued on this thread, by running another one."""
     torch.zeros((), requires_grad=True).backward()  # type: ignore[no-untyped-call]  # in torch

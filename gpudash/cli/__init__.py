@@ -1,1 +1,1 @@
-"""The command line: what may be asked for, and what it says of itself. Each verb is a module."""
+"""The command line: parsing, help, completion and configuration. Each verb is a module."""

@@ -1,4 +1,4 @@
-"""What is asked of a verb: by the command line, or else by the configuration."""
+"""The arguments of a verb, from the command line or else from the configuration."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,17 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "replay": ("speed",),
     "sweep": ("rounds", "steps"),
 }
-"""The options that can be configured: those in a verb's own table, and those of every verb."""
+"""The options that can be configured, by the verb's table; the table "" is for every verb."""
 UNSET = object()
-"""The default of an option until it is known that the command line does not name it."""
+"""The default of a configurable option while the command line is parsed."""
 
 
 def parse(verb: Verb, words: Sequence[str]) -> Namespace:
-    """Return what is asked of a verb.
+    """Return the arguments of a verb.
 
-    Where it obeys the configuration, there are besides the options `levers` (of an entry), `theme`,
-    `pane`, `keys`, and `set_by`: who has set each setting that is not a default, by its key. Where
-    it reports it, there are `configuration` and `settings` too. Raises UsageError.
+    A verb that obeys the configuration also gets `levers` (a function of an entry), `theme`,
+    `pane`, `keys`, and `set_by`: what has set each setting that is not a default, by its key. A
+    verb that reports the configuration also gets `configuration` and `settings`. Raises UsageError.
     """
     parser = verb.parser()
     if verb.configuration == "unread":
@@ -37,7 +37,7 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
     defaults = {name: parser.get_default(name) for name in keys}
     parser.set_defaults(**dict.fromkeys(keys, UNSET))
     arguments: Namespace = parser.parse_args(words)
-    from gpudash.cli import config  # noqa: PLC0415  # not for `gpudash --help`
+    from gpudash.cli import config  # noqa: PLC0415  # slow; `gpudash --help` needs none of it
 
     reports = verb.configuration == "reported"
     configuration = config.read(getattr(arguments, "profile", None), lenient=reports)
@@ -62,7 +62,7 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
 
 
 def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
-    """Return the key of each of a verb's options that can be configured."""
+    """Return the configuration's key of each option of the verb that can be configured."""
     return {
         name: key_of(table, name)
         for table in ("", verb.name)
@@ -72,14 +72,14 @@ def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
 
 
 def key_of(table: str, name: str) -> str:
-    """Return the key of an option in a verb's own table, or in that of every verb."""
+    """Return the configuration's key of an option; `table` is the verb's, or "" for every verb."""
     return f"{table}.{name}" if table else name
 
 
 def _settings(
     configuration: "Configuration", arguments: Namespace
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield key, value and setter of every setting but levers; of keys those that are set."""
+    """Yield key, value and setter of every setting but levers; of keyboard keys only those set."""
     chosen = configuration.chosen()
     settings = {
         key_of(table, name): (load(table).parser().get_default(name), "default")

@@ -1,8 +1,8 @@
-"""What may follow on the command line: the hidden `gpudash __complete WORDS…`, asked at each TAB.
+"""Completions: the hidden `gpudash __complete WORDS…`, which the shells call at each TAB.
 
-The answer comes from the parsers and the catalogue. Its first line says what to do with the
-others: `words`, `open` (more may be added without a space) or `files` (the shell knows those).
-Each other line is a word, and after a tab what it is.
+The completions come from the parsers and the catalogue. The first line of the output is `words`,
+`open` (no space follows, as more may be added) or `files` (the shell completes a file's name).
+Each other line is a completion, and after a tab its description.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from workloads import CATALOGUE, DEFAULT
 from workloads.levers import Lever
 
 Words = Iterator[tuple[str, str]]
-"""With what each is."""
+"""Completions, each with its description."""
 LISTS = ("NAME=A,B", "LEVER=A,B,…")
 """Metavars of levers with several values."""
 OWN = "FILE.py[:NAME]"
@@ -28,23 +28,23 @@ GPUS = "/proc/driver/nvidia/gpus"
 
 
 def main(words: Sequence[str]) -> int:
-    """Print what the last of the words may be."""
+    """Print the completions of the last word."""
     how, found = complete(words)
     say("\n".join([how, *(f"{word}\t{what}" for word, what in found)]))
     return Exit.DONE
 
 
 def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
-    """Return what to do with the words that the last one may become, and these."""
+    """Return the kind (`words`, `open`, `files`) and the completions of the last word."""
     *before, current = words or [""]
     named = bool(before) and before[0] in VERBS
     verb = load(before[0] if named else "")
     parser, before = verb.parser(), before[1:] if named else before
-    if parser.apart([*before, current])[1]:  # the user's command is
+    if parser.split_words([*before, current])[1]:  # the word is in the user's command
         return "files", []
     line = _Line(parser, before)
     option, equals, value = current.partition("=")
-    action, head = line.waits, ""
+    action, head = line.awaiting, ""
     if action is None and current.startswith("-"):
         action = line.option(option) if equals else None
         if action is None:
@@ -68,40 +68,40 @@ def _beginning(start: str, words: Words) -> list[tuple[str, str]]:
 
 
 class _Line:
-    """What a parser makes of the words before the one that is typed."""
+    """The words before the one that is being completed, as the parser understands them."""
 
     def __init__(self, parser: Parser, words: Sequence[str]) -> None:
         self._parser = parser
-        self.waits: argparse.Action | None = None
-        """The option whose value is next."""
+        self.awaiting: argparse.Action | None = None
+        """The option whose value comes next."""
         self._given: dict[str, str] = {}
-        """Where a value is expected, what was said."""
+        """The values given so far, by destination."""
         places = [action for action in parser.actions if not action.option_strings]
         for word in words:
-            if self.waits is not None:
-                self._given[self.waits.dest], self.waits = word, None
+            if self.awaiting is not None:
+                self._given[self.awaiting.dest], self.awaiting = word, None
             elif word.startswith("-"):
                 name, equals, value = word.partition("=")
                 action = self.option(name)
                 if action is not None and action.nargs != 0:
-                    self.waits = None if equals else action
+                    self.awaiting = None if equals else action
                     self._given[action.dest] = value
             elif places:
                 self._given[places.pop(0).dest] = word
         self.positional = places[0] if places else None
 
     def option(self, name: str) -> argparse.Action | None:
-        """Return the option of that name."""
+        """Return the option of this name, if there is one."""
         return next((one for one in self._parser.actions if name in one.option_strings), None)
 
     def options(self) -> Words:
-        """Yield the long options, and the short ones that have none."""
+        """Yield all options, by their long names where they have one."""
         for action in self._parser.actions:
             if action.option_strings:
                 yield action.option_strings[-1], help_of(action)
 
     def values(self, action: argparse.Action, current: str) -> Words:
-        """Yield what an option or a positional argument may be."""
+        """Yield the values of an option or of a positional argument."""
         if action.choices is not None:
             yield from ((str(choice), "") for choice in action.choices)
         elif action.metavar == "WORKLOAD":
@@ -111,7 +111,7 @@ class _Line:
         elif action.metavar == "DEVICE":
             yield from ((device, "") for device in _devices())
         elif action.metavar == "PRESET":
-            from gpudash.compare.sweep.presets import ON_GPU  # noqa: PLC0415  # a sweep's alone
+            from gpudash.compare.sweep.presets import ON_GPU  # noqa: PLC0415  # only for a sweep
 
             yield from ((name, preset.workload) for name, preset in ON_GPU.items())
         elif action.metavar in ("LEVER=VALUE", "LEVER[=VALUE]"):
@@ -132,17 +132,17 @@ class _Line:
                 yield from ((head + value, _mark(lever, value)) for value in others)
 
     def _levers(self) -> tuple[Lever, ...]:
-        """Return those of the workload that is trained, or of the preset's."""
+        """Return the levers of the workload, or of the preset's workload."""
         name = self._given.get("workload", "")
         if preset := self._given.get("preset"):
-            from gpudash.compare.sweep.presets import ON_GPU  # noqa: PLC0415  # a sweep's alone
+            from gpudash.compare.sweep.presets import ON_GPU  # noqa: PLC0415  # only for a sweep
 
             name = ON_GPU[preset].workload if preset in ON_GPU else name
         return CATALOGUE.get(name, CATALOGUE[DEFAULT]).levers
 
 
 def _values(lever: Lever) -> tuple[str, ...]:
-    """Return the values by name; of a number, the default and its neighbours."""
+    """Return the values of a lever; of a number, the default and its neighbours."""
     default = lever.default_text
     near = (lever.step(default, -1), default, lever.step(default, 1))
     return lever.values or tuple(dict.fromkeys(near))
@@ -153,9 +153,9 @@ def _mark(lever: Lever, value: str) -> str:
 
 
 def _devices() -> list[str]:
-    """Return what can be trained on: the NVIDIA driver has a folder for each GPU."""
+    """Return the devices; the NVIDIA driver has a folder for each GPU."""
     try:
-        count = len(os.listdir(GPUS))  # noqa: PTH208  # pathlib's import would be waited for
+        count = len(os.listdir(GPUS))  # noqa: PTH208  # importing pathlib is slow
     except OSError:
         count = 0
     return [*DEVICES[:-1], *(f"cuda:{index}" for index in range(count))]

@@ -1,7 +1,7 @@
-"""`gpudash completion SHELL`: a few lines of shell that ask `gpudash __complete` at each TAB.
+"""`gpudash completion SHELL`: a few lines of shell that call `gpudash __complete` at each TAB.
 
-No library does it: shtab has no fish and knows no values that depend on other words, and
-argcomplete alone takes longer to import than a completion may.
+No library is used: shtab lacks fish and values that depend on other words, and importing
+argcomplete takes too long for a completion.
 """
 
 import argparse
@@ -70,6 +70,6 @@ SCRIPTS = {"bash": BASH.lstrip(), "zsh": ZSH, "fish": FISH.lstrip()}
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the script of a shell."""
+    """Print the script for a shell."""
     say(SCRIPTS[arguments.shell], end="")
     return Exit.DONE

@@ -1,11 +1,11 @@
-"""The configuration: what a user has chosen once, for every run.
+"""The configuration: settings that a user has chosen for every run.
 
-The first of these that says something of a setting decides: the command line, the environment,
-the chosen profile, the project's file, the user's file, the default. The project's file is the
-nearest `gpudash.toml`, or `pyproject.toml` with `[tool.gpudash]`, from the working folder upwards
-to a `.git`; the user's is `config.toml` in the user's configuration folder.
+The first of these that has a setting decides: the command line, the environment, the chosen
+profile, the project's file, the user's file, the default. The project's file is the nearest
+`gpudash.toml`, or `pyproject.toml` with `[tool.gpudash]`, from the working folder upwards to a
+`.git`. The user's file is `config.toml` in the user's configuration folder.
 
-A setting is known by its key, the way to it in a file:
+The key of a setting is its path in a file:
 
     device, workload, interval, rate, ascii     the options of these names
     batch_size, pipelined, seed                 the levers of these names, as options set them
@@ -15,8 +15,8 @@ A setting is known by its key, the way to it in a file:
     theme, pane, keys.ACTION                    the dashboard's colours, first tab and keys
     profiles.NAME.KEY                           any of these, where the profile is chosen
 
-In the environment `ab.pairs` is GPUDASH_AB_PAIRS; keys, profiles and the levers of one workload
-stand in files alone. What names a file, overwrites one or ends a run belongs to each command.
+In the environment `ab.pairs` is GPUDASH_AB_PAIRS. Only files have keys, profiles and the levers of
+one workload. Options that name a file, overwrite one or end a run cannot be configured.
 """
 
 import os
@@ -37,51 +37,51 @@ from workloads.nearest import did_you_mean, not_valid
 
 SCREEN = ("theme", "pane")
 SHORTHANDS = ("batch_size", "pipelined", "seed")
-"""Levers that have an option, and a key, of their own."""
+"""Levers that have their own option and their own key."""
 PREFIX = "GPUDASH_"
 NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_TOKEN")
-"""Read elsewhere."""
+"""Environment variables that are read elsewhere."""
 Tree = dict[str, Any]
 
 
 class ConfigurationError(UsageError):
-    """What a file or the environment says cannot be."""
+    """A setting in a file or in the environment is not valid."""
 
     def __init__(self, place: str, why: object) -> None:
         super().__init__(plain(f"{place}: {why}"))
 
 
 class Chosen(NamedTuple):
-    """A setting's value, and the place that says so."""
+    """A setting's value, and the place where it is set."""
 
     value: Any
     by: str
 
 
 Layer = dict[str, Chosen]
-"""What one source says, by key."""
+"""The settings of one source, by key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What all sources say."""
+    """The settings of all sources."""
 
     files: tuple[tuple[Path, bool], ...] = ()
-    """Those looked for, and whether they are there: the project's, then the user's."""
+    """Path of the project's file and of the user's, each with whether it exists."""
     profile: str | None = None
     layers: tuple[Layer, ...] = ()
-    """The last one decides."""
+    """The sources; the last one decides."""
     problem: str | None = None
-    """Why none of it is obeyed."""
+    """Why the configuration is not obeyed."""
 
     def chosen(self) -> Layer:
-        """Return what decides, by key."""
+        """Return the settings that apply, by key."""
         return {key: chosen for layer in self.layers for key, chosen in layer.items()}
 
     def levers(self, entry: Entry) -> Layer:
-        """Return the levers of a workload, by their names."""
+        """Return the levers of a workload, by name."""
         found: Layer = {}
-        for layer in self.layers:  # one that comes later decides, whichever of the two it names
+        for layer in self.layers:  # a later layer decides, even with its general table
             for table in ("levers", f"levers.{entry.name}"):
                 for lever in entry.levers:
                     if chosen := layer.get(f"{table}.{lever.name}"):
@@ -90,9 +90,9 @@ class Configuration:
 
 
 def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
-    """Read all sources. Raises UsageError; with `lenient` it is told instead of raised.
+    """Read all sources. Raises UsageError; with `lenient` the error is in `problem` instead.
 
-    A profile that the command line names and that does not exist is raised all the same.
+    An unknown profile on the command line is raised in both cases.
     """
     files = find_files()
     found = tuple((path, os.path.isfile(path)) for path in files)  # noqa: PTH113  # never raises
@@ -111,13 +111,13 @@ def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
 
 
 def find_files() -> tuple[Path, Path]:
-    """Return the project's file, or where one could be, and the user's."""
-    from platformdirs import user_config_path  # noqa: PLC0415  # not for what reads none
+    """Return the project's file, or where it could be, and the user's file."""
+    from platformdirs import user_config_path  # noqa: PLC0415  # slow
 
     user = user_config_path("gpudash") / "config.toml"
     try:
         folder = Path.cwd()
-    except OSError:  # it has been removed
+    except OSError:  # the working folder has been removed
         return Path("gpudash.toml"), user
     for place in (folder, *folder.parents):
         for path in (place / "gpudash.toml", place / "pyproject.toml"):
@@ -129,7 +129,7 @@ def find_files() -> tuple[Path, Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tell whether a file speaks of gpudash. Most projects' pyproject.toml does not."""
+    """Return whether a file configures gpudash. Most projects' pyproject.toml does not."""
     if path.name == "gpudash.toml":
         return True
     try:
@@ -143,7 +143,7 @@ def _is_ours(path: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """What a file says."""
+    """The settings in a file."""
 
     base: Layer
     profiles: dict[str, Layer]
@@ -161,7 +161,7 @@ class Document:
 
     @classmethod
     def of(cls, path: Path, text: str) -> "Document":
-        """Check what the text of a file says. Raises ConfigurationError."""
+        """Parse and check the text of a file. Raises ConfigurationError."""
         import tomllib  # noqa: PLC0415  # most folders have no such file
 
         try:
@@ -195,7 +195,7 @@ def _table(value: Any, place: str, valid: str) -> Tree:
 
 
 def line_of(text: str, way: Sequence[str]) -> int:
-    """Return the line, from 1, that names most of the way to a key."""
+    """Return the line, from 1, that matches most of the path `way` to a key."""
     header: tuple[str, ...] = ()
     best, named = 1, 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -214,7 +214,7 @@ def _steps(dotted: str) -> tuple[str, ...]:
 
 
 def _layer(tree: Tree, way: tuple[str, ...], place: Callable[[tuple[str, ...]], str]) -> Layer:
-    """Return the settings of a tree that stands at the end of this way in its file."""
+    """Return the settings of a tree at the path `way` in its file."""
     layer: Layer = {}
     for steps, key, value in _leaves(tree, shape(), way, (), place):
         by = place(steps)
@@ -231,7 +231,7 @@ def _leaves(
     keys: tuple[str, ...],
     place: Callable[[tuple[str, ...]], str],
 ) -> Iterator[tuple[tuple[str, ...], str, Any]]:
-    """Yield way, key and value of everything in a tree. Raises ConfigurationError."""
+    """Yield path, key and value of each setting in a tree. Raises ConfigurationError."""
     for name, value in tree.items():
         steps, known_as = (*way, name), name.replace("-", "_")
         if known_as not in known:
@@ -256,8 +256,8 @@ def _leaves(
 
 @cache
 def shape() -> Tree:
-    """Return every valid key as a tree; None where a value stands."""
-    from gpudash.tui.keymap import ACTIONS  # noqa: PLC0415  # where there is a file alone
+    """Return every valid key as a tree; its leaves are None."""
+    from gpudash.tui.keymap import ACTIONS  # noqa: PLC0415  # only if there is a file
 
     levers = {name: dict.fromkeys(one.name for one in e.levers) for name, e in CATALOGUE.items()}
     every = {name: None for names in levers.values() for name in names}
@@ -267,7 +267,7 @@ def shape() -> Tree:
 
 
 def _choose(named: str | None, documents: Sequence[Document]) -> tuple[str | None, list[Layer]]:
-    """Return the profile's name and what it says in each file. Raises UsageError."""
+    """Return the profile's name and its settings in each file. Raises UsageError."""
     name = named or os.environ.get("GPUDASH_PROFILE") or None
     if name is None:
         return None, []
@@ -284,7 +284,10 @@ def _choose(named: str | None, documents: Sequence[Document]) -> tuple[str | Non
 
 
 def of_environment(environment: Mapping[str, str]) -> Layer:
-    """Return what the variables say. An empty one says nothing. Raises ConfigurationError."""
+    """Return the settings in environment variables; empty ones do not count.
+
+    Raises ConfigurationError.
+    """
     layer: Layer = {}
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in NO_SETTINGS or not text:
@@ -305,7 +308,7 @@ def of_environment(environment: Mapping[str, str]) -> Layer:
 
 @cache
 def variables() -> dict[str, str]:
-    """Return the key of each variable."""
+    """Return the key of each environment variable."""
     levers = {lever.name for entry in CATALOGUE.values() for lever in entry.levers}
     options = [key_of(verb, name) for verb, names in OPTIONS.items() for name in names]
     keys = [*options, *SCREEN, *(f"levers.{name}" for name in sorted(levers))]
@@ -317,7 +320,7 @@ def variables() -> dict[str, str]:
 
 
 def _checked(key: str, value: Any, by: str) -> Any:
-    """Return a value as its option would. Raises ConfigurationError."""
+    """Check and convert a value as its option would. Raises ConfigurationError."""
     table, _, name = key.rpartition(".")
     try:
         if table.startswith("levers"):
@@ -330,7 +333,7 @@ def _checked(key: str, value: Any, by: str) -> Any:
 
 
 def _lever(workload: str, name: str, value: Any) -> str:
-    """Return the canonical value of a workload's lever, or of all that have it."""
+    """Return the canonical value of a lever: of one workload, or of all that have it."""
     text = text_of(value)
     if workload:
         return find(CATALOGUE[workload].levers, name).canonical(text)
@@ -344,9 +347,9 @@ def _lever(workload: str, name: str, value: Any) -> str:
 
 
 def _type(table: str, name: str) -> Callable[[str], Any]:
-    """Return what checks the text of an option, or of what the screen alone has."""
+    """Return the function that checks the text of an option or of a screen setting."""
     if name in SCREEN:
-        from gpudash.tui.look import VALID  # noqa: PLC0415  # Textual, where a theme is configured
+        from gpudash.tui.look import VALID  # noqa: PLC0415  # imports Textual
 
         return _choice(name, VALID[name])
     if name == "workload":
@@ -382,7 +385,7 @@ def _switch(name: str) -> Callable[[str], bool]:
 
 
 def _keys(value: Any) -> tuple[str, ...]:
-    from gpudash.tui.keymap import key_named  # noqa: PLC0415  # where keys are configured
+    from gpudash.tui.keymap import key_named  # noqa: PLC0415  # only if keys are configured
 
     return tuple(
         key_named(str(one)) for one in (value or [""] if isinstance(value, list) else [value])
@@ -390,11 +393,11 @@ def _keys(value: Any) -> tuple[str, ...]:
 
 
 def keymap_of(chosen: Layer) -> dict[str, tuple[str, ...]]:
-    """Return the keys of the actions that have others. Raises ConfigurationError."""
+    """Return the configured keys, by action. Raises ConfigurationError."""
     named = {key.removeprefix("keys."): one for key, one in chosen.items() if key[:5] == "keys."}
     if not named:
         return {}
-    from gpudash.tui.keymap import clash  # noqa: PLC0415  # where keys are configured
+    from gpudash.tui.keymap import clash  # noqa: PLC0415  # only if keys are configured
 
     keys = {action: one.value for action, one in named.items()}
     if found := clash(keys):

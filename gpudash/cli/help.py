@@ -1,4 +1,4 @@
-"""What `gpudash help VERB` prints: the same as `gpudash VERB --help`."""
+"""`gpudash help VERB`: prints the same as `gpudash VERB --help`."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from workloads.nearest import unknown
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print a verb's help. Raises UsageError for a verb that there is not."""
+    """Print a verb's help. Raises UsageError for an unknown verb."""
     verb = arguments.verb
     if verb and verb not in VERBS:
         raise UsageError(unknown("verb", verb, VERBS))

@@ -1,7 +1,7 @@
-"""The entry point: finds the verb, checks what is asked for before anything starts, and exits.
+"""The entry point: finds the verb, checks its arguments, runs it, and returns the exit code.
 
-The screen, the session and everything else are imported by the command that needs them, so
-`gpudash --help` and a completion cost next to nothing.
+Each command imports the screen, the session and the rest when it needs them, so `gpudash --help`
+and completions are fast.
 """
 
 import os
@@ -21,7 +21,7 @@ from workloads.nearest import did_you_mean
 from workloads.own.names import installed, is_file
 
 LONGEST = 4096
-"""Characters of a word: no file's name is longer."""
+"""Limit of a word's characters: no file's name is longer."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     make_do()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["__complete"]:  # what the shells ask at each TAB
+        if words[:1] == ["__complete"]:  # called by the shells at each TAB
             return int(import_module("gpudash.cli.complete").main(words[1:]))
         verb, arguments = parse(words)
         make_do(ascii_only=arguments.ascii)
@@ -48,13 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
-    """Return the verb that is named, the dashboard where none is, and what is asked of it.
-
-    Raises UsageError.
-    """
+    """Return the verb, by default the dashboard, and its arguments. Raises UsageError."""
     first, *others = words or [""]
     named = first in VERBS
-    for word in load(first).parser().apart(others)[0] if named else words:
+    for word in load(first).parser().split_words(others)[0] if named else words:
         if len(word) > LONGEST:
             raise UsageError(
                 f"{word[:40]!r}… has {len(word):,} characters; valid: at most {LONGEST:,}"
@@ -87,13 +84,13 @@ def _is_workload(name: str) -> bool:
 
 
 def _lacks_unicode() -> bool:
-    import locale  # noqa: PLC0415  # not for --help
+    import locale  # noqa: PLC0415  # slow; --help needs none of it
 
     return "utf" not in locale.getencoding().lower()
 
 
 def _color(when: str) -> None:
-    """Have all that is started from here on hear of it: NO_COLOR is what everyone knows."""
+    """Set or unset NO_COLOR, which every library and child process knows."""
     if when == "never":
         os.environ["NO_COLOR"] = "1"
     elif when == "always":

@@ -16,7 +16,7 @@ DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
 
 def add_training_options(parser: argparse.ArgumentParser, default: str | None = DEFAULT) -> None:
-    """Add what says which training is meant."""
+    """Add the options that choose and configure the training."""
     group = parser.add_argument_group("training")
     group.add_argument(
         "workload", nargs="?", default=default, metavar="WORKLOAD", help=", ".join(CATALOGUE)
@@ -41,7 +41,7 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
 
 
 def add_screen_options(parser: argparse.ArgumentParser) -> None:
-    """Add how the screen is drawn."""
+    """Add the options of the screen."""
     group = parser.add_argument_group("screen")
     group.add_argument(
         "--rate",
@@ -53,17 +53,17 @@ def add_screen_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_quiet(group: "argparse._ArgumentGroup") -> None:
-    """Add what keeps the progress away."""
+    """Add --quiet."""
     group.add_argument("-q", "--quiet", action="store_true", help="no progress; errors stay")
 
 
 def add_record(group: "argparse._ArgumentGroup", more: str = "") -> None:
-    """Add the recording to write; `more` says what else its name may be."""
+    """Add --record; `more` is appended to its help."""
     add_file(group, "--record", "FILE.csv", f"write a CSV, FILE.json and FILE.jsonl{more}")
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """Add what a recording holds, and what it may replace."""
+    """Add the options about what a recording contains and overwrites."""
     recording = parser.add_argument_group("recording")
     recording.add_argument("--live", action="store_true", help="with --record: the dashboard too")
     recording.add_argument(
@@ -80,7 +80,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
-    """Add how other nodes' gpudash reach this one; return the group."""
+    """Add the options by which gpudash on other nodes connects; return their group."""
     group = parser.add_argument_group("several nodes")
     group.add_argument(
         "--listen",
@@ -93,14 +93,14 @@ def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 
 
 def add_json(group: "argparse._ActionsContainer") -> None:
-    """Add the form for programs."""
+    """Add --json."""
     group.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def add_file(group: "argparse._ActionsContainer", name: str, metavar: str, what: str) -> None:
-    """Add an option that names a file, or an argument that does."""
-    said_as = name if name.startswith("-") else metavar
-    group.add_argument(name, type=FileName(said_as), metavar=metavar, help=what)
+    """Add an option or a positional argument that is the name of a file."""
+    shown = name if name.startswith("-") else metavar
+    group.add_argument(name, type=FileName(shown), metavar=metavar, help=what)
 
 
 def add_whole(
@@ -117,7 +117,7 @@ def add_whole(
 
 
 def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
-    """Add the file to write, and whether it may replace another."""
+    """Add --output and --force."""
     parser.add_argument(
         "-o", "--output", type=FileName("--output"), required=True, metavar=metavar, help=what
     )
@@ -125,14 +125,14 @@ def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None
 
 
 class FileName:
-    """The type of a file's name. It raises UsageError for what cannot be one."""
+    """The type of a file's name. Calling it raises UsageError for an invalid name."""
 
     def __init__(self, option: str) -> None:
         self._option = option
 
     def __call__(self, text: str) -> "Path":
         """Return the path."""
-        from pathlib import Path  # noqa: PLC0415  # neither --help nor a completion needs it
+        from pathlib import Path  # noqa: PLC0415  # slow; help and completions do not need it
 
         if not text or "\0" in text:
             raise UsageError(f"{self._option} {text!r} is not valid; valid: a file's name")
@@ -146,7 +146,7 @@ def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 def wholes(option: str, minimum: int, maximum: int) -> Callable[[str], tuple[int, ...]]:
-    """Return the type of different whole numbers between commas. It raises UsageError."""
+    """Return the type of distinct whole numbers separated by commas. It raises UsageError."""
     one = whole(option, minimum, maximum)
 
     def parse(text: str) -> tuple[int, ...]:
@@ -178,13 +178,13 @@ def number(
 
 
 def percent(option: str) -> Callable[[str], float]:
-    """Return the type of the share that `1%` or `1` (percent) names. It raises UsageError."""
+    """Return the type of a percentage, `1%` or `1`, as a share. It raises UsageError."""
     as_number = number(option, 0.01, 50, unit="%")
     return lambda text: as_number(text.removesuffix("%")) / 100
 
 
 def _device(name: str) -> str:
-    """Refuse what cannot name a device; whether it exists, the worker finds out."""
+    """Return a device's name. Raises UsageError for an invalid one; the worker checks existence."""
     kind, colon, index = name.partition(":")
     if name in ("auto", "cpu") or (
         kind == "cuda" and (not colon or (index.isascii() and index.isdecimal()))

@@ -1,6 +1,6 @@
-"""A parser whose complaint is one line with the nearest valid word, and the help of a verb.
+"""The parser and the help of a verb. An error is one line with the nearest valid word.
 
-Everything that is imported here is waited for by each TAB: see benchmarks/bench_command_line.py.
+Every import here delays each TAB: see benchmarks/bench_command_line.py.
 """
 
 import argparse
@@ -16,41 +16,41 @@ from gpudash.errors import Exit, UsageError
 from workloads.nearest import did_you_mean, not_valid
 
 WIDEST = 100
-"""Columns of the help at most: longer lines are hard to read."""
+"""Most columns of the help: longer lines are hard to read."""
 TERM_WIDTH = 26
-"""Columns of what is explained beside it; what is longer stands above its explanation."""
+"""Columns of a term; a longer one is printed above its explanation instead of beside it."""
 COLORS = ("auto", "always", "never")
 
 
 class Verb(NamedTuple):
-    """A command as the command line knows it. Its module in `gpudash.commands` does the work."""
+    """A verb of the command line. Its module in `gpudash.commands` does the work."""
 
     name: str
-    """Empty for the dashboard, which opens where no verb is named."""
+    """Empty for the dashboard, which opens without a verb."""
     summary: str
     """One line in `gpudash --help`."""
     add_arguments: Callable[["Parser"], None]
     examples: tuple[tuple[str, str], ...]
-    """Command lines, and what each is for."""
+    """Command lines, each with its purpose."""
     exits: tuple[Exit, ...] = (Exit.DONE, Exit.REFUSED)
     meanings: Mapping[Exit, str] = {}
-    """What an exit code means here, where that is not what it means elsewhere."""
+    """Meanings of exit codes that differ from `Exit.meaning`."""
     details: Callable[[], str] = str
-    """Returns what its help says besides."""
+    """Returns further text for the help."""
     module: str = ""
-    """Has `main(arguments)`, which returns the exit code; empty: as the verb is called."""
+    """The module with `main(arguments)`, which returns the exit code; by default the verb's."""
     usage: str = ""
-    """What follows the name, where words and options have an order."""
+    """The usage after the name, if it cannot be derived from the arguments."""
     also: str = ""
-    """A second line of its usage."""
+    """A second line of the usage."""
     user_command: Literal["", "bare", "after --"] = ""
-    """Where a command of the user's may stand, whose words are its own: nowhere; at the first word
-    that is not ours, `-m` or `--`; after `--` alone. The arguments have it as `user_command`."""
+    """Where the user's command may begin: nowhere; at the first positional word, `-m` or `--`; only
+    after `--`. Its words become the argument `user_command`."""
     configuration: Literal["unread", "obeyed", "reported"] = "unread"
-    """What is wrong with a reported one stops nothing."""
+    """How the verb uses the configuration. Errors in a reported one are not raised."""
 
     def parser(self) -> "Parser":
-        """Return the parser of what follows the verb."""
+        """Return the parser of the words after the verb."""
         parser = Parser(prog=f"gpudash {self.name}".strip(), formatter_class=_Formatter)
         parser.verb = self
         self.add_arguments(parser)
@@ -67,13 +67,13 @@ class Verb(NamedTuple):
         return parser
 
     def exit_codes(self) -> Iterable[tuple[str, str]]:
-        """Yield how it can end: the exit code, and what that means."""
+        """Yield each exit code with its meaning."""
         for code in self.exits:
             yield str(code.value), self.meanings.get(code, code.meaning)
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that refuses in one line, and refuses what is given twice."""
+    """An ArgumentParser with one-line errors, which refuses an option given twice."""
 
     verb: Verb | None = None
 
@@ -83,20 +83,20 @@ class Parser(argparse.ArgumentParser):
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
         self.given: dict[str, object] = {}
-        """What the command line has set, by option."""
+        """The values set by the command line, by option."""
 
     @property
     def actions(self) -> list[argparse.Action]:
-        """What may be said, in order."""
+        """Options and positional arguments, in order."""
         return self._actions
 
     @property
     def options(self) -> dict[str, argparse.Action]:
-        """What may be said, by its name among the parsed arguments."""
+        """Options and positional arguments, by destination."""
         return {action.dest: action for action in self._actions}
 
     def add_profile_option(self) -> None:
-        """Add which profile of the configuration is obeyed."""
+        """Add --profile."""
         what = "obey [profiles.NAME] of the configuration files too"
         group = self.add_argument_group("the configuration")
         group.add_argument("--profile", metavar="NAME", help=what)
@@ -104,17 +104,17 @@ class Parser(argparse.ArgumentParser):
     # ── reading ─────────────────────────────────────────────────────────────────────────
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return what is asked for. Raises UsageError."""
+        """Return the parsed arguments. Raises UsageError."""
         found, extra = self.parse_known_args(args, namespace)
         for word in extra:
             raise UsageError(
-                f"{word!r} is one word too many{self._near(f'--{word}')}; {self.one_usage()}"
+                f"{word!r} is one word too many{self._near(f'--{word}')}; {self.usage_line()}"
             )
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse an unknown option before what is missing because of it. Raises UsageError."""
-        words, of_user = self.apart(sys.argv[1:] if args is None else args)
+        """Parse the words; an unknown option is reported before missing ones. Raises UsageError."""
+        words, of_user = self.split_words(sys.argv[1:] if args is None else args)
         for word in takewhile("--".__ne__, words):
             self._check_option(word)
         self.given = {}
@@ -122,16 +122,16 @@ class Parser(argparse.ArgumentParser):
         found.user_command = of_user
         return found, extra
 
-    def apart(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return our own words, and those of the user's command."""
+    def split_words(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Split the words into gpudash's own and those of the user's command."""
         where = self.verb.user_command if self.verb else ""
-        waits = False  # for an option's value
+        awaits_value = False
         for at, word in enumerate(words if where else ()):
-            is_value = waits and not word.startswith("-")
+            is_value = awaits_value and not word.startswith("-")
             first = where == "bare" and (word == "-m" or not word.startswith("-"))
             if word == "--" or (first and not is_value):
                 return list(words[:at]), list(words[at:])
-            waits = not is_value and "=" not in word and self._takes_value(word)
+            awaits_value = not is_value and "=" not in word and self._takes_value(word)
         return list(words), []
 
     def _takes_value(self, word: str) -> bool:
@@ -169,14 +169,14 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"{_name(action)} needs a value: {_with_value(action)}")
         if found and action:
             raise UsageError(f"{_name(action)} takes no value")
-        raise UsageError(f"{message}; {self.one_usage()}")
+        raise UsageError(f"{message}; {self.usage_line()}")
 
     def _near(self, option: str) -> str:
         return did_you_mean(option, self._option_string_actions)
 
     # ── printing ────────────────────────────────────────────────────────────────────────
 
-    def one_usage(self) -> str:
+    def usage_line(self) -> str:
         """Return the usage in one line."""
         return self.format_usage().splitlines()[0].strip()
 
@@ -186,7 +186,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_usage()
 
     def format_help(self) -> str:
-        """Return the help, as wide as the terminal."""
+        """Return the help, wrapped to the terminal's width."""
         self.usage = self._usage()
         if self.verb is not None:
             self.description = _folded(f"{self.verb.summary}\n\n{self.verb.details()}".rstrip())
@@ -199,10 +199,10 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def _usage(self) -> str:
-        """Return what has to be said, and that options may be."""
+        """Return the usage: required arguments, then `[options]`."""
         required = [action for action in self._actions if action.option_strings and action.required]
         one_of = [
-            " | ".join(map(_with_value, group._group_actions))  # noqa: SLF001  # argparse names none other
+            " | ".join(map(_with_value, group._group_actions))  # noqa: SLF001  # has no public name
             for group in self._mutually_exclusive_groups
             if group.required
         ]
@@ -219,12 +219,12 @@ class Parser(argparse.ArgumentParser):
         return "\n       ".join(lines).replace("%", "%%")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Exit after --help or --version, once that is written. Raises OutputError."""
+        """Flush the output and exit, after --help or --version. Raises OutputError."""
         say("", end="")
         super().exit(status, message)
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help where everything else is printed."""
+        """Print the help by `say`, like all other output."""
         if file is None:
             say(self.format_help(), end="")
         else:
@@ -232,7 +232,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Once(argparse.Action):
-    """Stores a value, and refuses another one after it, as nobody knows which is meant."""
+    """Stores a value, and refuses a different second one, as either may be meant."""
 
     def __call__(
         self,
@@ -241,7 +241,7 @@ class _Once(argparse.Action):
         values: object,
         option_string: str | None = None,  # noqa: ARG002  # argparse's own signature
     ) -> None:
-        """Store it."""
+        """Store the value. Raises UsageError for a different second one."""
         assert isinstance(parser, Parser)
         before = parser.given.setdefault(self.dest, values)
         if before != values:
@@ -257,7 +257,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def columns() -> int:
-    """Return how wide the help is. The import of shutil, which says so too, takes a while."""
+    """Return the width of the help in columns; shutil knows it too, but importing it is slow."""
     try:
         width = int(os.environ.get("COLUMNS", "")) or 80
     except ValueError:
@@ -269,15 +269,15 @@ def columns() -> int:
 
 
 def _folded(text: str) -> str:
-    """Return the text without a line that is wider than the terminal."""
-    import textwrap  # noqa: PLC0415  # as argparse: for the help alone
+    """Return the text wrapped to the terminal's width."""
+    import textwrap  # noqa: PLC0415  # slow, and only for the help
 
     return "\n".join(textwrap.fill(line, columns()) for line in text.splitlines())
 
 
 def definitions(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """Return terms and what they mean under a title, as wide as the terminal."""
-    import textwrap  # noqa: PLC0415  # …
+    """Return a title, and below it terms with their meanings, wrapped to the terminal's width."""
+    import textwrap  # noqa: PLC0415  # slow, and only for the help
 
     pairs = tuple(pairs)
     width = columns()
@@ -292,7 +292,7 @@ def definitions(title: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def help_of(action: argparse.Action) -> str:
-    """Return what an option does, as its help says it."""
+    """Return the help text of an option."""
     return (action.help or "").replace("%%", "%")
 
 
@@ -301,7 +301,7 @@ def _name(action: argparse.Action) -> str:
 
 
 def _is(action: argparse.Action, name: str) -> bool:
-    """Return whether argparse calls it by that name."""
+    """Return whether argparse's errors call the action by this name."""
     return name in ("/".join(action.option_strings), action.metavar, action.dest)
 
 
@@ -310,7 +310,7 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _with_value(action: argparse.Action) -> str:
-    """Return an option with its value, or a positional argument."""
+    """Return an option with its metavar, or a positional argument's."""
     if action.nargs == 0:
         return _name(action)
     value = _metavar(action)

@@ -1,1 +1,1 @@
-"""What gpudash does inside a script of the user's: find steps, measure them, move levers."""
+"""The part of gpudash inside a user's script: it finds steps, times them and moves levers."""

@@ -1,21 +1,20 @@
-"""How many backward passes a step has, as far as it can be told."""
+"""Learns how many backward passes a step has."""
 
 ODD = 3
-"""After so many steps in a row that agree neither with what was told nor with each other, the
-number varies."""
+"""After so many unusual steps in a row, each unlike the one before, the number is taken to vary."""
 
 
 class Backwards:
-    """Told of each step's number; the last step of an epoch may have fewer."""
+    """Compares each step's number with the usual one; the last step of an epoch may have fewer."""
 
     def __init__(self) -> None:
         self.usual: int | None = None
-        """None: not known, or it varies."""
+        """Backward passes a step; None while not known, or where it varies."""
         self._newest = 0
         self._odd = 0
 
     def take(self, number: int) -> bool:
-        """Take the number of a step; return whether `usual` has changed."""
+        """Add the number of a step; return whether `usual` has changed."""
         was, newest, self._newest = self.usual, self._newest, number
         if number == was:
             self._odd = 0

@@ -1,4 +1,4 @@
-"""Batches that the script waits for: whose they are, how long it waited, how much they hold."""
+"""Follows the script's DataLoaders: the waits for batches, and the batches' sizes."""
 
 import time
 from threading import get_ident
@@ -11,24 +11,24 @@ from gpudash.hooks.tally import total
 
 
 class Batches(DeclaredSteps):
-    """Told of each batch that a DataLoader is asked for."""
+    """Handles the events of DataLoaders."""
 
-    def begin_anew(self) -> None:
-        """Know nothing of a training."""
-        super().begin_anew()
+    def reset(self) -> None:
+        """Forget the training found so far."""
+        super().reset()
         self._fetching = False
         self._asked_s = 0.0
 
     @event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
-        """Take that a DataLoader has made an iterator."""
-        self._look_up()
+        """Note that a DataLoader has made an iterator."""
+        self._stop_skipping()
         self._feeds.opened(iterator, loader, keeps=self._is_on)
         return False
 
     @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
-        """Take that the script is about to wait for a batch."""
+        """Note that the script is about to wait for a batch; return whether to report the end."""
         if not self._is_on or self._fetching:
             return False
         if self._thread is not None and get_ident() != self._thread:
@@ -37,9 +37,9 @@ class Batches(DeclaredSteps):
             if self._feeds.is_of(iterator):
                 self._fetching, self._asked_s = True, time.monotonic()
                 return True
-            self._look_up()
+            self._stop_skipping()
         self._fetching = True
-        self._optimizing = self._backing = 0  # what an exception has left
+        self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.fetches(self._feeds.loader_id(iterator)):
             self._turn_aside()
         elif self._asides.why is not None or not (self._is_within or self._has_waited):
@@ -50,7 +50,7 @@ class Batches(DeclaredSteps):
 
     @event("DataLoader")
     def batch_arrived(self, iterator: Any, batch: Any) -> bool:
-        """Take that it is there."""
+        """Note that the batch has arrived."""
         now = time.monotonic()
         self._fetching = False
         tally = self._tally
@@ -62,20 +62,20 @@ class Batches(DeclaredSteps):
             self._has_tokens = self._has_tokens or tokens is not None
             tally.tokens = total(tally.tokens, tokens)
         if self.is_skipping:
-            self._begun = True
+            self._next_begun = True
             return False
-        self._mark("copy" if self._known.calls_seen else "your_code")
+        self._mark("copy" if self._findings.calls_seen else "your_code")
         if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
-            self._known.is_news = True
+            self._findings.is_news = True
         if now >= self._idle_s:
             self._idle(now)
         return False
 
     @event("DataLoader")
     def batch_failed(self, iterator: Any) -> bool:
-        """Take that there was none, or that an exception came instead."""
+        """Note that no batch came: the loader is exhausted, or it raised."""
         self._fetching = False
-        self._look_up()
+        self._stop_skipping()
         self._tally.data_s += time.monotonic() - self._asked_s
         self._asides.exhausts(self._feeds.loader_id(iterator))
         self._mark("your_code")

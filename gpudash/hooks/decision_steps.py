@@ -1,8 +1,8 @@
-"""After which steps all ranks of a training decide together, and what rank 0 then says.
+"""At which steps all ranks of a training decide together, and what rank 0 tells them there.
 
-A rank that is asked to change levers goes on until the step that travels with the command. Blocks
-need no message between them: where a block begins, rank 0 says after which step the ranks decide
-next. There it says whether the block has lasted long enough. It plans by the block's pace so far.
+A change of levers carries the number of the step after which all ranks make it. Blocks need no
+message between ranks. When a block begins, rank 0 names the step at which they decide next. At that
+step rank 0 says whether the block has lasted long enough. It plans by the block's pace so far.
 """
 
 import math
@@ -17,57 +17,57 @@ from gpudash.protocol import AnyCommand, Block, Blocks, Change, Settings
 
 CAME_LATE = "the command came after its step"
 SPARE = 1.05
-"""A block planned so much longer seldom needs more steps at its end."""
+"""Blocks are planned longer by this factor, so that few need more steps at their end."""
 DECIDE_EVERY_S = 2.0
-"""At least, also in a long block: a run of blocks can end only where the ranks decide."""
+"""At most this long between two decisions: a run of blocks can end only at a decision."""
 GUESS_S = 0.1
-"""A step, before one was timed: shorter ones make a first block too short, which lasts on."""
+"""Assumed duration of a step before one was timed; a shorter step only means more decisions."""
 
 
 class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What rank 0 has all ranks do in a run of blocks; one of the three."""
+    """What rank 0 has all ranks do in a run of blocks. One of the fields is set."""
 
     begin: Block | None = None
     ends: str = ""
-    """The run of blocks is over, and why."""
+    """Why the run of blocks is over."""
     decide_at: int = 0
-    """The block lasts on; the ranks decide again after this step."""
+    """The block goes on, and the ranks decide again after this step."""
 
     def encode(self) -> str:
-        """Return it as it travels."""
+        """Return it as JSON."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def decode(cls, text: str) -> "Instruction":
-        """Return what `encode` made a text of."""
+        """Return the instruction that `encode` wrote."""
         return msgspec.json.decode(text, type=cls)
 
 
 class DecisionSteps:
-    """Those of one rank; all ranks have the same."""
+    """The decision steps of one rank, which are the same on all ranks."""
 
     def __init__(self, training: Training, blocks: BlockQueue) -> None:
         self._training = training
         self._blocks = blocks
         self._paces = Paces()
         self.block_at = 0
-        """After this step all ranks decide whether the block in progress is over."""
+        """The step after which all ranks decide whether the block in progress is over."""
 
     @property
     def block_topic(self) -> str:
-        """What that decision is known by."""
+        """The name of that decision."""
         return f"{self.block_at}.run{self._blocks.run}"
 
     def is_early(self, command: AnyCommand) -> bool:
-        """Tell whether the step of this command is still to come."""
+        """Return whether this command's step is still to come."""
         return self._for_all(command) and self._training.step < (due(command) or 0)
 
     def is_late(self, command: AnyCommand) -> bool:
-        """Tell whether the step of this command is over."""
+        """Return whether this command's step has passed."""
         return self._for_all(command) and self._training.step > (due(command) or 0)
 
     def prepare(self, inbox: Iterable[AnyCommand]) -> None:
-        """Have a border after the next decision's step, and a call to rehearse with."""
+        """Have a border at the next decision's step, and keep a call to rehearse."""
         training = self._training
         steps = [at for command in inbox if (at := due(command)) and self._for_all(command)]
         steps += [self.block_at] if self._blocks.running else []
@@ -80,59 +80,59 @@ class DecisionSteps:
             tracker.closely_until = max(tracker.closely_until, next_step + 1)
 
     def note_pace(self, now_s: float) -> None:
-        """Take how long a step of the block in progress takes."""
+        """Note how long a step of the block in progress takes."""
         step_s = self._blocks.pace_s(self._training.step, now_s)
         self._paces.note(self._training.levers.settings, step_s)
 
     def instruction(self, now_s: float, *, is_over: bool) -> Instruction:
-        """Return what rank 0 says of the block in progress."""
+        """Return what rank 0 decides about the block in progress."""
         if not is_over:
             return Instruction(decide_at=self._planned(now_s))
         block = self._blocks.take()
         return Instruction(ends="no block is left") if block is None else Instruction(begin=block)
 
     def planned_from_here(self) -> str:
-        """Return the step for a block that begins, as it travels."""
+        """Return the step of the next decision of a block that begins now, as text."""
         levers = self._training.levers
         self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
         return str(self._planned(time.monotonic()))
 
     def _planned(self, now_s: float) -> int:
-        """Return the step: the block in progress has then probably lasted long enough."""
+        """Return the step at which the block in progress has probably lasted long enough."""
         step, step_s = self._training.step, self._paces.step_s(self._training.levers.settings)
         left = self._blocks.steps_left(step, now_s, step_s / SPARE)
         return step + min(left, math.ceil(DECIDE_EVERY_S / step_s))
 
     def _for_all(self, command: AnyCommand) -> bool:
-        """Tell whether all ranks decide on it."""
+        """Return whether all ranks decide on the command together."""
         begins = isinstance(command, Blocks) and self._blocks.begins(command)
         return self._training.is_shared and (isinstance(command, Change) or begins)
 
 
 class Paces:
-    """How long a step takes, under settings that blocks have run with."""
+    """Seconds a step takes, by the settings that blocks have run with."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[str, str], ...], float] = {}
         self._newest_s = GUESS_S
 
     def note(self, settings: Settings, step_s: float | None) -> None:
-        """Take what a step has taken under these settings; None: it is not known."""
+        """Note the seconds of a step under these settings; None: not known."""
         if step_s is not None:
             self._newest_s = self._known[_key(settings)] = step_s
 
     def step_s(self, settings: Settings) -> float:
-        """Return what a step takes under these, or took last."""
+        """Return the seconds of a step under these settings, or else of the newest timed one."""
         return self._known.get(_key(settings), self._newest_s)
 
 
 def due(command: AnyCommand) -> int | None:
-    """Return the step that a command for all ranks waits for; None: it waits for none."""
+    """Return the step after which all ranks obey the command; None: no such step."""
     return command.at_step if isinstance(command, Change | Blocks) else None
 
 
 def topic(command: AnyCommand) -> str:
-    """Return what its decision is known by; steps count up, and ids within a dashboard."""
+    """Return the name of the decision on a command. Ids alone repeat between dashboards."""
     return f"{due(command)}.{command.id}"
 
 

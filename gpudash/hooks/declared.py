@@ -1,4 +1,4 @@
-"""Steps that the script itself declares: where they begin and end, whatever its optimizers do."""
+"""Steps that the script declares itself. They count whatever its optimizers do."""
 
 from operator import index
 from threading import get_ident
@@ -11,24 +11,24 @@ from gpudash.instrument.collectives import Moved
 
 
 class DeclaredSteps(Steps):
-    """Told of them by `gpudash.step`; from the first one on, no other is a step."""
+    """Handles the events of `gpudash.step`. After the first one, no other steps are looked for."""
 
-    def begin_anew(self) -> None:
-        """Know nothing of a training."""
-        super().begin_anew()
+    def reset(self) -> None:
+        """Forget the training found so far."""
+        super().reset()
         self._depth = 0  # how deep in a declared step
 
     @event("gpudash.step")
     def step_begins(self) -> bool:
-        """Take that the script says: a step begins. From the first one on, no other is found."""
-        if get_ident() != self._thread and (self._known.declares or self._thread == NOBODY):
+        """Note that a declared step begins."""
+        if get_ident() != self._thread and (self._findings.declares or self._thread == NOBODY):
             return False
         self._depth += 1
         if self._depth > 1:
             return False
-        if not self._known.declares:
+        if not self._findings.declares:
             self._declare()
-        self._optimizing = self._backing = 0  # what an exception has left
+        self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.trains()
@@ -42,7 +42,7 @@ class DeclaredSteps(Steps):
 
     @event("gpudash.step")
     def step_ends(self, samples: Count, tokens: Count, counts: bool) -> bool:  # noqa: FBT001
-        """Take that the script says: it has ended; one that failed does not count."""
+        """Note that a declared step has ended; `counts` is False if it failed."""
         if get_ident() != self._thread or not self._depth:
             return False
         self._depth -= 1
@@ -56,24 +56,24 @@ class DeclaredSteps(Steps):
         return False
 
     def _declare(self) -> None:
-        """Take it from the script from now on where steps begin and end."""
+        """Use only declared steps from now on."""
         if self._is_split:
             self._close_at_split()
         self._tally = Tally()
-        self._thread, self._known.declares, self._known.by_backward = get_ident(), True, False
-        self._look_up()
-        self._known.is_news = True
+        self._thread, self._findings.declares, self._findings.by_backward = get_ident(), True, False
+        self._stop_skipping()
+        self._findings.is_news = True
 
     @property
     def _is_within(self) -> bool:
-        """Whether this is part of a step, as far as the script says; else it may be."""
-        return self._depth > 0 or not self._known.declares
+        """Whether this may be part of a step. Without declared steps, everything may be."""
+        return self._depth > 0 or not self._findings.declares
 
     @property
     def _has_waited(self) -> bool:
-        """Whether batches have come since the newest step and nothing else has.
+        """Whether only batches have come since the newest step.
 
-        Most loops wait for a batch before they declare its step, which that is part of.
+        Most loops wait for a batch before they declare its step. That wait is part of the step.
         """
         tally = self._tally
         return tally.batches > 0 and not (tally.calls or tally.backwards)

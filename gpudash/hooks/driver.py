@@ -1,8 +1,8 @@
-"""What talks to the dashboard, from inside the user's training: called by the tracker's hooks.
+"""Connects the tracker in the user's process with the dashboard.
 
-Nothing in here waits, but for a dashboard that has asked to pause, and around a block under the
-wall clock. Nothing in here is raised into the script: after a failure of its own, gpudash takes
-back its levers and measures no more.
+Nothing here waits, except while a dashboard has paused the training, and around a block timed by
+the wall clock. No exception of gpudash's reaches the script. After one, gpudash puts its levers
+back and measures no more.
 """
 
 import contextlib
@@ -44,11 +44,11 @@ from gpudash.protocol import (
 from gpudash.rendezvous import Rendezvous
 
 DUE_EVERY_S = 0.025
-"""How often the socket is looked at, and a report may leave: a system call for each step would
-cost short steps more than some lever gains."""
+"""Seconds between two looks at the socket. A system call in each step would cost short steps more
+than some levers gain."""
 EXPECTED_S = 2.0
-"""So long a training that was found is measured with nobody there: a dashboard that comes within
-is told of the first steps too."""
+"""Seconds that a new training is measured without a dashboard. One that connects within this time
+also gets the first steps."""
 CAN: tuple[Ability, ...] = (
     "levers",
     "blocks",
@@ -59,7 +59,7 @@ CAN: tuple[Ability, ...] = (
     "profile",
 )
 LAST_STEPS_S = 0.2
-"""So long the device may take, when the process ends, to finish what is to be reported."""
+"""Seconds that the process waits at its end for the device to finish the steps to be reported."""
 
 MakeLevers: TypeAlias = Callable[[Found, Redirects], Levers]
 
@@ -71,7 +71,7 @@ class Driver:
         self, rendezvous: Rendezvous, phases: tuple[Phase, ...], make_levers: MakeLevers
     ) -> None:
         self.tracker: Tracks
-        """Set by whoever brings the two together."""
+        """Set by `start`, which creates both."""
         self._rendezvous = rendezvous
         self._phases = phases
         self._make_levers = make_levers
@@ -80,25 +80,25 @@ class Driver:
         self._line: Line | None = None
         self._watch: Watch | None = None
         self._reports: Reports | None = None  # while measuring
-        self._since_s = 0.0  # … which began then
-        self._offered: Offered | None = None  # as it was told last
+        self._since_s = 0.0  # when measuring began
+        self._offered: Offered | None = None  # as it was sent last
         self._aside: Paused | None = None
-        self._border_s = 0.0  # when the newest step was done with
+        self._border_s = 0.0  # after the newest step's border
         self._due_s = 0.0
         self._border_due_s = 0.0
         self._is_off = False
-        self._restores = False  # at the next border
+        self._restores = False  # levers are to be put back at the next border
 
-    # ── what the tracker tells ──────────────────────────────────────────────────────────
+    # ── events from the tracker ─────────────────────────────────────────────────────────
 
     def found(self, found: Found) -> None:
-        """Take what is known of the training."""
+        """Take new findings about the training."""
         self._guard(lambda: self._find(found))
 
     def border(self, _step: int) -> None:
-        """Do what is to be done between this step and the next."""
+        """Do what is due between this step and the next."""
         self._border_s = time.monotonic()
-        # apart from what is due anywhere: a step's last hook may always come just before its border
+        # its own due time: a step's last hook may always come just before its border
         is_due = self._border_s >= self._border_due_s
         if is_due or (self._watch is not None and self._watch.is_busy):
             self._border_due_s = self._border_s + DUE_EVERY_S
@@ -108,26 +108,26 @@ class Driver:
             self._restore()
 
     def step(self, _step: int) -> None:
-        """Take it from the clock with the next report."""
+        """Do nothing: the next report reads the step from the clock."""
 
     def aside(self, why: Aside | None) -> None:
-        """Tell that the training does something else since its newest step; None: no longer."""
+        """Report an aside since the newest step; None: training goes on."""
         self._guard(lambda: self._turn_aside(why))
 
     def idle(self) -> None:
-        """Report, where no step comes for long."""
+        """Report if it is due. Called where no step comes for long."""
         if self._reports is not None and time.monotonic() >= self._due_s:
-            self._guard(self._attend)
+            self._guard(self._serve)
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Give up: a hook of the tracker's has failed, and with it all are off."""
+        """Stop measuring, because a hook of the tracker's has failed."""
         if not self._is_off:
-            self._give_up(f"its hook on {what} failed: {_said(error)}")
+            self._give_up(f"its hook on {what} failed: {_first_line(error)}")
 
-    # ── its own life ────────────────────────────────────────────────────────────────────
+    # ── life of the driver ──────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Tell what is left and hang up: the process ends."""
+        """Report the last steps and close the connection: the process ends."""
         with contextlib.suppress(Exception):
             clock, reports = self.tracker.clock, self._reports
             if reports is not None and clock is not None and self._line is not None:
@@ -139,7 +139,7 @@ class Driver:
             self._hang_up("the training ended")
 
     def forget(self) -> None:
-        """Give up, in a forked child, what is the parent's: a training of its own is found anew."""
+        """Drop, in a forked child, what belongs to the parent. A training there is new."""
         with contextlib.suppress(Exception):
             if self._line is not None:
                 self._line.close()
@@ -152,15 +152,15 @@ class Driver:
             self._due_s = self._border_due_s = 0.0
 
     def _guard(self, action: Callable[[], None]) -> None:
-        """Do it; whatever fails in it ends our part."""
+        """Run the action. If it fails, stop measuring."""
         if self._is_off or self._is_captured:
             return
         try:
             action()
-        except Exception as error:  # none of ours may reach the script
+        except Exception as error:  # no exception of ours may reach the script
             if is_from_handler(error):
                 raise
-            self._give_up(_said(error))
+            self._give_up(_first_line(error))
 
     @property
     def _is_captured(self) -> bool:
@@ -200,9 +200,9 @@ class Driver:
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
             with contextlib.suppress(OSError):
-                stack_signal.answer(self._rendezvous)  # it may be a fork of the one that began
+                stack_signal.answer(self._rendezvous)  # here too, for a forked child
             observe(found.device, self._ran_out)
-            # as `atexit`, but in processes of multiprocessing too
+            # like `atexit`, but also in processes of multiprocessing
             Finalize(None, self.close, exitpriority=0)
             self._measure()
             return
@@ -220,7 +220,7 @@ class Driver:
             self._watch.ran_out(asked_bytes)
 
     def _measure(self) -> None:
-        """Have steps measured from now on, and those that nobody was there for forgotten."""
+        """Measure from the next step on; drop the steps that finished without a dashboard."""
         training, clock, losses = self._training, self.tracker.clock, self.tracker.losses
         assert training is not None
         assert clock is not None, "it is made before a training is found"
@@ -245,22 +245,22 @@ class Driver:
         if training is None:
             return
         if time.monotonic() >= self._due_s:
-            self._attend()
+            self._serve()
         watch = self._watch
         if watch is None:
             if self._reports is not None and time.monotonic() > self._since_s + EXPECTED_S:
-                self._rest()
+                self._stop_measuring()
             return
         watch.turn()
         while watch.paused:
             watch.rest()
-            self._attend()
+            self._serve()
             watch.turn()
         if watch.is_over:
-            self._rest()
+            self._stop_measuring()
 
-    def _rest(self) -> None:
-        """Measure no more: nobody is there."""
+    def _stop_measuring(self) -> None:
+        """Stop measuring, because no dashboard is connected."""
         self._line = self._watch = self._reports = self._aside = None
         if self._training is not None:
             self._training.unwatch()
@@ -272,7 +272,7 @@ class Driver:
         began_s = self._border_s
         if self._aside is not None:
             began_s, self._aside = time.monotonic(), None
-            self._border_s = began_s  # what comes next, with no step between, begins here
+            self._border_s = began_s  # an aside that follows without a step in between begins here
             self._send(Resumed(at_s=began_s))
         if why is not None:
             self._aside = Paused(at_s=began_s, after_step=training.step, why=why)
@@ -280,8 +280,8 @@ class Driver:
 
     # ── the dashboard ───────────────────────────────────────────────────────────────────
 
-    def _attend(self) -> None:
-        """Look who has come, report what is due, take in what is asked."""
+    def _serve(self) -> None:
+        """Accept a dashboard, read its commands, and report if it is due."""
         began_s = time.monotonic()
         self._due_s = began_s + DUE_EVERY_S
         if self._training is None or self._endpoint is None:
@@ -289,9 +289,9 @@ class Driver:
         stack_signal.give_way()
         if self._watch is not None:
             self._watch.read()
-            if self._watch.is_tracing:  # these steps are nobody's
+            if self._watch.is_tracing:  # traced steps are in no report
                 return
-        if self._line is None or not self._line.gone:  # else the next one waits until that is over
+        if self._line is None or not self._line.gone:  # else its commands are in progress
             self._admit(self._training, self._endpoint.accept())
         reports = self._reports
         if reports is None:
@@ -304,7 +304,7 @@ class Driver:
             reports.send()
 
     def _admit(self, training: Training, connection: socket.socket | None) -> None:
-        """Let the dashboard in, unless there is one."""
+        """Take the connection of a new dashboard, or close it if there is one already."""
         if connection is None:
             return
         if self._line is None:
@@ -313,13 +313,13 @@ class Driver:
             connection.close()
 
     def _greet(self, line: Line, training: Training) -> None:
-        """Say what this is, how it is set and where it stands."""
+        """Send a new dashboard what the training is, its settings and its state."""
         self._line = line
         if self._reports is None:
             self._measure()
         assert self._reports is not None
         self._watch = Watch(line, training, self._reports)
-        several = training.is_shared  # the others would wait for one that pauses
+        several = training.is_shared  # with several ranks, a paused one would hold up the others
         can = tuple(one for one in CAN if not (several and one == "pause"))
         self._send(Hello(can=can, pid=os.getpid(), job=job() if several else ""))
         self._offered = self._offer(training)
@@ -351,6 +351,6 @@ class Driver:
             self._line.send(event)
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     first = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,4 +1,4 @@
-"""What the tracker is told of the script: nothing that fails meanwhile reaches the script."""
+"""Wraps the tracker's event handlers, so that no failure in one reaches the script."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,10 +9,10 @@ from gpudash.instrument.uncompiled import uncompiled
 
 
 class Fails(Protocol):
-    """The owner of events."""
+    """The class whose methods are event handlers."""
 
     def fail(self, what: str, error: BaseException) -> None:
-        """Take that one has failed."""
+        """Note that a handler has failed."""
 
 
 FailsT = TypeVar("FailsT", bound=Fails)
@@ -21,19 +21,19 @@ Event: TypeAlias = Callable[[FailsT, *Ts], bool]
 
 
 def event(what: str) -> Callable[[Event[FailsT, *Ts]], Event[FailsT, *Ts]]:
-    """Make a method an event of the script's: a failure in it turns all hooks off, and is told."""
+    """Make a method the handler of an event. A failure in it is passed to `fail`."""
 
     def decorate(method: Event[FailsT, *Ts]) -> Event[FailsT, *Ts]:
         @wraps(method)
-        def told(self: FailsT, *args: *Ts) -> bool:
+        def guarded(self: FailsT, *args: *Ts) -> bool:
             try:
                 return method(self, *args)
-            except Exception as error:  # none of ours may reach the script
+            except Exception as error:  # no exception of ours may reach the script
                 if is_from_handler(error):
                     raise
                 self.fail(what, error)
                 return False
 
-        return uncompiled(told)
+        return uncompiled(guarded)
 
     return decorate

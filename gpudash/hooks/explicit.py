@@ -1,6 +1,7 @@
-"""Steps that the script itself declares: by `with gpudash.step():`, or by a framework's callback.
+"""Steps that the script declares, with `with gpudash.step():` or through a framework's callback.
 
-Outside of a run, or before torch is imported, nobody listens. Imports nothing: that costs nothing.
+Without `gpudash run`, or before torch is imported, this does nothing. It imports nothing, so that
+importing it is free.
 """
 
 from typing import Protocol, Self, SupportsIndex, TypeAlias
@@ -10,13 +11,13 @@ Count: TypeAlias = SupportsIndex | None
 
 
 class Listener(Protocol):
-    """Who is told: the tracker."""
+    """What receives the declared steps: the tracker."""
 
     def step_begins(self) -> bool:
-        """Take that a step begins, maybe inside of one."""
+        """Note that a step begins, maybe inside another one."""
 
     def step_ends(self, samples: Count, tokens: Count, counts: bool) -> bool:  # noqa: FBT001
-        """Take that it has ended, and what it trained on; it may be one that does not count."""
+        """Note that a step has ended; `counts` is False if it failed."""
 
 
 listener: Listener | None = None
@@ -24,24 +25,24 @@ listener: Listener | None = None
 
 
 def begin() -> None:
-    """Say that a step of the training begins here."""
+    """Declare that a training step begins."""
     if listener is not None:
         listener.step_begins()
 
 
 def end(samples: Count = None, tokens: Count = None, *, counts: bool = True) -> None:
-    """Say that it has ended; False for `counts` if it failed."""
+    """Declare that the training step has ended; `counts` is False if it failed."""
     if listener is not None:
         listener.step_ends(samples, tokens, counts)
 
 
 class step:  # noqa: N801  # reads as `gpudash.step()`
-    """One step of the training: it begins and ends with the block, on the device.
+    """One training step, measured from the begin of the block to its end, on the device.
 
-    `samples` and `tokens` are what it trains on, if they are known; they can also be set inside
-    the block. Samples that are not given are counted from the batches. Of nested steps the
-    outermost counts. A step that an exception leaves does not count. Outside of a `gpudash run`
-    this does nothing.
+    `samples` and `tokens` are what the step trains on, if known. They can also be set inside the
+    block. Without them, samples and tokens are counted from the batches. Of nested steps the
+    outermost counts. A step left by an exception does not count. Without `gpudash run` this does
+    nothing.
     """
 
     __slots__ = ("samples", "tokens")

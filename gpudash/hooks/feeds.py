@@ -1,4 +1,4 @@
-"""The DataLoaders of a training, and the one among them whose batches it trains on."""
+"""Finds the DataLoader that feeds the training."""
 
 import weakref
 from typing import Any
@@ -9,36 +9,36 @@ from gpudash.hooks.found import Feed
 
 
 class Feeds:
-    """Told of each iterator that a loader makes, and of whose batches come."""
+    """Follows the iterators of all DataLoaders, and picks the one that is trained on."""
 
     def __init__(self) -> None:
         self.feed: Feed | None = None
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
-        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # of loaders, by their ids
+        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # id of a loader: its number
         self._loaders_seen = 0
         self._opened: Any = None  # the newest loader, until its first batch or its iterator's end
         self._opened_for: weakref.ref[Any] | None = None
-        self._newest_ids = 0, 0  # of the iterator asked last and its loader
+        self._newest_ids = 0, 0  # ids of the newest iterator asked for a batch, and of its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
-        """Take that the loader has made it; `keeps`: and keep the loader until a batch comes."""
+        """Note a new iterator; `keeps`: keep its loader alive until its first batch."""
         self._loaders[iterator] = self._number(loader), weakref.ref(loader)
         self._opened = loader if keeps else None
-        self._opened_for = weakref.ref(iterator, self._let_go)
-        self._newest_ids = 0, 0  # an id may be another one's now
+        self._opened_for = weakref.ref(iterator, self._release)
+        self._newest_ids = 0, 0  # an id may belong to a new object now
 
-    def _let_go(self, iterator: weakref.ref[Any]) -> None:
-        """Keep the loader no longer: its iterator is gone, maybe used up by another thread."""
+    def _release(self, iterator: weakref.ref[Any]) -> None:
+        """Release the loader: its iterator is gone. Another thread may have used it up."""
         if iterator is self._opened_for:
             self._opened = None
 
     def is_of(self, iterator: Any) -> bool:
-        """Whether the feed's iterator is this one."""
+        """Return whether this iterator is the feed's."""
         return self.feed is not None and self.feed.iterator() is iterator
 
     def loader_id(self, iterator: Any) -> int:
-        """Return what tells its loader from others, or it from others where none is known."""
+        """Return the number of the iterator's loader, or the iterator's id if that is not known."""
         its_id, loader_id = self._newest_ids
         if its_id != id(iterator):
             known = self._loaders.get(iterator)
@@ -47,9 +47,9 @@ class Feeds:
         return loader_id
 
     def note(self, iterator: Any, asides: Asides) -> bool:
-        """Let the feed be this iterator, unless another one's batches are trained on.
+        """Make this iterator the feed, unless another loader is trained on.
 
-        Return whether it is another loader's than before.
+        Return whether the feed has another loader now.
         """
         known = self._loaders.get(iterator)
         opened, self._opened = None if known is None else known[1](), None
@@ -58,7 +58,7 @@ class Feeds:
         feeding = self.feed.loader() if self.feed is not None else None
         if feeding is not None and feeding is not opened:
             trained_on, number = asides.is_trained_on, self._number
-            # between epochs another loader is evaluated, until a backward pass has followed it
+            # evaluation between epochs must not replace the feed
             if trained_on(number(feeding)) and (self.is_fed() or not trained_on(number(opened))):
                 return False
         is_new = feeding is not opened
@@ -71,11 +71,11 @@ class Feeds:
         return is_new
 
     def is_fed(self) -> bool:
-        """Whether the feed's iterator is in progress."""
+        """Return whether the feed's iterator still exists."""
         return self.feed is not None and self.feed.iterator() is not None
 
     def _number(self, loader: Any) -> int:
-        """Return a number that no other loader has, nor had: an id is soon another one's."""
+        """Return the loader's number, which is never reused: an `id` can be."""
         number, known = self._numbers.get(id(loader), (0, None))
         if known is None or known() is not loader:
             self._loaders_seen += 1

@@ -1,4 +1,4 @@
-"""What has been found of a training so far: its optimizers, its models, how a step of it goes."""
+"""What is known of a training so far: its optimizers, its models, and how its steps go."""
 
 import weakref
 from collections.abc import Iterator
@@ -11,56 +11,56 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.found import Feed, Found, Root, alive, modules_of
-from gpudash.hooks.roots import Listener, Parts, Survey, attend, device_of, parameters_of
+from gpudash.hooks.roots import Listener, Parts, Survey, device_of, install_hook, parameters_of
 from gpudash.hooks.tally import Tally
 
 WITHOUT_OPTIMIZER = 8
-"""After so many backward passes, and as many steps' worth, no optimizer is waited for."""
+"""After so many steps' backward passes without an optimizer step, none is expected."""
 SURVEYS = 8
-"""A process is looked through for models no more often: each look takes 0.1 to 0.4 s."""
+"""At most so many searches of the process for models: each takes 0.1 to 0.4 s."""
 
 
 class Findings:
-    """Told by the tracker what it meets; `listener` is who hears of the models' calls."""
+    """Collects what the tracker finds; `listener` receives the models' calls."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self.is_news = True
-        """Something is known that the observer was not told."""
+        """There is something that the observer does not know yet."""
         self.optimizers: dict[int, weakref.ref[Optimizer]] = {}
-        """By id, in order of first steps."""
+        """By id, in the order of their first steps."""
         self._gone: list[int] = []
-        self._owners: list[weakref.ref[nn.Module]] = []  # all that were roots once
+        self._owners: list[weakref.ref[nn.Module]] = []  # all modules that ever were roots
         self.roots: list[Root] = []
         self.models = 0
-        """How many that are nobody's child."""
-        self._are_new = False  # roots are, and nobody knows whether they are called
-        self._parts: Parts | None = None  # which are listened to instead, for a step
+        """Number of top-level modules that train."""
+        self._are_new = False  # some roots are new, and may never be called
+        self._parts: Parts | None = None  # submodules that are hooked for one step instead
         self._surveys_left = SURVEYS
         self.device_type = "cpu"
         self.scaler = False
         self.backwards = Backwards()
         self.calls_seen = False
-        """Of a root, in the newest step."""
+        """A root was called in the newest step."""
         self.by_backward = False
-        """A step ends without an optimizer."""
+        """Backward passes end the steps, because no optimizer steps."""
         self.patience = WITHOUT_OPTIMIZER
         self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         """CUDA graphs, and whether an optimizer steps in them."""
         self.other_thread = False
-        """One that is not listened to trains too."""
+        """Another thread than the one followed trains too."""
         self.declares = False
-        """The script says where a step begins and ends."""
+        """The script declares where its steps begin and end."""
 
-    def attend(self) -> None:
-        """See to it that the models' calls are heard of."""
+    def install_hooks(self) -> None:
+        """Install the hooks on the calls of all roots."""
         for root in self.roots:
-            attend(root, self._listener)
+            install_hook(root, self._listener)
 
     def meet(self, key: int, optimizer: Optimizer) -> list[int]:
-        """Take an optimizer that steps for the first time, with its models.
+        """Add an optimizer at its first step, with its models.
 
-        Return the keys of those that may step beside it.
+        Return the ids of other optimizers that may step beside it.
         """
         gone = self._gone
         self.optimizers[key] = weakref.ref(optimizer, lambda _: gone.append(key))
@@ -75,13 +75,13 @@ class Findings:
         beside = []
         for other in survey.optimizers:
             parameters = parameters_of(other)
-            if own.isdisjoint(parameters):  # else it is around this one, or the other way
+            if own.isdisjoint(parameters):  # else one wraps the other
                 beside.append(id(other))
                 own |= parameters
         return beside
 
     def lost(self) -> Iterator[int]:
-        """Forget the optimizers that the script has let go of; yield their keys."""
+        """Forget the optimizers that the script has released; yield their ids."""
         while self._gone:
             key = self._gone.pop()
             self.optimizers.pop(key, None)
@@ -89,25 +89,25 @@ class Findings:
             yield key
 
     def add_root(self, module: nn.Module) -> None:
-        """Take a model that is nobody's child, unless it is known."""
+        """Add a top-level model, unless it is known."""
         if any(root.module is module for root in self.roots):
             return
         root = Root(module)
         self.roots = [one for one in self.roots if one.module is not None]
         self.roots.append(root)
         self.models = len(self.roots)
-        attend(root, self._listener)
+        install_hook(root, self._listener)
         self._are_new = True
         self._owners.append(weakref.ref(module))
         self.calls_seen = self.is_news = True
 
     def _parameters(self) -> set[int]:
-        """Return the ids of the known models' parameters; those of one that is gone are reused."""
+        """Return the ids of the parameters of all living models: a dead one's ids may be reused."""
         modules = alive(ref() for ref in self._owners)
         return {one for module in modules for one in parameters_of(module)}
 
     def learn(self, tally: Tally, *, timed: bool) -> None:
-        """Take note of what a step was like; `timed`: its calls were heard of."""
+        """Learn from a finished step; `timed`: calls of the models were hooked in it."""
         if tally.backwards and self.backwards.take(tally.backwards):
             self.patience = max(self.patience, WITHOUT_OPTIMIZER * tally.backwards)
             self.is_news = True
@@ -117,12 +117,12 @@ class Findings:
                 self._seek_calls()
 
     def _seek_calls(self) -> None:
-        """Listen for a step to what is in the roots that are not called; keep what is."""
+        """Watch the submodules of uncalled roots for one step; keep those that were called."""
         parts, self._parts = self._parts, None
         if parts is None:
-            unheard = [root for root in self.roots if not root.was_called]
-            if unheard:
-                self._parts = Parts(unheard, self._listener)
+            uncalled = [root for root in self.roots if not root.was_called]
+            if uncalled:
+                self._parts = Parts(uncalled, self._listener)
                 return
         else:
             before, self.roots = self.roots, parts.replace(self.roots)
@@ -130,7 +130,7 @@ class Findings:
         self._are_new = False
 
     def found(self, loss: Tensor | None, feed: Feed | None) -> Found:
-        """Return it all; `loss` is the newest that is known."""
+        """Return all findings; `loss` is the newest known one."""
         optimizers = alive(ref() for ref in self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)
         device = device_of(modules_of(roots), optimizers, loss)
@@ -150,7 +150,7 @@ class Findings:
 
 
 def world_size() -> int:
-    """Return how many processes train together."""
+    """Return the number of processes that train together."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()

@@ -1,6 +1,7 @@
-"""What a forked child inherits of ours is never destroyed there: CUDA cannot be used in it.
+"""Keeps a forked child from destroying CUDA objects that it inherits from its parent.
 
-A CUDA event that is freed in a forked child aborts the process, such as a DataLoader's worker.
+CUDA cannot be used in a forked child: freeing a CUDA event there aborts the process. A DataLoader's
+worker is such a child.
 """
 
 import ctypes
@@ -8,5 +9,5 @@ from typing import Any
 
 
 def never_destroy(*things: Any) -> None:
-    """Keep these for as long as the process lives, also while Python shuts down."""
+    """Keep these objects for as long as the process lives, also while Python shuts down."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))

@@ -1,4 +1,4 @@
-"""What was found in the user's training: the objects that the levers act on."""
+"""What was found in the user's training, and the objects that levers act on."""
 
 import weakref
 from collections.abc import Callable, Iterable
@@ -16,52 +16,53 @@ Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
 
 
 class NewestCall(NamedTuple):
-    """A training call of a root: its arguments, kept for as long as somebody asked for them."""
+    """The arguments of a root's training call, kept while a rehearsal may need them."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     autocast: tuple[str, torch.dtype] | None = None
-    """The script's own around it: the kind of device, and the precision."""
+    """The device type and dtype of the script's own autocast around the call."""
 
 
 class Root:
-    """A module whose calls are the training's forward passes: nobody's child, or called without it.
+    """A module whose calls are forward passes of the training.
 
-    A part is a child whose owner the script does not call itself, as Lightning does not.
+    It is a top-level module, or a submodule that the script calls without calling its owner.
+    Lightning calls modules in that way.
     """
 
     def __init__(self, module: nn.Module, name: str | None = None) -> None:
         self._module = weakref.ref(module)
         self.name = name or type(module).__name__
-        """Its type, or that of its owner and where it is in there."""
+        """The module's type. For a submodule: its owner's type, and its path in the owner."""
         self.was_called = False
-        """To train."""
+        """It was called to train."""
         self.looked_at = 0
-        """The step from which on its next training call is looked at closely."""
+        """The step from which on its next training call is looked at again."""
         self.around: Callable[[Call], Call] | None = None
-        """What levers put around each training call: gets the bound `module._call_impl`; None:
-        nothing. Set between steps alone."""
+        """What levers put around each training call. It gets the bound `module._call_impl`. None:
+        nothing. It is set between steps only."""
         self.keeps_calls = False
-        """Whether its newest training call is kept: a rehearsal needs it."""
+        """Keep the newest training call, because a rehearsal needs it."""
         self.newest: NewestCall | None = None
         self.compiled = False
-        """Whether the script called `module.compile()`, which is kept where calls are wrapped."""
+        """The script called `module.compile()`. Wrapped calls keep using that compiled code."""
         self.autocast = False
-        """Whether its newest training call was made inside an autocast of the script's."""
+        """The newest training call was made inside an autocast of the script's."""
 
     @property
     def module(self) -> nn.Module | None:
-        """The module; None once the script has let go of it."""
+        """The module; None once the script has released it."""
         return self._module()
 
 
 def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
-    """Return the roots' modules that the script still has."""
+    """Return the roots' modules that still exist."""
     return alive(root.module for root in roots)
 
 
 class Feed:
-    """The DataLoader that the training's batches come from, and the iterator in progress."""
+    """The DataLoader that feeds the training, and its iterator in progress."""
 
     def __init__(self, loader: DataLoader[Any], iterator: Any) -> None:
         self.loader = weakref.ref(loader)
@@ -69,35 +70,35 @@ class Feed:
 
 
 class Found(NamedTuple):
-    """A training, as far as it is known. It keeps nothing of the script's alive."""
+    """What is known of a training. It keeps no object of the script's alive."""
 
     optimizer_refs: tuple[weakref.ref[Optimizer], ...]
-    """In the order of their first steps; empty where a step ends without one."""
+    """In the order of their first steps; empty where a backward pass ends a step."""
     roots: tuple[Root, ...]
     feed: Feed | None
     """The newest one that was trained on; None: no DataLoader was seen."""
     device: torch.device
-    """Of the roots' parameters."""
+    """Where the training computes."""
     world_size: int
     backwards: int | None
-    """Backward passes a step; None while it varies or is not known."""
+    """Backward passes a step; None while not known, or where it varies."""
     scaler: bool
     """A GradScaler steps the optimizers."""
     graphs: bool = False
-    """CUDA graphs were captured: what they replay knows nothing of a lever."""
+    """CUDA graphs were captured. A replay would ignore every lever."""
     declared: bool = False
-    """The script says where a step begins and ends."""
+    """The script declares where its steps begin and end."""
     other_thread: bool = False
     """Another thread trains too."""
     unmeasured: str = ""
-    """What of the processes' communication cannot be measured, as a clause."""
+    """A clause on the communication between processes that cannot be measured; empty: none."""
 
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:
-        """Those that the script still has."""
+        """The optimizers that still exist."""
         return tuple(alive(ref() for ref in self.optimizer_refs))
 
 
 def alive(things: Iterable[T | None]) -> list[T]:
-    """Return those that are there; a module may have a length of 0."""
+    """Return the things that are not None; a module may be false, with a length of 0."""
     return [thing for thing in things if thing is not None]

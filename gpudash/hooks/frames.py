@@ -1,4 +1,4 @@
-"""Keeps our frames out of the script's tracebacks."""
+"""Keeps gpudash's frames out of the script's tracebacks."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ OURS = f"{Path(__file__).parent}{os.sep}"
 
 
 def without_ours(error: BaseException) -> None:
-    """Take our frames off the begin of an exception's traceback; a bare `raise` adds none again."""
+    """Remove our outermost frames from an exception's traceback; a bare `raise` adds none again."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
         trace = trace.tb_next
@@ -17,7 +17,7 @@ def without_ours(error: BaseException) -> None:
 
 
 class _Unseen:
-    """Does so for what is raised in the block."""
+    """Removes our frames from the traceback of an exception that leaves the block."""
 
     @uncompiled
     def __enter__(self) -> None:
@@ -30,4 +30,4 @@ class _Unseen:
 
 
 unseen = _Unseen()
-"""For `with`: our frames are in no traceback of what is raised in the block."""
+"""A context manager: an exception that leaves its block shows no frame of ours."""

@@ -1,4 +1,4 @@
-"""The hooks' way in: what the injected `sitecustomize` calls once torch has been imported."""
+"""The entry point of the hooks. `sitecustomize` calls it once torch has been imported."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | 
 
 
 def install() -> None:
-    """Look for a training in this process, if it is of a run."""
+    """Start looking for a training, if this process belongs to a `gpudash run`."""
     rendezvous = of_environment()
     if rendezvous is not None:
         sys.excepthook = without_our_interrupt(rendezvous, sys.excepthook)
@@ -20,12 +20,12 @@ def install() -> None:
 
 
 def without_our_interrupt(rendezvous: Rendezvous, hook: Hook) -> Hook:
-    """Return the hook without the traceback of an interrupt that ended a script as planned."""
+    """Return a hook that hides the traceback of the interrupt with which gpudash ends a script."""
 
-    def told(
+    def filtered(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         if not (issubclass(kind, KeyboardInterrupt) and rendezvous.is_ending):
             hook(kind, error, traceback)
 
-    return told
+    return filtered

@@ -1,4 +1,4 @@
-"""What is told of a training as it is found and measured, and to whom."""
+"""The interface between the tracker, which finds and times steps, and the driver."""
 
 from typing import Protocol
 
@@ -15,26 +15,26 @@ LABELS = {
     "your_code": "your code",
 }
 PHASES = tuple(Phase(name=name, label=label, lane="train") for name, label in LABELS.items())
-"""Of a step."""
+"""The phases of a step."""
 
 
 class Observer(Protocol):
-    """Who is told of the training, on the thread that trains."""
+    """What receives the tracker's findings, on the thread that trains."""
 
     def found(self, found: Found) -> None:
-        """Take what is known: before the first step is measured, and whenever more is known."""
+        """Take the findings: before the first step is measured, and whenever they change."""
 
     def border(self, step: int) -> None:
-        """Do what is to be done after this step: nothing of the next has been begun.
+        """Do what is due between this step and the next.
 
-        Where the end of a step shows only in the middle of the next, it has no border.
+        A step whose end is recognised only in the middle of the next one has no border.
         """
 
     def step(self, step: int) -> None:
-        """Take that a step has been closed on the clock."""
+        """Note that the clock has closed a step."""
 
     def aside(self, why: Aside | None) -> None:
-        """Take what the training does since its newest step instead; None: it goes on."""
+        """Note an aside, such as evaluation, since the newest step; None: training goes on."""
 
     def idle(self) -> None:
-        """Do what may be done anywhere."""
+        """Do what may be done anywhere, not only between steps."""

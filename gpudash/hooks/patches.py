@@ -1,8 +1,8 @@
-"""Where torch is made to tell the tracker what the script does.
+"""Patches torch to report to the tracker what the script does.
 
-Each patch hands on whatever the script gave and got, exceptions too, without a frame of its own
-in their tracebacks. Nothing is kept on objects of the script's. What is patched beside torch's
-public hooks is private or may move: for each a test says so if it does.
+Each patch passes on all arguments, results and exceptions unchanged, without a frame of its own in
+tracebacks. Nothing is stored on objects of the script's. Some of the patched functions are private
+and may move: a test for each fails if they do.
 """
 
 import gc
@@ -22,13 +22,13 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.hooks.frames import unseen
-from gpudash.hooks.roots import PLACE
+from gpudash.hooks.roots import CALL_ATTRIBUTE
 from gpudash.hooks.tracker import Tracker
 from gpudash.instrument.uncompiled import uncompiled
 
 
 def patch(tracker: Tracker) -> None:
-    """Have torch tell the tracker, in this process and what is forked from it."""
+    """Patch torch in this process. A forked child inherits the patches."""
     _patch_optimizers(tracker)
     _patch_scaler(tracker)
     _patch_backward(tracker)
@@ -36,13 +36,13 @@ def patch(tracker: Tracker) -> None:
     _patch_save(tracker)
     _patch_graphs(tracker)
     _patch_freeze(tracker)
-    scripting.ignored_attributes.append(PLACE)  # `torch.jit.script` wants a type of each other
+    scripting.ignored_attributes.append(CALL_ATTRIBUTE)  # else `torch.jit.script` wants its type
     os.register_at_fork(after_in_child=tracker.forget)
 
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # a subclass may take something else there
+        # a subclass may take something else as second argument
         has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
         with unseen:
             tracker.optimizer_begins(optimizer, has_closure)
@@ -60,7 +60,7 @@ def _patch_scaler(tracker: Tracker) -> None:
     step, scale = scaler.step, scaler.scale
 
     @wraps(step)
-    def telling_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def hooked_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         noted = False
         with unseen:
             try:
@@ -73,20 +73,20 @@ def _patch_scaler(tracker: Tracker) -> None:
                     tracker.optimizer_ends(optimizer)
 
     @wraps(scale)
-    def telling_scale(self: Any, outputs: Any) -> Any:
+    def hooked_scale(self: Any, outputs: Any) -> Any:
         with unseen:
             scaled = scale(self, outputs)
             tracker.loss_scaled(outputs, scaled)
             return scaled
 
-    scaler.step, scaler.scale = telling_step, telling_scale  # type: ignore[method-assign]
+    scaler.step, scaler.scale = hooked_step, hooked_scale  # type: ignore[method-assign]
 
 
 def _patch_backward(tracker: Tracker) -> None:
     backward = torch.autograd.backward
 
     @wraps(backward)
-    def telling(tensors: Any, *args: Any, **kwargs: Any) -> None:
+    def hooked(tensors: Any, *args: Any, **kwargs: Any) -> None:
         noted = False
         with unseen:
             try:
@@ -96,14 +96,14 @@ def _patch_backward(tracker: Tracker) -> None:
                 if noted:
                     tracker.backward_ends(tensors)
 
-    torch.autograd.backward = uncompiled(telling, deeply=False)
+    torch.autograd.backward = uncompiled(hooked, deeply=False)
 
 
 def _patch_loaders(tracker: Tracker) -> None:
     advance, redirects = _BaseDataLoaderIter.__next__, tracker.redirects
 
-    # not `__init__`: its warnings name who calls it
-    def telling_new(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
+    # not `__init__`: its warnings name their caller
+    def hooked_new(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
         with unseen:
             make = super(_BaseDataLoaderIter, kind).__new__
             made = make(kind) if make is object.__new__ else make(kind, *args, **kwargs)
@@ -114,7 +114,7 @@ def _patch_loaders(tracker: Tracker) -> None:
             return made
 
     @wraps(advance)
-    def telling_next(self: Any) -> Any:
+    def hooked_next(self: Any) -> Any:
         noted = False
         with unseen:
             try:
@@ -128,13 +128,13 @@ def _patch_loaders(tracker: Tracker) -> None:
                 tracker.batch_arrived(self, batch)
             return batch
 
-    _BaseDataLoaderIter.__new__ = telling_new  # type: ignore[method-assign,assignment]
-    _BaseDataLoaderIter.__next__ = telling_next  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__new__ = hooked_new  # type: ignore[method-assign,assignment]
+    _BaseDataLoaderIter.__next__ = hooked_next  # type: ignore[method-assign]
 
 
 def _patch_save(tracker: Tracker) -> None:
-    told = _between(torch.save, tracker.save_begins, tracker.save_ends)
-    torch.save = torch.serialization.save = told  # pickle finds a function where it is defined
+    hooked = _with_begin_and_end(torch.save, tracker.save_begins, tracker.save_ends)
+    torch.save = torch.serialization.save = hooked  # pickle finds a function where it is defined
 
 
 def _patch_graphs(tracker: Tracker) -> None:
@@ -142,13 +142,13 @@ def _patch_graphs(tracker: Tracker) -> None:
     begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
 
     @wraps(begin)
-    def telling_begin(self: Any, *args: Any, **kwargs: Any) -> None:
+    def hooked_begin(self: Any, *args: Any, **kwargs: Any) -> None:
         with unseen:
             tracker.capture_begins()
             begin(self, *args, **kwargs)
 
     @wraps(end)
-    def telling_end(self: Any, *args: Any, **kwargs: Any) -> None:
+    def hooked_end(self: Any, *args: Any, **kwargs: Any) -> None:
         with unseen:
             try:
                 end(self, *args, **kwargs)
@@ -156,7 +156,7 @@ def _patch_graphs(tracker: Tracker) -> None:
                 tracker.capture_ends(self)
 
     @wraps(replay)
-    def telling_replay(self: Any) -> None:
+    def hooked_replay(self: Any) -> None:
         noted = False
         with unseen:
             try:
@@ -166,26 +166,26 @@ def _patch_graphs(tracker: Tracker) -> None:
                 if noted:
                     tracker.replay_ends()
 
-    graph.capture_begin, graph.capture_end = telling_begin, telling_end  # type: ignore[method-assign]
-    graph.replay = telling_replay  # type: ignore[method-assign]
+    graph.capture_begin, graph.capture_end = hooked_begin, hooked_end  # type: ignore[method-assign]
+    graph.replay = hooked_replay  # type: ignore[method-assign]
 
 
 def _patch_freeze(tracker: Tracker) -> None:
     freeze = gc.freeze
 
     @wraps(freeze)
-    def telling() -> None:
+    def hooked() -> None:
         tracker.freezes()
         freeze()
 
-    gc.freeze = telling
+    gc.freeze = hooked
 
 
-def _between(
+def _with_begin_and_end(
     function: Callable[..., Any], begins: Callable[[], bool], ends: Callable[[], bool]
 ) -> Callable[..., Any]:
     @wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def hooked(*args: Any, **kwargs: Any) -> Any:
         noted = False
         with unseen:
             try:
@@ -195,4 +195,4 @@ def _between(
                 if noted:
                     ends()
 
-    return told
+    return hooked

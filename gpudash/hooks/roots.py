@@ -1,8 +1,8 @@
-"""The models of a training: who they are, and how their calls are noticed.
+"""Finds the models of a training, and hooks their calls.
 
-A root is a module that is nobody's child and holds a parameter of an optimizer that has stepped.
-Its calls pass through `_compiled_call_impl`, the one place that `nn.Module.__call__` looks at
-first and that pickle and deepcopy drop. That place is private: a test says if it goes.
+A root is a top-level module that holds a parameter of an optimizer that has stepped. The hook is
+the instance attribute `_compiled_call_impl`: `nn.Module.__call__` looks it up first, and pickle and
+deepcopy drop it. The attribute is private, and a test fails if it goes.
 """
 
 import gc
@@ -22,16 +22,16 @@ from gpudash.hooks.found import Call, Root, alive
 from gpudash.hooks.frames import without_ours
 from gpudash.instrument.weights import updated_by
 
-PLACE = "_compiled_call_impl"
+CALL_ATTRIBUTE = "_compiled_call_impl"
 DEPTH = 2
-"""So far below a root's children are those sought that are called without it."""
+"""Levels below a root's children at which submodules are hooked."""
 MOST_LISTENED = 64
 MOST_PARTS = 8
-"""A root of which more are called without it is not looked into."""
+"""If more submodules are called without their root, the root itself stays."""
 
 
 _frozen: list[weakref.ref[Any]] = []
-"""Which the garbage collector lists no more."""
+"""Modules and optimizers that `gc.freeze` hides from `gc.get_objects`."""
 
 
 def before_freezing() -> None:
@@ -40,14 +40,14 @@ def before_freezing() -> None:
 
 
 def _listed() -> Iterator[Any]:
-    wanted = nn.Module, Optimizer  # `isinstance` would ask proxies what they are
+    wanted = nn.Module, Optimizer  # `isinstance` would make proxies load what they stand for
     listed = (one for one in gc.get_objects() if issubclass(type(one), wanted))
     frozen = alive(ref() for ref in _frozen)
     yield from {id(one): one for one in chain(frozen, listed)}.values()
 
 
 class Survey:
-    """The modules and optimizers of this process: one look at all its objects, 0.1 to 0.4 s."""
+    """The modules and optimizers of this process. Making it looks at all objects: 0.1 to 0.4 s."""
 
     def __init__(self) -> None:
         self.optimizers: list[Optimizer] = []
@@ -55,19 +55,19 @@ class Survey:
         for thing in _listed():
             if isinstance(thing, Optimizer):
                 self.optimizers.append(thing)
-            elif "_modules" in thing.__dict__:  # else it is being made
+            elif "_modules" in thing.__dict__:  # else its `__init__` is still running
                 modules.append(thing)
         children = {id(child) for one in modules for child in one.__dict__["_modules"].values()}
         self._tops = [one for one in modules if id(one) not in children]
 
     def has_optimizer_to_come(self) -> bool:
-        """Return whether an optimizer's parameters have gradients that it has not used so far."""
+        """Return whether an optimizer has gradients that it has not used yet."""
         return any(
             one.grad is not None for optimizer in self.optimizers for one in updated_by(optimizer)
         )
 
     def with_gradients(self) -> list[nn.Module]:
-        """Return the modules that are nobody's child and have a gradient."""
+        """Return the top-level modules that have a gradient."""
         return [
             one
             for one in self._tops
@@ -75,14 +75,14 @@ class Survey:
         ]
 
     def roots(self, parameters: set[int]) -> list[nn.Module]:
-        """Return the modules that are nobody's child and hold one of these."""
+        """Return the top-level modules that hold one of these parameters, given by id."""
         return [one for one in self._tops if not parameters.isdisjoint(parameters_of(one))]
 
 
 def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
-    """Return the ids of its parameters.
+    """Return the ids of a module's or an optimizer's parameters.
 
-    Here and elsewhere by torch's own `parameters`: the script's may want or give something else.
+    This calls `nn.Module.parameters`, as a subclass may override `parameters` with something else.
     """
     if isinstance(owner, nn.Module):
         return {id(one) for one in nn.Module.parameters(owner)}
@@ -90,22 +90,22 @@ def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
 
 
 class Listener(Protocol):
-    """Who is told of a root's calls."""
+    """What receives a root's calls."""
 
-    hears_calls: bool
+    wants_calls: bool
     is_skipping: bool
-    """It hears of calls that train nothing alone."""
+    """Only calls that do not train are reported."""
 
     def called(
         self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
-        """Take that a root's module is about to be called."""
+        """Note that a root's module is about to be called."""
 
 
 class RootCall:
-    """Stands in a root's `_compiled_call_impl`; a pickled one, or a copy, is None.
+    """The hook in a root's `_compiled_call_impl`. A pickle or a copy of it is None.
 
-    The root alone holds it: nothing of the script's is kept alive.
+    It reaches the module through the root, by a weak reference.
     """
 
     __slots__ = ("_listener", "compiled", "root")
@@ -113,26 +113,26 @@ class RootCall:
     def __init__(self, root: Root, listener: Listener, compiled: Call | None) -> None:
         self.root = root
         self._listener = listener
-        self.compiled = compiled  # by the script, and standing here before
+        self.compiled = compiled  # what the script's own `compile()` had put here
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module; levers are around training calls alone."""
+        """Call the module, with levers around training calls."""
         module: Any = self.root.module
         if is_dynamo_compiling():
             return (self.compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
         try:
-            # a shallow copy, as `nn.DataParallel` makes them, has this too but calls itself
+            # `nn.DataParallel` calls shallow copies, which have this attribute too
             caller = getframe(1).f_locals.get("self")
             if caller is not module and isinstance(caller, nn.Module):
                 return (self.compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
             listener = self._listener
-            if listener.hears_calls or (
+            if listener.wants_calls or (
                 listener.is_skipping and not (module.training and torch.is_grad_enabled())
             ):
                 listener.called(self.root, module, args, kwargs)
             call, around = self.compiled or module._call_impl, self.root.around  # noqa: SLF001  # same
             if around is not None and module.training and torch.is_grad_enabled():
-                call = around(call)  # made for each call: kept here, it would keep the module
+                call = around(call)  # made for each call: a stored one would keep the module alive
             return call(*args, **kwargs)
         except BaseException as error:
             without_ours(error)
@@ -141,63 +141,63 @@ class RootCall:
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def leave(self, module: nn.Module) -> None:
-        """Put back what stood here."""
+    def remove_hook(self, module: nn.Module) -> None:
+        """Restore what was here before."""
         if self.compiled is None:
-            module.__dict__.pop(PLACE, None)
+            module.__dict__.pop(CALL_ATTRIBUTE, None)
         else:
-            module.__dict__[PLACE] = self.compiled
+            module.__dict__[CALL_ATTRIBUTE] = self.compiled
 
 
-def attend(root: Root, listener: Listener) -> None:
-    """Stand where its calls pass, also after the script's own `compile()`."""
+def install_hook(root: Root, listener: Listener) -> None:
+    """Install the hook on the root's calls, also after the script's own `compile()`."""
     module = root.module
     if module is None:
         return
-    here = module.__dict__.get(PLACE)
+    here = module.__dict__.get(CALL_ATTRIBUTE)
     if type(here) is RootCall:
         if here.root is root:
             return
-        here = here.compiled  # of the process that this one is a fork of
+        here = here.compiled  # inherited from the parent of this fork
     root.compiled = here is not None
-    module.__dict__[PLACE] = RootCall(root, listener, here)
+    module.__dict__[CALL_ATTRIBUTE] = RootCall(root, listener, here)
 
 
-def leave(root: Root) -> None:
-    """Stand there no longer."""
+def remove_hook(root: Root) -> None:
+    """Remove the hook from the root's calls."""
     module = root.module
-    here = None if module is None else module.__dict__.get(PLACE)
+    here = None if module is None else module.__dict__.get(CALL_ATTRIBUTE)
     if module is not None and type(here) is RootCall:
-        here.leave(module)
+        here.remove_hook(module)
 
 
 class Parts:
-    """Listens to what is in roots that the script does not call, to find what it calls instead."""
+    """Submodules, hooked for a while, of roots that the script does not call itself."""
 
     def __init__(self, owners: Iterable[Root], listener: Listener) -> None:
         self._parts = {owner: _parts(owner) for owner in owners}
         for root in chain.from_iterable(self._parts.values()):
-            attend(root, listener)
+            install_hook(root, listener)
 
     def replace(self, roots: Iterable[Root]) -> list[Root]:
-        """Return the roots, with what was called for an owner in its place; leave all others."""
+        """Return the roots, uncalled ones replaced by their called submodules; unhook the rest."""
         kept = [one for root in roots for one in self._called_for(root) or [root]]
         for owner, parts in self._parts.items():
             for root in {owner, *parts}.difference(kept):
-                leave(root)
+                remove_hook(root)
         return kept
 
     def _called_for(self, owner: Root) -> list[Root]:
-        """Return the topmost that were called; nobody where they are too many."""
-        heard: list[Root] = []
+        """Return the outermost submodules that were called; none if they are too many."""
+        called: list[Root] = []
         for part in () if owner.was_called else self._parts.get(owner, ()):  # owners first
-            if part.was_called and not any(part.name.startswith(f"{one.name}.") for one in heard):
-                heard.append(part)
-        return heard if len(heard) <= MOST_PARTS else []
+            if part.was_called and not any(part.name.startswith(f"{one.name}.") for one in called):
+                called.append(part)
+        return called if len(called) <= MOST_PARTS else []
 
 
 def _parts(owner: Root) -> list[Root]:
-    """Return the modules in it that may be called instead, owners first."""
+    """Return the submodules that may be called instead of their root, owners first."""
     module, only_compiled = owner.module, _has_compiled()
     if module is None or owner.compiled or _is_compiled(module):
         return []
@@ -205,14 +205,14 @@ def _parts(owner: Root) -> list[Root]:
         Root(one, f"{owner.name}.{path}")
         for path, one in _within(module)
         if (_is_compiled(one) or not only_compiled)
-        and type(one.__dict__.get(PLACE)) is not RootCall
+        and type(one.__dict__.get(CALL_ATTRIBUTE)) is not RootCall
         and next(nn.Module.parameters(one), None) is not None
     )
     return list(islice(within, MOST_LISTENED))
 
 
 def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Return what is in it by its path, owners first; nothing of what is compiled."""
+    """Yield submodules with their paths, owners first; nothing inside a compiled module."""
     children = [(f"{above}{name}", one) for name, one in module.named_children()]
     yield from children
     for path, one in children:
@@ -221,12 +221,12 @@ def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    here = module.__dict__.get(PLACE)
+    here = module.__dict__.get(CALL_ATTRIBUTE)
     return hasattr(module, "_orig_mod") or (here is not None and type(here) is not RootCall)
 
 
 def _has_compiled() -> bool:
-    """Return whether code of the script's was compiled: a change to a module may repeat that."""
+    """Return whether anything was compiled: changing a module may make torch compile it again."""
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and utils.counters["frames"]["total"] > 0
 
@@ -234,7 +234,7 @@ def _has_compiled() -> bool:
 def device_of(
     modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], loss: Tensor | None
 ) -> torch.device:
-    """Return where is computed: where parameters or the loss are, but a CPU only if all are."""
+    """Return the device that trains: that of the parameters or the loss, a GPU before the CPU."""
     tensors = chain(
         (one for module in modules for one in nn.Module.parameters(module)),
         (one for optimizer in optimizers for one in updated_by(optimizer)),

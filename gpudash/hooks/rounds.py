@@ -1,9 +1,10 @@
-"""Which optimizer steps make one step of a training that nobody wrote for us.
+"""Decides which optimizer steps together make one step of a training.
 
-An optimizer that steps again opens a new step, and the step before ended where its last optimizer
-did. That is known too late to act on, so the end is foretold: a step is over once every optimizer
-that is due has stepped. How often one comes, every step or every fifth, is taken from its last two
-times. Where an optimizer came that was not due, the count of steps is right all the same.
+An optimizer that steps a second time opens a new step. The step before ended where its last
+optimizer did, which is known too late to act at that border. So the end is predicted: a step is
+over once every optimizer that is due has stepped. How often an optimizer steps, such as in every
+fifth step, follows from its last two steps. If a prediction was wrong, the number of steps is still
+right.
 """
 
 from collections.abc import Hashable
@@ -11,34 +12,34 @@ from dataclasses import dataclass
 from enum import Enum
 
 PATIENCE = 3
-"""An optimizer that stays away for so many of its turns is waited for no longer."""
+"""After missing so many of its turns, an optimizer is waited for no longer."""
 
 
 class Begun(Enum):
-    """What the begin of an optimizer's step says of the step in progress."""
+    """What the begin of an optimizer's step says about the training step in progress."""
 
     GOES_ON = "goes on"
     JOINED = "joined"
-    """It goes on, though it might have ended."""
+    """It goes on, although `ends` returned MAYBE."""
     HAD_ENDED = "had ended"
-    """Another has begun; it ended where an optimizer last did."""
+    """It had ended where an optimizer last did, and the next one has begun."""
 
 
 class Ended(Enum):
-    """What the end of an optimizer's step says of the step in progress."""
+    """What the end of an optimizer's step says about the training step in progress."""
 
     HERE = "here"
     MAYBE = "maybe"
     BEFORE = "before"
-    """It had been told to be over already: this work is of the next one."""
+    """It was already reported as ended, so this work belongs to the next one."""
 
 
-GOES_ON, HERE = Begun.GOES_ON, Ended.HERE  # looked up for each step
+GOES_ON, HERE = Begun.GOES_ON, Ended.HERE  # globals: an enum member costs a lookup in each step
 
 
 @dataclass(slots=True)
 class _Habit:
-    """When an optimizer stepped last and is due again, in rounds."""
+    """The round in which an optimizer last stepped, and the rounds in which it is due."""
 
     last: int
     due: int
@@ -46,39 +47,39 @@ class _Habit:
 
 
 class Rounds:
-    """Told of the outermost optimizers' steps, each by a key of its own."""
+    """Follows the steps of the outermost optimizers, each identified by a key."""
 
     def __init__(self) -> None:
         self._stepped: set[Hashable] = set()  # in the round in progress
-        self._is_over = True  # as was told
+        self._is_over = True  # the end of the round was reported
         self._may_be_over = False  # an optimizer has ended in it
         self._number = 0
         self._habits: dict[Hashable, _Habit] = {}
-        self._only: Hashable = None  # there is no other, and each of its steps is a round
-        self._is_alone = False  # in the round in progress
+        self._only: Hashable = None  # the only optimizer, each of whose steps is a round
+        self._is_alone = False  # the only optimizer steps in this round
 
     def expect(self, optimizer: Hashable) -> None:
-        """Wait for an optimizer that has not stepped, in this round alone."""
+        """Wait for an optimizer that has not stepped yet, in this round only."""
         if optimizer not in self._habits:
-            self._note_company()
+            self._leave_fast_path()
             self._habits[optimizer] = _Habit(-1, self._number, self._number)
 
     def forget(self, optimizer: Hashable) -> None:
-        """Wait no longer for an optimizer: it is gone."""
-        self._note_company()
+        """Stop waiting for an optimizer that is gone."""
+        self._leave_fast_path()
         self._habits.pop(optimizer, None)
         self._stepped.discard(optimizer)
 
     def begins(self, optimizer: Hashable, *, afresh: bool) -> Begun:
-        """Take the begin of a step of an optimizer.
+        """Note the begin of an optimizer's step; return what it says about the round.
 
-        `afresh`: something since the end that was told says that another round began, as a batch
-        does; else an optimizer that was not due belongs to the round that is over.
+        `afresh`: something since the last end, such as a batch, shows that a new round has begun.
+        Without it, an optimizer that was not due belongs to the round that was reported as ended.
         """
         if optimizer == self._only:
             self._is_alone = True
             return GOES_ON
-        self._note_company()
+        self._leave_fast_path()
         said = GOES_ON
         repeats = optimizer in self._stepped
         if self._is_over and (repeats or afresh):
@@ -94,7 +95,7 @@ class Rounds:
         return said
 
     def ends(self) -> Ended:
-        """Take the end of an optimizer's step, or of the backward pass in which some stepped."""
+        """Note the end of an optimizer's step, or of a backward pass with such steps in it."""
         if self._is_alone:
             self._is_alone = False
             return HERE
@@ -110,8 +111,8 @@ class Rounds:
             (self._only,) = self._habits
         return HERE
 
-    def _note_company(self) -> None:
-        """Count no longer on an only optimizer; write down what was left out for it."""
+    def _leave_fast_path(self) -> None:
+        """Leave the fast path for an only optimizer, and record the step that it left out."""
         only, self._only = self._only, None
         if self._is_alone:
             self._is_alone = False

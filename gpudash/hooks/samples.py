@@ -1,4 +1,4 @@
-"""How many samples a batch holds, as far as its shape tells, and how many tokens."""
+"""Counts the samples and tokens of a batch, as far as its shape shows them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from torch import Tensor
 
 DEPTH = 4
-"""A batch may be nested so deep."""
+"""The deepest nesting of a batch that is searched."""
 SEQUENCES = (list, tuple)
 
 
 def first_dimension(batch: Any) -> int | None:
-    """Return the first dimension of the first tensor in it that tells; None: there is none."""
-    if type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor:  # most are
+    """Return the first dimension of the first suitable tensor: the samples. None: no tensor."""
+    if type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor:  # most batches
         shape = batch[0].shape
         if shape:
             return shape[0]
@@ -21,33 +21,33 @@ def first_dimension(batch: Any) -> int | None:
 
 
 def tokens_in(batch: Any) -> int | None:
-    """Return how many `input_ids` it holds, padding included; None where it has no such name."""
+    """Return the number of `input_ids`, padding included; None if the batch has none."""
     ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
     return ids.numel() if isinstance(ids, Tensor) else None
 
 
 def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
-    """Return the first tensor in it that has a dimension, and is not maybe of one sample alone."""
+    """Return the first tensor that has a dimension and may hold all samples of the batch."""
     if isinstance(batch, Tensor):
         return batch if batch.ndim else None
     if not depth:
         return None
     if isinstance(batch, SEQUENCES):
-        parts: Any = () if _are_alike(batch) else batch
+        parts: Any = () if _look_like_samples(batch) else batch
     elif isinstance(batch, Mapping):
         parts = batch.values()
     else:
         return None
     for part in parts:
-        # what is collated by hand holds a list of images, as no stacking could make them alike
+        # a hand-written collate function may keep images of different shapes as a list
         found = None if isinstance(part, SEQUENCES) else first_tensor(part, depth - 1)
         if found is not None:
             return found
     return None
 
 
-def _are_alike(batch: Sequence[Any]) -> bool:
-    """Return whether these may be the samples themselves: mappings with the same keys."""
+def _look_like_samples(batch: Sequence[Any]) -> bool:
+    """Return whether these look like single samples: mappings with the same keys."""
     first = batch[0] if batch else None
     return isinstance(first, Mapping) and all(
         isinstance(one, Mapping) and one.keys() == first.keys() for one in batch

@@ -1,7 +1,7 @@
-"""What fully_shard's collectives move: counted where it calls them, by the tensors themselves.
+"""Counts the bytes that fully_shard's collectives move, from the tensors at the calls.
 
-So whatever decides on them is in it: prefetching, resharding, mixed precision, padding, passes that
-send nothing. Both places are private: a test says if one goes, and then nothing is known.
+So prefetching, resharding, mixed precision, padding and passes without communication are all
+included. Both hooked functions are private. If one goes, a test fails and the bytes are unknown.
 """
 
 import sys
@@ -23,22 +23,22 @@ from gpudash.instrument.collectives import (
 from gpudash.instrument.uncompiled import uncompiled
 
 FSDP = "torch.distributed.fsdp."
-PLACE = f"{FSDP}_fully_shard._fsdp_param_group"
+PARAM_GROUP = f"{FSDP}_fully_shard._fsdp_param_group"
 
 
 class Listener(Hashable, Protocol):
-    """Who is told."""
+    """What receives the collectives."""
 
     def collective_called(self) -> bool:
-        """Take that a collective is on its way; return whether what it moves is to be told."""
+        """Note that a collective was called; return whether to report what it moves."""
 
     def collective_moves(self, moved: Moved | None) -> bool:
-        """Take what it moves; None where nobody knows."""
+        """Note what the collective moves; None: not known."""
 
 
-def are_counted(listener: Listener) -> bool:
-    """Have torch tell of all of them, once it is imported; return whether it does."""
-    place = sys.modules.get(PLACE)
+def hook_collectives(listener: Listener) -> bool:
+    """Install the hooks once torch has imported fully_shard; return whether all are in place."""
+    place = sys.modules.get(PARAM_GROUP)
     ours = None if place is None else _patch(place, listener)
     return ours is not None and all(getattr(place, name) is ours[name] for name in ours)
 
@@ -61,7 +61,7 @@ def _reduces(called: dict[str, Any], result: Any) -> Moved | None:
     return together(moved)
 
 
-PLACES: dict[str, tuple[Callable[[dict[str, Any], Any], Moved | None], set[str]]] = {
+HOOKED: dict[str, tuple[Callable[[dict[str, Any], Any], Moved | None], set[str]]] = {
     "foreach_all_gather": (_gathers, {"group", "all_gather_comm"}),
     "foreach_reduce": (
         _reduces,
@@ -74,47 +74,47 @@ PLACES: dict[str, tuple[Callable[[dict[str, Any], Any], Moved | None], set[str]]
         },
     ),
 }
-"""By function: what tells the bytes, and the arguments that it looks at."""
+"""By function: what measures its bytes, and the arguments that this needs."""
 
 
 def _is_torchs(comm: object) -> bool:
-    """Return whether it sends what it is given; one of the script's may compress that."""
+    """Return whether torch itself communicates; an implementation of the script's may compress."""
     return type(comm).__module__.startswith(FSDP)
 
 
 @cache
 def _patch(place: ModuleType, listener: Listener) -> dict[str, Callable[..., Any]] | None:
-    """Return what stands in for the functions; None where they are not as they should be."""
+    """Return the hooks now in place of the functions; None if torch's signatures differ."""
     ours = {}
-    for name, (measure, needed) in PLACES.items():
+    for name, (measure, needed) in HOOKED.items():
         function = getattr(place, name, None)
         names = list(signature(function).parameters) if callable(function) else []
         if function is None or not needed <= {*names}:
             return None
-        ours[name] = _telling(function, names, measure, listener)
+        ours[name] = _hooked(function, names, measure, listener)
     for name, function in ours.items():
         setattr(place, name, function)
     return ours
 
 
-def _telling(
+def _hooked(
     function: Callable[..., Any],
     names: list[str],
     measure: Callable[[dict[str, Any], Any], Moved | None],
     listener: Listener,
 ) -> Callable[..., Any]:
     @wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def hooked(*args: Any, **kwargs: Any) -> Any:
         with unseen:
             result = function(*args, **kwargs)
             if listener.collective_called():
                 try:
                     moved = measure(dict(zip(names, args, strict=False), **kwargs), result)
-                except Exception as error:  # private: it may have become something else
+                except Exception as error:  # a private function may have changed
                     if is_from_handler(error):
                         raise
                     moved = None
                 listener.collective_moves(moved)
             return result
 
-    return uncompiled(told, deeply=False)
+    return uncompiled(hooked, deeply=False)

@@ -1,6 +1,7 @@
-"""Exceptions that a signal handler of the script's raises: they reach the script, wherever we are.
+"""Recognises exceptions that the script's signal handlers raise inside our code.
 
-`KeyboardInterrupt` and `SystemExit` do by themselves; a handler may raise any other too.
+They must reach the script. `KeyboardInterrupt` and `SystemExit` pass `except Exception` anyway, but
+a handler may raise any other exception.
 """
 
 import signal
@@ -9,7 +10,7 @@ from typing import Any
 
 
 def is_from_handler(error: BaseException) -> bool:
-    """Tell whether a signal handler has raised it, and none of our own code."""
+    """Return whether a signal handler raised the exception, and not our own code."""
     handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     traceback = error.__traceback__
     while traceback is not None:
@@ -20,7 +21,7 @@ def is_from_handler(error: BaseException) -> bool:
 
 
 def _code(handler: Any) -> CodeType | None:
-    """Return what a function, a method or an object that can be called runs."""
+    """Return the code of a function, a method or a callable object."""
     if not hasattr(handler, "__code__") and callable(handler):
         handler = type(handler).__call__
     return getattr(handler, "__code__", None)

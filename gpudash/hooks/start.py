@@ -1,4 +1,4 @@
-"""Brings tracker, driver and levers together, once in a process that trains."""
+"""Creates the tracker, the driver and the levers, once in a process."""
 
 import os
 from contextlib import suppress
@@ -14,12 +14,12 @@ from gpudash.rendezvous import Rendezvous
 
 
 def start(rendezvous: Rendezvous) -> None:
-    """Look for a training in this process from now on, and tell of it there."""
+    """Look for a training in this process, and report it through the run's directory."""
     driver = Driver(rendezvous, PHASES, ScriptLevers)
     driver.tracker = tracker = Tracker(driver)
     tracker.failed = driver.failed
     os.register_at_fork(after_in_child=driver.forget)
     patch(tracker)
     explicit.listener = tracker
-    with suppress(OSError):  # a full disk: then without
+    with suppress(OSError):  # for example on a full disk
         stack_signal.answer(rendezvous)

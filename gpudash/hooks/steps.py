@@ -1,7 +1,7 @@
-"""The steps of a training, each on the clock from the end of the one before to its own.
+"""Times the steps of a training, each from the end of the one before to its own end.
 
-On a GPU short steps are looked at closely 20 times a second; those between are counted, and timed
-together: looking at a step costs the host a tenth of a millisecond.
+On a GPU short steps are measured in full 20 times a second. Those in between are only counted, and
+timed together, because measuring one step takes 0.1 ms of host time.
 """
 
 import time
@@ -27,141 +27,142 @@ from gpudash.instrument.reporter import instruments
 
 IDLE_EVERY_S = 0.05
 LOOK_EVERY_S = 0.05
-"""So often, or at each step where steps are longer, a step is looked at closely."""
+"""Seconds between two steps that are measured in full; longer steps all are."""
 NOBODY = -1
-"""No thread has this identity."""
+"""An identity that no thread has."""
 
 
 class Steps:
-    """Counts the steps, has the clock time them, and tells the observer; others say when."""
+    """Counts, times and reports the steps; subclasses say when one ends."""
 
-    _known: Findings
-    """Made where the models' calls are heard of."""
+    _findings: Findings
+    """Created by the subclass that follows calls of models."""
     _gradient_sync: GradientSync
-    """Made where backward passes are."""
+    """Created by the subclass that follows backward passes."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self.active = True
-        """Whether steps are measured; False: they are counted alone. To be set in `border`."""
+        """Whether steps are measured; False: they are only counted. Set in `border`."""
         self.redirects: Redirects = WeakKeyDictionary()
-        """Iterators whose batches come from elsewhere."""
+        """Iterators whose batches another iterator makes."""
         self.failed: Callable[[str, BaseException], None] = lambda _what, _error: None
-        """Told which hook failed."""
+        """Called with the name of the hook that failed."""
         self.may_skip: bool | None = None
-        """Whether steps may be timed together; None: on a GPU."""
+        """Whether steps may be timed together; None until known, then True on a GPU."""
         self.closely_until = 0.0
-        """Each step until this one is looked at closely. To be set in `border`."""
+        """Steps until this one are measured in full. Set in `border`."""
         self.border_at = 0
-        """This step has a border of its own, whatever is timed together. To be set in `border`."""
-        self.begin_anew()
+        """This step gets its own border, also among steps timed together. Set in `border`."""
+        self.reset()
 
     def forget(self) -> None:
-        """Give up, in a forked child, what is the parent's."""
+        """Drop, in a forked child, what belongs to the parent."""
         never_destroy(*vars(self).values())
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
-        """Know nothing of a training."""
+    def reset(self) -> None:
+        """Forget the training found so far."""
         self.clock: Clock[torch.Event] | Clock[float] | None = None
         self.losses: LossReader | None = None
         self.steps = 0
-        """Since the process began, measured or not."""
+        """Steps since the process began, measured or not."""
         self.samples: int | None = 0
-        """Of all these steps; None if it is not known of one."""
-        self.hears_calls = False
+        """Samples of all these steps; None if those of one step are not known."""
+        self.wants_calls = False
         self.is_skipping = False
-        """Steps are only counted, until the next look or until something else than a step comes."""
-        self._skipped = 0  # steps so far
-        self._begun = False  # the next one
+        """Steps are only counted, until the next one is due to be measured or something else
+        happens."""
+        self._skipped = 0  # steps counted so far
+        self._next_begun = False  # the next step
         self._look_due_s = 0.0
-        self._is_plain = False  # one optimizer makes a step, by itself
-        self._plain = 0  # its id
-        self._thread: int | None = None  # the one that trains
-        self._parting: int | None = None  # the one that trained when a hook failed
-        self._stepping: int | None = None  # the optimizer that stepped last; None: a backward pass
+        self._is_plain = False  # one optimizer alone makes a step, of training calls alone
+        self._only_optimizer = 0  # that optimizer's id
+        self._thread: int | None = None  # the thread that trains; None: not known
+        self._failed_thread: int | None = None  # the thread that trained when a hook failed
+        self._newest_optimizer: int | None = None  # its id; None: a backward pass
         self._closed_by: int | None = None  # … when the newest step ended
         self._asides = Asides()
         self._mark: Mark = nothing
-        self._is_on = True  # more is done than counting: measured, or at first learned
-        self._is_timed = False  # the step in progress is on the clock
+        self._is_on = True  # steps are measured, or first findings are awaited
+        self._is_timed = False  # the clock measures the step in progress
         self._is_split = False
         self._tally = Tally()
         self._before_split = Tally()
-        self._has_tokens = False  # batches do
+        self._has_tokens = False  # batches have tokens
         self._idle_s = 0.0
         self._feeds = Feeds()
         # where the script is
-        self._optimizing = 0  # how deep
+        self._optimizer_depth = 0  # depth of nested optimizer steps
         self._has_closure = False
-        self._backing = 0
+        self._backward_depth = 0
 
     def collectives(self) -> Collectives:
-        """Return those of a step, as far as they are known."""
+        """Return the collectives of a step, as far as known."""
         return self._gradient_sync.collectives()
 
     def finish(self) -> None:
-        """Close the steps that were skipped: the training is over."""
-        self._look_up()
+        """Time the steps that were only counted: the training is over."""
+        self._stop_skipping()
 
     def interrupt(self) -> None:
-        """Let the next step's time begin with itself."""
+        """Start the next step's time at its begin, not at the end of the step before."""
         if self.clock is not None:
             self.clock.interrupt()
 
     def fail(self, what: str, error: BaseException) -> None:
-        """Listen to nothing from now on."""
-        self._parting, self._thread = self._thread, NOBODY
-        self._is_on = self.hears_calls = False
-        self._mark, self._optimizing = nothing, 0
+        """Stop following the script, because a hook has failed."""
+        self._failed_thread, self._thread = self._thread, NOBODY
+        self._is_on = self.wants_calls = False
+        self._mark, self._optimizer_depth = nothing, 0
         with suppress(Exception):
             self._gradient_sync.pass_ends()
         with suppress(Exception):
             self.failed(what, error)
 
-    def _part(self, key: int | None) -> bool:
-        """Let the observer put things back where a step last ended: a last border."""
-        if get_ident() == self._parting and key == self._closed_by:
-            self._parting = None
+    def _restore_at_border(self, key: int | None) -> bool:
+        """Let the observer put levers back, once, where a step last ended."""
+        if get_ident() == self._failed_thread and key == self._closed_by:
+            self._failed_thread = None
             with suppress(Exception):
                 self._observer.border(self.steps)
         return False
 
     def _close(self, samples: int | None = None, tokens: int | None = None) -> None:
-        """End the step here: nothing of the next one has been begun.
+        """End the step here, before anything of the next one has begun.
 
-        `samples` and `tokens` are what the script says, if it does.
+        `samples` and `tokens` are what the script declares; None: count them.
         """
         self.steps += 1
-        self._closed_by = None if self._known.by_backward else self._stepping
+        self._closed_by = None if self._findings.by_backward else self._newest_optimizer
         self._end_step(samples, tokens)
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
         self._asides.border()
         if self._is_on and not self.is_skipping:
-            self._known.learn(tally, timed=self._is_timed)
+            self._findings.learn(tally, timed=self._is_timed)
             self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
         samples = self._count_samples(tally, samples)
-        listened_to, self._thread = self._thread, NOBODY  # what is done now is not the script's
+        followed, self._thread = self._thread, NOBODY  # ignore what we do now
         try:
             if self._is_timed:
                 tokens = self._tokens(tally) if tokens is None else tokens
                 self._time(tally, samples, tokens)
-            if self._known.is_news or self._gradient_sync.is_news:
-                self._tell(tally)
+            if self._findings.is_news or self._gradient_sync.is_news:
+                self._report_findings(tally)
             self._observer.border(self.steps)
         finally:
-            self._thread = listened_to
+            self._thread = followed
             if not self._is_timed:
                 self.interrupt()
             may_skip = self._is_timed and not self.is_skipping and self._may_skip()
             self._is_on = self.active
             self._open(skipping=may_skip and self._is_on)
 
-    def _tell(self, tally: Tally) -> None:
-        """Tell the observer what was found; at first, make the instruments."""
-        found = self._known.found(tally.loss, self._feeds.feed)
+    def _report_findings(self, tally: Tally) -> None:
+        """Report new findings to the observer; the first time, create the instruments."""
+        found = self._findings.found(tally.loss, self._feeds.feed)
         if found.world_size > 1:
             self._gradient_sync.update(modules_of(found.roots))
             found = found._replace(unmeasured=self._gradient_sync.unmeasured())
@@ -172,17 +173,17 @@ class Steps:
         self._observer.found(found)
 
     def _open(self, *, skipping: bool = False) -> None:
-        """Begin the next step; `skipping`: or several, until it is time for a look."""
-        self._known.attend()
-        self.is_skipping, self._skipped, self._begun = skipping, 0, False
-        self.hears_calls = self._is_timed = self._is_on
+        """Begin the next step; `skipping`: only count until a step is due to be measured."""
+        self._findings.install_hooks()
+        self.is_skipping, self._skipped, self._next_begun = skipping, 0, False
+        self.wants_calls = self._is_timed = self._is_on
         self._mark = nothing
-        if self._is_timed and not self._known.declares:
+        if self._is_timed and not self._findings.declares:
             assert self.clock is not None
             mark = self.clock.begin()
             if skipping:
-                self.hears_calls = not self._feeds.is_fed()
-                self._plain = next(iter(self._known.optimizers))
+                self.wants_calls = not self._feeds.is_fed()
+                self._only_optimizer = next(iter(self._findings.optimizers))
                 return
             self._mark, self._is_plain = mark, True
             self._mark("your_code")
@@ -191,50 +192,55 @@ class Steps:
     # ── steps that are timed together ───────────────────────────────────────────────────
 
     def _skip(self) -> None:
-        """Count a step; look at the next one if it is time."""
+        """Count a step; measure the next one if that is due."""
         self.steps += 1
         self._skipped += 1
-        self._begun = False
+        self._next_begun = False
         if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
-    def _look_up(self) -> None:
-        """Look closely, before it was time: something else than a step comes."""
+    def _stop_skipping(self) -> bool:
+        """Measure steps in full again: something else than a plain step comes.
+
+        Return whether it comes within a step.
+        """
         if not self.is_skipping or get_ident() != self._thread:
-            return
-        if self._begun:  # of a part of a step nothing can be told
+            return False
+        is_partial = self._next_begun
+        if is_partial:  # only a part of this step would be measured
             self.interrupt()
             self.samples = None
         elif self._skipped:
             tally = self._tally
             self._time(tally, self._count_samples(tally), self._tokens(tally))
         self._tally = Tally()
-        self._asides.border()
-        is_partial = self._begun
+        if self._skipped:
+            self._asides.border()
         self._open()
         if is_partial:
             self._is_timed, self._mark = False, nothing
+        return is_partial
 
     def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
-        """Close a step on the clock, or all those that were skipped."""
+        """Close a step on the clock, or all the steps that were only counted."""
         assert self.clock is not None
         count = max(1, self._skipped)
         self.clock.end(self.steps, samples, tally.loss, tally.data_s, tokens, count)
         self._observer.step(self.steps)
 
     def _may_skip(self) -> bool:
-        """Return whether the next steps may be timed together: they come often, all alike."""
-        if not self.may_skip or self._known.declares or self.steps < self.closely_until:
+        """Return whether the next steps may be timed together: they are short and alike."""
+        if not self.may_skip or self._findings.declares or self.steps < self.closely_until:
             return False
-        known = self._known
+        known = self._findings
         steps_alike = self._is_plain and len(known.optimizers) == 1 and not self._has_closure
         return (
             steps_alike
-            and not (known.scaler or known.graphs or known.by_backward or self._backing)
+            and not (known.scaler or known.graphs or known.by_backward or self._backward_depth)
             and time.monotonic() < self._look_due_s
         )
 
-    # ── steps whose end shows in the next ───────────────────────────────────────────────
+    # ── steps whose end is recognised in the next step ──────────────────────────────────
 
     def _split(self) -> None:
         """Note that the step may have ended here."""
@@ -245,7 +251,7 @@ class Steps:
             self._mark("your_code")
 
     def _join(self) -> None:
-        """Take that back."""
+        """Undo the split: the step goes on."""
         self._before_split.add(self._tally)
         self._tally, self._is_split = self._before_split, False
         if self._is_timed:
@@ -253,11 +259,11 @@ class Steps:
             self._mark = self.clock.join()
 
     def _close_at_split(self) -> None:
-        """End the step where it may have ended: the next one has long begun."""
+        """End the step where it was split: the next one has begun since."""
         self.steps += 1
         tally, self._is_split = self._before_split, False
         if self._is_on:
-            self._known.learn(tally, timed=self._is_timed)
+            self._findings.learn(tally, timed=self._is_timed)
             self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
         samples = self._count_samples(tally)
         if self._is_timed:
@@ -267,10 +273,10 @@ class Steps:
             )
             self._observer.step(self.steps)
 
-    # ── what is no part of them ─────────────────────────────────────────────────────────
+    # ── what is no part of a step ───────────────────────────────────────────────────────
 
     def _restart(self) -> None:
-        """Let the step in progress begin here: what came before was none of it."""
+        """Let the step in progress begin here: nothing before belongs to it."""
         self._tally = Tally()
         self._retime()
         now = time.monotonic()
@@ -278,7 +284,7 @@ class Steps:
             self._idle(now)
 
     def _retime(self) -> None:
-        """Let the time of the step in progress begin here."""
+        """Start the time of the step in progress here."""
         if self._is_timed:
             assert self.clock is not None
             self.clock.interrupt()
@@ -286,25 +292,25 @@ class Steps:
             self._mark("your_code")
 
     def _turn_aside(self) -> None:
-        """Tell what the training does instead, since its newest step."""
+        """Report an aside since the newest step."""
         self._observer.aside(self._asides.why)
         self._restart()
 
     def _resume(self) -> None:
-        """Tell that the training goes on; its time begins here, or with its batch."""
+        """Report that training goes on. If a call ended the aside, time starts here."""
         if self._asides.ended_by_call:
             self._restart()
         self._observer.aside(None)
 
     def _idle(self, now: float) -> None:
         self._idle_s = now + IDLE_EVERY_S
-        listened_to, self._thread = self._thread, NOBODY
+        followed, self._thread = self._thread, NOBODY
         try:
             self._observer.idle()
         finally:
-            self._thread = listened_to
+            self._thread = followed
 
-    # ── what they train on ──────────────────────────────────────────────────────────────
+    # ── samples and tokens ──────────────────────────────────────────────────────────────
 
     def _count_samples(self, tally: Tally, said: int | None = None) -> int | None:
         samples = self._samples(tally) if said is None else said
@@ -317,14 +323,14 @@ class Steps:
         if tally.batches:
             return tally.fetched
         if self._feeds.is_fed():
-            return 0  # some frameworks ask for each batch a step ahead
-        return tally.called or None if self._known.models == 1 else None
+            return 0  # some frameworks fetch each batch a step ahead
+        return tally.called or None if self._findings.models == 1 else None
 
     def _tokens(self, tally: Tally) -> int | None:
         if tally.batches:
             return tally.tokens
-        return 0 if self._has_tokens and self._feeds.is_fed() else None  # as the samples
+        return 0 if self._has_tokens and self._feeds.is_fed() else None  # as for samples
 
 
 def nothing(_name: str, /) -> None:
-    """Mark nothing."""
+    """Ignore a mark: no step is measured."""

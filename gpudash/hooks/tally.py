@@ -1,4 +1,4 @@
-"""What a step has had so far: its batches, waits, calls, backward passes and its loss."""
+"""Counts within a step: batches, waits, calls, backward passes, and the loss."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from gpudash.instrument.collectives import Moved, together
 
 
 class Tally:
-    """Counted up while the step is in progress."""
+    """The counts of the step in progress."""
 
     __slots__ = (
         "backwards",
@@ -25,22 +25,22 @@ class Tally:
         self.backwards = 0
         self.batches = 0
         self.calls = 0
-        """Of the models, training or not."""
+        """Calls of the models, training or not."""
         self.fetched: int | None = 0
-        """Samples of its batches; None where a batch did not tell."""
+        """Samples of the step's batches; None if one batch has no known size."""
         self.tokens: int | None = 0
-        """Of its batches; None likewise."""
+        """Tokens of the step's batches; None likewise."""
         self.called: int | None = 0
-        """Samples of its training calls, one for each backward pass."""
+        """Samples of its training calls, counted once for each backward pass."""
         self.is_open = True
         """No training call has come since the newest backward pass."""
         self.data_s = 0.0
         self.loss: Tensor | None = None
         self.moved: Moved | None = Moved()
-        """By collectives that are counted as they are called; None where one is not known."""
+        """By collectives that are counted at their calls; None if one is not known."""
 
     def add(self, later: "Tally") -> None:
-        """Take what came after it."""
+        """Add the counts of a later part of the same step."""
         self.backwards += later.backwards
         self.batches += later.batches
         self.calls += later.calls
@@ -54,6 +54,6 @@ class Tally:
 
 
 def total(one: int | None, other: int | None) -> int | None:
-    """Return the sum; None where one of them is not known."""
-    # for each batch, which `statistics.total` would make a list for: seven times as slow
+    """Return the sum; None if one of the two is not known."""
+    # called for each batch: `statistics.total` makes a list, and takes seven times as long
     return None if one is None or other is None else one + other

@@ -1,4 +1,4 @@
-"""A profile of a script's steps, from border to border; before the first, a step to count flops."""
+"""Profiles some steps of a script. If flops are not known, one more step counts them first."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,25 +13,27 @@ from gpudash.protocol import Profile, Profiled
 
 
 class Tracing:
-    """What was asked, and how far it is."""
+    """A profile in progress."""
 
     _newest: ClassVar["Tracing | None"] = None
 
-    def __init__(self, training: Training, asked: Profile, untraced_step_ms: float | None) -> None:
+    def __init__(
+        self, training: Training, command: Profile, untraced_step_ms: float | None
+    ) -> None:
         """Begin at a border. Raises NoProfile."""
-        self.asked = asked
+        self.command = command
         self._untraced_step_ms = untraced_step_ms
         self._training = training
-        self._thread = get_native_id()  # another one in a forked child
+        self._thread = get_native_id()  # a forked child has another one
         self._counting = ExitStack()
         roots, _ = training.owned()
-        self._profiler = Profiler(training.found.device, asked.steps, Path(asked.path), roots)
-        training.look_closely(asked.steps + 1)
+        self._profiler = Profiler(training.found.device, command.steps, Path(command.path), roots)
+        training.look_closely(command.steps + 1)
         Tracing._newest = self
         if training.flops is None:
-            from gpudash.instrument.flops import counting  # noqa: PLC0415  # no script waits for it
+            from gpudash.instrument.flops import counting  # noqa: PLC0415  # slow
 
-            self._profiler.check()  # no step is counted in vain
+            self._profiler.check()  # before a step is counted in vain
             self._counter = self._counting.enter_context(counting(training.found.device))
             self._is_counting = True
         else:
@@ -40,11 +42,11 @@ class Tracing:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it is to be ended within a step."""
+        """Whether the profile has lasted too long, and must end even within a step."""
         return self._profiler.is_overdue
 
     def border(self, *, is_last: bool) -> bool:
-        """Take that a step is over; return whether the profile is. Raises NoProfile."""
+        """Note that a step is over; return whether the profile is. Raises NoProfile."""
         if not self._is_counting:
             return self._profiler.step(is_last=is_last)
         self._stop_counting()
@@ -53,24 +55,24 @@ class Tracing:
         return False
 
     def end(self) -> Profiled:
-        """Stop, and tell what was traced. Raises NoProfile."""
+        """Stop, and return the profile. Raises NoProfile."""
         self._stop_counting()
         training = self._training
         _, optimizers = training.owned()
         profiled = self._profiler.end(
             training.precision, training.flops, self._untraced_step_ms, optimizers
         )
-        return replace(profiled, answers=(self.asked.id,))
+        return replace(profiled, answers=(self.command.id,))
 
     def abandon(self) -> None:
-        """Switch off what is on: of the thread that trains, so on another one nothing."""
+        """Switch everything off. On another thread than the one that trains, do nothing."""
         if get_native_id() == self._thread:
             self._stop_counting()
             self._profiler.abandon()
 
     @classmethod
     def abandon_newest(cls) -> None:
-        """Switch off what could not be on another thread."""
+        """Switch off the newest profile, if it runs on this thread."""
         if cls._newest is not None:
             cls._newest.abandon()
 

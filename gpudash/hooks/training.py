@@ -1,4 +1,4 @@
-"""The user's training, as every dashboard of it finds it: its settings, its segment, its steps."""
+"""The user's training, in what outlasts a dashboard: settings, segment, steps."""
 
 import os
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from gpudash.instrument.loss import LossReader
 from gpudash.protocol import Flops, LeverOffer, Settings
 
 PATIENCE_SHARE = 0.25
-"""Of the process group's timeout, where that is short."""
+"""Patience as a share of the process group's timeout, where that is short."""
 SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class Tracks(Protocol):
-    """What is needed of the tracker."""
+    """What the driver needs of the tracker."""
 
     clock: Clock[torch.Event] | Clock[float] | None
     losses: LossReader | None
@@ -35,79 +35,79 @@ class Tracks(Protocol):
     failed: Callable[[str, BaseException], None]
 
     def interrupt(self) -> None:
-        """Have the next step's time begin with itself."""
+        """Start the next step's time at its begin, not at the end of the step before."""
 
     def collectives(self) -> Collectives:
-        """Return those of a step, as far as they are known."""
+        """Return the collectives of a step, as far as known."""
 
     def finish(self) -> None:
-        """Have the clock take the steps that were only counted: the process ends."""
+        """Time the steps that were only counted: the process ends."""
 
 
 class Levers(Protocol):
-    """What is needed of `gpudash.hooks.levers.ScriptLevers`."""
+    """What the driver needs of `gpudash.hooks.levers.ScriptLevers`."""
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """Those of this training."""
+        """The levers that this training offers."""
 
     @property
     def settings(self) -> Settings:
-        """Their values now."""
+        """The active values."""
 
     @property
     def warmup_steps(self) -> int:
-        """After the newest `enter`."""
+        """Warm-up steps after the newest `enter`."""
 
     @property
     def burst_steps(self) -> int:
-        """After the newest `enter`."""
+        """Batches that arrive at a time after the newest `enter`."""
 
     def update(self, found: Found) -> None:
-        """Take what is known now."""
+        """Act on these objects from now on."""
 
     def resolve(self, changes: Settings) -> Settings:
-        """Return all settings that the changes lead to. Raises Refusal."""
+        """Return all settings after these changes. Raises Refusal."""
 
     def needs_call(self, wanted: Settings) -> bool:
-        """Whether it wants to see a training call of the roots first."""
+        """Return whether the settings must be rehearsed on a training call of the roots."""
 
     def enter(self, wanted: Settings) -> None:
-        """Make them active. Raises Refusal, and then everything is as before."""
+        """Make the settings active. Raises Refusal, and then changes nothing."""
 
     def restore(self) -> None:
         """Put back what the script had."""
 
 
 class Training:
-    """What lasts while dashboards come and go."""
+    """The state that stays while dashboards come and go."""
 
     def __init__(self, tracker: Tracks, found: Found, levers: Levers) -> None:
         self.tracker = tracker
         self.found = found
         self.levers = levers
         self.requested: Settings = {}
-        """The levers that were asked for, as asked."""
+        """The levers that were asked for, with the values asked for."""
         self.segment = 0
         self.flops: Flops | None = None
-        """Of a step, once one was counted for a profile."""
+        """Flops of a step, once a profile has counted them."""
         self._agreement: Agreement | None = None
         self._store: Any = None
-        """What it is reached over."""
+        """The process group's store, over which the ranks agree."""
 
     @property
     def step(self) -> int:
-        """The newest step that the script has been through."""
+        """The newest step that the script has finished."""
         return self.tracker.steps
 
     @property
     def settings(self) -> Settings:
-        """The levers' values, as a dashboard is told of them: what cannot be told is left out."""
+        """The levers' values, without those that are not known."""
         return {name: value for name, value in self.levers.settings.items() if value != UNKNOWN}
 
     @property
     def precision(self) -> str:
-        """What matrix products are computed in, as `Peak` names it; empty where none is seen."""
+        """The precision of matrix products, as `Peak` names it; empty if not known."""
         chosen = self.levers.settings.get("precision")
         if chosen in ("tf32", "bf16"):
             return chosen
@@ -125,13 +125,13 @@ class Training:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes train with this one, and have to do as it does."""
+        """Whether other processes train with this one."""
         return self.found.world_size > 1
 
     def decide(
         self, topic: str, refusal: str | None = None, payload: str = "", *, is_late: bool = False
     ) -> Decision:
-        """Return what all processes do, as `Agreement` has it; alone, what this one wants."""
+        """Return the decision of all ranks, or this process's own if it trains alone."""
         if not self.is_shared:
             return Decision(refusal, payload)
         store = process_store()
@@ -150,34 +150,34 @@ class Training:
         self.tracker.interrupt()
 
     def unwatch(self) -> None:
-        """Have the tracker count alone."""
+        """Have the tracker only count steps."""
         self.tracker.active = False
 
     def begin_segment(self) -> None:
-        """Note that the settings are others from the next step on."""
+        """Note that other settings apply from the next step on."""
         self.segment += 1
         self.tracker.interrupt()
         if self.tracker.clock is not None:
             self.tracker.clock.segment = self.segment
 
     def look_closely(self, steps: float) -> None:
-        """Have each of the next steps measured on its own, however short."""
+        """Measure each of the next steps in full, however short."""
         self.tracker.closely_until = self.step + steps
 
     def keep_calls(self, *, keep: bool) -> None:
-        """Have the roots keep their newest training calls, for a rehearsal; or let go of them."""
+        """Have the roots keep their newest training calls for a rehearsal, or release them."""
         for root in self.found.roots:
             root.keeps_calls = keep
             if not keep:
                 root.newest = None
 
     def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
-        """Return the modules and the optimizers that the script still has."""
+        """Return the modules and the optimizers that still exist."""
         return modules_of(self.found.roots), self.found.optimizers
 
     @property
     def is_captured(self) -> bool:
-        """Whether a CUDA graph is being recorded, which hardly anything may happen beside."""
+        """Whether a CUDA graph is being captured, during which most CUDA calls fail."""
         return self.found.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
     def synchronize(self) -> None:
@@ -187,14 +187,14 @@ class Training:
 
 
 def process_store() -> Any:
-    """Return the store that the process group was made with; None where there is none."""
+    """Return the store that the process group was made with; None: no process group."""
     if not torch.distributed.is_initialized():
         return None
-    return torch.distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # nothing public tells
+    return torch.distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # no public name
 
 
 def rank() -> int:
-    """Return which of the training's processes this one is."""
+    """Return the rank of this process; 0 if it trains alone."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
@@ -203,9 +203,9 @@ def rank() -> int:
 
 
 def job() -> str:
-    """Return what the processes of this training have in common, and those of no other one here.
+    """Return a name of this job, the same in all its processes.
 
-    Two jobs on a machine have ports of their own; nodes may call the same address differently. A
-    job that torchrun restarts keeps its run id, and may get another port.
+    Jobs on one machine differ in their port. The address is left out, as each node may write it in
+    its own way. A job that torchrun restarts keeps its run id, and may get another port.
     """
     return ":".join(filter(None, map(os.environ.get, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))))

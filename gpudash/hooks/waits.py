@@ -1,8 +1,8 @@
-"""Where torch has the computation wait for other processes, besides DDP's backward pass.
+"""Hooks the places where torch waits for other processes, besides DDP's backward pass.
 
-fully_shard gathers parameters before it uses them and scatters gradients after; DDP broadcasts
-buffers, such as BatchNorm's, before the forward pass. All of these places are private: a test says
-if one goes.
+fully_shard gathers parameters before it uses them, and scatters gradients afterwards. DDP
+broadcasts buffers, such as BatchNorm's, before the forward pass. All these places are private, and
+a test fails if one goes.
 """
 
 import sys
@@ -14,7 +14,7 @@ from gpudash.hooks.frames import unseen
 from gpudash.instrument.uncompiled import uncompiled
 
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard"
-PLACES = (
+HOOKED = (
     ("torch.nn.parallel.distributed", "DistributedDataParallel", ("_sync_buffers",)),
     (
         f"{FULLY_SHARD}._fsdp_param_group",
@@ -26,33 +26,33 @@ PLACES = (
 """Module, class and methods."""
 
 
-class Waits(Hashable, Protocol):
-    """Who is told."""
+class WaitListener(Hashable, Protocol):
+    """What receives the waits."""
 
     def wait_begins(self) -> bool:
-        """Take that the computation is about to wait; return whether the end is to be told."""
+        """Note that a wait is about to begin; return whether to report its end."""
 
     def wait_ends(self) -> bool:
-        """Take that it goes on."""
+        """Note that the wait is over."""
 
 
-def listen(waits: Waits) -> None:
-    """Have torch tell of those places that the script has imported."""
-    for module, owner, names in PLACES:
+def hook_waits(waits: WaitListener) -> None:
+    """Install hooks in the places whose modules the script has imported."""
+    for module, owner, names in HOOKED:
         if module in sys.modules:
             _patch(getattr(sys.modules[module], owner, None), names, waits)
 
 
 @cache
-def _patch(kind: type | None, names: tuple[str, ...], waits: Waits) -> None:
+def _patch(kind: type | None, names: tuple[str, ...], waits: WaitListener) -> None:
     for name in names:
         if hasattr(kind, name):
-            setattr(kind, name, _telling(getattr(kind, name), waits))
+            setattr(kind, name, _hooked(getattr(kind, name), waits))
 
 
-def _telling(function: Callable[..., Any], waits: Waits) -> Callable[..., Any]:
+def _hooked(function: Callable[..., Any], waits: WaitListener) -> Callable[..., Any]:
     @wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def hooked(*args: Any, **kwargs: Any) -> Any:
         noted = False
         with unseen:
             try:
@@ -62,4 +62,4 @@ def _telling(function: Callable[..., Any], waits: Waits) -> Callable[..., Any]:
                 if noted:
                     waits.wait_ends()
 
-    return uncompiled(told, deeply=False)
+    return uncompiled(hooked, deeply=False)

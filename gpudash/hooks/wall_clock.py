@@ -1,4 +1,4 @@
-"""A block under the wall clock: from an idle device to an idle one, maybe without instruments."""
+"""Times a block by the wall clock, from idle device to idle device, with or without instruments."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class WallClock:
         self._timing: _Timing | None = None
 
     def start(self, block: Block) -> None:
-        """Time the block from an idle device on, everything before it reported."""
+        """Wait for the device, report everything before, and start the time of the block."""
         self._training.synchronize()
         self._reports.send()
         if block.wall_clock == "uninstrumented":
@@ -35,23 +35,23 @@ class WallClock:
         self._timing = _Timing(block, time.monotonic(), self._training.step)
 
     def read(self, lasted: Block | None) -> None:
-        """Tell how long the block took that is over."""
+        """Report how long the block took, if it is the one being timed."""
         timing = self._timing
         if timing is None or lasted is not timing.block:
             return
         self._training.synchronize()
         now_s, number = time.monotonic(), timing.block.number
         steps, seconds = self._training.step - timing.after_step, now_s - timing.began_s
-        # nobody counts samples without instruments
+        # without instruments, nobody counts samples
         self._send(Timed(at_s=now_s, block=number, steps=steps, samples=None, seconds=seconds))
 
     def stop(self) -> None:
-        """Have everything measured again."""
+        """Turn the instruments on again."""
         timing, self._timing = self._timing, None
         if timing is not None and timing.block.wall_clock == "uninstrumented":
             self._reports.count(self._training.step - timing.after_step, None)
             self._training.watch()
 
     def abandon(self) -> None:
-        """Forget the block: nothing is measured any more."""
+        """Forget the block, because measuring has ended."""
         self._timing = None

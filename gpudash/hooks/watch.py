@@ -1,10 +1,11 @@
-"""What one dashboard asks of the training: pauses, levers, blocks, profiles. Each has one answer.
+"""Obeys one dashboard: pauses, levers, blocks, profiles. Each command gets one answer.
 
-As the worker's loop obeys, but a step at a time: the script goes on when `turn` returns. A change
-that has to be rehearsed on a call of the model's waits for a step; so does what was asked after it.
+It works like the worker's loop, but in turns between two steps: the script goes on when `turn`
+returns. A change that needs a rehearsal waits for a step with a call of the model. Later commands
+wait behind it.
 
-Where other ranks train with this one, a change and a run of blocks wait for the step that travels
-with them, and every switch is agreed: no rank keeps a setting that another could not take.
+With several ranks, changes and runs of blocks wait for the step that the command names. The ranks
+agree on every switch, so no rank keeps a setting that another one refused.
 """
 
 import math
@@ -51,22 +52,22 @@ NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
 
 
 class _Switch(NamedTuple):
-    """Resolved settings on their way to be entered."""
+    """Resolved settings that are about to become active."""
 
     wanted: Settings
     changes: Settings
     began_s: float
-    asked: Change | None = None
+    command: Change | None = None
     leaves: str = ""
-    """Why the run of blocks is over with it."""
+    """Why the run of blocks ends with this switch; empty: it does not."""
     after_step: int = 0
-    """It waits until a step has come after this one."""
+    """The switch waits for a step after this one."""
     topic: str = ""
-    """Of the ranks' decision; empty for a way back, which needs none."""
+    """The name of the ranks' decision; empty for the way back from blocks, which needs none."""
 
 
 class Watch:
-    """One dashboard, from its coming until nothing that it asked for is left in progress."""
+    """One dashboard, until none of its commands is in progress."""
 
     def __init__(self, line: Line, training: Training, reports: Reports) -> None:
         self._line = line
@@ -80,42 +81,42 @@ class Watch:
         self._wall_clock = WallClock(training, reports, line.send)
         self._tracing: Tracing | None = None
         self._paused: Paused | None = None
-        self._is_left = False
+        self._has_left = False
 
     @property
     def paused(self) -> bool:
-        """Whether the next step is to wait."""
+        """Whether the next step must wait."""
         return self._paused is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is to be seen to at each border."""
+        """Whether every border needs a `turn`."""
         waits = self._waiting is not None or self._tracing is not None or self._history.is_on
         return self._blocks.running or waits or len(self._inbox) > 0
 
     @property
     def is_tracing(self) -> bool:
-        """Whether the steps are profiled."""
+        """Whether a profile is in progress."""
         return self._tracing is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left."""
-        return self._is_left and not self.is_busy
+        """Whether the dashboard has gone and nothing of it is in progress."""
+        return self._has_left and not self.is_busy
 
     def read(self) -> None:
-        """Take in what has been asked."""
+        """Read the commands that have arrived; end a profile that has lasted too long."""
         self._inbox += self._line.read()
         if self._tracing is not None and self._tracing.is_overdue:
             self._end_tracing(self._tracing)
 
     def rest(self) -> None:
-        """Wait for what is asked next, not longer than until the next report."""
+        """Wait for the next command, at most until the next report is due."""
         self._line.wait(REPORT_EVERY_S)
 
     def turn(self) -> None:
-        """Do what is to be done between two steps."""
-        if self._line.gone and not self._is_left:
+        """Do everything due between two steps."""
+        if self._line.gone and not self._has_left:
             self._leave()
         if self._history.turn(self._training.step):
             self._training.tracker.interrupt()
@@ -131,7 +132,7 @@ class Watch:
             self._decisions.prepare(self._inbox)
 
     def notice(self, before: Settings) -> None:
-        """Tell of settings that are others since, and that nobody has changed: a new loader's."""
+        """Report settings that changed on their own since `before`, as with a new DataLoader."""
         changes = difference(before, self._training.levers.settings)
         if changes:
             self._training.begin_segment()
@@ -142,21 +143,21 @@ class Watch:
         self._history.ran_out(asked_bytes)
 
     def dismiss(self, why: str) -> None:
-        """Answer what has not been answered: nothing will be obeyed any more."""
-        asked = [*self._inbox]
-        if self._waiting is not None and self._waiting.asked is not None:
-            asked.append(self._waiting.asked)
+        """Answer all open commands: measuring ends, and nothing more will be obeyed."""
+        commands = [*self._inbox]
+        if self._waiting is not None and self._waiting.command is not None:
+            commands.append(self._waiting.command)
         if self._tracing is not None:
-            profile = self._tracing.asked
+            profile = self._tracing.command
             self._tracing.abandon()
             self._refuse(f"{why} before {profile.steps} steps were traced", profile)
             self._line.send(Resumed(at_s=time.monotonic()))
-        for command in asked:
+        for command in commands:
             self._refuse(why, command)
-        self._stay_away(asked, why)
+        self._release_ranks(commands, why)
         if self._blocks.running:
             self._line.send(self._blocks.end(time.monotonic(), why))
-        self._history.report_lack()
+        self._history.report_shortage()
         self._history.stop(why)
         self._inbox.clear()
         self._waiting = self._tracing = self._paused = None
@@ -164,10 +165,10 @@ class Watch:
         self._training.keep_calls(keep=False)
 
     def _leave(self) -> None:
-        """Undo what only a dashboard is interested in."""
-        self._is_left = True
+        """Undo what serves only the dashboard, because it has gone."""
+        self._has_left = True
         self._history.stop(GONE)
-        self._stay_away(self._inbox, GONE)
+        self._release_ranks(self._inbox, GONE)
         self._inbox.clear()
         if self._paused is not None:
             self._paused = None
@@ -178,13 +179,13 @@ class Watch:
         if self._tracing is not None:
             self._tracing.abandon()
             self._measure_again()
-        if self._blocks.running and not self._training.is_shared:  # else where the ranks decide
+        if self._blocks.running and not self._training.is_shared:  # ranks decide on that
             self._leave_blocks(GONE)
 
-    def _stay_away(self, asked: Iterable[AnyCommand], why: str) -> None:
-        """Tell the other ranks not to wait for this one."""
+    def _release_ranks(self, commands: Iterable[AnyCommand], why: str) -> None:
+        """Refuse the ranks' decisions on these commands, so that no rank waits for this one."""
         if self._training.is_shared:
-            for command in asked:
+            for command in commands:
                 if due(command) is not None:
                     self._training.decide(topic(command), why)
             if self._blocks.running:
@@ -193,19 +194,20 @@ class Watch:
     # ── commands ────────────────────────────────────────────────────────────────────────
 
     def _obey_all(self) -> None:
-        """Obey in order of arrival; in a profile nothing, while a change waits pauses alone.
+        """Obey the commands in order of arrival.
 
-        What is for all ranks holds up what was asked after it, until its step has come.
+        During a profile none is obeyed. While a change waits, only pauses are. A command for all
+        ranks holds up later ones until its step.
         """
         is_held_up = False
         for command in list(self._inbox):
             its_turn = self._waiting is None or isinstance(command, Pause | Resume)
             is_held_up = is_held_up or self.is_tracing or self._decisions.is_early(command)
             if not is_held_up and its_turn and self._obey(command):
-                self._inbox.remove(command)  # only now: after a failure it is to be answered
+                self._inbox.remove(command)  # if obeying fails, `dismiss` still answers it
 
     def _obey(self, command: AnyCommand) -> bool:
-        """Obey; return False where another switch has to come first."""
+        """Obey a command; return False if another switch has to come first."""
         if self._decisions.is_late(command):
             self._decide(command, CAME_LATE, is_late=True)
             return True
@@ -238,13 +240,13 @@ class Watch:
         if self._paused is not None:
             self._paused = None
             self._training.tracker.interrupt()
-            # what the loader has prefetched meanwhile belongs to no block
+            # prefetched batches would distort the block
             self._begin_block()
         self._line.send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
 
     def _change(self, command: Change) -> None:
         levers, began_s = self._training.levers, time.monotonic()
-        changes, refusal = self._way_back() | command.settings, None
+        changes, refusal = self._changes_back() | command.settings, None
         wanted = levers.settings
         try:
             wanted = levers.resolve(changes)
@@ -275,7 +277,7 @@ class Watch:
     def _decide(
         self, command: AnyCommand, refusal: str | None = None, *, is_late: bool = False
     ) -> bool:
-        """Return whether all ranks obey it; else answer it."""
+        """Return whether all ranks obey the command; if not, answer it."""
         decided = self._training.decide(topic(command), refusal, is_late=is_late)
         if decided.is_late:
             self._line.send(TooLate(answers=(command.id,)))
@@ -284,7 +286,7 @@ class Watch:
         return decided.refusal is None
 
     def _refuse(self, reason: str, command: AnyCommand | None = None) -> None:
-        """Say what cannot be: what was asked, or the block in progress."""
+        """Refuse a command; without one, refuse the block in progress."""
         block = self._blocks.current
         if isinstance(command, Blocks):
             now_s, answers = time.monotonic(), (command.id,)
@@ -308,7 +310,7 @@ class Watch:
     # ── a profile ───────────────────────────────────────────────────────────────────────
 
     def _trace(self, command: Profile) -> None:
-        """Begin to trace: until it is enough, or until something else is asked."""
+        """Begin a profile, which ends after its steps or at the next command."""
         if self._blocks.running or self.paused:
             why = "the training is paused" if self.paused else "an A/B is running"
             self._refuse(f"{why}: profile it afterwards", command)
@@ -326,28 +328,28 @@ class Watch:
         self._line.send(Paused(at_s=began_s, after_step=self._training.step, why="profile"))
 
     def _trace_on(self, tracing: Tracing) -> bool:
-        """Take that a step is over; return whether the profile is."""
+        """Note that a step is over; return whether the profile is."""
         try:
             if not tracing.border(is_last=len(self._inbox) > 0):
                 return False
         except NoProfile as why_not:
             tracing.abandon()
-            self._refuse(str(why_not), tracing.asked)
+            self._refuse(str(why_not), tracing.command)
             self._measure_again()
         else:
             self._end_tracing(tracing)
         return True
 
     def _end_tracing(self, tracing: Tracing) -> None:
-        """Tell what came of it."""
+        """Send the profile, or why there is none."""
         try:
             self._line.send(tracing.end())
         except NoProfile as why_not:
-            self._refuse(str(why_not), tracing.asked)
+            self._refuse(str(why_not), tracing.command)
         self._measure_again()
 
     def _measure_again(self) -> None:
-        """Go on; the traced steps are in no rate."""
+        """Measure again; the traced steps count in no rate."""
         self._tracing = None
         self._reports.set_aside()
         self._training.tracker.interrupt()
@@ -356,7 +358,7 @@ class Watch:
     # ── blocks ──────────────────────────────────────────────────────────────────────────
 
     def _turn_blocks(self) -> None:
-        """Go on to the next block when the one in progress has lasted long enough."""
+        """Go to the next block once the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
         began_s, lasted = time.monotonic(), blocks.current
         is_over = blocks.is_over(training.step, began_s)
@@ -364,7 +366,7 @@ class Watch:
             return
         self._decisions.note_pace(began_s)
         is_late = training.step > self._decisions.block_at
-        why = GONE if self._is_left else CAME_LATE if is_late else None
+        why = GONE if self._has_left else CAME_LATE if is_late else None
         speaks = rank() == 0 or not training.is_shared
         payload = self._decisions.instruction(began_s, is_over=is_over).encode() if speaks else ""
         decided = training.decide(
@@ -383,10 +385,10 @@ class Watch:
         if instruction.begin is None:
             self._leave_blocks(instruction.ends)
         else:
-            self._turn_to(instruction.begin, began_s)
+            self._enter_block(instruction.begin, began_s)
 
-    def _turn_to(self, block: Block, began_s: float) -> None:
-        """Begin the block."""
+    def _enter_block(self, block: Block, began_s: float) -> None:
+        """Begin the block on all ranks."""
         levers, decision = self._training.levers, f"{self._decisions.block_topic}.begin"
         try:
             wanted = levers.resolve(self._blocks.baseline | block.changes)
@@ -402,18 +404,18 @@ class Watch:
     def _leave_blocks(self, why: str) -> None:
         """Go back to the settings from before the blocks."""
         self._blocks.current = None
-        switch = _Switch(self._blocks.baseline, self._way_back(), time.monotonic(), leaves=why)
+        switch = _Switch(self._blocks.baseline, self._changes_back(), time.monotonic(), leaves=why)
         self._switch(switch)
 
-    def _way_back(self) -> Settings:
-        """Return the changes that lead back to before the blocks, if any are run."""
+    def _changes_back(self) -> Settings:
+        """Return the changes back to the settings from before the blocks; empty without blocks."""
         running, settings = self._blocks.running, self._training.levers.settings
         return difference(settings, self._blocks.baseline) if running else {}
 
     def _begin_block(self) -> None:
         levers, block = self._training.levers, self._blocks.current
         self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
-        # a block ends with a whole burst, which has to be seen to end
+        # a block ends with a whole burst of batches, whose end must be seen
         whole = block is not None and levers.burst_steps > 1
         self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
         self._wall_clock.stop()
@@ -423,8 +425,8 @@ class Watch:
     # ── settings ────────────────────────────────────────────────────────────────────────
 
     def _switch(self, switch: _Switch) -> None:
-        """Enter the settings, at once or, where a rehearsal needs a call, after a step."""
-        shared = self._training.is_shared  # then a call was kept, at the step before
+        """Make the settings active now, or after a step if a rehearsal needs a call."""
+        shared = self._training.is_shared  # several ranks kept a call at the step before
         if not shared and self._training.levers.needs_call(switch.wanted):
             self._wall_clock.stop()
             self._training.keep_calls(keep=True)
@@ -434,32 +436,32 @@ class Watch:
             self._enter(switch)
 
     def _enter(self, switch: _Switch) -> None:
-        began_s = time.monotonic() if switch.after_step else switch.began_s  # it trained meanwhile
+        began_s = time.monotonic() if switch.after_step else switch.began_s  # training went on
         training, blocks = self._training, self._blocks
         refusal = self._try(switch)
         if refusal is not None:
-            if switch.asked is not None or not switch.leaves:
-                self._refuse(refusal, switch.asked)
+            if switch.command is not None or not switch.leaves:
+                self._refuse(refusal, switch.command)
                 self._go_on_after_refusal(switch)
                 return
-            training.levers.restore()  # a way back that there always is
+            training.levers.restore()  # always possible
             training.requested = {}
         if switch.leaves:
             blocks.current = None
         training.begin_segment()
-        self._say(switch, began_s)
+        self._report_change(switch, began_s)
         self._begin_block()
         if switch.leaves:
             self._line.send(blocks.end(time.monotonic(), switch.leaves))
 
     def _try(self, switch: _Switch) -> str | None:
-        """Enter the settings; return why that cannot be here, or on another rank."""
+        """Make the settings active; return why this rank or another one refuses."""
         training, before, refusal = self._training, self._training.levers.settings, None
         try:
             training.levers.enter(switch.wanted)
         except Refusal as error:
             refusal = str(error)
-        except BaseException:  # our part ends with it: nobody is to wait for this rank
+        except BaseException:  # measuring ends here, and no rank must wait for this one
             if switch.topic:
                 training.decide(switch.topic, FAILED)
             raise
@@ -467,7 +469,7 @@ class Watch:
             training.keep_calls(keep=False)
         if not switch.topic:
             return refusal
-        is_block = switch.asked is None
+        is_block = switch.command is None
         plan = self._decisions.planned_from_here() if is_block and refusal is None else ""
         decided = training.decide(switch.topic, refusal, plan)
         if decided.refusal is not None and refusal is None:
@@ -484,17 +486,17 @@ class Watch:
             self._training.requested = {}
 
     def _go_on_after_refusal(self, switch: _Switch) -> None:
-        """Go on as before, with the next block if it was one that cannot be."""
-        if switch.asked is None:
+        """Go on as before the refused switch; if it was a block, go to the next one."""
+        if switch.command is None:
             self._blocks.current = None
             self._decisions.block_at = self._training.step + 1
         self._begin_block()
 
-    def _say(self, switch: _Switch, began_s: float) -> None:
+    def _report_change(self, switch: _Switch, began_s: float) -> None:
         answers: tuple[int, ...] = ()
-        if switch.asked is not None:
-            answers = (switch.asked.id,)
-            self._training.requested |= switch.asked.settings
+        if switch.command is not None:
+            answers = (switch.command.id,)
+            self._training.requested |= switch.command.settings
         now_s, blocks = time.monotonic(), self._blocks
         changed = self._changed(switch.changes, now_s)
         self._line.send(

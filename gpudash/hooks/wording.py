@@ -1,4 +1,4 @@
-"""What was found in the user's training, in one line."""
+"""Describes the findings in one line."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from gpudash.hooks.found import Feed, Found
 
 
 def found_line(found: Found) -> str:
-    """Return it, such as `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
+    """Return the line, such as `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
     parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed)]
     if found.scaler:
         parts.insert(1, "GradScaler")

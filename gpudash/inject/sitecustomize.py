@@ -1,8 +1,8 @@
 """Runs at the start of each Python process of a `gpudash run`, before the script; see `inject`.
 
-Python imports the first module of this name that it finds: this one takes itself out of the way
-and imports the user's own. It never prints, never raises, and outside of a run does nothing. It
-imports nothing that the script could shadow or that makes its start slower.
+Python imports the first module of this name on its path. This one removes itself from the path and
+imports the user's own. It never prints and never raises. Without `gpudash run` it does nothing. It
+imports nothing that the script could shadow, or that would slow its start.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` takes long to import
+if TYPE_CHECKING:  # importing `typing` is slow
     from typing import Any
 
 
 def _step_aside(folder: str) -> None:
-    """Import the `sitecustomize` that would have been imported without this one."""
+    """Import the `sitecustomize` that Python would have found without this one."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != folder]
     this = sys.modules.pop("sitecustomize")
     try:
@@ -24,7 +24,7 @@ def _step_aside(folder: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != "sitecustomize":
             raise
-        sys.modules["sitecustomize"] = this  # Python wants to find what it has imported
+        sys.modules["sitecustomize"] = this  # Python expects the module it has imported
 
 
 def _mark(what: str) -> None:
@@ -36,9 +36,9 @@ def _mark(what: str) -> None:
 
 
 class _AfterTorch:
-    """Finds torch as it would be found without us, and hooks it once it has been executed.
+    """A finder that hooks torch once torch has been executed.
 
-    Others ask for torch's spec without importing it: that must not use this up.
+    It stays in place until then, as others ask for torch's spec without importing it.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -46,7 +46,7 @@ class _AfterTorch:
             return None
         spec = self._found_by_others(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Telling(spec.loader)
+            spec.loader = _HookingLoader(spec.loader)
         return spec
 
     def _found_by_others(self, name: str, path: Any, target: Any) -> Any:
@@ -58,8 +58,8 @@ class _AfterTorch:
         return None
 
 
-class _Telling:
-    """A loader that hooks what it has loaded."""
+class _HookingLoader:
+    """A loader that installs our hooks after it has executed the module."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -76,7 +76,7 @@ class _Telling:
             self._loader.exec_module(module)
         except BaseException as error:
             if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+                error.__traceback__ = error.__traceback__.tb_next  # remove this frame
             raise
         sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterTorch]
         _hook()
@@ -86,14 +86,14 @@ def _hook() -> None:
     _mark("torch")
     try:
         import gpudash  # noqa: F401, PLC0415
-    except Exception:  # noqa: BLE001  # it is not in the script's environment
+    except Exception:  # noqa: BLE001  # gpudash is not in the script's environment
         _mark("nogpudash")
         return
     try:
         from gpudash.hooks.install import install  # noqa: PLC0415  # needs torch, which is there now
 
         install()
-    except Exception:  # noqa: BLE001  # the script goes on without
+    except Exception:  # noqa: BLE001  # the script goes on without hooks
         _mark("failed")
 
 

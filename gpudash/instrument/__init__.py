@@ -1,1 +1,1 @@
-"""What measures a training: it knows no loop and no workload."""
+"""Measures a training, independent of its loop and its workload."""

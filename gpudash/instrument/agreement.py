@@ -1,23 +1,24 @@
-"""All ranks of a training decide the same, at the border of the same step, through their store.
+"""Lets all ranks of a training decide the same at the border of the same step, through their store.
 
-Nothing of it is a collective: a rank that does not come costs the others their patience, once,
-and no hang. It is safe under these conditions:
+It uses no collective. If a rank does not come, the others wait for their patience once and do not
+hang. It is safe under these conditions:
 
-- A rank waits only between two steps, with nothing of the next one begun. So nobody waits for a
-  part of a step that this rank holds back, except for the step after the border.
-- All ranks wait at the border of the same step. A rank that waited one step earlier would hold
-  up the collective in which another rank has to finish its step before it comes. Therefore the
-  number of the step travels with the command.
-- A rank that hears of it after that step does not wait: it says no, and goes on.
-- A rank that runs out of patience says no too.
-- The decision is one key that is written once. "Go" is written by the rank that comes last; "no"
-  by whoever refuses or runs out of patience. Whoever is second reads what the first one wrote.
+- A rank waits only between two steps, with nothing of the next one begun. So it holds back no part
+  of a step that another rank waits for, except the step after the border.
+- All ranks wait at the border of the same step. A rank that waited one step earlier would hold up
+  the collective in which another rank finishes that step. Therefore the command carries the number
+  of the step.
+- A rank that gets the command after that step does not wait. It refuses and goes on.
+- A rank that runs out of patience refuses too.
+- The decision is one key that is written once. The last rank to come writes "go". A rank that
+  refuses or runs out of patience writes "no". A rank that is second reads what the first one wrote.
   So all ranks do the same, however late they read it.
-- Rank 0 deletes its keys once all ranks have come to a later decision, which was "go": each of
-  them is past it. Who comes to it even so had not come before: it was "no", and is "no" again.
+- Rank 0 deletes the keys of a decision after a later decision was "go": then all ranks have passed
+  the earlier one. A rank that still comes to it had not come before, so the decision was "no". It
+  is "no" again.
 
-The store is asked in short calls alone. `Store.wait` would hold a lock that the watchdog of NCCL
-needs too.
+All calls of the store are short. `Store.wait` would hold a lock that the watchdog of NCCL needs
+too.
 """
 
 import time
@@ -31,28 +32,28 @@ from torch.distributed import (  # type: ignore[attr-defined]  # documented, not
 )
 
 PATIENCE_S = 20.0
-"""More than a rank takes to try a lever out."""
+"""Seconds that a rank waits for the others; trying a lever out takes less."""
 GROUP = 32
-"""Ranks that one number of 64 bits tells of."""
+"""Ranks in one 64-bit number of the store."""
 POLLS_PER_S = 20_000
-"""By all ranks together, at most: one process answers them all."""
+"""Limit for all ranks together, as one process answers all of them."""
 SHORTEST_S, LONGEST_S = 0.0005, 0.02
-"""Between two polls of a rank."""
+"""Seconds between two polls of a rank."""
 NAMED = 4
-"""Missing ranks that are named."""
+"""At most so many missing ranks are named."""
 GO, NO, LATE = "go", "no", "late"
-"""Decisions, as the store has them: a word, and more after it."""
+"""The first word of a decision in the store."""
 
 
 class Decision(NamedTuple):
-    """What all ranks do."""
+    """What all ranks decided."""
 
     refusal: str | None
-    """Why it is not done; None: it is."""
+    """Why it is refused; None: all ranks do it."""
     payload: str = ""
-    """What rank 0 has said with it; empty where it is refused."""
+    """What rank 0 sent with it; empty if refused."""
     is_late: bool = False
-    """A rank heard of it after its step, and refused it for that alone."""
+    """Refused only because a rank got the command after its step."""
 
 
 class Agreement:
@@ -65,27 +66,27 @@ class Agreement:
         self._rank = rank
         self._world_size = world_size
         self._patience_s = patience_s
-        self._left: list[str] = []  # topics that rank 0 has come to, whose keys are there
+        self._undeleted: list[str] = []  # topics decided on rank 0 whose keys are not deleted yet
 
     def decide(
         self, topic: str, refusal: str | None, payload: str = "", *, is_late: bool = False
     ) -> Decision:
-        """Return what is decided; wait for the other ranks unless this one refuses.
+        """Return what is decided. Wait for the other ranks, unless this one refuses.
 
-        A topic is decided once. Every rank names it alike, and comes to it at the same step, or
-        refuses it because it `is_late`.
+        A topic is decided once. All ranks use the same name, and come to it at the same step, or
+        refuse it because it `is_late`.
         """
         store = self._keys(topic)
         try:
-            if refusal is not None:  # in its own words here, with its name elsewhere
+            if refusal is not None:  # the other ranks read this rank's number too
                 _write(store, f"{LATE if is_late else NO} rank {self._rank}: {refusal}")
                 return Decision(refusal, is_late=is_late)
             decision = self._decide(store, payload)
-        except DistError:  # the process that keeps the store has ended
+        except DistError:  # the process that holds the store has ended
             why = refusal or "the store of the process group does not answer"
             return Decision(why, is_late=is_late)
         if self._rank == 0:
-            with suppress(RuntimeError):  # it is decided, whatever becomes of the keys
+            with suppress(RuntimeError):  # the decision holds even if deleting fails
                 self._tidy(topic, all_have_come=decision.refusal is None)
         return decision
 
@@ -93,12 +94,12 @@ class Agreement:
         return PrefixStore(f"gpudash/{topic}", self._store)
 
     def _tidy(self, topic: str, *, all_have_come: bool) -> None:
-        """Delete the keys of decisions that all ranks are past.
+        """Delete the keys of decisions that all ranks have passed.
 
-        What rank 0 has refused itself is not among them: others may be still to come to it.
+        Decisions that rank 0 refused at once are kept, as other ranks may still come to them.
         """
-        done = self._left if all_have_come else []
-        self._left = [topic] if all_have_come else [*self._left, topic]
+        done = self._undeleted if all_have_come else []
+        self._undeleted = [topic] if all_have_come else [*self._undeleted, topic]
         groups = [f"group {number}" for number in range(self._groups)]
         for one in done:
             for key in ("decision", "payload", "groups", *groups):
@@ -119,7 +120,7 @@ class Agreement:
         return _read(store.get("decision"))
 
     def _is_last(self, store: Store) -> bool:
-        """Note that this rank has come; tell whether all have."""
+        """Note that this rank has come; return whether all have."""
         group, place = divmod(self._rank, GROUP)
         if store.add(f"group {group}", 1 << place) != self._all_of(group):
             return False
@@ -133,7 +134,7 @@ class Agreement:
         return (1 << min(GROUP, self._world_size - group * GROUP)) - 1
 
     def _missing(self, store: Store) -> str:
-        """Return a clause on the ranks that have not come."""
+        """Return a clause that names the ranks that have not come."""
         missing = []
         for first in range(0, self._world_size, GROUP):
             come = store.add(f"group {first // GROUP}", 0)
@@ -145,7 +146,7 @@ class Agreement:
 
 
 def _write(store: Store, decision: str) -> bytes:
-    """Decide, unless that was done; return the decision."""
+    """Write the decision unless there is one; return the one in the store."""
     decided: bytes = store.compare_set("decision", "", decision)
     return decided
 

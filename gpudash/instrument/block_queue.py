@@ -1,4 +1,4 @@
-"""Which block of a run of blocks is in progress, and when it is over. No I/O, no clock."""
+"""Tracks which block of a run is in progress, and when it is over. It uses no I/O and no clock."""
 
 import math
 from collections import deque
@@ -7,7 +7,7 @@ from gpudash.protocol import Block, Blocks, BlocksEnded, Settings
 
 
 class BlockQueue:
-    """The blocks that wait, the one in progress, and the settings from before the first."""
+    """The waiting blocks, the one in progress, and the settings before the first."""
 
     def __init__(self) -> None:
         self._waiting: deque[Block] = deque()
@@ -15,10 +15,10 @@ class BlockQueue:
         self._newest_run = -1
         self._answers: tuple[int, ...] = ()  # ids of the run's commands
         self.run: int | None = None
-        """The run in progress; None while no blocks are run."""
+        """The run in progress; None: no run."""
         self.current: Block | None = None
         self.baseline: Settings = {}
-        """The settings to go back to."""
+        """The settings to go back to after the run."""
         self._from_step = 0  # the block in progress is measured after this step …
         self._from_s = math.inf  # … and from the moment that step was seen
         self._burst_steps = 1
@@ -29,14 +29,14 @@ class BlockQueue:
         return self.run is not None
 
     def begins(self, command: Blocks) -> bool:
-        """Tell whether the command begins a run, maybe in place of the one in progress."""
+        """Return whether the command begins a run, maybe in place of the one in progress."""
         return len(command.blocks) > 0 and command.run > self._newest_run
 
     def take_in(self, command: Blocks, settings: Settings) -> bool:
-        """Take the run's blocks still to be run; `settings` are the active ones.
+        """Take the run's blocks that are still waiting; `settings` are the active ones.
 
-        None at all end the block in progress too; else it is run to its end. Returns False,
-        and does nothing, for a run that has ended or is not to begin.
+        A command without blocks also ends the block in progress. Return False, and change nothing,
+        if the run has ended or must not begin.
         """
         if not self.running and self.begins(command):
             self.run = self._newest_run = command.run
@@ -60,18 +60,19 @@ class BlockQueue:
     def entered(self, step: int, warmup_steps: int, burst_steps: int = 1) -> None:
         """Note that the block in progress begins after `step`.
 
-        Where batches arrive `burst_steps` at a time, whole bursts are measured, two or more:
-        a new loader's always begin alike, and a part of one would be off by as much each time.
+        If batches arrive `burst_steps` at a time, only whole bursts are measured, two or more. A
+        new loader's bursts always begin in the same way, so a partial one would be wrong by the
+        same amount each time.
         """
         self._from_step = step + warmup_steps
         self._from_s = math.inf
         self._burst_steps = burst_steps
 
     def is_over(self, step: int, now_s: float) -> bool:
-        """Tell whether the block in progress has lasted long enough; True without one.
+        """Return whether the block in progress has lasted long enough; True without one.
 
-        `step` is the last one trained if it is over now. One step more than asked for is run:
-        the last one is not measured, as on two streams nothing is prepared beside it.
+        `step` is the last one if the block is over now. One step more than requested is run. The
+        last one is not measured, because on two streams no batch is prepared during it.
         """
         if self.current is None:
             return True
@@ -86,12 +87,12 @@ class BlockQueue:
         )
 
     def pace_s(self, step: int, now_s: float) -> float | None:
-        """Return what a step of the block in progress takes; None before it is warm."""
+        """Return the seconds a step of the block in progress takes; None during warm-up."""
         steps, seconds = step - self._from_step, now_s - self._from_s
         return seconds / steps if steps > 0 and seconds > 0 else None
 
     def steps_left(self, step: int, now_s: float, step_s: float) -> int:
-        """Return after how many more steps it will have lasted long enough at this pace."""
+        """Return how many more steps the block in progress needs at this pace."""
         if self.current is None:
             return 1
         warm_step = max(step, self._from_step)
@@ -103,12 +104,12 @@ class BlockQueue:
         return max(1, self._from_step + 1 + whole - step)
 
     def _least(self, block: Block) -> int:
-        """Return how many steps of it are measured at least."""
+        """Return the least number of measured steps."""
         burst = self._burst_steps
         return max(block.min_steps, 2 * burst if burst > 1 else 1)
 
     def end(self, at_s: float, why: str) -> BlocksEnded:
-        """Forget the run in progress; return what is to be said of its end."""
+        """End the run in progress; return the event that reports it."""
         assert self.run is not None
         ended = BlocksEnded(at_s=at_s, answers=self._answers, run=self.run, why=why)
         self.run = self.current = None

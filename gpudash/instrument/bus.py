@@ -1,4 +1,4 @@
-"""What the links between the ranks' devices carry: a large all-reduce, timed."""
+"""Measures the bandwidth between the ranks' devices by a large all-reduce."""
 
 import time
 
@@ -6,14 +6,14 @@ import torch
 from torch import distributed
 
 LARGE_MIB = {"cuda": 256, "cpu": 16}
-"""Of the tensor: enough that latency does not count."""
+"""Size of the tensor, large enough that latency does not count."""
 TIMES = 5
 
 
 def bus_gb_s(device: torch.device) -> float:
-    """Return the bus bandwidth, as NCCL's tests define it: what each link carries one way.
+    """Return the bus bandwidth in GB/s, as defined by nccl-tests: what each link carries one way.
 
-    All ranks call it at once.
+    All ranks must call it together.
     """
     count = distributed.get_world_size()
     values = torch.zeros(LARGE_MIB[device.type] << 18, device=device)
@@ -31,4 +31,4 @@ def _all_reduce_s(values: torch.Tensor) -> float:
 
 def _finish(values: torch.Tensor) -> None:
     if values.is_cuda:
-        torch.cuda.synchronize(values.device)  # sync: it is timed, before the first step
+        torch.cuda.synchronize(values.device)  # sync: before the first step

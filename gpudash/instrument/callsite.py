@@ -1,4 +1,4 @@
-"""The line of the script at which a call into torch was made."""
+"""Finds the line of the script that called torch."""
 
 import ast
 import contextlib
@@ -15,30 +15,30 @@ import torch
 TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 OURS = f"{Path(__file__).parents[1]}{os.sep}"
 INTERNALS = (TORCH, contextlib.__file__, "<frozen ", "<eval_with_key>")
-"""Files whose lines no script's author has written."""
+"""Files whose lines are not the script author's."""
 GENERATED = f"{os.sep}torchinductor_"
-"""In the path of what the compiler has written."""
+"""Part of the path of code that the compiler generated."""
 
 
 class CallSite(NamedTuple):
-    """Where a script called torch; cheap to take, for what it called is looked up later."""
+    """Where a script called torch. Taking one is cheap: the name of the callee is found later."""
 
     code: CodeType
     line: int
     instruction: int
     torch_function: str
-    """Of Python's, that the script called; empty where it called one of C's."""
+    """The Python function of torch's that the script called; empty for one in C."""
 
     @property
     def what(self) -> str:
-        """Return what was called there, as the script writes it; empty where nothing tells."""
-        return _written(self.code, self.instruction) or self.torch_function
+        """The callee as the script writes it; empty if not known."""
+        return _callee(self.code, self.instruction) or self.torch_function
 
 
 def call_site(frame: FrameType | None, *, through_ours: bool = False) -> CallSite | None:
-    """Return the nearest line outside of torch, from `frame` outwards.
+    """Return the nearest line outside of torch, from `frame` outwards; None if there is none.
 
-    None where there is none, or where it is one of ours; `through_ours`: then the one before.
+    Our own frames also give None; `through_ours`: skip them.
     """
     torch_function = ""
     while frame is not None:
@@ -54,7 +54,7 @@ def call_site(frame: FrameType | None, *, through_ours: bool = False) -> CallSit
     return None
 
 
-def _written(code: CodeType, instruction: int) -> str:
+def _callee(code: CodeType, instruction: int) -> str:
     operation = dis.opname[code.co_code[instruction]]
     if "JUMP" in operation or operation in ("TO_BOOL", "UNARY_NOT"):  # `if tensor:`
         return "bool"

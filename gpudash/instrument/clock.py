@@ -1,27 +1,28 @@
-"""When did the device finish, and where did the time of a step go: measured without waiting.
+"""Measures when each step finished on the device, and how long its phases took, without waiting.
 
-After every step a timestamp is recorded: a time stamp (CPU) or an event on the current stream
-(CUDA). Events are read back some steps later, once the device has passed them. Nothing here
-ever waits for the device.
+A timestamp is recorded after every step: host time on a CPU, an event on the current stream on a
+GPU. Events are read some steps later, once the device has passed them. Nothing here waits for the
+device.
 
-On a GPU the ends of steps are chained: each is the one before plus the events' difference,
-so rates are the device's own. The chain is tied to the host's clock once, before the first
-step, and kept within what causality allows: a step ends after the host began to enqueue it
-and before its last event was seen done.
+On a GPU the ends of steps are chained. Each end is the one before plus the time between their
+events, so rates are the device's own. The chain is tied to the host's clock once, before the first
+step. It is kept within causality: a step ends after the host began to enqueue it, and before its
+last event was seen as done.
 
-The clock is told which phases there are, and which of them prepare a batch or train on it. A
-phase lasts until the next mark, which may name no phase, or until the step's end. An iteration that
-begins with preparing trains on what it prepares, any other on what the one before has prepared.
+The clock gets the phases, each with its half: preparing a batch, or training on it. A phase lasts
+until the next mark or the end of the step. A mark with no phase's name ends a phase only. An
+iteration that begins with preparing trains on what it prepares. Any other trains on what the
+iteration before has prepared.
 
-Phases are measured in two iterations out of those of each 100 ms (on two streams, both halves
-of one step), and are None in the others. There `mark` records a timestamp at each call; else it
-only keeps the names, without a line of Python: between the calls of a step the interpreter's
-caches are cold, and everything done then is felt by short steps. What can wait is done later, for
+Phases are measured in two iterations of each 100 ms, and are None in the others. On two streams
+these two hold both halves of one step. In them `mark` records a timestamp at each call. In the
+others it only appends the name, without a line of Python: between the calls of a step the
+interpreter's caches are cold, and short steps feel any work there. What can wait is done later, for
 many steps at once.
 
-Where only what comes next tells whether a step is over, `split` notes where it may have ended:
-`end` then ends it there, and what was marked since belongs to the next iteration; `join` takes the
-note back.
+Sometimes only what follows shows whether a step is over. Then `split` notes where it may have
+ended. `end_at_split` ends it there, and later marks belong to the next iteration. `join` undoes the
+split.
 """
 
 import math
@@ -40,17 +41,17 @@ from gpudash.instrument.timestamps import Timestamps, TimestampT
 from gpudash.protocol import Phase, Step
 
 Mark: TypeAlias = Callable[[str], None]
-"""Told the name of what begins, on the current stream."""
+"""Takes the name of the phase that begins on the current stream."""
 Spans: TypeAlias = list[tuple[str, TimestampT, TimestampT]]
 """The phases of a half, each with its begin and its end."""
 
 PHASES_EVERY_S = 0.1
 PHASES_IN_A_ROW = 2
-"""On two streams the halves of a step lie in two iterations: both must be measured."""
+"""On two streams the halves of a step are in two iterations, and both must be measured."""
 
 
 class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
-    """Where training went on after a pause or a change: the next step's time starts there."""
+    """Where training went on after a pause or a change. The time of the next step starts there."""
 
     at_s: float
     timestamp: TimestampT
@@ -58,42 +59,42 @@ class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
 
 
 class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
-    """One turn of the loop, as the host has enqueued it."""
+    """One iteration of the loop, as the host enqueued it."""
 
     step: int | None
-    """None where it only prepared a batch."""
+    """None if it only prepared a batch."""
     segment: int
     count: int
-    """Steps that it stands for, `step` the last of them."""
+    """Number of steps timed together, of which `step` is the last."""
     samples: int | None
     tokens: int | None
     loss: Tensor | None
     names: list[str]
-    """Of its marks."""
+    """Names of its marks."""
     timestamps: list[TimestampT]
-    """Of its marks; empty where they were not recorded."""
+    """Timestamps of its marks; empty if not recorded."""
     end: TimestampT | None
-    """After its step, if it trained one."""
+    """After its step; None if it trained none."""
     cpu_s: float | None
-    """The process's CPU time at its end; None on a GPU."""
+    """CPU time of the process at its end; None on a GPU."""
     began_s: float
     ended_s: float
     data_s: float
     after: _Break[TimestampT] | None
-    """If this step is the first after a break."""
+    """The break before this step, if there was one."""
 
 
 class _Halves(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
-    """The halves of one step, as far as they were recorded."""
+    """The halves of one step, as far as recorded."""
 
     prepare: Spans[TimestampT]
     train: Spans[TimestampT]
     ahead: bool
-    """Prepared in the iteration before, maybe beside the training of the step before."""
+    """The batch was prepared in the iteration before, maybe while the step before trained."""
 
 
 class _Split(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
-    """Where the iteration in progress may have ended, and what it had been marked with by then."""
+    """Where the iteration in progress may have ended, and its marks up to there."""
 
     end: TimestampT
     cpu_s: float | None
@@ -105,7 +106,7 @@ class _Split(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=
 
 
 class Clock(Generic[TimestampT]):
-    """The loop's instrument: `begin` before an iteration, `end` after it, `finished` at times."""
+    """Times steps: `begin` before an iteration, `end` after it, and `finished` now and then."""
 
     def __init__(
         self,
@@ -119,47 +120,47 @@ class Clock(Generic[TimestampT]):
         self._now = now
         self._phases_every_s = phases_every_s
         self._phases_due_s = -math.inf
-        self._phases_left = 0  # iterations to measure in full
+        self._phases_left = 0  # iterations whose phases are still to be measured
         self._names: list[str] = []  # of the marks of the iteration in progress
-        self._recorded: list[TimestampT] = []  # their timestamps, if it is measured in full
-        self._measured = False  # whether it is
+        self._recorded: list[TimestampT] = []  # timestamps of these marks, if measured
+        self._measured = False  # this iteration's phases are measured
         self._split: _Split[TimestampT] | None = None
         self._iterations: deque[_Iteration[TimestampT]] = deque()
-        self._prepared: Spans[TimestampT] = []  # and not trained on so far
+        self._prepared: Spans[TimestampT] = []  # spans not trained on yet
         self._waited_ms = 0.0  # for batches, since the step before
-        # the end of the newest measured step, on the device and in the host's time
+        # the end of the newest measured step, in device time and in host time
         self._reference, self._reference_s = timestamps.tie()
         self._reference_cpu_s = timestamps.cpu_s()
-        self._held = [self._reference]  # what the next step may still be measured from
-        self._trained: Spans[TimestampT] = []  # its training half, where that was measured
-        self._broken = True
-        self._broke_s = self._reference_s
+        self._held = [self._reference]  # timestamps that the next step may need
+        self._trained: Spans[TimestampT] = []  # its training half, if that was measured
+        self._is_broken = True
+        self._break_s = self._reference_s
         self._after: _Break[TimestampT] | None = None
         self.segment = 0
-        """`segment` of the steps that are ended from now on."""
+        """The segment of steps that end from now on."""
         self.began_s = self._reference_s
         """When the host began the newest iteration."""
         self.step_ms = math.inf
-        """How long the newest finished step took; infinite until the second after a break."""
+        """Duration of the newest finished step; infinite until the second one after a break."""
         self.spent_s = 0.0
-        """Host time taken by the clock itself; looks in vain, which delay no step, aside."""
+        """Seconds of host time that the clock itself took, without looks that found nothing."""
         self.until_s = self._reference_s
-        """Every step finished before this moment has been returned by `finished`."""
+        """All steps that finished before this moment have been returned by `finished`."""
 
     @property
     def enqueued(self) -> int:
-        """Iterations that were not finished at the last look."""
+        """Iterations that were not finished at the last call of `finished`."""
         return len(self._iterations)
 
     def begin(self) -> Mark:
-        """Open an iteration; return what it is to be marked with."""
+        """Begin an iteration; return the function that marks its phases."""
         self.began_s = self._now()
-        if self._broken:
+        if self._is_broken:
             if self._after is not None:
                 self._timestamps.release(self._after.timestamp)
             after = _Break(self.began_s, self._timestamps.record(), self._timestamps.cpu_s())
-            self._broken, self._after = False, after
-        if self._split is not None:  # what failed half way
+            self._is_broken, self._after = False, after
+        if self._split is not None:  # left by a step that failed
             self._timestamps.release(self._split.end)
             self._split = None
         if self.began_s >= self._phases_due_s:
@@ -173,7 +174,7 @@ class Clock(Generic[TimestampT]):
         return self._mark
 
     def split(self) -> Mark:
-        """Note that the step in progress may have ended here; return what to mark with next."""
+        """Note that the step may have ended here; return the function that marks from now on."""
         now = self._now()
         self._split = _Split(
             end=self._timestamps.record(),
@@ -190,7 +191,7 @@ class Clock(Generic[TimestampT]):
         return self._mark if self._measured else self._names.append
 
     def join(self) -> Mark:
-        """Take the split back: the iteration has gone on; return what to mark with next."""
+        """Undo the split, as the iteration went on; return the function that marks from now on."""
         split, self._split = self._split, None
         assert split is not None
         self._timestamps.release(split.end)
@@ -210,9 +211,9 @@ class Clock(Generic[TimestampT]):
         data_s: float,
         tokens: int | None = None,
     ) -> Mark:
-        """Close the iteration as `end` does, where it was split, which is where the next began.
+        """End the iteration where it was split; the next one began there.
 
-        Return what to mark that one with.
+        The arguments are those of `end`. Return the function that marks the next iteration.
         """
         called_s = self._now()
         split, self._split = self._split, None
@@ -247,25 +248,25 @@ class Clock(Generic[TimestampT]):
         return self._mark if self._measured else self._names.append
 
     def _drop_recorded(self) -> None:
-        """Measure the iteration in progress no further: its marks were not all recorded."""
+        """Stop measuring the phases of the iteration in progress: not all marks were recorded."""
         self._timestamps.release(*self._recorded)
         self._recorded, self._measured = [], False
 
     def _mark(self, name: str, /) -> None:
-        """End the phase in progress on the current stream, and begin the one of that name."""
+        """End the phase in progress on the current stream, and begin the named one."""
         called_s = perf_counter()
         self._names.append(name)
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
     def rename(self, name: str) -> None:
-        """Give the phase in progress another name: what it was shows only at its end."""
+        """Rename the phase in progress, where only its end shows what it was."""
         if self._names:
             self._names[-1] = name
 
     def interrupt(self) -> None:
-        """Declare a break: the next step's time starts with itself, not with the one before."""
-        self._broken, self._broke_s, self.step_ms = True, self._now(), math.inf
+        """Note a break: the next step's time starts at its own begin."""
+        self._is_broken, self._break_s, self.step_ms = True, self._now(), math.inf
 
     def end(
         self,
@@ -276,11 +277,11 @@ class Clock(Generic[TimestampT]):
         tokens: int | None = None,
         count: int = 1,
     ) -> None:
-        """Close the iteration, in which the host waited `data_s` for its batch.
+        """End the iteration, in which the host waited `data_s` seconds for its batch.
 
-        It trained `step` on `samples` of so many `tokens`, with `loss` () if that is to be shown;
-        `step` is None where it only prepared a batch. It may have been `count` steps, `step` the
-        last: each is then said to have taken an equal part.
+        It trained `step` on `samples` samples with `tokens` tokens. `loss` is a scalar tensor, or
+        None if no loss is to be shown. `step` is None if the iteration only prepared a batch.
+        `count` steps timed together, of which `step` is the last, get an equal part of the time.
         """
         ended_s = self._now()
         self._iterations.append(
@@ -306,7 +307,7 @@ class Clock(Generic[TimestampT]):
         self.spent_s += self._now() - ended_s
 
     def finished(self) -> list[tuple[Step, Tensor | None]]:
-        """Return the steps finished since the last call, with their losses. Never waits."""
+        """Return the steps finished since the last call, with their losses. It never waits."""
         called_s, enqueued = perf_counter(), self.enqueued
         now = self._now()
         done = []
@@ -322,14 +323,14 @@ class Clock(Generic[TimestampT]):
             else:
                 done.append((self._measure(iteration, halves, now), iteration.loss))
         self.until_s = now
-        if self.enqueued < enqueued:  # else the host is waiting for the device
+        if self.enqueued < enqueued:  # else the host waits for the device anyway
             self.spent_s += perf_counter() - called_s
         return done
 
     def _halves(self, iteration: _Iteration[TimestampT]) -> _Halves[TimestampT]:
-        """Return both halves of the iteration's step, the first of which may lie in the one before.
+        """Return both halves of the iteration's step; the first may be of the iteration before.
 
-        Keeps what this iteration has prepared for the next one.
+        Keep what this iteration has prepared for the next one.
         """
         spans: dict[str, Spans[TimestampT]] = {"prepare": [], "train": []}
         if iteration.timestamps:
@@ -353,7 +354,7 @@ class Clock(Generic[TimestampT]):
         if after is None:
             began_s, step_ms = self._reference_s, self._timestamps.between_ms(self._reference, end)
             began_cpu_s = self._reference_cpu_s
-        else:  # a device still at work then reaches the timestamp with its last step before
+        else:  # a busy device reaches this timestamp at the end of the step before
             began_s = max(after.at_s, self._reference_s)
             step_ms = self._timestamps.between_ms(after.timestamp, end)
             began_cpu_s = after.cpu_s
@@ -361,7 +362,7 @@ class Clock(Generic[TimestampT]):
         cpu_ms = None
         if iteration.cpu_s is not None and began_cpu_s is not None:
             cpu_ms = (iteration.cpu_s - began_cpu_s) * 1e3
-        # an iteration closed before the last look was not finished then
+        # an iteration that ended before the last look was not finished at that look
         earliest = self.until_s if iteration.ended_s <= self.until_s else iteration.began_s
         finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
         count, host_s = iteration.count, iteration.ended_s - iteration.began_s
@@ -377,20 +378,20 @@ class Clock(Generic[TimestampT]):
             host_ms=(host_s - iteration.data_s) * 1e3 / count,
             cpu_ms=None if cpu_ms is None else cpu_ms / count,
             count=count,
-            **(self._within(halves) if halves.prepare or halves.train else {}),
+            **(self._phase_fields(halves) if halves.prepare or halves.train else {}),
         )
         self._waited_ms = 0.0
         self._timestamps.release(*self._held)
         self._held = [*iteration.timestamps, end]
         self._trained = halves.train
-        if after is None and iteration.began_s >= self._broke_s:
+        if after is None and iteration.began_s >= self._break_s:
             self.step_ms = step_ms
         self._reference, self._reference_s = end, finished_s
         self._reference_cpu_s = iteration.cpu_s
         return record
 
-    def _within(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
-        """Return the fields of `Step` that come from timestamps within it."""
+    def _phase_fields(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
+        """Return the fields of `Step` that come from timestamps within the step."""
         phases_ms, parts_ms = self._phases_ms([*halves.prepare, *halves.train])
         overlap_ms = self._overlap_ms(halves)
         device_ms = None
@@ -404,10 +405,10 @@ class Clock(Generic[TimestampT]):
     def _phases_ms(
         self, spans: Spans[TimestampT]
     ) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
-        """Return what each phase took, and the parts of those that were cut.
+        """Return the milliseconds of each phase, and the parts of phases that were cut.
 
-        A phase that came more than once is added up; one that was marked again while it lasted was
-        cut there.
+        A phase that came more than once is summed. A phase that was marked again while it lasted
+        was cut there.
         """
         phases_ms: dict[str, float] = {}
         parts_ms: dict[str, tuple[float, ...]] = {}
@@ -419,7 +420,7 @@ class Clock(Generic[TimestampT]):
         return phases_ms, parts_ms
 
     def _overlap_ms(self, halves: _Halves[TimestampT]) -> float | None:
-        """How long a first half ran beside the second half of the step before."""
+        """Return how long the first half ran during the second half of the step before."""
         if not halves.ahead or not self._trained:
             return None
         ended = self._trained[-1][2]

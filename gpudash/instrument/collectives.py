@@ -1,7 +1,6 @@
-"""What collectives move and take: by the bytes of each, or by DistributedDataParallel's statistics.
+"""What collectives move and how long they take, by tensor sizes or DDP's statistics.
 
-DDP times its first ten backward passes and every hundredth after them, whether somebody asks or
-not.
+DDP times its first ten backward passes and then every hundredth, in any case.
 """
 
 from collections.abc import Iterable
@@ -21,35 +20,35 @@ KEPT = {
     (HOOKS, "fp16_compress_hook"): 0.5,
     (HOOKS, "bf16_compress_hook"): 0.5,
 }
-"""By module and name of a communication hook: how much of float32 gradients it sends."""
+"""By module and name of a communication hook: its share of float32 gradient bytes."""
 
 
 class Moved(NamedTuple):
-    """By collectives."""
+    """MiB moved by collectives."""
 
     mib: float = 0.0
     """What this process puts in."""
     bus_mib: float = 0.0
-    """What each link carries of it one way, by the factors of NCCL's tests."""
+    """What each link carries of it one way, by the factors of nccl-tests."""
 
 
 class Collectives(NamedTuple):
-    """Those of a backward pass, or of a step; None: not known."""
+    """The collectives of a backward pass or of a step; None: not known."""
 
     mib: float | None = None
-    """As `Moved` has it, like the next one."""
+    """As in `Moved`, like `bus_mib`."""
     bus_mib: float | None = None
     ms: float | None = None
-    """From the begin of the first to the end of the last, hidden behind computation or not."""
+    """From the begin of the first to the end of the last, including what computation hides."""
 
 
 def all_gathered(shard_bytes: float, ranks: int) -> Moved:
-    """Return what an all-gather moves in which each rank puts in a shard."""
+    """Return what an all-gather moves to which each rank adds a shard."""
     return Moved(shard_bytes / MIB, (ranks - 1) * shard_bytes / MIB)
 
 
 def reduce_scattered(whole_bytes: float, ranks: int) -> Moved:
-    """Return what a reduce-scatter moves in which each rank puts in the whole."""
+    """Return what a reduce-scatter moves to which each rank adds the whole."""
     return Moved(whole_bytes / MIB, (ranks - 1) / ranks * whole_bytes / MIB)
 
 
@@ -59,7 +58,7 @@ def all_reduced(whole_bytes: float, ranks: int) -> Moved:
 
 
 def together(moved: Iterable[Moved | None]) -> Moved | None:
-    """Return the sum; None where one is not known."""
+    """Return the sum; None if one is not known."""
     mib = bus_mib = 0.0
     for one in moved:
         if one is None:
@@ -69,7 +68,7 @@ def together(moved: Iterable[Moved | None]) -> Moved | None:
 
 
 def collectives_of(module: DistributedDataParallel) -> Collectives:
-    """Return those of a pass that synchronises gradients, by the newest numbers: about 10 µs."""
+    """Return the newest collectives of a pass that synchronises gradients; takes 10 µs."""
     logged: dict[str, Any] = module._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001  # documented
     ms = (logged.get("backward_comm_time") or 0) / 1e6 or None
     moved = _moved(module, logged)
@@ -77,11 +76,11 @@ def collectives_of(module: DistributedDataParallel) -> Collectives:
 
 
 def _moved(module: DistributedDataParallel, logged: dict[str, Any]) -> Moved | None:
-    """Return what a pass moves; of hooks that are not torch's nobody knows what they send."""
+    """Return what a pass moves; None for a communication hook that is not torch's own."""
     owner: str = ""
     group: Any = module.process_group
     with suppress(AttributeError, TypeError, ValueError):  # private, and empty without a hook
-        ((hook, group),) = module._comm_hooks  # noqa: SLF001  # the statistics have the name alone
+        ((hook, group),) = module._comm_hooks  # noqa: SLF001  # the statistics lack the module
         owner = hook.__module__
     kept, sizes = KEPT.get((owner, str(logged.get("comm_hook") or ""))), _sizes(logged)
     if kept is None or not sizes or (kept < 1 and logged.get("dtypes") != "float"):
@@ -90,6 +89,6 @@ def _moved(module: DistributedDataParallel, logged: dict[str, Any]) -> Moved | N
 
 
 def _sizes(logged: dict[str, Any]) -> list[int]:
-    """Return those of the buckets, in bytes."""
+    """Return the sizes of the buckets in bytes."""
     sizes = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "")
     return [int(size) for size in sizes.split(",") if size.strip()]

@@ -1,10 +1,10 @@
-"""What of ours is open in a process of the user's, where a script may close all that it finds."""
+"""Detects that a user's script has closed a file descriptor of ours."""
 
 import os
 
 
 class Descriptor:
-    """A descriptor of ours, until a script closes it."""
+    """A file descriptor of ours."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -12,7 +12,7 @@ class Descriptor:
 
     @property
     def is_ours(self) -> bool:
-        """Whether what is open there is what was."""
+        """Whether the descriptor still refers to the same file."""
         return _file_at(self._fd) == self._file
 
 

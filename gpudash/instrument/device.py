@@ -1,4 +1,4 @@
-"""What is trained on, as a recording describes it: the device, and what software drives it."""
+"""Describes the training device and its software for a recording."""
 
 import platform
 import re
@@ -10,11 +10,11 @@ import torch
 from gpudash.protocol import Device
 
 DRIVER = Path("/proc/driver/nvidia/version")
-"""Where NVIDIA's kernel module says its version."""
+"""The version file of NVIDIA's kernel module."""
 
 
 def describe_device(device: torch.device) -> Device:
-    """Return the device as torch knows it; a GPU's UUID in NVML's form."""
+    """Return the device as torch describes it; a GPU's UUID is in NVML's form."""
     if device.type == "cpu":
         threads = torch.get_num_threads()
         name = f"CPU, {threads} thread{'s' if threads > 1 else ''}"
@@ -29,12 +29,12 @@ def describe_device(device: torch.device) -> Device:
 
 
 def nvml_uuid(name: str, uuid: object) -> str:
-    """Return NVML's form of torch's `uuid`, by torch's name: an instance of a GPU has one too."""
+    """Return torch's `uuid` in NVML's form; `name` shows whether it is a MIG instance."""
     return f"{'MIG' if 'MIG' in name else 'GPU'}-{uuid}"
 
 
 def versions() -> dict[str, str]:
-    """Return what a figure depends on, for the provenance of a recording."""
+    """Return the versions of Python, torch, CUDA, cuDNN and driver, as far as present."""
     found = {"python": platform.python_version(), "torch": str(torch.__version__)}
     if torch.version.cuda:
         found["cuda"] = torch.version.cuda
@@ -47,6 +47,6 @@ def versions() -> dict[str, str]:
 
 
 def driver_version(text: str) -> dict[str, str]:
-    """Return the driver's version, as NVML tells it, of what its kernel module says."""
+    """Return the driver's version, in NVML's form, from the text of its version file."""
     found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
     return {"driver": found[1]} if found else {}

@@ -1,8 +1,8 @@
-"""Where a dashboard reaches a training process: a Unix socket.
+"""The Unix socket where a dashboard connects to a training process.
 
-One dashboard at a time, and of this user alone. In a user's script nothing waits for it, and one
-that reads too little is let go of: it may come again. A script may close all descriptors that it
-finds, and open its own files in their place: those are never read, written or closed.
+It serves one dashboard at a time, of the same user. In a user's script nothing waits for it. A
+dashboard that reads too slowly is disconnected, and may connect again. A script may close all
+descriptors and open its own files in their place: those are never read, written or closed here.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.protocol import AnyCommand, Event
 
 MOST_BYTES = 8 << 20
-"""What is kept for a dashboard that does not read: about a minute of short steps."""
+"""Unread bytes kept for a dashboard: about a minute of short steps."""
 PEER = struct.Struct("3i")
-"""Process, user and group at a socket's other end, as the kernel tells them."""
+"""Process, user and group of the peer, as the kernel reports them."""
 
 
 class _Owned:
-    """A socket, which is never closed in the script's place."""
+    """A socket of ours. It is never closed if the script has reused its descriptor."""
 
     def __init__(self, made: socket.socket) -> None:
         self.socket = made
@@ -42,18 +42,18 @@ class _Owned:
 
 
 class Line:
-    """The connection to one dashboard. No method raises for a dashboard that is gone."""
+    """The connection to one dashboard. No method raises if the dashboard is gone."""
 
     def __init__(self, connection: socket.socket, rank: int) -> None:
         self._connection = _Owned(connection)
-        # a script may have set SIGPIPE back to what ends a process
+        # a script may have reset SIGPIPE to its default, which ends the process
         self._events = EventPipe(connection.fileno(), rank, connection.send, socket.MSG_NOSIGNAL)
         self._commands = CommandPipe(connection.fileno())
         self.gone = False
-        """Whether nobody is there any more."""
+        """Whether the dashboard is gone."""
 
     def send(self, event: Event) -> None:
-        """Tell it, as far as the socket takes it now."""
+        """Send the event; what the socket does not take now is kept."""
         if self._is_lost():
             return
         try:
@@ -64,7 +64,7 @@ class Line:
             self.close()
 
     def read(self) -> list[AnyCommand]:
-        """Return the commands that have arrived; one that makes no sense ends the connection."""
+        """Return the commands that have arrived; an invalid one ends the connection."""
         if self._is_lost():
             return []
         try:
@@ -74,12 +74,12 @@ class Line:
             return []
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until something has arrived, at most so long."""
+        """Sleep until a command has arrived, or until the timeout."""
         if not self._is_lost():
             self._commands.wait(timeout_s)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.gone = True
         self._connection.close()
 
@@ -93,7 +93,7 @@ class Endpoint:
     """The socket that dashboards connect to."""
 
     def __init__(self, path: Path) -> None:
-        """Listen there; where it can be seen, it is listened to. Raises OSError."""
+        """Listen at the path, which appears once connecting works. Raises OSError."""
         self._path = path
         self._listening = self._listen()
 
@@ -101,7 +101,7 @@ class Endpoint:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unseen = self._path.with_name(f"{self._path.name}~")
         try:
-            unseen.unlink(missing_ok=True)  # of a process that had our number
+            unseen.unlink(missing_ok=True)  # of an earlier process with our id
             listening.setblocking(False)
             listening.bind(str(unseen))
             unseen.chmod(0o600)
@@ -113,24 +113,24 @@ class Endpoint:
         return _Owned(listening)
 
     def accept(self) -> socket.socket | None:
-        """Return a connection of this user's that has come since; None without one."""
+        """Return a new connection of this user's; None if there is none."""
         try:
             if not self._listening.is_open:
                 self._listening.close()
                 self._listening = self._listen()
             connection, _ = self._listening.socket.accept()
-        except OSError:  # none waits, or it has gone again, or no descriptor is left
+        except OSError:  # none waits, or it is gone again, or no descriptor is left
             return None
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
         _, user, _ = PEER.unpack(peer)
         if user != os.geteuid():
             connection.close()
             return None
-        connection.setblocking(False)  # a script may have set a timeout for all new sockets
+        connection.setblocking(False)  # a script may set a default timeout
         return connection
 
     def wait(self) -> socket.socket:
-        """Return the first connection of this user's, however long that takes."""
+        """Wait without limit for a connection of this user's, and return it."""
         arrived = select.poll()
         arrived.register(self._listening.socket, select.POLLIN)
         while (connection := self.accept()) is None:
@@ -138,11 +138,11 @@ class Endpoint:
         return connection
 
     def close(self) -> None:
-        """Listen no more, and leave nothing behind."""
+        """Stop listening, and remove the path."""
         self.forget()
         with contextlib.suppress(OSError):
             self._path.unlink()
 
     def forget(self) -> None:
-        """Give up what a forked child has inherited: the parent goes on listening."""
+        """Close the inherited socket in a forked child, while the parent keeps listening."""
         self._listening.close()

@@ -1,11 +1,11 @@
-"""Model flops of one step: counted by the shapes of what its operators multiply, while they run.
+"""Counts the model flops of one step from the shapes of its operators' arguments.
 
-A dispatch mode sees each operator below autograd and autocast, runs it as it is, and adds what
-torch's own formula says of its shapes. Nothing else is done to the step: torch's `FlopCounterMode`
-also hooks all modules, and leaves a Triton kernel out that it has no formula for.
+A dispatch mode sees each operator below autograd and autocast, runs it unchanged, and adds the
+flops of torch's own formula. torch's `FlopCounterMode` would also hook all modules, and would not
+see Triton kernels without a formula.
 
-A backward pass on a GPU runs on a thread of autograd's. Its operators are seen too: a mode is part
-of `at::ThreadLocalState`, which each graph task keeps and autograd's thread takes over.
+On a GPU the backward pass runs on autograd's thread. Its operators are seen too: the mode is part
+of `at::ThreadLocalState`, which autograd's thread takes from the graph task.
 """
 
 import sys
@@ -24,11 +24,11 @@ from gpudash.trace.names import has_product
 OWN = frozenset(
     {"aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "torchvision", "inductor"}
 )
-"""Namespaces whose operators are told by their names; of any other anything is to be expected."""
+"""Namespaces whose operators' names say what they do. In others anything may multiply."""
 
 
 class FlopCounter:
-    """What was seen of a step so far."""
+    """The flops counted so far."""
 
     def __init__(self) -> None:
         self._flop = 0
@@ -36,11 +36,11 @@ class FlopCounter:
         self._counted = 0
 
     def flops(self) -> Flops | None:
-        """Return the sum; None where no product was counted, as of a step that a graph replays.
+        """Return the step's flops; None without a counted product, as in a CUDA graph's replay.
 
-        `covered_pct` is the share of calls that have a formula in those that multiply matrices,
-        convolve or attend. Kernels of the user's own have none, and may do all of that: each counts
-        as one that does. What is computed again, as by checkpointing, counts again.
+        `covered_pct` is the share of calls with a formula among those that multiply matrices,
+        convolve or attend. The user's own kernels have no formula. Each counts as one such call.
+        Recomputation, as in checkpointing, counts again.
         """
         if not self._counted:
             return None
@@ -48,7 +48,7 @@ class FlopCounter:
         return Flops(step_gflop=self._flop / 1e9, covered_pct=covered_pct)
 
     def add(self, operator: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """Take an operator that has run."""
+        """Count an operator that has run."""
         packet = getattr(operator, "_overloadpacket", operator)
         formula = flop_registry.get(packet)
         if formula is None and not multiplies(str(packet)):
@@ -57,13 +57,13 @@ class FlopCounter:
         if formula is not None:
             try:
                 self._flop += int(formula(*args, **kwargs, out_val=out))
-            except Exception:  # noqa: BLE001  # not covered; the step is not ours to fail
+            except Exception:  # noqa: BLE001  # not covered, but the step must not fail
                 return
             self._counted += 1
 
 
 def multiplies(operator: str) -> bool:
-    """Tell by its name, such as `aten.mm`, whether an operator has a matrix product in it."""
+    """Return whether an operator, by a name such as `aten.mm`, has a matrix product in it."""
     namespace, _, name = operator.rpartition(".")
     if namespace not in OWN:
         return True
@@ -71,7 +71,7 @@ def multiplies(operator: str) -> bool:
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
-    """Runs what it sees, then has it counted."""
+    """Runs each operator, then has it counted."""
 
     supports_higher_order_operators = True
 
@@ -81,12 +81,12 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Have what is compiled after all be run as it is, instead of refused."""
+        """Run compiled code unchanged, where torch would raise."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        # else autograd has taken `linear` and the like apart already
+        # inference mode skips autograd, which otherwise decomposes `linear` and the like
         if torch.is_inference_mode_enabled() and isinstance(func, OpOverload):
             with _Counting(self._counter):
                 out = func.decompose(*args, **kwargs)
@@ -98,18 +98,18 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
 
 
 def anything_compiled() -> bool:
-    """Tell whether torch.compile has made a graph in this process."""
+    """Return whether torch.compile has made a graph in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return bool(counters.get("stats", {}).get("unique_graphs", 0))
 
 
 @contextmanager
 def counting(device: torch.device, *, compiled: bool | None = None) -> Iterator[FlopCounter]:
-    """Count one step within, on the thread that trains; the counter knows its flops afterwards.
+    """Count one step inside the block, on the thread that trains; read the counter afterwards.
 
-    Nothing is counted where the step is `compiled`, which torch refuses to run whole under a mode,
-    or is being captured in a graph. Where the caller does not know (None), a process in which
-    anything was compiled is left alone.
+    Nothing is counted while a CUDA graph is captured, or if the step is `compiled`: torch refuses
+    to run compiled code under a mode. With None, a process in which anything was compiled counts as
+    compiled.
     """
     counter = FlopCounter()
     if compiled is None:

@@ -1,15 +1,15 @@
-"""The moments in a backward pass at which the last gradient of a module is there, and three others.
+"""Detects when the last gradient of a backward pass is computed, and three moments before.
 
-What follows in a pass of DistributedDataParallel is exposed communication: its last collective
-begins with that gradient, and nothing is left to compute beside it. Which parameter's gradient
-comes last is found by watching all of them in one pass; from then on that one tells, by a hook that
-runs before the collective. In a model that branches the last is not always the same one, so a few
-are known, and only the end of the pass says whether the newest of them was the last.
+In DistributedDataParallel, the rest of the pass is exposed communication: its last collective
+begins with that gradient, and nothing is left to compute beside it. Watching all parameters for one
+pass shows whose gradient comes last. From then on that parameter alone gets a hook, which runs
+before the collective. In a model with branches the last one varies. So several are known, and only
+the end of the pass shows whether the newest of them was the last.
 
-Three more gradients cut what is computed into parts. All processes of a training cut at the same
-parameters: which process is slower shows in the part in which it is, before the others wait for it.
+Three more gradients cut the pass into parts. All processes cut at the same parameters. A slow
+process shows in the part in which it is slow, before the others wait for it.
 
-All hooks come with a pass and go with it: between passes nothing of ours is on a parameter, to be
+All hooks are removed after the pass: between passes nothing of ours is on a parameter to be
 pickled, copied, compiled or kept alive.
 """
 
@@ -25,19 +25,19 @@ from torch.utils.hooks import RemovableHandle
 from gpudash.instrument.uncompiled import uncompiled
 
 WATCH_EVERY = 256
-"""After so many passes at the latest all parameters are watched again: 5 µs for each of them."""
+"""Watch all parameters again after at most so many passes: 5 µs for each parameter."""
 TRIES = 8
-"""After so many watched passes in a row in which no gradient came, no more are."""
+"""Stop watching after so many watched passes in a row without a gradient."""
 MOST_KNOWN = 8
 PARTS = 4
-"""A pass is cut into so many: more would cost more, and would hardly tell more."""
+"""Parts of a pass. More would cost more, and say hardly more."""
 
 
 class LastGradient:
-    """`on_last` is called in a backward pass, on autograd's thread, where the last gradient is.
+    """Calls `on_last` in a backward pass, on autograd's thread, when the last gradient is computed.
 
-    It may be called more than once in a pass: the newest call counts. `on_part` is called where a
-    part of the pass is over. Neither must raise.
+    `on_last` may be called more than once in a pass: the newest call counts. `on_part` is called at
+    the end of each part of a pass. Neither must raise.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class LastGradient:
     ) -> None:
         self._on_last = on_last
         self._on_part = on_part
-        cuts = self._cuts = dict[int, weakref.ref[Tensor]]()  # by id, as the next
+        cuts = self._cuts = dict[int, weakref.ref[Tensor]]()  # by id
         known = self._known = dict[int, weakref.ref[Tensor]]()  # by id, the newest last
 
-        def forget(_: object) -> None:  # torch swaps no tensor that has a weakref, as `to` does
+        def forget(_: object) -> None:  # a weakref keeps `to` from swapping tensors
             cuts.clear()
             known.clear()
 
@@ -60,22 +60,22 @@ class LastGradient:
         self._watched: list[Tensor] = []
         self._is_watching = False
         self._until_watch = 0  # passes
-        self._patience = 1  # passes without the last gradient, before all are watched again
+        self._patience = 1  # passes without the last gradient until all are watched again
         self._misses = 0
-        # in the pass in progress, ids
+        # ids of parameters, in the pass in progress
         self._newest: int | None = None
         self._reported: int | None = None
 
     @property
-    def is_lost(self) -> bool:
-        """Whether it cannot be told: gradients never come to these parameters."""
+    def has_given_up(self) -> bool:
+        """Whether to give up, because gradients never come to these parameters."""
         return self._misses >= TRIES
 
     def begin(self) -> None:
-        """Take that a backward pass begins; the forward pass is over."""
+        """Note that a backward pass begins; the forward pass is over."""
         self._detach()
         self._newest = self._reported = None
-        if self.is_lost or _traces_hooks():
+        if self.has_given_up or _traces_hooks():
             return
         self._until_watch -= 1
         self._is_watching = self._until_watch < 0
@@ -84,18 +84,18 @@ class LastGradient:
             self._cuts.clear()
             self._cuts.update((id(one), weakref.ref(one)) for one in _cuts(self._watched))
         cuts = [ref for one, ref in self._cuts.items() if one not in self._known]
-        for hook, refs in ((self._report, self._known.values()), (self._part, cuts)):
+        for hook, refs in ((self._report_last, self._known.values()), (self._report_part, cuts)):
             for parameter in [one for ref in refs if (one := ref()) is not None]:
                 if parameter.requires_grad:
                     handle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]  # in torch
                     self._handles.append(handle)
         if self._is_watching:
             for parameter in self._watched:
-                note = partial(self._note, id(parameter))
+                note = partial(self._note_gradient, id(parameter))
                 self._handles.append(parameter.register_hook(note))  # type: ignore[no-untyped-call]  # in torch
 
     def end(self) -> bool:
-        """Take that it is over, or has failed; return whether the newest `on_last` was right."""
+        """Note the end of the pass; return whether the newest `on_last` was for the last one."""
         self._detach()
         if self._is_watching:
             self._is_watching = False
@@ -108,9 +108,9 @@ class LastGradient:
         return self._reported is not None
 
     def _learn(self, newest: int | None) -> None:
-        """Take whose gradient was the last, by a pass in which all were watched."""
+        """Learn whose gradient was the last in a pass with all parameters watched."""
         self._misses = self._misses + 1 if newest is None else 0
-        if newest is None or newest in self._known:  # a pass of another module tells nothing new
+        if newest is None or newest in self._known:  # another module's pass says nothing new
             self._patience = min(2 * self._patience, WATCH_EVERY)
         else:
             self._patience = 1
@@ -119,11 +119,11 @@ class LastGradient:
                 self._known[newest] = refs[newest]
             if len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-        # modules have passes by turns: this one's may be the next
+        # modules may take turns, so watch the next pass too
         self._until_watch = WATCH_EVERY if self._known else 0
 
     def _parameters(self) -> list[Tensor]:
-        """Return those that a backward pass may come to."""
+        """Return the parameters that a backward pass may reach."""
         module = self._module()
         parameters = () if module is None else nn.Module.parameters(module)
         return [one for one in parameters if one.requires_grad and one.is_leaf]
@@ -133,34 +133,34 @@ class LastGradient:
             handle.remove()
         self._handles.clear()
         for parameter in self._watched:
-            if not parameter._backward_hooks:  # noqa: SLF001  # of `register_hook`
-                parameter._backward_hooks = None  # noqa: SLF001  # empty, it costs 0.5 µs a pass
+            if not parameter._backward_hooks:  # noqa: SLF001  # those of `register_hook`
+                parameter._backward_hooks = None  # noqa: SLF001  # even empty, it costs 0.5 µs a pass
         self._watched.clear()
 
     @uncompiled
-    def _note(self, parameter: int, _gradient: Tensor) -> None:
+    def _note_gradient(self, parameter: int, _gradient: Tensor) -> None:
         self._newest = parameter
 
     @uncompiled
-    def _report(self, parameter: Tensor) -> None:
+    def _report_last(self, parameter: Tensor) -> None:
         self._reported = id(parameter)
         self._on_last()
 
     @uncompiled
-    def _part(self, _parameter: Tensor) -> None:
-        self._reported = None  # what came before was not the last
+    def _report_part(self, _parameter: Tensor) -> None:
+        self._reported = None  # the reported gradient was not the last
         self._on_part()
 
 
 def _cuts(parameters: Sequence[Tensor]) -> list[Tensor]:
-    """Return those that cut a pass into parts: in the order in which the module registers them."""
+    """Return the parameters that cut a pass into parts, by their order in the module."""
     if len(parameters) < PARTS:
         return []
     return [parameters[len(parameters) * part // PARTS] for part in range(1, PARTS)]
 
 
 def _traces_hooks() -> bool:
-    """Return whether the compiler would take hooks in, and compile the backward pass anew."""
+    """Return whether the compiler would trace the hooks, and so compile the backward pass again."""
     compiled: Any = sys.modules.get("torch._dynamo.compiled_autograd")
     config: Any = sys.modules.get("torch._dynamo.config")
     return getattr(compiled, "compiled_autograd_enabled", False) or getattr(

@@ -1,4 +1,4 @@
-"""What torch's caching allocator holds on the GPU that is trained on."""
+"""Reads torch's caching allocator on the training GPU."""
 
 import msgspec
 import torch
@@ -10,25 +10,25 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The allocator at one moment."""
 
     reserved_mib: float | None = None
-    """Held, in use or not."""
+    """Held by the allocator, in use or not."""
     allocated_mib: float | None = None
-    """In tensors."""
+    """Held by tensors."""
     peak_mib: float | None = None
-    """The most in tensors at once, since the statistics were reset."""
+    """Most held by tensors at once since the last reset."""
 
 
 UNKNOWN = DeviceMemory()
 
 
 def device_memory(device: torch.device) -> DeviceMemory:
-    """Read the allocator: on the host alone, without waiting for the device."""
+    """Return the allocator's statistics; all None on a CPU. It does not wait for the device."""
     if device.type != "cuda":
         return UNKNOWN
     try:
-        # `memory_stats` would flatten and sort some hundred numbers besides
+        # `memory_stats` would also flatten and sort some hundred numbers
         found = torch.cuda.memory_stats_as_nested_dict(device)
         reserved, allocated = found["reserved_bytes"]["all"], found["allocated_bytes"]["all"]
-    except (RuntimeError, KeyError):  # an allocator of the user's own; CUDA not begun
+    except (RuntimeError, KeyError):  # an allocator of the user's own, or CUDA is not initialised
         return UNKNOWN
     return DeviceMemory(
         reserved_mib=reserved["current"] / MIB,
@@ -38,19 +38,19 @@ def device_memory(device: torch.device) -> DeviceMemory:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Have the peak be that of what follows; not in a user's script, which may read it itself."""
+    """Reset the peak. Do not use it in a user's script, which may read the peak itself."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def give_back(device: torch.device) -> None:
-    """Have the allocator hold what tensors need alone: what it held before was for others."""
+    """Return unused memory of the allocator to the device."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def capacity_mib(device: torch.device) -> float | None:
-    """Return what this process may hold: what it does, and what nobody does."""
+    """Return the MiB that this process may hold: what it holds already, and free memory."""
     reserved_mib = device_memory(device).reserved_mib
     if reserved_mib is None:
         return None

@@ -1,6 +1,6 @@
-"""Records for a few steps who allocates device memory, where somebody has asked for it.
+"""Records which lines allocate device memory, for a few steps on request.
 
-Nothing is recorded otherwise: a stack for each allocation costs some microseconds.
+It is off otherwise, as the stack of each allocation takes some microseconds.
 """
 
 import sys
@@ -21,42 +21,42 @@ from gpudash.instrument.weights import kept_by, updated_by
 from gpudash.protocol import Event, Memory, MemoryOwners, MemoryUse, Refused
 
 STEPS = 2
-"""In the second one, gradients and the optimizer's state are there from the begin."""
-LACK_EVERY_S = 1.0
-"""A script that catches each failure and tries on is not looked at each time."""
+"""The second step begins with gradients and the optimizer's state in place."""
+SHORTAGE_EVERY_S = 1.0
+"""Seconds between two failures that are looked at: a script may catch them and retry."""
 END_S = 10.0
-"""So long after memory ran out, a training that ends may have ended of it."""
+"""If training ends within so many seconds after memory ran out, that may be the cause."""
 MOST_EVENTS = 200_000
-"""The newest that are kept, of steps that allocate without end."""
+"""Newest allocator events that are kept."""
 INSIDE = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
-"""Folders whose lines own nothing: torch's and gpudash's own."""
+"""Folders whose lines are never owners: torch's and gpudash's own."""
 
 TRACED = "a profile began, which this would slow down: ask again after it"
-"""Why the owners of memory are not told."""
+"""The reason for refusing while a profile runs."""
 Owned = tuple[Iterable[nn.Module], Iterable[Optimizer]]
 
 
 class MemoryHistory:
-    """Answers `Memory` commands; is told by the loop where it stands."""
+    """Answers `Memory` commands; the loop reports its steps."""
 
     def __init__(
         self, device: torch.device, owned: Callable[[], Owned], send: Callable[[Event], None]
     ) -> None:
-        """`owned` returns the modules and the optimizers whose tensors are told apart."""
+        """`owned` returns the modules and the optimizers whose tensors are named as such."""
         self._device = device
         self._owned = owned
         self._send = send
         self._asked: tuple[int, ...] = ()
-        self._last_step: int | None = None  # while recording
-        self._lack: MemoryOwners | None = None  # when memory ran out last
+        self._last_step: int | None = None  # the last one to record; None: off
+        self._shortage: MemoryOwners | None = None  # held when memory last ran out
 
     @property
     def is_on(self) -> bool:
-        """Whether it records."""
+        """Whether allocations are being recorded."""
         return self._last_step is not None
 
     def ask(self, command: Memory, step: int) -> None:
-        """Record from here, after `step`, and answer in two steps; or say why not."""
+        """Record from `step` on, and answer two steps later; or refuse."""
         why_not = self._why_not()
         if why_not:
             self._refuse((command.id,), why_not)
@@ -65,12 +65,12 @@ class MemoryHistory:
         self._asked += (command.id,)
 
     def watch(self, last_step: int) -> None:
-        """Record until after this step, where that can be done, in case memory runs out."""
+        """Record until after this step, if possible, in case memory runs out."""
         if not self._why_not():
             self._begin(last_step)
 
     def turn(self, step: int) -> bool:
-        """Report what has been asked for once its steps are over; return whether that took time."""
+        """End the recording if its last step is over; return whether it ended."""
         if self._last_step is None or step < self._last_step:
             return False
         if self._asked:
@@ -80,12 +80,12 @@ class MemoryHistory:
         return True
 
     def report(self) -> MemoryOwners | None:
-        """Report what is known by now, and record no more; return it."""
+        """Send and return what was recorded, and stop recording; None if it is off or fails."""
         if not self.is_on:
             return None
         try:
             owners = self._look()
-        except Exception as error:  # noqa: BLE001  # torch's own, private interface
+        except Exception as error:  # noqa: BLE001  # torch's interface is private
             self.stop(f"torch could not tell: {error}")
             return None
         self._send(owners)
@@ -93,24 +93,24 @@ class MemoryHistory:
         return owners
 
     def ran_out(self, asked_bytes: int) -> None:
-        """Note what is held while a request fails, on its thread; never raises.
+        """Note what is held while a request for memory fails, on the same thread. It never raises.
 
-        Whether the script survives that shows later: cuDNN tries workspaces that do not fit.
+        The script may survive the failure: cuDNN tries workspaces that do not fit.
         """
-        if self._lack is not None and time.monotonic() < self._lack.at_s + LACK_EVERY_S:
+        if self._shortage is not None and time.monotonic() < self._shortage.at_s + SHORTAGE_EVERY_S:
             return
-        with suppress(Exception):  # torch's own, private interface, in the script's own call
+        with suppress(Exception):  # torch's private interface, inside a call of the script's
             line = Allocation(0, asked_bytes, _stack())
             held = self._look(() if self.is_on else (line,))
-            self._lack = replace(held, answers=())
+            self._shortage = replace(held, answers=())
 
-    def report_lack(self) -> None:
-        """Report memory that ran out just now: the training ends."""
-        if self._lack is not None and time.monotonic() < self._lack.at_s + END_S:
-            self._send(self._lack)
+    def report_shortage(self) -> None:
+        """Report what was held if memory ran out just now: the training ends."""
+        if self._shortage is not None and time.monotonic() < self._shortage.at_s + END_S:
+            self._send(self._shortage)
 
     def stop(self, why: str) -> None:
-        """Record no more; `why` is the answer to whoever has asked."""
+        """Stop recording; `why` is the refusal of open requests."""
         asked = self._end()
         if asked:
             self._refuse(asked, why)
@@ -118,7 +118,7 @@ class MemoryHistory:
     def _why_not(self) -> str:
         if self._device.type != "cuda":
             return "the training is on the CPU: owners are known of GPU memory alone"
-        if not self.is_on and torch._C._cuda_isHistoryEnabled():  # noqa: SLF001  # no public door
+        if not self.is_on and torch._C._cuda_isHistoryEnabled():  # noqa: SLF001  # no public name
             return "the script records its memory history itself"
         return ""
 
@@ -133,7 +133,7 @@ class MemoryHistory:
         asked, self._asked = self._asked, ()
         if self.is_on:
             self._last_step = None
-            torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001  # forgets all
+            torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001  # drops all events
         return asked
 
     def _look(self, asked: tuple[Allocation, ...] = ()) -> MemoryOwners:
@@ -152,16 +152,16 @@ class MemoryHistory:
 
 
 def observe(device: torch.device, ran_out: Callable[[int], None]) -> None:
-    """Have it told the bytes of each request that fails, for good: torch lets go of no observer."""
+    """Call `ran_out` with the bytes of each failed request, for the rest of the process."""
     if device.type == "cuda":
-        with suppress(Exception):  # a torch that has no such door
+        with suppress(Exception):  # an older torch
             attach = torch._C._cuda_attach_out_of_memory_observer  # type: ignore[attr-defined]  # noqa: SLF001  # no public name
             attach(lambda _device, asked_bytes, *_: ran_out(asked_bytes))
 
 
 def _stack() -> list[dict[str, Any]]:
-    """Return the Python that runs now, as a snapshot has it."""
-    here = sys._getframe()  # noqa: SLF001  # without it each Python leaves out other frames
+    """Return the current Python stack in a snapshot's format."""
+    here = sys._getframe()  # noqa: SLF001  # Python versions differ in the frames left out without it
     return [
         {"filename": frame.f_code.co_filename, "line": line, "name": frame.f_code.co_name}
         for frame, line in traceback.walk_stack(here)
@@ -169,7 +169,7 @@ def _stack() -> list[dict[str, Any]]:
 
 
 def uses(modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[int, MemoryUse]:
-    """Return what the memory at these addresses is for."""
+    """Return by address what memory is used for."""
     found: dict[int, MemoryUse] = {}
     for optimizer in optimizers:
         found |= dict.fromkeys(_addresses(kept_by(optimizer)), "optimizer state")

@@ -1,7 +1,7 @@
-"""Says in a trace which module of a training is being called, for a few steps.
+"""Marks in a trace which module is being called, for a few steps.
 
-By hooks that return nothing, so no number changes. What the compiler has made is left alone: it
-would be made anew for a hook, and its kernels are no single module's.
+It uses hooks that return nothing, so no number changes. Compiled modules are not marked: a hook
+would make torch compile them again, and their kernels belong to no single module.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,12 +15,12 @@ from torch import nn
 from gpudash.instrument.uncompiled import uncompiled
 
 MARK = "nn.Module: "
-"""As torch itself names them where it records stacks."""
+"""The prefix that torch itself uses where it records stacks."""
 MOST_MODULES = 10_000
 
 
 class ModuleMarks:
-    """From `start` to `stop`; afterwards nothing of it is left on."""
+    """Marks calls from `start` to `stop`, and leaves no hook behind."""
 
     def __init__(self, roots: Iterable[nn.Module]) -> None:
         self._roots = tuple(roots)
@@ -29,8 +29,8 @@ class ModuleMarks:
         self._names: dict[int, str] = {}
 
     def start(self) -> None:
-        """Mark calls, from here on."""
-        from gpudash.instrument.flops import anything_compiled  # noqa: PLC0415  # as for flops
+        """Start marking calls."""
+        from gpudash.instrument.flops import anything_compiled  # noqa: PLC0415  # slow
 
         if anything_compiled():
             return
@@ -40,25 +40,25 @@ class ModuleMarks:
                 if id(module) in self._names or len(self._names) >= MOST_MODULES:
                     continue
                 self._names[id(module)] = MARK + name_of(path, module)
-                with suppress(Exception):  # a scripted module may take none
+                with suppress(Exception):  # a scripted module may refuse
                     self._handles.append(module.register_forward_pre_hook(begin, prepend=True))
                     self._handles.append(module.register_forward_hook(end, always_call=True))
 
     def stop(self) -> None:
-        """Mark no more; again: nothing."""
+        """Stop marking calls. Calling it again does nothing."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         mine = [key for key in self._open if key[0] == get_ident()]
-        for mark in [one for key in mine for one in self._open[key]][::-1]:  # within a call
+        for mark in [one for key in mine for one in self._open[key]][::-1]:  # stopped within a call
             mark.__exit__(None, None, None)
         self._open.clear()
 
     def _begin(self, module: nn.Module, _args: Any) -> None:
         name = self._names.get(id(module))
-        if name is None:  # a shallow copy, as `nn.DataParallel` makes them
+        if name is None:  # `nn.DataParallel` calls shallow copies
             return
-        private: Any = torch._C  # noqa: SLF001  # a third of what record_function takes
+        private: Any = torch._C  # noqa: SLF001  # three times as fast as record_function
         mark = private._profiler._RecordFunctionFast(name)  # noqa: SLF001  # as above
         mark.__enter__()
         self._open.setdefault((get_ident(), id(module)), []).append(mark)
@@ -69,7 +69,7 @@ class ModuleMarks:
 
 
 class _Hook:
-    """On these modules alone: a copy of one, or a pickled one, has what does nothing instead."""
+    """A hook on a module. A copy or a pickle of it does nothing."""
 
     __slots__ = ("_call",)
 
@@ -80,11 +80,11 @@ class _Hook:
         self._call(*args)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
-        return getattr, (nullcontext(), "__exit__")  # of any arguments, and without gpudash
+        return getattr, (nullcontext(), "__exit__")  # takes any arguments, and needs no gpudash
 
 
 def name_of(path: str, module: nn.Module) -> str:
-    """Return what layers that are alike have in common: `layers.3.linear` is `layers.linear`."""
+    """Return the name that similar layers share: `layers.linear` for `layers.3.linear`."""
     parts = path.split(".")
     kept = [part for part in parts if part and not part.isdecimal()]
     if not path or parts[-1].isdecimal():

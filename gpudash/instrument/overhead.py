@@ -1,6 +1,6 @@
-"""What the clock costs a step of a training that does nothing else.
+"""Measures what the clock costs each step, in a training that does nothing else.
 
-Reports and commands, which come some times a second, are not in it.
+Reports and commands, which come some times a second, are not included.
 """
 
 import math
@@ -19,7 +19,7 @@ PHASES = tuple(Phase(name=name, label=name, lane="train") for name in MARKS[:-1]
 
 
 def instruments_us(device: torch.device) -> tuple[float, float]:
-    """Return the host's microseconds a step: of most steps, and of one with its phases."""
+    """Return the host's microseconds a step, without and with phases measured."""
     return (
         statistics.median(_step_us(device, math.inf) for _ in range(REPEATS)),
         statistics.median(_step_us(device, 0.0) for _ in range(REPEATS)),

@@ -1,7 +1,7 @@
-"""Who owned device memory at its fullest: of a snapshot of torch's allocator, in plain dicts.
+"""Finds which lines held device memory at its peak, from a snapshot of torch's allocator.
 
-A snapshot says what is allocated now, and what was allocated and freed while it was recorded.
-Undoing that leads to what was there before; doing it again, to the fullest moment.
+A snapshot has the current allocations, and the events while it was recorded. Undoing the events
+gives the allocations before them. Replaying them leads to the peak.
 """
 
 from collections import defaultdict
@@ -19,18 +19,18 @@ Frames: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class Allocation(NamedTuple):
-    """A piece of memory that was held at the fullest moment."""
+    """A piece of memory that was held at the peak."""
 
     address: int
     bytes: int
     frames: Frames | None = None
-    """Of the Python that asked for it, the innermost first; None: before anything was recorded."""
+    """The Python stack of the request, innermost first; None: it was made before the recording."""
     was_freed: bool = False
-    """Afterwards, within what was recorded."""
+    """It was freed after the peak, during the recording."""
 
 
 def at_the_peak(snapshot: Snapshot, device: int) -> list[Allocation]:
-    """Return what was held when most was; a request that failed is counted as if it had not."""
+    """Return what was held at the peak; a failed request counts as if it had succeeded."""
     events = list(_events(snapshot, device))
     held = {address: Allocation(address, size) for address, size in _before(snapshot, device)}
     peak = _fullest(sum(one.bytes for one in held.values()), events)
@@ -49,8 +49,8 @@ def owners(
 ) -> tuple[Owner, ...]:
     """Return the lines that own most, the largest first.
 
-    `uses` says by address what is known of an allocation. The line is that of the innermost frame
-    whose file is not below a folder of `inside`.
+    `uses` has the known uses by address. The owner is the innermost frame whose file is not below a
+    folder of `inside`.
     """
     found: dict[tuple[str, int, str, MemoryUse], list[int]] = defaultdict(list)
     for one in allocations:
@@ -65,10 +65,10 @@ def owners(
 
 
 def _use(one: Allocation) -> MemoryUse:
-    """Tell what it is for by how it came and went.
+    """Return what an allocation is for, judged by its stack and its life.
 
-    Autograd's thread has no Python frames. What a step has allocated before the fullest moment, and
-    is freed after it, the backward pass has waited for.
+    Autograd's thread has no Python frames. Memory that a step allocated before the peak and freed
+    after it was kept for the backward pass.
     """
     if one.frames is None:
         return "from before"
@@ -83,17 +83,17 @@ def _nearest(frames: Frames, inside: tuple[str, ...]) -> Mapping[str, Any] | Non
 
 
 def _events(snapshot: Snapshot, device: int) -> Iterator[Event]:
-    """Yield what changed what is held, oldest first."""
+    """Yield the events that change what is held, oldest first."""
     for event in snapshot["device_traces"][device : device + 1]:
         yield from (one for one in event if one["action"] in ("alloc", "free_requested", "oom"))
 
 
 def _before(snapshot: Snapshot, device: int) -> Iterable[tuple[int, int]]:
-    """Return address and bytes of what had been there when the recording began."""
+    """Return address and bytes of the allocations from before the recording."""
     held: dict[int, int] = {}
     for segment in snapshot["segments"]:
         address = segment["address"]
-        for block in segment["blocks"]:  # they fill their segment
+        for block in segment["blocks"]:  # blocks fill their segment
             if segment["device"] == device and block["state"] == "active_allocated":
                 held[address] = block["requested_size"]
             address += block["size"]
@@ -106,7 +106,7 @@ def _before(snapshot: Snapshot, device: int) -> Iterable[tuple[int, int]]:
 
 
 def _fullest(used: int, events: Sequence[Event]) -> int:
-    """Return after how many events most is held; `used` bytes are before the first."""
+    """Return the number of events until the peak; `used` bytes are held before the first."""
     most, found = used, 0
     for number, event in enumerate(events, 1):
         now = used - event["size"] if event["action"] == "free_requested" else used + event["size"]

@@ -1,7 +1,7 @@
-"""What a device reaches at its best: a few large matmuls, and a copy within its own memory.
+"""Measures what a device reaches at its best: large matmuls, and a copy within its memory.
 
-Model flops and bytes are compared with this, and not with a data sheet: it is measured on this
-device, at the clock that it runs at.
+Model flops and bytes are compared with this and not with a data sheet, as it is measured on this
+device at its actual clock rate.
 """
 
 import math
@@ -22,25 +22,25 @@ PRECISIONS = {
     "tf32": (torch.float32, 8192),
     "bf16": (torch.bfloat16, 8192),
 }
-"""The type of the elements, and the side of matrices that fill any GPU."""
+"""The dtype of the elements, and the side of matrices that fill any GPU."""
 ALL = tuple(PRECISIONS)
 SMALLEST_SIDE = 1024
 REPEATS = 3
-"""The best of them counts; the first also loads the kernel."""
+"""Runs, of which the best counts. The first one also loads the kernel."""
 MOST_ROOM = 3 * 8192**2 * 4
 LEAST_ROOM = 3 * SMALLEST_SIDE**2 * 4
 CPU_COPY_BYTES = 32 << 20
 CPU_SIDE = 1024
 CPU_BUDGET_S = 0.05
-"""Once at least, and then until this is over: a CPU has other work besides."""
+"""Seconds to repeat for, with one run at least. A CPU has other work too."""
 
 
 def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callable[[], Peak | None]:
-    """Have the device, which should be idle, work; return what waits for it, and tells its peak.
+    """Begin to measure an idle device; return a function that waits for it and returns its peak.
 
-    That is what it reaches in those of the precisions it has, and None where there is too little
-    free memory. A GPU works meanwhile, and the host is free for something else. What it took is
-    free again; torch's peak of allocated memory alone has seen it.
+    The peak has those of the precisions that the device supports. It is None if there is too little
+    free memory. Until the call the host is free. All memory is freed afterwards, but torch's peak
+    of allocated memory includes it.
     """
     wanted = [name for name in PRECISIONS if name in precisions]
     try:
@@ -59,7 +59,7 @@ def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callab
 
 
 def side(precision: str, room_bytes: int) -> int | None:
-    """Return the side of three square matrices that have room; None where small ones have not."""
+    """Return the side of three square matrices that fit; None if even small ones do not."""
     dtype, fitting = PRECISIONS[precision]
     while fitting >= SMALLEST_SIDE:
         if 3 * fitting**2 * dtype.itemsize <= room_bytes:
@@ -70,10 +70,10 @@ def side(precision: str, room_bytes: int) -> int | None:
 
 @contextmanager
 def multiplying(precision: str) -> Iterator[None]:
-    """Multiply float32 matrices in `fp32` or `tf32`.
+    """Multiply float32 matrices in `fp32` or `tf32` inside the block.
 
-    PyTorch has two interfaces. The older one is used where the script has not used the newer:
-    after a write through that, reads through the older raise.
+    PyTorch has two interfaces. The older one is used unless the script has used the newer one:
+    after a write through the newer one, reads through the older one raise.
     """
     places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]  # made at run time
     before = [place.fp32_precision for place in places]
@@ -93,14 +93,14 @@ def multiplying(precision: str) -> Iterator[None]:
             torch.set_float32_matmul_precision(older)
         for place, value in zip(places, before, strict=True):
             if not older:
-                place.fp32_precision = "none"  # perhaps it followed another one
+                place.fp32_precision = "none"  # perhaps it followed another setting
             if place.fp32_precision != value:
                 place.fp32_precision = value
 
 
 def _of_gpu(device: torch.device, wanted: list[str]) -> Callable[[], Peak | None]:
     free_bytes, _ = torch.cuda.mem_get_info(device)
-    room_bytes = min(MOST_ROOM, free_bytes // 64 * 16)  # whole elements, in both halves
+    room_bytes = min(MOST_ROOM, free_bytes // 64 * 16)  # whole elements in both halves
     if room_bytes < LEAST_ROOM:
         return lambda: None
     pool = torch.cuda.MemPool()
@@ -129,7 +129,7 @@ def _in_room(room: Tensor, wanted: list[str]) -> Callable[[], Peak]:
         if n and (is_new or precision == "fp32"):
             dtype, _ = PRECISIONS[precision]
             a, b, c = room.view(dtype)[: 3 * n * n].view(3, n, n)
-            for factor in (a, b):  # zeros would need less power, and so be faster
+            for factor in (a, b):  # zeros would need less power, and be faster
                 factor.uniform_(-1, 1, generator=random)
             with multiplying(precision):
                 timed[precision] = 2 * n**3, _timed(device, partial(torch.mm, a, b, out=c))
@@ -145,7 +145,7 @@ def _in_room(room: Tensor, wanted: list[str]) -> Callable[[], Peak]:
 
 
 def _timed(device: torch.device, run: Callable[[], Tensor]) -> list[torch.Event]:
-    """Have it run some times, with an event before, between and after."""
+    """Enqueue the runs, with an event before, between and after them."""
     events = [torch.Event(device, enable_timing=True) for _ in range(REPEATS + 1)]
     events[0].record()
     for event in events[1:]:
@@ -165,7 +165,7 @@ def _of_cpu(wanted: list[str]) -> Callable[[], Peak]:
         for precision in wanted
         if precision != "tf32"
     }
-    source, target = torch.ones(2, CPU_COPY_BYTES, dtype=torch.uint8)  # zeros may be one page
+    source, target = torch.ones(2, CPU_COPY_BYTES, dtype=torch.uint8)  # zeros may share one page
     copied_s = _cpu_s(partial(target.copy_, source))
     peak = Peak(matmul_tflops=tflops, memory_gb_s=2 * CPU_COPY_BYTES / copied_s / 1e9)
     return lambda: peak

@@ -1,6 +1,6 @@
-"""What page-locked memory would cost: to put a step's batch there, and to copy it to the GPU.
+"""Measures what page-locked memory would cost: pinning a step's batch, and copying it to the GPU.
 
-Tensors as large as the step's are handled as a loader does it.
+It handles tensors of the step's sizes as a loader does.
 """
 
 import mmap
@@ -15,26 +15,26 @@ from torch import Tensor
 from gpudash.protocol import Pinning
 
 MOST_BYTES = 64 << 20
-"""Of a larger batch a part stands for all of it. With what it is copied to, and with what loader
-workers share, it fills the caches of most CPUs: what is pinned in a training comes from memory."""
+"""Of a larger batch a part stands for all. Together with its copies this exceeds the caches of most
+CPUs, as in a training, where what is pinned comes from memory."""
 FREE_TIMES = 4
-"""So many times the batch has to be free on the GPU: where a request fails, torch first gives up
-what it keeps for the script."""
+"""Free GPU memory needed, in batches. If a request failed, torch would first release memory that it
+caches for the script."""
 REPEATS = 3
-"""The best of them counts; the first also locks memory."""
+"""Runs, of which the best counts. The first one also locks memory."""
 SERIAL = 1 << 14
-"""Elements: torch copies fewer than twice as many on one thread, as a loader's own thread does."""
+"""Elements. torch copies fewer than twice as many on one thread, like a loader's own thread."""
 WIDE = torch.complex128
-"""The largest elements."""
+"""The largest element type."""
 
 
 def measure(device: torch.device, copies: Sequence[int], steps: int) -> Pinning | None:
-    """Return what a step's copies would cost, by their bytes in so many steps.
+    """Return what a step's copies would cost; `copies` has the bytes of each copy in `steps` steps.
 
-    None where there is too little memory. What the measurement took is free again, unless torch is
-    too old to unlock memory.
+    Return None if there is too little memory. All memory is freed afterwards, except page-locked
+    memory in an older torch.
     """
-    sizes = sample(sorted(copies, reverse=True)[::steps])  # steps may copy unlike often
+    sizes = sample(sorted(copies, reverse=True)[::steps])  # steps may differ in their copies
     times = sum(copies) / steps / sum(sizes)
     try:
         free_bytes, _ = torch.cuda.mem_get_info(device)
@@ -49,7 +49,7 @@ def measure(device: torch.device, copies: Sequence[int], steps: int) -> Pinning 
 
 
 def sample(copies: Sequence[int]) -> list[int]:
-    """Return as many of these sizes as are measured, in whole elements."""
+    """Return the sizes to measure, in whole elements."""
     sizes, left = [], MOST_BYTES
     for size in copies:
         if left > 0:
@@ -59,7 +59,7 @@ def sample(copies: Sequence[int]) -> list[int]:
 
 
 def _measured(device: torch.device, sizes: list[int]) -> tuple[float, float, float]:
-    """Return what the thread that trains needs to pin, what a loader's own needs, and the copy."""
+    """Return ms: pinning on the thread that trains, pinning on a loader's thread, and the copy."""
     batch = [torch.ones(size, dtype=torch.uint8, device="cpu") for size in sizes]
     locked: list[Tensor] = []
     main_ms, thread_ms = [], []
@@ -68,7 +68,7 @@ def _measured(device: torch.device, sizes: list[int]) -> tuple[float, float, flo
         os.ftruncate(file, sum(sizes))
         _shared(file).fill_(1)
         for _ in range(REPEATS):
-            locked.clear()  # for the next ones
+            locked.clear()  # reused by the next run
             main_ms.append(_ms(lambda: locked.extend(each.pin_memory() for each in batch)))
             thread_ms.append(_by_one_thread_ms(locked, file))
     finally:
@@ -77,7 +77,7 @@ def _measured(device: torch.device, sizes: list[int]) -> tuple[float, float, flo
 
 
 def _by_one_thread_ms(locked: list[Tensor], file: int) -> float:
-    """Copy what another process has written: it is in memory, but not mapped here yet."""
+    """Return ms to copy what another process wrote: resident, but not mapped here yet."""
     batch = torch.split(_shared(file), [each.numel() for each in locked])
     pairs = [
         pair
@@ -88,7 +88,7 @@ def _by_one_thread_ms(locked: list[Tensor], file: int) -> float:
 
 
 def _shared(file: int) -> Tensor:
-    """Map it anew."""
+    """Return the file's memory in a new mapping."""
     return torch.frombuffer(mmap.mmap(file, 0), dtype=torch.uint8)
 
 
@@ -97,17 +97,17 @@ def _pieces(memory: Tensor) -> tuple[Tensor, ...]:
 
 
 def _to_device_ms(locked: list[Tensor], device: torch.device) -> float:
-    """Return what a batch takes until it is on the device, each tensor waited for."""
+    """Return ms to copy a batch to the device, waiting for each tensor."""
     pool = torch.cuda.MemPool()
     with torch.cuda.device(device), torch.cuda.use_mem_pool(pool):
         held = [torch.empty(len(each), dtype=torch.uint8, device=device) for each in locked]
-    try:  # sync: copies that block, once a profile, between two steps
+    try:  # sync: blocking copies, once a profile, between two steps
         return min(
             _ms(lambda: [to.copy_(of) for to, of in zip(held, locked, strict=True)])
             for _ in range(REPEATS)
         )
     finally:
-        held.clear()  # before their pool, which then gives the memory back to the driver
+        held.clear()  # before their pool, which then returns the memory to the driver
 
 
 def _ms(run: Callable[[], object]) -> float:
@@ -117,8 +117,8 @@ def _ms(run: Callable[[], object]) -> float:
 
 
 def _give_back() -> None:
-    """Unlock what torch would keep locked for later."""
-    empty = getattr(torch.accelerator, "empty_host_cache", None)  # an older torch has none
+    """Unlock the page-locked memory that torch caches."""
+    empty = getattr(torch.accelerator, "empty_host_cache", None)  # missing in an older torch
     if empty is not None:
         with suppress(RuntimeError):
             empty()

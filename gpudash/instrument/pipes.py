@@ -1,7 +1,7 @@
-"""The training process's ends of the pipes: events out, commands in, neither ever waited for.
+"""The training process's ends of its pipes: events out, commands in. No step waits for them.
 
-Events leave in their envelopes, as JSON lines. A full pipe keeps the bytes here and delays no
-step; a broken one means that the parent is gone. A socket does for both.
+Events are sent in envelopes, as JSON lines. If the pipe is full, bytes are kept here. If it is
+broken, the parent is gone. A socket can serve as both pipes.
 """
 
 import os
@@ -18,16 +18,16 @@ READ_BYTES = 1 << 16
 
 
 class ParentGone(Exception):  # noqa: N818  # it is an event, not an error
-    """Nobody reads or commands this process any more."""
+    """No parent reads or commands this process any more."""
 
 
 class EventPipe:
-    """Where events go."""
+    """The pipe for events."""
 
     def __init__(
         self, fd: int, rank: int = 0, write: Callable[..., int] | None = None, *flags: int
     ) -> None:
-        """`write` is what writes to `fd`, with these flags, where that is not `os.write`."""
+        """`write` with `flags` replaces `os.write` to `fd`."""
         os.set_blocking(fd, False)
         self._fd = fd
         self._rank = rank
@@ -35,17 +35,17 @@ class EventPipe:
         self._flags = [(flag,) for flag in flags]
         self._sent = 0
         self._unsent: tuple[bytearray, list[int]] = bytearray(), []
-        """What the pipe has not taken, and how much at the front of it has been taken since."""
+        """Bytes that the pipe has not taken, and counts of those taken from their front since."""
         self._encoder = msgspec.json.Encoder()
 
     @property
     def kept_bytes(self) -> int:
-        """How much the pipe has not taken so far."""
+        """Bytes that the pipe has not taken yet."""
         pending, taken = self._unsent
         return len(pending) - sum(taken)
 
     def send(self, event: Event) -> None:
-        """Append the event and write what the pipe takes. Raises ParentGone."""
+        """Append the event, and write what the pipe takes now. Raises ParentGone."""
         now_s = time.monotonic()
         envelope = Envelope(
             source="training", rank=self._rank, seq=self._sent, sent_s=now_s, body=event
@@ -63,8 +63,8 @@ class EventPipe:
             if not pending:
                 return
             try:
-                # in one call: a signal's handler may raise as soon as it returns, and no line may
-                # be sent twice then
+                # one call into C: a signal handler may raise right after the write, and without the
+                # count a line would be sent twice
                 taken.extend(map(self._write, (pending,), *self._flags))
             except BlockingIOError:
                 return
@@ -72,7 +72,7 @@ class EventPipe:
                 raise ParentGone from error
 
     def drain(self) -> None:
-        """Write everything, waiting for the reader: at the end, with no step to delay."""
+        """Write everything, waiting for the reader. Use it at the end, when no step is delayed."""
         self.flush()
         while self.kept_bytes:
             select.select([], [self._fd], [])
@@ -80,14 +80,14 @@ class EventPipe:
 
 
 class CommandPipe:
-    """Where commands come from."""
+    """The pipe for commands."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
         self._partial = b""
         self._decoder = msgspec.json.Decoder(AnyCommand)
-        self._arrived = select.poll()  # select takes no descriptor from 1024 on
+        self._arrived = select.poll()  # select takes no descriptor above 1023
         self._arrived.register(fd, select.POLLIN)
 
     def read(self) -> list[AnyCommand]:
@@ -104,5 +104,5 @@ class CommandPipe:
         return [self._decoder.decode(line) for line in lines]
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until a command has arrived, at most so long; tell whether one has."""
+        """Sleep until a command has arrived or the time is over; return whether one has."""
         return bool(self._arrived.poll(timeout_s * 1e3))

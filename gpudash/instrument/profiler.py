@@ -1,6 +1,6 @@
-"""Some steps of a training under torch.profiler, whoever's loop they are.
+"""Profiles some steps of any training loop with torch.profiler.
 
-Told of each border between two steps. Outside of `begin` and `end` nothing of it is left on.
+The loop calls it at each border between two steps. Nothing stays on before `begin` or after `end`.
 """
 
 import mmap
@@ -30,75 +30,75 @@ from gpudash.instrument.weights import weights_of
 from gpudash.protocol import PROFILE_LIMIT_S, Flops, Profiled, SyncCall
 
 INJECTED = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH")
-"""Environment variables by which Nsight and its like come into a process."""
+"""Environment variables by which Nsight and similar tools enter a process."""
 ANOTHER = "another profiler is active here: try again once it has ended"
 NO_DEVICE_EVENTS = (
     "the GPU was not traced: run without other GPU profilers, and have the driver allow it "
     "(NVreg_RestrictProfilingToAdminUsers=0)"
 )
 STARTS = ("_prepare_trace", "_start_trace")
-"""Of `torch.autograd.profiler.profile`: how any of torch's profilers begins."""
+"""Methods of `torch.autograd.profiler.profile` with which every torch profiler begins."""
 PAGEABLE = b'"Memcpy HtoD (Pageable'
-"""In a trace's text: a copy to the device from memory that is not page-locked, …"""
+"""In a trace's text: a copy to the device from memory that is not page-locked."""
 BYTES = re.compile(rb'[^}]*?"bytes":\s*(\d+)')
-"""… and how much it copies."""
+"""In a trace's text, from such a copy on: its bytes."""
 LARGE_BYTES = 1 << 20
-"""Of such copies in a step: pinning is worth being measured."""
+"""Bytes of such copies in a step from which on pinning is measured."""
 OF_DEVICE = (b'"kernel"', b'"gpu_memcpy"', b'"gpu_memset"')
-"""In a trace's text: the categories of what a GPU has done."""
+"""In a trace's text: the categories of a GPU's events."""
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
 
 
 class NoProfile(Exception):  # noqa: N818  # it is an answer
-    """There is none: one clause says why not, or what to do."""
+    """There is no profile; the message is a clause that says why, or what to do."""
 
 
 class Profiler:
-    """One profile: `begin`, a `step` at each border from there on, `end`; or `abandon`."""
+    """One profile: `begin`, then `step` at each border, then `end`; or `abandon`."""
 
     _on: ClassVar["Profiler | None"] = None
     _inherited: ClassVar["Profiler | None"] = None
-    """In a forked child, its parent's, to be destroyed there alone."""
+    """In a forked child: its parent's profiler, kept from being destroyed."""
 
     def __init__(
         self, device: torch.device, steps: int, path: Path, roots: Iterable[nn.Module] = ()
     ) -> None:
-        """Trace so many steps; the calls of these modules, and of those in them, are marked."""
+        """Trace `steps` steps to `path`, and mark the calls of `roots` and of modules in them."""
         self._device = device
         self._is_cuda = device.type == "cuda"
         self._steps = steps
         self._path = path
         self._unfinished = path.with_name(f".{path.name}.{os.getpid()}~")
-        self._torch: Any = None  # torch's own
+        self._torch: Any = None  # torch's own profiler
         self._thread = 0
         self._annotation: Any = None  # of the step in progress
         self._window = SyncWindow()
         self._marks = ModuleMarks(roots)
         self._syncs: tuple[SyncCall, ...] = ()
-        self._others: dict[str, Callable[..., Any]] = {}  # how other profilers begin
+        self._other_starts: dict[str, Callable[..., Any]] = {}  # how other profilers begin
         self._first_step = self._done = 0
         self._border_s = self._ended_s = 0.0
         self._called_s = self._began_s = time.monotonic()
 
     @property
     def is_enough(self) -> bool:
-        """Whether it is to be ended at this border."""
+        """Whether to end the profile at this border."""
         is_late = self._done > 0 and self.is_overdue
         return self._done >= self._steps or is_late or self._ended_s > 0
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it has lasted too long: to be ended, wherever the step in progress is."""
+        """Whether the profile has lasted too long, and must end even within a step."""
         return time.monotonic() - self._began_s > PROFILE_LIMIT_S
 
     def begin(self, first_step: int) -> None:
-        """Trace from here on, between two steps, from an idle device on. Raises NoProfile."""
+        """Begin to trace, between two steps, from an idle device on. Raises NoProfile."""
         self._first_step = first_step
         self.check()
         if self._is_cuda:
-            torch.cuda.synchronize(self._device)  # sync: these steps alone are traced and timed
+            torch.cuda.synchronize(self._device)  # sync: only these steps are traced and timed
         self._called_s = time.monotonic()
-        # what torch.profiler is made of: that would import the compiler first
+        # not torch.profiler itself, which is a layer on this and imports the compiler
         self._torch = autograd.profile(
             use_device="cuda" if self._is_cuda else None,
             use_kineto=True,  # else kernels are only timed
@@ -106,15 +106,15 @@ class Profiler:
         )
         Profiler._on, self._thread = self, get_ident()
         is_loud = _LOG_LEVEL not in os.environ
-        if is_loud:  # else Kineto talks on the script's own stderr
+        if is_loud:  # else Kineto writes to the script's stderr
             os.environ[_LOG_LEVEL] = "99"
         try:
             self._window.start()
             self._torch.__enter__()
             self._marks.start()
-        except BaseException as error:  # a signal's handler of the script's may raise here
+        except BaseException as error:  # a signal handler of the script's may raise here
             if not _is_active():
-                self._torch = None  # to end what never began could crash
+                self._torch = None  # ending what never began could crash
             self.abandon()
             if not isinstance(error, RuntimeError):
                 raise
@@ -122,12 +122,12 @@ class Profiler:
         finally:
             if is_loud:
                 del os.environ[_LOG_LEVEL]
-        self._give_way_to_others()
+        self._patch_others()
         self._began_s = self._border_s = time.monotonic()
         self._annotate()
 
     def step(self, *, is_last: bool = False) -> bool:
-        """Take that a step is over here; return whether that is enough, or was the last."""
+        """Note that a step is over; return whether the profile is. `is_last`: it must be."""
         if self._ended_s:
             return True
         self._close_annotation()
@@ -138,11 +138,11 @@ class Profiler:
         return False
 
     def stop(self) -> None:
-        """Trace no further; on the thread that began. Again: nothing."""
+        """Stop tracing, on the thread that began. Calling it again does nothing."""
         if Profiler._on is not self or self._thread != get_ident():
             return
         Profiler._on = None
-        self.let_others_begin()
+        self.unpatch_others()
         is_within = self._annotation is not None
         self._marks.stop()
         self._close_annotation()
@@ -160,16 +160,16 @@ class Profiler:
         untraced_step_ms: float | None = None,
         optimizers: Iterable[Optimizer] = (),
     ) -> Profiled:
-        """Stop, write the trace and return what it holds. Raises NoProfile."""
+        """Stop, write the trace, and return its record. Raises NoProfile."""
         try:
             self.stop()
             if not self._done:
                 raise NoProfile("no step was over before it had to end")
-            # a CPU takes its time for each
+            # a CPU needs time for each precision
             precisions = (precision,) if precision and not self._is_cuda else ALL
             read_peak = begin_measuring(self._device, precisions)
-            self._torch.export_chrome_trace(str(self._unfinished))  # the GPU works meanwhile
-            self._torch = None  # what it holds takes time to be given back
+            self._torch.export_chrome_trace(str(self._unfinished))  # while the GPU measures
+            self._torch = None  # freeing it takes time
             copies = pageable_copies(self._unfinished) if self._is_cuda else []
             peak = read_peak()
             if copies is None:
@@ -192,47 +192,47 @@ class Profiler:
                 flops=flops,
                 weights=weights_of(optimizers),
             )
-            note(self._unfinished, profiled)
+            add_record(self._unfinished, profiled)
             self._unfinished.replace(self._path)
-        except (OSError, RuntimeError, ValueError) as error:  # an empty file has no text
+        except (OSError, RuntimeError, ValueError) as error:  # an empty file cannot be mapped
             raise NoProfile(f"the trace could not be written: {_first_line(error)}") from error
         finally:
             self.abandon()
         return profiled
 
     def abandon(self) -> None:
-        """Switch off what is on, and leave nothing behind. Again: nothing."""
+        """Switch everything off, and remove unfinished files. Calling it again does nothing."""
         with suppress(Exception):
             self.stop()
         self._torch = None
-        for draft in (self._unfinished, Path(f"{self._unfinished}.tmp")):  # torch's own of ours
+        for draft in (self._unfinished, Path(f"{self._unfinished}.tmp")):  # torch's own draft
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
 
-    def let_others_begin(self) -> None:
-        """Stand in no other profiler's way any more."""
-        for name, start in self._others.items():
+    def unpatch_others(self) -> None:
+        """Restore how other profilers begin."""
+        for name, start in self._other_starts.items():
             setattr(autograd.profile, name, start)
 
     @classmethod
     def cut_short(cls) -> None:
-        """Stop the one that is on, if there is one: what it has is kept."""
+        """Stop the profile in progress, if any, and keep what it has."""
         if cls._on is not None:
             with suppress(Exception):
                 cls._on.stop()
 
     @classmethod
     def forget_in_child(cls) -> None:
-        """Record nothing in a forked child: its parent's profiler would grow there, unended."""
+        """Stop recording in a forked child, where the parent's profiler would grow without end."""
         cls._inherited, cls._on = cls._on, None
         if cls._inherited is not None:
-            cls._inherited.let_others_begin()
+            cls._inherited.unpatch_others()
             with suppress(Exception):
                 private: Any = torch.autograd
                 private._enable_record_function(False)  # noqa: SLF001  # of this thread
 
     def check(self) -> None:
-        """Do nothing, where a profile may begin. Raises NoProfile."""
+        """Raise NoProfile if a profile cannot begin."""
         if _is_active() or _is_warming_up():
             raise NoProfile(ANOTHER)
         if self._is_cuda:
@@ -249,7 +249,7 @@ class Profiler:
             raise NoProfile(f"cannot write {self._path}: {error.strerror}") from error
 
     def _annotate(self) -> None:
-        # as torch's own schedule does, by the number of the training's step
+        # named like torch's own schedule, with the number of the training's step
         name = f"ProfilerStep#{self._first_step + self._done}"
         self._annotation = autograd.record_function(name)
         self._annotation.__enter__()
@@ -259,10 +259,10 @@ class Profiler:
         if annotation is not None:
             annotation.__exit__(None, None, None)
 
-    def _give_way_to_others(self) -> None:
-        """Have another profiler find nothing on: two at once raise, or crash, in the script."""
+    def _patch_others(self) -> None:
+        """Patch other profilers to end ours first: two at once raise, or crash, in the script."""
         for name in STARTS:
-            start = self._others[name] = getattr(autograd.profile, name)
+            start = self._other_starts[name] = getattr(autograd.profile, name)
 
             def first_end_ours(profile: Any, *args: Any, start: Any = start) -> Any:
                 Profiler.cut_short()
@@ -274,8 +274,8 @@ class Profiler:
 os.register_at_fork(after_in_child=Profiler.forget_in_child)
 
 
-def note(path: Path, profiled: Profiled) -> None:
-    """Add our record to a trace. Raises OSError where the trace is not whole."""
+def add_record(path: Path, profiled: Profiled) -> None:
+    """Add our record to a trace. Raises OSError if the trace is not complete."""
     with path.open("r+b") as file:
         file.seek(-min(file.seek(0, os.SEEK_END), 64), os.SEEK_END)
         at, tail = file.tell(), file.read()
@@ -287,22 +287,22 @@ def note(path: Path, profiled: Profiled) -> None:
 
 
 def _is_active() -> bool:
-    """Return whether somebody's profiler is on. Nothing public tells."""
+    """Return whether any profiler is on."""
     private: Any = torch.autograd
-    return bool(autograd._is_profiler_enabled or private._profiler_enabled())  # noqa: SLF001  # nothing public tells
+    return bool(autograd._is_profiler_enabled or private._profiler_enabled())  # noqa: SLF001  # no public name
 
 
 def _is_warming_up() -> bool:
-    """Return whether one is about to be, by its schedule: what comes between would crash it."""
+    """Return whether a profiler waits for its schedule: another one now would crash it."""
     return any(one.entered and one.kineto_results is None for one in _prepared)
 
 
 _prepared: WeakSet[autograd.profile] = WeakSet()
-"""All profiles of this process that were ever made ready: torch keeps no list."""
+"""All profiles of this process that were prepared: torch keeps no list."""
 
 
 def _note_prepared() -> None:
-    prepare: Any = autograd.profile._prepare_trace  # noqa: SLF001  # nothing public tells
+    prepare: Any = autograd.profile._prepare_trace  # noqa: SLF001  # no public name
 
     @wraps(prepare)
     def noting(profile: autograd.profile) -> Any:
@@ -316,23 +316,31 @@ _note_prepared()
 
 
 def _trace_alone() -> Any:
-    """Have no events made for Python, which nobody reads here; None where torch always does."""
+    """Return options without Python events, which nobody reads here; None in an older torch."""
     private: Any = torch._C  # noqa: SLF001  # where torch keeps the option
     try:
         return private._profiler._ExperimentalConfig(trace_only=True)  # noqa: SLF001  # as above
-    except TypeError:  # of an older torch
+    except TypeError:  # an older torch
         return None
 
 
 def pageable_copies(path: Path) -> list[int] | None:
     """Return the bytes of each copy to the device from memory that is not page-locked.
 
-    None where the trace holds no event of a GPU.
+    Return None if the trace has no event of a GPU.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        if all(text.rfind(one) < 0 for one in OF_DEVICE):  # they stand near the end
+        if not any(_has_category(text, one) for one in OF_DEVICE):
             return None
         return [int(found[1]) for at in _places(text) if (found := BYTES.match(text, at))]
+
+
+def _has_category(text: mmap.mmap, category: bytes) -> bool:
+    """Return whether an event has it; a script may have given it as a name."""
+    at = text.rfind(category)  # events of a GPU are near the end
+    while at >= 0 and not text[max(at - 8, 0) : at].rstrip().endswith(b'"cat":'):
+        at = text.rfind(category, 0, at)
+    return at >= 0
 
 
 def _places(text: mmap.mmap) -> Iterator[int]:

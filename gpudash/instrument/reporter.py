@@ -1,6 +1,6 @@
-"""What the session hears of a training: its finished steps, in batches, with running totals.
+"""Reports a training's finished steps to the session, in batches with running totals.
 
-About 20 reports a second; the totals let a reader that is late lose nothing.
+It sends about 20 reports a second. With the totals, a late reader loses nothing.
 """
 
 import time
@@ -21,13 +21,13 @@ from gpudash.statistics import total
 REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25
 STATE_EVERY_S = 0.5
-"""How often memory and collectives are read."""
+"""Seconds between two reads of memory and collectives."""
 RECENT_STEPS = 40
-"""That a mean is taken of, and not of less than half as many."""
+"""Steps that `step_ms` averages over; it needs at least half as many."""
 
 
 class Reports:
-    """What the loop's instruments have found since the last report."""
+    """Collects what the instruments find, and reports it."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Reports:
     ) -> None:
         """Report to `send`.
 
-        `input_report` returns `transform_ms` of `Progress` and how many samples were skipped, since
-        its last call; `synchronize` waits until the device has finished everything enqueued;
+        `input_report` returns `transform_ms` of `Progress` and the number of skipped samples, both
+        since its last call. `synchronize` waits until the device has finished everything enqueued.
         `read_memory` and `read_collectives` are called at most twice a second.
         """
         self._clock = clock
@@ -54,7 +54,7 @@ class Reports:
         self._read_collectives = read_collectives
         self._state_due_s = 0.0
         self.memory = UNKNOWN
-        """As of the last report."""
+        """Device memory as of the last report."""
         self._finished: list[tuple[Step, Tensor | None]] = []
         self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
         self._newest: tuple[int, Tensor] | None = None  # step and loss
@@ -62,15 +62,15 @@ class Reports:
         self._skipped_samples = 0
         self._loss_due_s = 0.0
         self.due_s = time.monotonic() + REPORT_EVERY_S
-        """When the next one is to be sent."""
+        """When the next report is due."""
         self.total_steps = 0
-        """Steps the device has finished, as of the last report."""
+        """Steps that the device has finished, as of the last report."""
         self.spent_s = 0.0
-        """Host time since the last report that is no step's, besides the clock's own."""
+        """Seconds of host time since the last report, outside of steps and of the clock."""
 
     @property
     def step_ms(self) -> float | None:
-        """Mean of the newest steps reported under these settings; None where they are too few."""
+        """Mean of the newest steps under the current settings, in ms; None if they are too few."""
         steps = [step for step in self._recent if step.segment == self._clock.segment]
         count = sum(step.count for step in steps)
         if count < RECENT_STEPS // 2:
@@ -78,21 +78,21 @@ class Reports:
         return sum(step.step_ms * step.count for step in steps) / count
 
     def look(self) -> None:
-        """Take in the steps that the device has finished."""
+        """Collect the steps that the device has finished."""
         self._finished += self._clock.finished()
 
     def count(self, steps: int, samples: int | None) -> None:
-        """Count steps that no instrument has seen."""
+        """Count steps that were not measured."""
         self.total_steps += steps
         self._total_samples = total((self._total_samples, samples))
 
     def set_aside(self) -> None:
-        """Count the steps that have finished since the last look, and tell nothing of them."""
+        """Count the steps that have finished since the last look, without reporting their times."""
         steps = [step for step, _ in self._clock.finished()]
         self.count(sum(step.count for step in steps), total(step.samples for step in steps))
 
     def send(self) -> Step | None:
-        """Report; return the newest finished step, if one has finished since the last report."""
+        """Send a report; return the newest step in it, None if it has no step."""
         spent_ms = (self._clock.spent_s + self.spent_s) * 1e3
         self._clock.spent_s = self.spent_s = 0.0
         began_s = time.monotonic()
@@ -134,31 +134,31 @@ class Reports:
                 collective_bus_mib=collectives.bus_mib,
             )
         )
-        self._clock.spent_s = 0.0  # within what follows
+        self._clock.spent_s = 0.0  # it is part of the time that follows
         self.spent_s = time.monotonic() - began_s
         return steps[-1] if steps else None
 
     def _is_state_due(self, steps: tuple[Step, ...], now_s: float) -> bool:
-        """Whether it was not read lately, nor are the steps seen from before a change."""
+        """Return whether to read memory and collectives: seldom, and for current settings."""
         if now_s < self._state_due_s or not steps or steps[-1].segment != self._clock.segment:
             return False
         self._state_due_s = now_s + STATE_EVERY_S
         return True
 
     def send_last(self) -> None:
-        """Report what is left, the loss of the last step included; waits for the device."""
-        self._synchronize()  # sync: the run is over, and a loss asked for has come
+        """Report what is left, with the loss of the last step; it waits for the device."""
+        self._synchronize()  # sync: the run is over, and a requested loss has arrived
         self.send()
         if self._newest is not None:
             self._losses.request(*self._newest)
-        self._synchronize()  # sync: the loss just asked for
+        self._synchronize()  # sync: the loss just requested
         self.send()
 
 
 def instruments(
     device: torch.device, phases: Iterable[Phase], phases_every_s: float = PHASES_EVERY_S
 ) -> tuple[Clock[torch.Event] | Clock[float], LossReader]:
-    """Return what measures a step's phases on this kind of device and what reads its loss."""
+    """Return the clock and the loss reader for this kind of device."""
     if device.type == "cuda":
         clock = Clock(EventTimestamps(device), phases, phases_every_s=phases_every_s)
         return clock, DeviceLoss(device)

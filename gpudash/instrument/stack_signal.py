@@ -1,8 +1,8 @@
-"""Has this process write the stack of its main thread into a file when a signal asks for it.
+"""Lets this process write the stack of its main thread to a file when it gets a signal.
 
-`faulthandler` writes it inside the signal's handler, so it needs no thread, no GIL and no torch:
-a process that waits in C++ for the other ranks answers too, and goes on to wait. Other threads
-are left out: to walk the frames of one that runs can crash the process.
+`faulthandler` writes it in the signal handler, and needs no thread, no GIL and no torch. So a
+process that waits in C++ for other ranks answers too, and goes on waiting. Other threads are left
+out: walking the frames of a running thread can crash the process.
 """
 
 import faulthandler
@@ -16,19 +16,19 @@ from gpudash.instrument.descriptor import Descriptor
 from gpudash.rendezvous import Rendezvous
 
 _answering: tuple[int, int, Path, Descriptor] | None = None
-"""Of which process, to which signal, and into which file, opened where."""
+"""Process id, signal, file, and the file's descriptor."""
 
 
 def answer(rendezvous: Rendezvous) -> None:
-    """Answer from now on, to a signal that nobody uses. Raises OSError where no file can be made.
+    """Answer an unused signal from now on. Raises OSError if no file can be made.
 
-    Nobody is told of the signal where there is none left, or this is not the main thread.
+    Do nothing if no signal is free, or if this is not the main thread.
     """
     global _answering  # noqa: PLW0603  # a process has its signals once
     pid, path = os.getpid(), rendezvous.stack(os.getpid())
     if _answering is not None and _answering[0] == pid:
         return
-    # a fork has its parent's, and its handler
+    # a fork inherits its parent's signal and handler
     number = _answering[1] if _answering is not None else _reserved()
     if number is None:
         return
@@ -39,30 +39,30 @@ def answer(rendezvous: Rendezvous) -> None:
 
 
 def give_way() -> None:
-    """Answer no more where the script has a handler of its own by now, or has closed the file."""
+    """Stop answering if the script now handles the signal itself, or has closed the file."""
     if _answering is None:
         return
     _, number, path, descriptor = _answering
-    is_left = signal.getsignal(number) is signal.SIG_IGN
-    if is_left and descriptor.is_ours:
+    is_ignored = signal.getsignal(number) is signal.SIG_IGN
+    if is_ignored and descriptor.is_ours:
         return
-    if is_left:
+    if is_ignored:
         faulthandler.unregister(number)
     with suppress(OSError):
         path.unlink()
 
 
 def _reserved() -> int | None:
-    """Return a real-time signal that was neither handled, nor ignored, nor blocked here.
+    """Return a real-time signal that is neither handled, nor ignored, nor blocked here.
 
-    It is ignored now: so it will be once the interpreter has ended, where it would kill.
+    It is ignored from now on. So it kills nothing after the interpreter has shut down.
     """
     used = 0
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, mask = line.partition(":")
         if name in ("SigCgt", "SigIgn", "SigBlk"):
             used |= int(mask, 16)
-    # the first and the last are what others choose
+    # other tools tend to choose the first and the last
     numbers = range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1)
     number = next((number for number in numbers if not used >> number - 1 & 1), None)
     if number is None or threading.current_thread() is not threading.main_thread():

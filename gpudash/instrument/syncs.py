@@ -1,9 +1,9 @@
-"""Where a training process waits for its GPU, by the script's own lines, for a few steps.
+"""Finds the lines of a script at which its process waits for the GPU, for a few steps.
 
-torch warns of most such calls when it is asked to, from inside the call, once that has waited.
-The warning is caught by a filter of ours, so that the script sees none. torch does not warn
-where a script waits for the whole device or for an event, nor where it copies from memory that is
-not pinned, `non_blocking` or not: those functions are exchanged meanwhile.
+In its sync debug mode torch warns of most such calls, from inside the call, after the wait. A
+warning filter of ours catches the warning, so the script sees none. torch does not warn of waits
+for the whole device or for an event, nor of copies from memory that is not pinned, `non_blocking`
+or not. Those functions are replaced meanwhile.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from gpudash.protocol import SyncCall
 
 SYNC = "called a synchronizing CUDA operation"
 PROTOTYPE = "Synchronization debug mode is a prototype feature"
-"""torch says so once, to whoever asks for its warnings."""
+"""torch's notice when the mode is turned on."""
 WAITING: tuple[tuple[Any, str], ...] = (
     (torch._C, "_cuda_synchronize"),  # noqa: SLF001  # the lowest that Python can reach
     (torch._C, "_accelerator_synchronizeDevice"),  # noqa: SLF001  # what the public one calls
@@ -38,7 +38,7 @@ COPYING: tuple[tuple[Any, str], ...] = tuple(
     (torch.Tensor.__base__, name) for name in ("to", "cuda", "copy_")
 )
 MOST_CALLS = 10_000
-"""More lines than anybody reads; what comes after them is left out."""
+"""Recorded calls at most; later ones are left out."""
 OFF, WARN = 0, 1
 
 
@@ -49,7 +49,7 @@ class _Seen(NamedTuple):
 
 
 class SyncWindow:
-    """From `start` to `stop`; afterwards nothing of it is left on. Never raises into the script."""
+    """Records waits from `start` to `stop`. It never raises into the script."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -60,12 +60,12 @@ class SyncWindow:
         self._retries = 0
 
     def start(self) -> None:
-        """Look, from here on; on a process without CUDA there is nothing to see."""
+        """Start recording. Without CUDA in this process it does nothing."""
         if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # in torch
             return
         self._is_on = True
         self._retries = _retries()
-        # whatever filters the script adds meanwhile, "error" above all, come after ours
+        # keeps our filter before those that the script adds, above all before "error"
         add: Any = warnings._add_filter  # type: ignore[attr-defined]  # noqa: SLF001  # all filters go through it
         self._exchange(warnings, "_add_filter", self._ours_stay_first(add))
         add(*self._filter, append=False)
@@ -73,19 +73,19 @@ class SyncWindow:
             self._exchange(owner, name, self._noting(getattr(owner, name)))
         for owner, name in COPYING:
             self._exchange(owner, name, self._noting_copy(getattr(owner, name)))
-        if torch.cuda.get_sync_debug_mode() == OFF:  # else the script wants warnings, or errors
+        if torch.cuda.get_sync_debug_mode() == OFF:  # else the script's own
             self._warns = True
             torch.cuda.set_sync_debug_mode(WARN)
 
     def stop(self) -> tuple[SyncCall, ...]:
-        """Look no longer, and return what was seen, in the order of time."""
+        """Stop recording; return the calls in order of time."""
         if not self._is_on:
             return ()
         if self._warns and torch.cuda.get_sync_debug_mode() == WARN:
             torch.cuda.set_sync_debug_mode(OFF)
         self._is_on = False
         for owner, name, ours, before in reversed(self._exchanged):
-            if getattr(owner, name) is ours:  # else somebody has exchanged it too, and calls ours
+            if getattr(owner, name) is ours:  # else somebody has replaced ours, and calls it
                 _set(owner, name, before)
         with suppress(ValueError):
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
@@ -95,15 +95,15 @@ class SyncWindow:
 
     @uncompiled
     def match(self, text: str) -> bool:
-        """As the pattern of a warnings filter: note torch's warning, and keep it from the script.
+        """Record and hide torch's warning. Python calls this as the pattern of a warnings filter.
 
-        Python asks on the thread that warns, in the call of torch's that does.
+        It runs on the thread that warns, inside torch's call.
         """
         if not self._is_on:
             return False
         if text.startswith(SYNC):
-            # ours hand on what the script does, and make no call that torch warns of
-            self._note(sys._getframe(1), through_ours=True)  # noqa: SLF001  # the short way to the caller
+            # frames of our hooks pass on calls of the script's; our own code causes no such warning
+            self._note(sys._getframe(1), through_ours=True)  # noqa: SLF001  # the fast way to the caller
             return self._warns
         return text.startswith(PROTOTYPE)
 
@@ -126,7 +126,7 @@ class SyncWindow:
                 return wait(*args, **kwargs)
             finally:
                 if self._is_on and not self._noted_since(before):
-                    self._note(sys._getframe(1))  # noqa: SLF001  # the short way to the caller
+                    self._note(sys._getframe(1))  # noqa: SLF001  # the fast way to the caller
 
         return uncompiled(noting, deeply=False)
 
@@ -136,7 +136,7 @@ class SyncWindow:
             before = len(self._seen)
             target = copy(*args, **kwargs)
             if self._is_on and waits_for_memory(target, args) and not self._noted_since(before):
-                self._note(sys._getframe(1))  # noqa: SLF001  # the short way to the caller
+                self._note(sys._getframe(1))  # noqa: SLF001  # the fast way to the caller
             return target
 
         return uncompiled(noting, deeply=False)
@@ -163,11 +163,11 @@ def waits_for_memory(target: Any, tensors: tuple[Any, ...]) -> bool:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute, also of a type of C's that refuses to be changed."""
+    """Set an attribute, also of a C type that refuses it."""
     try:
         setattr(owner, name, value)
     except TypeError:
-        gc.get_referents(vars(owner))[0][name] = value  # the dict behind what may only be read
+        gc.get_referents(vars(owner))[0][name] = value  # the dict behind a read-only view
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
@@ -184,7 +184,7 @@ def _call(seen: _Seen) -> SyncCall:
 
 
 def _retry() -> SyncCall:
-    """Return a wait of the allocator's: out of memory, it gave back what it held and asked anew."""
+    """Return a wait of the allocator's: out of memory, it released its cache and tried again."""
     return SyncCall(
         at_ns=time.time_ns(),
         thread=threading.get_native_id(),
@@ -198,5 +198,5 @@ def _retry() -> SyncCall:
 def _retries() -> int:
     try:
         return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
-    except RuntimeError:  # an allocator of the script's own does not count
+    except RuntimeError:  # an allocator of the script's own keeps no count
         return 0

@@ -1,4 +1,4 @@
-"""How the timestamp between two phases is recorded on one kind of device, and read back."""
+"""Records timestamps on one kind of device, and reads them back."""
 
 import time
 from typing import Protocol, TypeVar
@@ -9,60 +9,60 @@ TimestampT = TypeVar("TimestampT")
 
 
 class Timestamps(Protocol[TimestampT]):
-    """How phase timestamps are recorded on one kind of device."""
+    """How timestamps are recorded on one kind of device."""
 
     def record(self) -> TimestampT:
         """Return a timestamp after everything enqueued so far on the current stream."""
 
     def passed(self, timestamp: TimestampT, /) -> bool:
-        """Has the device reached it? Does not wait."""
+        """Return whether the device has reached the timestamp. It does not wait."""
 
     def between_ms(self, earlier: TimestampT, later: TimestampT, /) -> float:
-        """Return the device's time from one passed timestamp to another, in milliseconds."""
+        """Return the device's time between two passed timestamps, in milliseconds."""
 
     def tie(self) -> tuple[TimestampT, float]:
-        """Return a timestamp and its `time.monotonic()`; waits for the device, once."""
+        """Return a timestamp and its `time.monotonic()`; it waits for the device."""
 
     def release(self, *timestamps: TimestampT) -> None:
         """Take back timestamps that are no longer needed."""
 
     def cpu_s(self) -> float | None:
-        """Return the CPU time of this process, where it does the device's work; else None."""
+        """Return this process's CPU time if the CPU is the device; else None."""
 
 
 class HostTimestamps:
-    """Time stamps: on a CPU, work is finished when the call returns."""
+    """Timestamps on a CPU, where work is finished when its call returns."""
 
     def record(self) -> float:
         """Return `time.monotonic()`."""
         return time.monotonic()
 
     def passed(self, _border: float, /) -> bool:
-        """Return True: the host is the device."""
+        """Return True, as the host is the device."""
         return True
 
     def between_ms(self, earlier: float, later: float, /) -> float:
-        """Return the difference."""
+        """Return the difference in milliseconds."""
         return (later - earlier) * 1e3
 
     def tie(self) -> tuple[float, float]:
-        """Return the same moment twice."""
+        """Return the current time twice."""
         now = time.monotonic()
         return now, now
 
     def release(self, *_timestamps: float) -> None:
-        """Keep nothing."""
+        """Do nothing: a float need not be reused."""
 
     def cpu_s(self) -> float:
-        """Return it, of all threads."""
+        """Return the CPU time of all threads of this process."""
         return time.process_time()
 
 
 class EventTimestamps:
-    """CUDA events with timing, reused.
+    """Timestamps on a GPU: CUDA events with timing, which are reused.
 
-    `torch.Event`, as `torch.cuda.Event` looks the current stream up in Python: 32 µs instead of
-    7 for a timestamp in the middle of a step (benchmarks/RESULTS.md).
+    They are `torch.Event`: `torch.cuda.Event` looks the current stream up in Python and takes 32 µs
+    instead of 7 in the middle of a step (benchmarks/RESULTS.md).
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -76,23 +76,23 @@ class EventTimestamps:
         return event
 
     def passed(self, event: torch.Event, /) -> bool:
-        """Query the event."""
+        """Return whether the device has passed the event."""
         return event.query()
 
     def between_ms(self, earlier: torch.Event, later: torch.Event, /) -> float:
-        """Return the events' difference; negative where `later` came first."""
+        """Return the milliseconds between the events; negative if `later` came first."""
         return earlier.elapsed_time(later)
 
     def tie(self) -> tuple[torch.Event, float]:
         """Record an event on an idle device, so that its time is now."""
         torch.cuda.synchronize(self._device)  # sync: once, before the first step
         event = self.record()
-        event.synchronize()  # sync: same
+        event.synchronize()  # sync: as above
         return event, time.monotonic()
 
     def release(self, *events: torch.Event) -> None:
-        """Reuse the events."""
+        """Keep the events for reuse."""
         self._free += events
 
     def cpu_s(self) -> None:
-        """Return None: the device is another one."""
+        """Return None: the CPU is not the device."""

@@ -1,7 +1,7 @@
-"""Keeps `torch.compile` out of our own functions, where a script's compiled code calls them.
+"""Keeps `torch.compile` from compiling our functions when a script's compiled code calls them.
 
-As `torch.compiler.disable` does, which would import the compiler into every script. What it uses
-is private: a test says if it goes, and then those scripts alone are not measured.
+`torch.compiler.disable` would do the same, but imports the compiler into every script. What is used
+here is private. If it goes, a test fails, and only scripts with compiled code are not measured.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ R = TypeVar("R")
 
 
 def uncompiled(function: Callable[P, R], *, deeply: bool = True) -> Callable[P, R]:
-    """Have the function run as it stands; `deeply`: and all that it calls."""
+    """Have torch run the function uncompiled; `deeply`: with everything that it calls."""
     own = cast(FunctionType, function)
-    own.__dict__["_torchdynamo_disable"] = True  # where a graph would take it in
+    own.__dict__["_torchdynamo_disable"] = True  # where a graph would inline it
     with suppress(ImportError, AttributeError):
-        from torch._C._dynamo import eval_frame  # noqa: PLC0415  # not in every torch
+        from torch._C._dynamo import eval_frame  # noqa: PLC0415  # missing in some versions of torch
 
         private: Any = eval_frame
-        skip, default = private._FrameAction.SKIP, private._FrameAction.DEFAULT  # noqa: SLF001  # torch names them no other way
+        skip, default = private._FrameAction.SKIP, private._FrameAction.DEFAULT  # noqa: SLF001  # torch has no public name
         strategy = private._FrameExecStrategy(skip, skip if deeply else default)  # noqa: SLF001  # as above
         private.set_code_exec_strategy(own.__code__, strategy)
     return function

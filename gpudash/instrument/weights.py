@@ -1,4 +1,4 @@
-"""How much an optimizer reads and writes in a step: the weights, and what it keeps for them."""
+"""Computes what an optimizer reads and writes in a step: the weights, and their state."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ MIB = 2**20
 
 
 def weights_of(optimizers: Iterable[Optimizer]) -> Weights | None:
-    """Return the sizes of what these update, on this process alone; None where there is none."""
+    """Return the sizes of weights and state on this process alone; None without weights."""
     weights: dict[int, Tensor] = {}
     kept: dict[int, Tensor] = {}
     for optimizer in optimizers:
@@ -24,23 +24,23 @@ def weights_of(optimizers: Iterable[Optimizer]) -> Weights | None:
 
 
 def updated_by(optimizer: Optimizer) -> Iterator[Tensor]:
-    """Yield its weights; one around other optimizers may have none of its own."""
+    """Yield the optimizer's weights. One that wraps others may have none."""
     for group in getattr(optimizer, "param_groups", ()):
         yield from group["params"]
 
 
 def kept_by(optimizer: Optimizer) -> Iterator[Any]:
-    """Yield what it keeps for its weights; a script's own optimizer may keep anything beside."""
+    """Yield the optimizer's state for its weights; a custom optimizer may keep anything."""
     for state in getattr(optimizer, "state", {}).values():
         if isinstance(state, Mapping):
             yield from state.values()
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 0  # else a count of steps
+    return isinstance(value, Tensor) and value.dim() > 0  # else a step count
 
 
 def _mib(tensors: Iterable[Tensor]) -> float:
-    """Return what this process has of them: of a DTensor, its own shard."""
+    """Return the MiB on this process: of a DTensor, its own shard."""
     own: Iterable[Any] = (getattr(each, "_local_tensor", each) for each in tensors)
     return sum(int(each.numel() * each.element_size()) for each in own) / MIB

@@ -1,1 +1,1 @@
-"""Callbacks for frameworks that own the loop: they say where its steps begin and end."""
+"""Callbacks for frameworks that own the training loop. They declare its steps."""

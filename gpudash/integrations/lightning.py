@@ -1,4 +1,4 @@
-"""For Lightning: `Trainer(callbacks=[GpudashCallback()])`; needs the extra `lightning`."""
+"""Callback for Lightning: `Trainer(callbacks=[GpudashCallback()])`. Extra: `lightning`."""
 
 from typing import Any
 
@@ -10,32 +10,32 @@ from gpudash.statistics import total
 
 
 class GpudashCallback(Callback):  # type: ignore[misc]  # the base may not be there to be checked
-    """Says where steps begin and end: a step takes as many batches as it accumulates."""
+    """Declares Lightning's steps. A step has several batches where gradients are accumulated."""
 
     def __init__(self) -> None:
-        self._batches: list[Any] | None = None  # samples and tokens, of the step in progress
-        self._since = 0  # `global_step` at its begin
+        self._batches: list[Any] | None = None  # samples and tokens of each batch in the step
+        self._since = 0  # `global_step` when the step began
 
     def on_train_batch_start(self, trainer: Any, _module: Any, batch: Any, _number: int) -> None:
-        """Begin a step, or go on with it."""
+        """Begin a step, or add a batch to the step in progress."""
         if self._batches is None:
             self._batches, self._since = [], trainer.global_step
             explicit.begin()
         self._batches.append((first_dimension(batch), tokens_in(batch)))
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """End it, if its optimizer has stepped."""
+        """End the step if its optimizer has stepped."""
         if self._batches is not None and trainer.global_step != self._since:
             samples, tokens = map(total, zip(*self._batches, strict=True))
             explicit.end(samples, tokens)
             self._batches = None
 
     def on_exception(self, *_: Any) -> None:
-        """Leave a step that failed."""
+        """End the step as failed."""
         self._leave()
 
     def on_train_end(self, *_: Any) -> None:
-        """Leave a step that was begun only."""
+        """End a step that is still open as failed."""
         self._leave()
 
     def _leave(self) -> None:

@@ -1,4 +1,4 @@
-"""What a page draws: curves, stacked columns and bars as SVG, all over one time axis. No I/O."""
+"""The charts of a page as SVG: curves, stacked columns and bars over one time axis. No I/O."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
@@ -15,18 +15,18 @@ from gpudash.tui.throughput import scale_of, throughput
 
 HEIGHT = 190.0
 LABELS = 14.0
-"""A row of marker labels above a plot."""
+"""Height of a row of marker labels above a plot."""
 LABEL_ROWS = 3
 LONGEST_LABEL = 60
 LETTER = 6.6
-"""Width of a letter of a label, about."""
+"""Approximate width of a letter of a label."""
 
 
 # ── throughput ──────────────────────────────────────────────────────────────────────────
 
 
 def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
-    """Return the rate over time, with the lever changes named; None where none was measured."""
+    """Return the rate over time with labelled lever changes; None if no rate was measured."""
     data = throughput(snapshot)
     runs = bins.runs(snapshot.series, data.values)
     if not runs:
@@ -50,7 +50,7 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
 
 
 def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Part]]:
-    """Return the mean step as stacked columns over time, and the parts that are in it."""
+    """Return the mean step time over time as stacked columns, and the parts shown."""
     series, parts = snapshot.series, parts_of(snapshot)
     columns = [means(series.of(name), series.at_s, bins.stretches) for name in metrics_of(parts)]
     steps = [spent(parts, *of_one) for of_one in zip(*columns, strict=True)]
@@ -78,7 +78,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Par
 
 
 def _column(frame: Frame, begin_s: float, end_s: float, below: float, above: float) -> str:
-    """Return the path of a column: neighbours have the same edge, to the digit."""
+    """Return the path of a column; absolute coordinates give neighbours exactly the same edge."""
     x, end = number(frame.bins.x(begin_s)), number(frame.bins.x(end_s))
     return f"M{x} {number(frame.y(above))}H{end}V{number(frame.y(below))}H{x}z"
 
@@ -87,7 +87,7 @@ def _column(frame: Frame, begin_s: float, end_s: float, below: float, above: flo
 
 
 def reading_chart(snapshot: Snapshot, one: Reading, bins: Bins) -> Element | None:
-    """Return a reading's past as a small curve; None where it has none."""
+    """Return a reading over time as a small curve; None if it has no values."""
     runs = bins.runs(snapshot.series, one.past)
     if not runs:
         return None
@@ -103,7 +103,7 @@ def reading_chart(snapshot: Snapshot, one: Reading, bins: Bins) -> Element | Non
 
 
 def share_bar(title: str, shares: Sequence[tuple[str, str, float]]) -> Element:
-    """Return (label, class, share) as one bar from edge to edge."""
+    """Return one bar across the full width from parts of (label, class, share)."""
     x, inside = 0.0, []
     for label, ink, share in shares:
         wide = WIDTH * share
@@ -132,7 +132,7 @@ def interval_chart(shown: ComparisonShown, reach: float) -> Element | None:
 
 
 def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
-    """Return a round change that no end of these intervals lies beyond."""
+    """Return a round change that includes the ends of all these intervals."""
     ends = [abs(end) for one in verdicts for end in (one.low, one.high) if end is not None]
     return nice_ceiling(max(ends, default=0.01))
 
@@ -163,7 +163,7 @@ def _marker_lines(markers: Iterable[Marker], frame: Frame) -> Iterator[Element]:
 
 
 def _label_rows(markers: Sequence[Marker], bins: Bins) -> dict[int, int]:
-    """Return in which row above the plot each label has room; those without are left out."""
+    """Return the row above the plot for each label; labels without room are left out."""
     ends, rows = [0.0] * LABEL_ROWS, {}
     for index, one in enumerate(markers):
         begin = _label_begin(one, bins)

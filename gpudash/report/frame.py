@@ -1,4 +1,4 @@
-"""The time axis that a page's charts share, the frame around a plot, and curves in it. No I/O."""
+"""The time axis shared by a page's charts, the frame around a plot, and its curves. No I/O."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,33 +14,33 @@ from gpudash.snapshot import Series
 from gpudash.tui.axes import Point, Runs, means
 
 WIDTH = 960.0
-"""Of a chart in its own units; a page scales it to the room there is."""
+"""Width of a chart in its own units; the page scales it."""
 LEFT, RIGHT = 56.0, 12.0
 PLOT = WIDTH - LEFT - RIGHT
 AXIS = 24.0
-"""Below a plot, for its times."""
+"""Height of the time axis below a plot."""
 MOST_BINS = 320
-"""Points of a curve: a page stays small whatever a recording's length."""
+"""Most points of a curve: a long recording must not make a large page."""
 ROOM = 8
-"""Times on an axis, at most."""
+"""Most times on an axis."""
 APART_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 
 
 class Bins(msgspec.Struct, frozen=True, kw_only=True):
-    """The ticks of a recording in a limited number of stretches, each with its time."""
+    """The ticks of a recording, grouped into at most `MOST_BINS` stretches."""
 
     end_s: float
-    """Of the time axis, which begins at 0."""
+    """End of the time axis, which begins at 0."""
     stretches: tuple[slice, ...] = ()
     times: tuple[tuple[float, float], ...] = ()
-    """Begin and end of each stretch."""
+    """Begin and end of each stretch, in seconds."""
 
     def x(self, at_s: float) -> float:
-        """Return where a moment is drawn."""
+        """Return the x coordinate of a moment."""
         return LEFT + PLOT * min(max(at_s / self.end_s, 0.0), 1.0)
 
     def runs(self, series: Series, values: Sequence[float | None]) -> Runs:
-        """Return stretches of points in seconds, broken where nothing was measured."""
+        """Return runs of points (seconds, value), split where nothing was measured."""
         found = means(values, series.at_s, self.stretches)
         points = zip(self.times, found, strict=True)
         return [
@@ -51,7 +51,7 @@ class Bins(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bins_of(series: Series, elapsed_s: float) -> Bins:
-    """Return the stretches of ticks that end in the same of `MOST_BINS` equal times."""
+    """Group the ticks by which of `MOST_BINS` equal intervals they end in."""
     at_s = series.at_s
     end_s = max(elapsed_s, at_s[-1] if at_s else 0.0, 1.0)
     stretches, times, begin = [], [], 0
@@ -71,25 +71,25 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     bins: Bins
     top: float
     above: float
-    """Room above the plot."""
+    """Height of the room above the plot."""
     height: float
 
     @property
     def bottom(self) -> float:
-        """Where 0 is drawn."""
+        """The y coordinate of 0."""
         return self.above + self.height
 
     def y(self, value: float) -> float:
-        """Return where a value is drawn."""
+        """Return the y coordinate of a value."""
         return self.bottom - self.height * min(max(value / self.top, 0.0), 1.0)
 
     def chart(self, title: str, about: str, inside: Sequence[Element]) -> Element:
-        """Return the whole chart with its axes, the grid below what is drawn."""
+        """Return the whole chart with axes, and the grid behind `inside`."""
         axes = (*self._levels(), *self._times())
         return svg(title, about, [*axes, *inside], WIDTH, self.bottom + AXIS, class_="chart")
 
     def spark(self, title: str, inside: Sequence[Element]) -> Element:
-        """Return it without numbers, as a small one of several."""
+        """Return a small chart without numbers."""
         base = element(
             "line", x1=LEFT, x2=LEFT + PLOT, y1=self.bottom, y2=self.bottom, class_="grid"
         )
@@ -123,7 +123,7 @@ def svg(
     begin: float = 0.0,
     **more: str,
 ) -> Element:
-    """Return a picture of this size; `title` and `about` are for those who cannot see it."""
+    """Return an SVG of this size; `title` and `about` are for screen readers."""
     return element(
         "svg",
         element("title", title),
@@ -143,7 +143,7 @@ def curve(runs: Runs, frame: Frame, ink: str) -> Iterator[Element]:
 
 
 def _line(run: Sequence[Point], frame: Frame) -> str:
-    """Return the path of a curve; a single point becomes a dash that can be seen."""
+    """Return the path of a curve; a single point becomes a visible dash."""
     points = [(frame.bins.x(at_s), frame.y(value)) for at_s, value in run]
     if len(points) == 1:
         (x, y) = points[0]

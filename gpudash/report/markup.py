@@ -1,4 +1,4 @@
-"""HTML and SVG as a tree: whatever a text holds, it is text. No I/O."""
+"""HTML and SVG as a tree, in which text is always escaped. No I/O."""
 
 from xml.etree.ElementTree import Element, tostring
 
@@ -9,7 +9,7 @@ def element(tag: str, *inside: Element | str | None, **attributes: object) -> El
     """Return an element with these texts and elements inside; None is left out.
 
     `class_` is the attribute `class`, and `_` in other names stands for `-`. Attributes that are
-    None are left out; numbers are rounded to what a screen can show.
+    None are left out. Floats are rounded to a tenth.
     """
     given = {
         name.removesuffix("_").replace("_", "-"): _text(value)
@@ -30,12 +30,12 @@ def element(tag: str, *inside: Element | str | None, **attributes: object) -> El
 
 
 def number(value: float) -> str:
-    """Return a coordinate to a tenth."""
+    """Return a coordinate rounded to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def document(root: Element) -> str:
-    """Return the whole page."""
+    """Return the page as HTML text."""
     return f"<!DOCTYPE html>\n{tostring(root, encoding='unicode', method='html')}\n"
 
 

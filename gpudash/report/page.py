@@ -1,4 +1,4 @@
-"""A recording as a page: what ran where, charts, results, verdicts, where the time went. No I/O."""
+"""The HTML page of a recording: what ran where, charts, results, verdicts, wall time. No I/O."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +21,11 @@ from gpudash.tui.timeview import TimeView
 from gpudash.views.answer import answer
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""The browser itself refuses whatever would be fetched or run."""
+"""Content security policy: the browser refuses to fetch or run anything."""
 
 
 def page(run: Replayed, command: Sequence[str]) -> str:
-    """Return the page of a recording; `command` made it."""
+    """Return the page of a recording as HTML; `command` is named in its footer."""
     style = element("style")
     style.text = files("gpudash.report").joinpath("style.css").read_text(encoding="utf-8")
     title = _title(run)
@@ -99,12 +99,12 @@ def _header(run: Replayed, title: str) -> Element:
 
 
 def _began(run: Replayed) -> str:
-    known = run.origin.began_utc.year > 1970  # a CSV without its JSON does not know
+    known = run.origin.began_utc.year > 1970  # a CSV without its JSON has no date
     return wall_time(run.origin.began_utc)[:19].replace("T", " ") + " UTC" if known else ""
 
 
 def _limit(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield what limited the training at the end, as the dashboard says it."""
+    """Yield what limited the training at the end, in the dashboard's words."""
     found = answer(snapshot, ())
     if found.evidence:
         title = found.title[:1].upper() + found.title[1:]
@@ -114,7 +114,7 @@ def _limit(snapshot: Snapshot) -> Iterator[Element]:
 
 
 def _unknown(run: Replayed) -> Iterator[Element]:
-    """Yield what this recording does not say."""
+    """Yield a note about what this recording does not contain."""
     missing = [f"This is a CSV without its log: {run.unknown}."] if run.unknown else []
     if run.metadata is None and run.unknown:
         missing.append(

@@ -1,4 +1,4 @@
-"""What sections are made of: headings and tables."""
+"""Elements of the page's sections: headings and tables."""
 
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 from gpudash.report.markup import element
 
 MOST_LINES = 50
-"""Of failures, and of what gpudash said: the newest."""
+"""Most lines of failures, and of gpudash's notices: the newest are kept."""
 
 
 def section(title: str, *inside: Element, about: str = "") -> Element:
@@ -16,7 +16,7 @@ def section(title: str, *inside: Element, about: str = "") -> Element:
 
 
 def scrolling(inside: Element) -> Element:
-    """Return what scrolls sideways where a window is narrow."""
+    """Return an element that scrolls sideways in a narrow window."""
     return element("div", inside, class_="scrolling")
 
 
@@ -30,7 +30,7 @@ def table(
 
 
 def heads(*titles: str) -> list[Element]:
-    """Return the head of columns of text."""
+    """Return the heads of text columns."""
     return [th(title, left=True) for title in titles]
 
 

@@ -1,4 +1,4 @@
-"""What a page tells in tables: changes, ranks, results, verdicts, wall time, settings. No I/O."""
+"""The tables of a page: changes, ranks, results, verdicts, wall time, settings. No I/O."""
 
 import shlex
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from gpudash.tui.widgets.ranks import columns_of, job_of
 from gpudash.tui.widgets.results import Table, table_of
 
 FEW = 12
-"""Lever changes that are listed at once; more are folded away."""
+"""Most lever changes that are listed unfolded."""
 SPENT = {
     "phases_s": ("training", "line-3"),
     "data_s": ("waiting for data", "line-0"),
@@ -28,17 +28,17 @@ SPENT = {
     "profile_s": ("profiling", "line-7"),
     "unattributed_s": ("unattributed", "idle"),
 }
-"""What wall time goes into, with its hue."""
+"""Label and CSS class of each part of the wall time."""
 
 
 def device_of(snapshot: Snapshot) -> Device | None:
-    """Return the device, where it was recorded."""
+    """Return the device, if it was recorded."""
     known = snapshot.device is not None and snapshot.device.name != NOT_RECORDED
     return snapshot.device if known else None
 
 
 def changes(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield the lever changes and pauses."""
+    """Yield the section of lever changes and pauses."""
     if snapshot.markers:
         rows = [(fmt.minutes(one.at_s), one.label) for one in snapshot.markers]
         inside = element(
@@ -51,7 +51,7 @@ def changes(snapshot: Snapshot) -> Iterator[Element]:
 
 
 def ranks(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield a row for each of several ranks."""
+    """Yield the section with a row for each of several ranks."""
     if not snapshot.ranks:
         return
     columns = columns_of(job_of(snapshot))
@@ -62,7 +62,7 @@ def ranks(snapshot: Snapshot) -> Iterator[Element]:
 
 
 def results(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield a row for each setting tried, and the verdicts below them."""
+    """Yield the section with a row for each setting tried, and the verdicts between them."""
     if not any(one.steps for one in snapshot.results):
         return
     on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
@@ -93,7 +93,7 @@ def _result(known: Table, one: Result, columns: int) -> Iterator[Element]:
 
 
 def verdicts(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield the A/Bs with their intervals."""
+    """Yield the section of A/B verdicts with their intervals."""
     if snapshot.verdicts:
         reach = reach_of(snapshot.verdicts)
         rows = (_verdict(one, reach) for one in snapshot.verdicts)
@@ -120,7 +120,7 @@ def _verdict(one: ComparisonShown, reach: float) -> tuple[Element, ...]:
 
 
 def account(run: Replayed) -> Iterator[Element]:
-    """Yield where the wall time went."""
+    """Yield the section about where the wall time went."""
     spent = run.account
     if spent.wall_s <= 0:
         return
@@ -147,7 +147,7 @@ def account(run: Replayed) -> Iterator[Element]:
 
 
 def settings(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield every lever."""
+    """Yield the section with every lever's value."""
     tried: dict[str, dict[str, None]] = {}
     for result in snapshot.results:
         if result.workload == snapshot.workload:
@@ -174,7 +174,7 @@ def _others(tried: Iterable[str], value: str) -> Iterator[Element]:
 
 
 def provenance(run: Replayed) -> Iterator[Element]:
-    """Yield what the recording was made with, and what gpudash said."""
+    """Yield the sections about the recording's origin and gpudash's notices."""
     started, origin = run.started, run.origin
     versions = origin.versions | (started.versions if started else {})
     device = device_of(run.snapshot)

@@ -1,1 +1,1 @@
-"""What the devices and the host say about themselves, sampled on threads of its own."""
+"""Readings of the GPUs and of the host, taken on threads of their own."""

@@ -1,7 +1,7 @@
-"""How much of the core time that the training asked for it did not get.
+"""Core wait: the share of core time that the training's threads needed and did not get.
 
-Linux counts of each thread how long it ran, and how long it was ready to run and waited for a
-core. docs/concepts/measuring.md says what is made of that.
+Linux counts for each thread how long it ran, and how long it was ready to run but waited for a
+core. docs/concepts/measuring.md explains the figure.
 """
 
 import os
@@ -13,7 +13,7 @@ from gpudash.telemetry.procfs import GONE, text, threads
 
 
 class Counts(NamedTuple):
-    """Of a thread since its birth, in nanoseconds."""
+    """Run and wait time of a thread since it began, in nanoseconds."""
 
     ran: int
     waited: int
@@ -30,24 +30,25 @@ class CoreWait:
         self._before: dict[str, Counts] = {}
 
     def read(self, pids: Iterable[int], now_s: float) -> float | None:
-        """Return what `core_wait_pct` does; None the first time."""
+        """Return the core wait since the previous reading, in percent; None the first time."""
         now = {thread: counts for pid in pids for thread, counts in _counts(pid)}
         before, self._before = self._before, now
         then_s, self._read_s = self._read_s, now_s
         if then_s is None or now_s <= then_s:
             return None
-        # those of this thread: the training, which we start, may have bound each of its own to one
+        # cores of this process: the training may have bound each of its threads to a single one
         return core_wait_pct(before, now, now_s - then_s, len(os.sched_getaffinity(0)))
 
 
 def core_wait_pct(
     before: Mapping[str, Counts], now: Mapping[str, Counts], elapsed_s: float, cores: int
 ) -> float | None:
-    """Return the percentage of the asked core time that was not given; None where none is counted.
+    """Return the percentage of the core time asked for that was not granted.
 
-    Asked for is what the threads ran and waited, at most all cores: threads that are more than
-    those would have waited for each other alone. A training that asks for less than a core is
-    measured against one core: if it seldom needs one, waiting costs it little.
+    The time asked for is run time plus wait time, at most that of all cores: more threads than
+    cores wait for each other even on an idle machine. A training that asks for less than one core
+    is measured against one core, since waiting costs it little. None where the kernel does not
+    count.
     """
     if not any(counts.ran for counts in now.values()):  # a kernel that does not count says 0
         return None
@@ -61,6 +62,6 @@ def core_wait_pct(
 def _counts(pid: int) -> Iterator[tuple[str, Counts]]:
     with suppress(*GONE):
         for thread in threads(pid):
-            with suppress(*GONE):  # this thread, or the file, which not every kernel has
+            with suppress(*GONE):  # the thread has ended, or the kernel has no such file
                 ran, waited, _ = map(int, text(f"{thread}/schedstat").split())
                 yield thread, Counts(ran, waited)

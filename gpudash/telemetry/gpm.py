@@ -1,7 +1,7 @@
-"""What the SMs, tensor cores, memory, PCIe and NVLink did between two moments (NVML's GPM).
+"""Activity of SMs, tensor cores, memory, PCIe and NVLink between two moments (NVML's GPM).
 
-Hopper and newer. The driver keeps running counters; a metric is a difference of two of its
-samples, so nothing here is a snapshot and nothing needs a profiler's permission to the GPU.
+Needs Hopper or newer. The driver keeps running counters, and a metric is the difference between
+two samples of them. Reading them needs no profiler's permission.
 """
 
 import math
@@ -19,14 +19,14 @@ METRICS = {
     "nvlink_rx_mib_s": 60,
     "nvlink_tx_mib_s": 61,
 }
-"""Metric → GPM's number of it. NVML gives percent and MiB/s, transmission seen from the GPU."""
+"""Metric → its GPM number. NVML reports percent and MiB/s; `tx` is sent by the GPU."""
 
 SHORTEST_S = 0.1
-"""NVML's samples are refreshed no faster: differences over less time are noise."""
+"""NVML refreshes its samples no faster: differences over less time are noise."""
 
 
 class Activity:
-    """Reads the GPU's activity since the reading before; owns two driver samples, frees them."""
+    """Reads the GPU's activity since the previous reading; owns two driver samples."""
 
     def __init__(self, nvml: Nvml, board: object, instance: int | None) -> None:
         """`board` is the handle of the physical GPU, `instance` its GPU instance under MIG."""
@@ -39,10 +39,10 @@ class Activity:
         self._spare: object = None
 
     def read(self) -> dict[str, float | str]:
-        """Metrics since the last read that gave any; empty at first, or within 100 ms of one.
+        """Return the metrics since the previous reading; empty at first, or within 100 ms of it.
 
-        A metric that the driver cannot tell is absent. Raises `NotMeasured` when none can be
-        had on this GPU, `GpuUnavailable` when the GPU is gone.
+        A metric that the driver does not report is absent. Raises `NotMeasured` when this GPU has
+        none of them, `GpuUnavailable` when the GPU is gone.
         """
         self._require_support()
         now_s = time.monotonic()
@@ -56,7 +56,7 @@ class Activity:
         return self._between(before, self._before) if math.isfinite(before_s) else {}
 
     def close(self) -> None:
-        """Free the samples."""
+        """Free the driver's samples."""
         for sample in (self._before, self._spare):
             if sample is not None:
                 try:

@@ -1,7 +1,7 @@
-"""One GPU, named by its UUID: what is read five times a second, and what once a second.
+"""Readings of one GPU, named by its UUID: fast ones five times a second, slow ones once a second.
 
-The fast reading is made of calls that take microseconds. The slow one takes milliseconds
-(GPM 3, energy 2 to 14) and belongs on a thread of its own. Every value may be missing alone.
+The calls of a fast reading take microseconds. Those of a slow reading take milliseconds (GPM 3,
+energy 2 to 14), so it belongs on a thread of its own. Any single value may be missing.
 `nvmlDeviceGetPcieThroughput` is never called: it blocks for 20 ms.
 """
 
@@ -19,7 +19,7 @@ from gpudash.telemetry.processes import MIB
 
 T = TypeVar("T")
 Values: TypeAlias = dict[str, float | str]
-"""Metric → what was read."""
+"""Metric → value."""
 
 CORE_SENSOR = 0
 SM_CLOCK = 1
@@ -37,11 +37,11 @@ THROTTLE_REASONS = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-"""Bit → name. Idling (0x1) and clocks set by the user (0x2) hold nothing down."""
+"""Bit → name. Idling (0x1) and clocks set by the user (0x2) are not throttling."""
 
 
 class GpuName(msgspec.Struct, frozen=True, kw_only=True):
-    """How a GPU is addressed and shown."""
+    """Identity of a GPU: its index and UUID in the driver, and its product name."""
 
     index: int
     uuid: str
@@ -51,23 +51,24 @@ class GpuName(msgspec.Struct, frozen=True, kw_only=True):
 class Gpu:
     """An open GPU. One thread may take fast readings while another takes slow ones.
 
-    Each kind of reading gives its values by metric, and raises `NotMeasured` where there are none;
-    `fast` and `slow` leave it out then, and raise `GpuUnavailable` once the GPU or driver is gone.
+    Each method for one kind of value returns values by metric, and raises `NotMeasured` where
+    there are none. `fast` and `slow` leave such values out. All raise `GpuUnavailable` once the GPU
+    or the driver is gone.
     """
 
     def __init__(self, nvml: Nvml, handle: Any, uuid: str) -> None:
-        """Take over the connection: `close` closes it."""
+        """Take over the connection `nvml`: `close` closes it."""
         self._nvml = nvml
         self._handle = handle
-        # Temperature and clocks are the chip's, also for one MIG slice of it.
+        # Temperature and clocks are read from the whole chip, even for a MIG slice.
         self._board, instance = _board(nvml, handle, uuid)
         self.id = _name(nvml, self._board, handle, uuid)
         self._activity = Activity(nvml, self._board, instance)
         self._pcie = ByteCounters(nvml, handle)
-        self._activity_s: float | None = None  # up to when its means have been read
+        self._activity_s: float | None = None  # when activity was last read
 
     def fast(self) -> GpuReading:
-        """Read what takes microseconds."""
+        """Return the values whose calls take microseconds."""
         at_s = time.monotonic()
         values: Values = {}
         for read in FAST.values():
@@ -75,7 +76,10 @@ class Gpu:
         return GpuReading(at_s=at_s, values=values, **msgspec.structs.asdict(self.id))
 
     def slow(self) -> GpuReading:
-        """Read what takes milliseconds; activity is the mean since the slow reading before."""
+        """Return the values whose calls take milliseconds.
+
+        Activity is the mean since the previous slow reading.
+        """
         at_s = time.monotonic()
         activity = or_none(self.activity) or {}
         if {"pcie_rx_mib_s", "pcie_tx_mib_s"} - activity.keys():
@@ -94,17 +98,20 @@ class Gpu:
         )
 
     def close(self) -> None:
-        """Free what the driver holds for us and give the connection back."""
+        """Free the driver's samples and close the connection."""
         self._activity.close()
         self._nvml.close()
 
     def utilisation(self) -> Values:
-        """GPU and memory controller, percent of the driver's last sampling period."""
+        """Return utilisation of GPU and memory bus, in percent of the driver's sampling period."""
         rates = self._nvml.call("nvmlDeviceGetUtilizationRates", self._handle)
         return {"gpu_util_pct": float(rates.gpu), "mem_util_pct": float(rates.memory)}
 
     def memory(self) -> Values:
-        """MiB used, free and in total; version 2 counts what the driver reserves as neither."""
+        """Return device memory used, free and in total, in MiB.
+
+        Version 2 of the call counts memory reserved by the driver as neither used nor free.
+        """
         memory = first_measured(
             lambda: self._nvml.call(
                 "nvmlDeviceGetMemoryInfo",
@@ -121,7 +128,7 @@ class Gpu:
         }
 
     def power(self) -> Values:
-        """Watts at this instant; on an older driver the mean over the last second."""
+        """Return the power draw in watts: of this instant, or an older driver's mean over 1 s."""
         milliwatts = first_measured(
             lambda: self._nvml.field(self._handle, POWER_INSTANT),
             lambda: float(self._nvml.call("nvmlDeviceGetPowerUsage", self._handle)),
@@ -129,7 +136,7 @@ class Gpu:
         return {"power_w": milliwatts / 1000}
 
     def temperature(self) -> Values:
-        """Of the GPU core, °C."""
+        """Return the temperature of the GPU core in °C."""
         degrees = first_measured(
             lambda: self._nvml.call("nvmlDeviceGetTemperatureV", self._board, CORE_SENSOR),
             lambda: self._nvml.call("nvmlDeviceGetTemperature", self._board, CORE_SENSOR),
@@ -137,12 +144,12 @@ class Gpu:
         return {"temperature_c": float(degrees)}
 
     def clocks(self) -> Values:
-        """Clock of the SMs, MHz."""
+        """Return the SM clock in MHz."""
         sm_mhz = self._nvml.call("nvmlDeviceGetClockInfo", self._board, SM_CLOCK)
         return {"sm_clock_mhz": float(sm_mhz)}
 
     def throttle(self) -> Values:
-        """`none`, or the reasons that hold the clocks down, joined by `+`."""
+        """Return `none`, or the throttle reasons, joined by `+`."""
         reasons: int = first_measured(
             lambda: self._nvml.call("nvmlDeviceGetCurrentClocksEventReasons", self._board),
             lambda: self._nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", self._board),
@@ -151,16 +158,16 @@ class Gpu:
         return {"throttle": "+".join(names) or "none"}
 
     def energy(self) -> Values:
-        """Joules since the driver was loaded."""
+        """Return the energy used since the driver was loaded, in joules."""
         millijoules = self._nvml.call("nvmlDeviceGetTotalEnergyConsumption", self._handle)
         return {"energy_j": float(millijoules) / 1000}
 
     def activity(self) -> Values:
-        """GPM metrics since the reading before; see `gpm.Activity.read`."""
+        """Return GPM's metrics since the previous reading; see `gpm.Activity.read`."""
         return self._activity.read()
 
     def pcie(self) -> Values:
-        """PCIe MiB/s each way since the reading before; empty at first."""
+        """Return PCIe MiB/s each way since the previous reading; empty at first."""
         return self._pcie.read()
 
 
@@ -172,17 +179,17 @@ FAST: dict[str, Callable[[Gpu], Values]] = {
     "clocks": Gpu.clocks,
     "throttle reasons": Gpu.throttle,
 }
-"""What is read five times a second: name in a report → how."""
+"""Fast readings: name in the doctor's report → method."""
 SLOW: dict[str, Callable[[Gpu], Values]] = {
     "energy": Gpu.energy,
     "SM, tensor and DRAM activity": Gpu.activity,
     "PCIe counters": Gpu.pcie,
 }
-"""What `Gpu.slow` makes one reading of; rates need `gpm.SHORTEST_S` between two."""
+"""Slow readings: name → method. Rates need `gpm.SHORTEST_S` between two of them."""
 
 
 class ByteCounters:
-    """PCIe traffic from the driver's byte counters, for GPUs whose GPM does not tell it."""
+    """PCIe traffic from the driver's byte counters, for GPUs whose GPM does not report it."""
 
     def __init__(self, nvml: Nvml, handle: object) -> None:
         self._nvml = nvml
@@ -190,7 +197,10 @@ class ByteCounters:
         self._before: tuple[float, float, float] | None = None
 
     def read(self) -> Values:
-        """MiB/s each way since the reading before; empty at first and when a counter wrapped."""
+        """Return MiB/s each way since the previous reading.
+
+        Empty at first and when a counter has wrapped.
+        """
         tx_bytes = self._nvml.field(self._handle, PCIE_TX_BYTES)
         rx_bytes = self._nvml.field(self._handle, PCIE_RX_BYTES)
         before, self._before = self._before, (time.monotonic(), tx_bytes, rx_bytes)
@@ -231,7 +241,7 @@ def list_gpus() -> tuple[str, tuple[GpuName, ...]]:
 
 
 def or_none(read: Callable[[], T]) -> T | None:
-    """Value of this reader, or None where it has none."""
+    """Return what `read` returns, or None where it raises `NotMeasured`."""
     try:
         return read()
     except NotMeasured:
@@ -239,18 +249,18 @@ def or_none(read: Callable[[], T]) -> T | None:
 
 
 def _board(nvml: Nvml, handle: Any, uuid: str) -> tuple[Any, int | None]:
-    """Handle of the physical GPU, and the GPU instance when the UUID names a slice of it."""
+    """Return the handle of the physical GPU, and the GPU instance if the UUID names a MIG slice."""
     if not uuid.startswith("MIG-"):
         return handle, None
     instance = or_none(lambda: int(nvml.call("nvmlDeviceGetGpuInstanceId", handle)))
     board = or_none(lambda: nvml.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle))
-    # Without its instance number, the activity of the whole board would pass for the slice's.
+    # Without an instance number, the activity of the whole board would be shown as the slice's.
     return (handle, None) if board is None or instance is None else (board, instance)
 
 
 def _listed(index: int) -> GpuName | None:
-    """One GPU of the list; None when it does not answer, which hides none of the others."""
-    nvml = Nvml()  # of its own: what this GPU refuses for good, the others may answer
+    """Return the identity of the GPU at this index; None when it does not answer."""
+    nvml = Nvml()  # its own connection: others may answer a question that this GPU refuses
     try:
         handle = nvml.call("nvmlDeviceGetHandleByIndex", index)
         return _name(nvml, handle, handle, nvml.call("nvmlDeviceGetUUID", handle))

@@ -1,7 +1,7 @@
-"""The NVIDIA driver library: opened, asked and closed, its refusals turned into sentences.
+"""Calls to the NVIDIA driver library, with its errors turned into sentences.
 
-The only module that imports pynvml. It knows no metric: `gpu` and `gpm` say what to ask.
-Two kinds of failure leave it: `NotMeasured` concerns one value, `GpuUnavailable` all of them.
+The only module that imports pynvml. It knows no metric: `gpu` and `gpm` choose the calls.
+It raises two errors: `NotMeasured` for a single value, `GpuUnavailable` for the whole GPU.
 """
 
 import functools
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class GpuUnavailable(GpudashError):  # noqa: N818  # a state of the machine, with its reason
-    """No GPU can be read, or no longer; `str(error)` is the reason as a plain sentence."""
+    """No GPU can be read, or no longer; `str(error)` is the reason as a sentence."""
 
 
-class NotMeasured(Exception):  # noqa: N818  # an answer, not an error: the reading goes on without
+class NotMeasured(Exception):  # noqa: N818  # an answer, not an error: other values are read
     """One value cannot be read; `str(error)` is the reason."""
 
 
@@ -40,7 +40,7 @@ SENTENCES = {
     "NVML_ERROR_DEPRECATED": "no longer offered by this driver",
     "NVML_ERROR_INSUFFICIENT_POWER": "the GPU's external power cable is not attached",
 }
-"""pynvml's name of an error → what a user reads."""
+"""pynvml's name of an error → sentence for the user."""
 
 FINAL = (
     "NVML_ERROR_NOT_SUPPORTED",
@@ -49,7 +49,7 @@ FINAL = (
     "NVML_ERROR_DEPRECATED",
     "NVML_ERROR_NO_PERMISSION",
 )
-"""The answer will not change while we run, so the question is not put again."""
+"""Errors that last as long as the process: the call is not repeated."""
 
 GONE = (
     "NVML_ERROR_GPU_IS_LOST",
@@ -59,17 +59,17 @@ GONE = (
     "NVML_ERROR_DRIVER_NOT_LOADED",
     "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
 )
-"""Nothing can be read any more."""
+"""Errors after which nothing can be read from the GPU."""
 
 FIELD_MEMBERS = dict(enumerate(("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")))
 """NVML's number of a value type → member of the union that holds a field's value."""
 
 
 class Nvml:
-    """One connection to the driver library, and the memory of what it refuses for good.
+    """A connection to the driver library; calls with a final error are not repeated.
 
-    Raises `GpuUnavailable` when the library cannot be opened. NVML counts its connections,
-    so several may be open, and counts on each being closed.
+    Raises `GpuUnavailable` when the library cannot be opened. NVML counts its connections:
+    several may be open, and each must be closed.
     """
 
     def __init__(self) -> None:
@@ -81,17 +81,17 @@ class Nvml:
             raise GpuUnavailable(self._sentence(error.value)) from None
 
     def close(self) -> None:
-        """Give the connection back; a driver that is gone by now is none of our concern."""
+        """Close the connection; no error is raised if the driver is gone."""
         try:
             self._pynvml.nvmlShutdown()
         except self._pynvml.NVMLError:
             return
 
     def call(self, function: str, *arguments: object, question: str = "") -> Any:
-        """Answer of the pynvml function of this name.
+        """Call the pynvml function of this name and return its result.
 
-        Raises `NotMeasured` when it has none, `GpuUnavailable` when the GPU or driver is gone.
-        A refusal is remembered under `question`, or else under the function's name.
+        Raises `NotMeasured` when there is no value, `GpuUnavailable` when the GPU or driver is
+        gone. A final error is remembered under `question`, by default the function's name.
         """
         question = question or function
         if (reason := self._refused.get(question)) is not None:
@@ -105,7 +105,7 @@ class Nvml:
             raise self._failure(question, error.value) from None
 
     def field(self, handle: object, field_id: int) -> float:
-        """One field value of a GPU in NVML's unit; raises as `call` does."""
+        """Return a field value of a GPU in NVML's unit. Raises as `call` does."""
         question = f"field {field_id}"
         if (reason := self._refused.get(question)) is not None:
             raise NotMeasured(reason)
@@ -117,12 +117,12 @@ class Nvml:
         return float(getattr(answer.value, FIELD_MEMBERS[answer.valueType]))
 
     def refuse(self, question: str, reason: str) -> NotMeasured:
-        """Remember that this question is never to be put again; the error to raise."""
+        """Remember that `question` is not to be asked again, and return the error to raise."""
         self._refused[question] = reason
         return NotMeasured(reason)
 
     def constant(self, name: str) -> Any:
-        """Value that pynvml gives this name: a number, or the type of a structure."""
+        """Return pynvml's attribute of this name: a number, or the type of a structure."""
         return getattr(self._pynvml, name)
 
     def _failure(self, question: str, code: int) -> Exception:
@@ -144,9 +144,9 @@ class Nvml:
 
 
 def first_measured(*readers: Callable[[], T]) -> T:
-    """Value of the first reader that has one: the best source first, its fallbacks after.
+    """Return the value of the first reader that has one; the best source comes first.
 
-    Raises the last reader's `NotMeasured` when none has.
+    Raises the last reader's `NotMeasured` when none has one.
     """
     *preferred, last = readers
     for read in preferred:
@@ -159,6 +159,6 @@ def first_measured(*readers: Callable[[], T]) -> T:
 
 @functools.cache
 def _bindings() -> ModuleType:
-    import pynvml  # noqa: PLC0415  # 75 ms, not to be paid before a GPU is asked for
+    import pynvml  # noqa: PLC0415  # takes 75 ms, which a run without a GPU need not pay
 
     return pynvml  # type: ignore[no-any-return]  # pynvml is untyped

@@ -1,9 +1,8 @@
-"""What the training processes, and gpudash itself, use of the CPU and of memory.
+"""CPU time and memory of the training processes and of gpudash itself.
 
-The training processes are the worker and all its descendants.
-
-Loader workers come and go at any moment. Whoever was born since the reading before counts from
-0; what one that ended had still used is in the time of the children that its parent has reaped.
+The training processes are the worker and all its descendants. Loader workers come and go at any
+moment. The CPU time of a process that began since the previous reading counts from 0. The last CPU
+time of a process that ended is in its parent's time of reaped children.
 """
 
 import os
@@ -22,9 +21,10 @@ from gpudash.telemetry.procfs import GONE, text, threads
 
 MIB = 1024 * 1024
 OWN_SPAN_S = 5.0
-"""Our own CPU time is averaged over so long: drawing comes in bursts."""
+"""gpudash's own CPU time is a mean over this long: drawing comes in bursts."""
 LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
-"""Else (a kernel built without) the tree is found among all processes of the machine: dearer."""
+"""Whether the kernel lists a process's children. Else the tree is found among all processes of the
+machine, which costs more."""
 
 Children: TypeAlias = Callable[[int], Iterable[int]]
 """Returns the children of a process."""
@@ -34,17 +34,17 @@ _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / MIB
 
 
 class _Process(NamedTuple):
-    """Which process; a later one with its number began at another moment."""
+    """Identity of a process: a later one with the same pid began at another moment."""
 
     pid: int
     began: int  # clock ticks since the machine's start
 
 
 class _Usage(NamedTuple):
-    """What a process has used so far."""
+    """CPU time and memory that a process has used so far."""
 
     own_s: float  # CPU seconds
-    reaped_s: float  # those of its children that ended, and of theirs
+    reaped_s: float  # CPU seconds of descendants that ended and were waited for
     rss_mib: float  # 0 for a zombie
 
 
@@ -52,33 +52,33 @@ NOTHING = _Usage(0.0, 0.0, 0.0)
 
 
 class HostReader:
-    """Reads one worker's process tree; each reading covers the time since the one before.
+    """Reads one worker's process tree; each reading covers the time since the previous one.
 
-    What this process itself takes is a mean over `OWN_SPAN_S`.
+    The CPU time of this process itself is a mean over `OWN_SPAN_S`.
     """
 
     def __init__(
         self, pid: int, clock: Callable[[], float] = time.monotonic, *, reads_own: bool = True
     ) -> None:
-        """`clock` gives seconds; samples carry its time. `reads_own`: this process too."""
+        """`clock` gives seconds and stamps the readings. `reads_own`: read this process too."""
         self._clock = clock
         self._reads_own = reads_own
         self._pid = pid
         self._root: _Process | None = None
-        self._own_cpu: deque[tuple[float, float]] = deque()  # moments, and CPU seconds until then
+        self._own_cpu: deque[tuple[float, float]] = deque()  # (time, CPU seconds until then)
         self._read_s: float | None = None
         self._before: dict[_Process, _Usage] = {}
         self._core_wait = CoreWait()
-        self._ended_s = 0.0  # of those that ended, what no parent had been told of when read
+        self._ended_s = 0.0  # CPU time of ended processes that no parent had reaped when read
 
     def read(self, children: Children | None = None) -> HostReading:
-        """Return what they use and wait for; absent once all are gone.
+        """Return the tree's CPU time, memory and core wait; they are absent once all have ended.
 
-        What is of the time since the reading before is absent at first. Readers that read one
-        after the other may share a `family()`.
+        Values that need a previous reading are absent at first. Readers that read one after the
+        other may share the result of `children_lookup()`.
         """
         now_s = self._clock()
-        found = self._find(children or family())
+        found = self._find(children or children_lookup())
         rss_mib = sum(usage.rss_mib for usage in found.values())
         cpu_pct = None
         if rss_mib and self._read_s is not None and now_s > self._read_s:
@@ -98,11 +98,14 @@ class HostReader:
         return HostReading(at_s=now_s, pid=self._pid, values=known)
 
     def _find(self, children: Children) -> dict[_Process, _Usage]:
-        """Read the tree, and who was in it before: a listing may miss one while another ends."""
+        """Return the usage of the tree, and of processes that were in it at the previous reading.
+
+        A listing may miss a process while another one ends.
+        """
         found: dict[_Process, _Usage] = {}
         root = next(iter(_read(self._pid)), None)
         self._root = self._root or root
-        if root is not None and root == self._root:  # not a later process with its number
+        if root is not None and root == self._root:  # not a later process with the same pid
             for pid in _tree(self._pid, children):
                 found |= _read(pid)
         for process in self._before.keys() - found.keys():
@@ -110,7 +113,7 @@ class HostReader:
         return found
 
     def _used_s(self, found: dict[_Process, _Usage]) -> float:
-        """Return the CPU seconds used since the reading before."""
+        """Return the CPU seconds used since the previous reading."""
         own_s = reaped_s = 0.0
         for process, usage in found.items():
             before = self._before.get(process, NOTHING)
@@ -119,12 +122,12 @@ class HostReader:
         gone = [self._before[process] for process in self._before.keys() - found.keys()]
         ended_s = sum(usage.own_s + usage.reaped_s for usage in gone)
         left_s = reaped_s - ended_s - self._ended_s
-        # a parent that was read just before it reaped has that time at the next reading, or never
+        # a parent read just before it reaped has that time at the next reading, or never
         self._ended_s = min(max(-left_s, 0.0), ended_s)
         return own_s + max(left_s, 0.0)
 
     def _own_cpu_pct(self, now_s: float) -> float | None:
-        # the kernel's times come in ticks of 10 ms: 5 % of the time between two readings
+        # the kernel counts in ticks of 10 ms, which is 5 % of the time between two readings
         self._own_cpu.append((now_s, time.process_time()))
         while len(self._own_cpu) > 1 and now_s - self._own_cpu[1][0] >= OWN_SPAN_S:
             self._own_cpu.popleft()
@@ -132,8 +135,11 @@ class HostReader:
         return 100 * (after - before) / (now_s - then_s) if now_s > then_s else None
 
 
-def family() -> Children:
-    """Return what tells children; where the kernel does not, as all of the machine are now."""
+def children_lookup() -> Children:
+    """Return a function from a process to its children.
+
+    Where the kernel does not list them, it answers from one pass over all processes.
+    """
     if LISTS_CHILDREN:
         return _children
     found = defaultdict(list)
@@ -144,23 +150,23 @@ def family() -> Children:
 
 
 def _tree(pid: int, children: Children) -> list[int]:
-    """Return the process and its descendants, as far as they are there, parents first."""
+    """Return the process and its descendants, parents first."""
     found = [pid]
-    for parent in found:  # it grows on the way
+    for parent in found:  # the list grows during the loop
         found += children(parent)
     return found
 
 
 def _children(pid: int) -> Iterator[int]:
-    """Yield what each thread of the process has forked."""
+    """Yield the processes that each thread of the process has forked."""
     with suppress(*GONE):
         for thread in threads(pid):
-            with suppress(*GONE):  # this thread
+            with suppress(*GONE):  # the thread may have ended
                 yield from map(int, text(f"{thread}/children").split())
 
 
 def _read(pid: int) -> dict[_Process, _Usage]:
-    """Return the process of this number and what it has used; nothing when it is gone."""
+    """Return the process with this pid and its usage; empty when it has ended."""
     try:
         cells = _cells(pid)
     except GONE:
@@ -175,5 +181,5 @@ def _read(pid: int) -> dict[_Process, _Usage]:
 
 
 def _cells(pid: int) -> list[bytes]:
-    """Return what is told of a process, from its state on. Raises one of `GONE`."""
-    return text(f"{pid}/stat").rpartition(b")")[2].split()  # the name before may hold anything
+    """Return the fields of `/proc/PID/stat` from the state on. Raises one of `GONE`."""
+    return text(f"{pid}/stat").rpartition(b")")[2].split()  # the name may contain `)` and spaces

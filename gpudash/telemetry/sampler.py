@@ -1,10 +1,10 @@
-"""The stream of samples: threads that read the watched GPUs and processes at a steady pace.
+"""The sampler: two threads that read the watched GPUs and processes at a steady pace.
 
-Two threads, so that a slow driver call delays no sample: `fast` reads the host and what the
-GPUs tell in microseconds, and emits; `slow` opens the GPUs, reads the rest, and closes them,
-or finds out once whether there is one that is not trained on. The processes of other ranks are
-read by `fast` too, all in one pass, at the pace of `slow`.
-Nothing is read before `watch` says what. Whatever fails ends up in `gpu_missing`.
+There are two threads so that a slow driver call delays no sample. `fast` reads the host and the
+GPUs' fast values, and emits. `slow` opens the GPUs, reads their slow values and closes them. In a
+training on the CPU it looks once whether the machine has a GPU. `fast` also reads the processes of
+other ranks, all in one pass, at the period of `slow`.
+Nothing is read before `watch` is called. A failure is reported in `gpu_missing`.
 """
 
 import math
@@ -16,20 +16,20 @@ from typing import TypeAlias
 
 from gpudash.protocol import HostReading, Reading
 from gpudash.telemetry.gpu import Gpu, GpuName, list_gpus, open_gpu
-from gpudash.telemetry.processes import HostReader, family
+from gpudash.telemetry.processes import HostReader, children_lookup
 from gpudash.telemetry.watched_gpu import WatchedGpu, sentence
 
 FAST_S = 0.2
 SLOW_S = 1.0
 STALE_S = 2.5
-"""A slow value older than this is no longer shown beside fresh ones."""
+"""A slow value older than this is not emitted with a fast reading."""
 ON_CPU = "training on the CPU"
 
 ListGpus: TypeAlias = Callable[[], tuple[str, tuple[GpuName, ...]]]
 
 
 class Sampler:
-    """Reads what `watch` names, from `start` to `stop`, and hands each sample to `emit`.
+    """Reads the watched GPUs and processes from `start` to `stop`, and passes samples to `emit`.
 
     `emit` is called on one of the sampler's threads, never on two at once, and must not raise.
     """
@@ -44,7 +44,7 @@ class Sampler:
         open_gpu: Callable[[str], Gpu] = open_gpu,
         list_gpus: ListGpus = list_gpus,
     ) -> None:
-        """Periods and the age limit of slow values in seconds."""
+        """Periods and `stale_s`, the age limit of slow values, are in seconds."""
         self._emit = emit
         self._fast_s = fast_s
         self._slow_s = slow_s
@@ -52,8 +52,8 @@ class Sampler:
         self._open_gpu = open_gpu
         self._list_gpus = list_gpus
         self._target: Target | None = None
-        self._others: dict[str, WatchedGpu] = {}  # replaced as a whole: two threads go through it
-        self._readers: dict[int, HostReader] = {}  # by process; replaced as a whole too
+        self._others: dict[str, WatchedGpu] = {}  # replaced as a whole: two threads iterate over it
+        self._readers: dict[int, HostReader] = {}  # by pid; replaced as a whole too
         self._stopped = threading.Event()
         self._wake = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -64,26 +64,26 @@ class Sampler:
         return self._target.missing if self._target else "waiting for the worker"
 
     def watch(self, pid: int, gpu_uuid: str | None) -> None:
-        """Read this worker and its GPU from now on; `None` when it trains on the CPU."""
+        """Read this worker and its GPU from now on; a UUID of None means training on the CPU."""
         self._target = Target(pid, gpu_uuid)
         self._wake.set()
 
     def watch_others(self, gpu_uuids: Collection[str]) -> None:
-        """Read these GPUs too from now on, and no others but the worker's.
+        """Read these GPUs from now on, besides the worker's.
 
-        One that cannot be read is left out: it may be in another machine.
+        A GPU that cannot be read is left out: it may be in another machine.
         """
         known = self._others
         self._others = {uuid: known.get(uuid) or WatchedGpu(uuid) for uuid in gpu_uuids}
         self._wake.set()
 
     def watch_processes(self, pids: Collection[int]) -> None:
-        """Read these training processes too from now on, and no others but the worker."""
+        """Read these training processes from now on, besides the worker."""
         known = self._readers
         self._readers = {pid: known.get(pid) or HostReader(pid, reads_own=False) for pid in pids}
 
     def start(self) -> None:
-        """Start reading; nothing happens when it runs already. May follow a `stop`."""
+        """Start reading, unless it runs already. May follow a `stop`."""
         if self._threads:
             return
         if self._target is not None:  # a target belongs to the threads that opened it
@@ -98,9 +98,9 @@ class Sampler:
             thread.start()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Stop reading and close the GPU; nothing is emitted afterwards.
+        """Stop reading and close the GPUs; nothing is emitted afterwards.
 
-        Returns within `timeout_s` even while a driver call hangs: its thread then ends alone.
+        Returns within `timeout_s` even while a driver call hangs; its thread ends later.
         """
         self._stopped.set()
         self._wake.set()
@@ -111,7 +111,7 @@ class Sampler:
         self._threads = []
 
     def _run_fast(self, stopped: threading.Event, _wake: threading.Event) -> None:
-        processes_s = 0.0  # when those of other ranks are read next
+        processes_s = 0.0  # when the processes of other ranks are read next
         for _ in ticks(self._fast_s, stopped, stopped):
             if (target := self._target) is not None:
                 for sample in target.read_fast(self._stale_s):
@@ -129,10 +129,10 @@ class Sampler:
                         self._emit(reading)
 
     def _read_processes(self) -> Iterator[HostReading]:
-        """Read those of the other ranks; of those that are gone there is no reading."""
+        """Yield readings of the other ranks' processes; none for a process that has ended."""
         readers = self._readers.values()
         with suppress(Exception):  # an unreadable /proc must not end the GPU's samples
-            children = family() if readers else None
+            children = children_lookup() if readers else None
             yield from (reading for one in readers if (reading := one.read(children)).values)
 
     def _run_slow(self, stopped: threading.Event, wake: threading.Event) -> None:
@@ -156,7 +156,7 @@ class Sampler:
                 gpu.close()
 
     def _read_others(self, before: Mapping[str, WatchedGpu]) -> Mapping[str, WatchedGpu]:
-        """Open the GPUs that are new, read all, and close those that are no longer asked for."""
+        """Open the GPUs that are new, read all, and close those no longer watched."""
         others = self._others
         for uuid, gpu in others.items():
             if before.get(uuid) is not gpu:
@@ -169,7 +169,7 @@ class Sampler:
 
 
 class Target:
-    """One worker and its GPU, from one `watch` to the next: all that the two threads share."""
+    """One worker and its GPU, from one `watch` to the next; shared by the two threads."""
 
     def __init__(self, pid: int, gpu_uuid: str | None) -> None:
         self.pid = pid
@@ -184,7 +184,7 @@ class Target:
         return self.gpu.missing if self.gpu else self._on_cpu
 
     def open(self, open_gpu: Callable[[str], Gpu], list_gpus: ListGpus) -> None:
-        """Open the GPU; if none is trained on, find out whether there is one."""
+        """Open the GPU; on a CPU training, find out whether the machine has one."""
         if self.gpu:
             self.gpu.open(open_gpu)
         else:
@@ -196,12 +196,12 @@ class Target:
             self.gpu.close()
 
     def read_slow(self) -> None:
-        """Take the slow values, for the next fast readings to carry."""
+        """Read the slow values; the next fast readings include them."""
         if self.gpu:
             self.gpu.read_slow()
 
     def read_fast(self, stale_s: float) -> Iterator[Reading]:
-        """Host and GPU now, each stamped with its own time."""
+        """Yield readings of host and GPU, each with its own time."""
         yield self._read_host()
         sample = self.gpu.read_fast(stale_s) if self.gpu else None
         if sample is not None:
@@ -215,10 +215,10 @@ class Target:
 
 
 def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> Iterator[None]:
-    """Yield now and every `period_s` until stopped, and at once when woken.
+    """Yield at once, every `period_s` until stopped, and whenever woken.
 
-    The deadlines are absolute, so the work between two ticks does not make the period drift;
-    ticks missed by long work are skipped, never made up for.
+    The deadlines are absolute, so the work between two ticks does not make the period drift.
+    Ticks missed during long work are skipped.
     """
     due_s = time.monotonic()
     while True:
@@ -235,7 +235,7 @@ def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> I
 def _on_cpu(list_gpus: ListGpus) -> str:
     try:
         _, gpus = list_gpus()
-    except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
+    except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
         return f"{ON_CPU}: {sentence(error)}"
     if not gpus:
         return f"{ON_CPU}: no NVIDIA GPU is present"

@@ -1,4 +1,4 @@
-"""A GPU that two threads read: one the fast values, the other the slow ones."""
+"""A GPU read by two threads: one reads the fast values, the other the slow ones."""
 
 import threading
 from collections.abc import Callable
@@ -11,53 +11,53 @@ from gpudash.telemetry.nvml import GpuUnavailable
 
 
 class WatchedGpu:
-    """Opened, read and closed without an exception: `missing` says what failed."""
+    """Opens, reads and closes a GPU without raising: `missing` says what failed."""
 
     def __init__(self, uuid: str) -> None:
         self.missing: str | None = "the GPU is being opened"
-        """Why it is not read, as a sentence; None while it is."""
+        """Why the GPU is not read, as a sentence; None while it is."""
         self._uuid = uuid
         self._gpu: Gpu | None = None
         self._slow: GpuReading | None = None
-        self._in_use = threading.Lock()  # the GPU is not closed while it is read
+        self._in_use = threading.Lock()  # the GPU must not be closed while it is read
 
     def open(self, open_gpu: Callable[[str], Gpu]) -> None:
         """Open the GPU."""
         try:
             self._gpu = open_gpu(self._uuid)
-        except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
+        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
             self.missing = sentence(error)
         else:
             self.missing = None
 
     def close(self) -> None:
-        """Close the GPU, if it is open; `missing` keeps what it said."""
+        """Close the GPU, if it is open; `missing` keeps its text."""
         with self._in_use:
             gpu, self._gpu = self._gpu, None
         if gpu is not None:
             gpu.close()
 
     def read_slow(self) -> None:
-        """Take the slow values, for the next fast readings to carry."""
+        """Read the slow values; the next fast readings include them."""
         if self._gpu is None or self.missing is not None:
             return
         try:
             self._slow = self._gpu.slow()
-        except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
+        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
             self.missing = sentence(error)
 
     def read_fast(self, stale_s: float) -> GpuReading | None:
-        """Return the values now, with slow ones that are not older than that."""
+        """Return the values now, with the slow ones unless they are older than `stale_s`."""
         with self._in_use:
             return self._read(stale_s)
 
     def _read(self, stale_s: float) -> GpuReading | None:
         if self._gpu is None or self.missing is not None:
             return None
-        slow = self._slow  # before the fast values: a sample holds nothing from after its time
+        slow = self._slow  # taken first: a sample must hold nothing from after its time
         try:
             sample = self._gpu.fast()
-        except Exception as error:  # noqa: BLE001  # told to the user, and the thread lives on
+        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
             self.missing = sentence(error)
             return None
         if slow is None or sample.at_s - slow.at_s > stale_s:
@@ -67,7 +67,7 @@ class WatchedGpu:
 
 
 def sentence(error: Exception) -> str:
-    """Return what a user reads of it."""
+    """Return the error as a sentence for the user."""
     if isinstance(error, GpuUnavailable):
         return str(error)
     return f"reading the GPU failed: {type(error).__name__}: {error}"

@@ -2,4 +2,4 @@
 
 from gpudash.tui.lean import import_without
 
-import_without({"ssl": None}, "asyncio")  # OpenSSL takes 4 MB, and the dashboard calls nobody
+import_without({"ssl": None}, "asyncio")  # OpenSSL takes 4 MB, and the dashboard needs no TLS

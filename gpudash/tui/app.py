@@ -1,7 +1,7 @@
-"""The dashboard: keys in, snapshots out. It never imports torch and never blocks.
+"""The dashboard's app: takes keys, shows snapshots. It never imports torch and never blocks.
 
-The engine is injected; it is opened and started after the first paint, so that the screen is
-there before anything is loaded.
+The engine is injected. It is opened and started after the first paint, so that the screen appears
+before anything is loaded.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from gpudash.tui.keys import ACTIVE
 from gpudash.tui.look import Look
 from gpudash.tui.palette import entries
 from gpudash.tui.preferences import Preferences, Tab
-from gpudash.tui.screens.dialog import AskText, Told
+from gpudash.tui.screens.dialog import AskText, ShowLines
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
@@ -48,15 +48,15 @@ from workloads import CATALOGUE
 RATE_HZ = 4.0
 USUAL = Look()
 PATIENCE_S = 1.0
-"""For remembering the theme and the pane: a home that is gone keeps nobody waiting."""
+"""How long to wait, in seconds, until preferences are saved: an unreachable home may block."""
 
 
 class Arrived(Message):
-    """There is something in the inbox."""
+    """The inbox is not empty."""
 
 
 class Dashboard(LeverActions, RunActions, ProfileActions):
-    """The screen of a run."""
+    """The dashboard of a run or of a replay."""
 
     TITLE = "gpudash"
     CSS_PATH = "style.tcss"
@@ -87,7 +87,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         keys = keys_of(look.keys, replay=player is not None)
         if look.keys:
             self.set_keymap({name_of(key): key.keys for key in keys})
-        if ascii_only:  # an arrow's stand-in would read as another key: v
+        if ascii_only:  # the ASCII of an arrow, such as v, would look like another key
             keys = tuple(msgspec.structs.replace(key, by_name=True) for key in keys)
         self._period_s = 1 / rate_hz
         self._painted_s = float("-inf")
@@ -95,7 +95,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self._main = ReplayScreen(self.control, player) if player else MainScreen(self.control)
         self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
-        # of a script what it prints comes first, as without gpudash
+        # a script's output comes first, as without gpudash
         prints = plan.workload not in CATALOGUE and player is None
         usual = "output" if prints else self._remembered.pane or "results"
         self._main.chosen_tab = look.pane or usual
@@ -104,19 +104,19 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the one screen that is always there."""
+        """Return the main screen, which is always at the bottom."""
         return self._main
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return what changes every line on its way to the terminal."""
+        """Return the filters of every line on its way to the terminal."""
         filters = [*super().get_line_filters(), *self._ascii]
         if not (self.no_color and self.native_ansi_color):
             return filters
-        # Textual decides by the first theme; grey of a terminal's own colours is black on black
+        # Textual decides by the first theme; terminal palette colours in grey are black on black
         return [NoColor() if isinstance(one, Monochrome) else one for one in filters]
 
     def on_mount(self) -> None:
-        """Paint first, load afterwards."""
+        """Start the engine after the first paint."""
         self._main.call_after_refresh(self._begin)
         self._running_loop = asyncio.get_running_loop()
 
@@ -132,12 +132,12 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
     def on_arrived(self) -> None:
-        """Paint what is newest, at most at the screen's rate and at the terminal's."""
+        """Show the newest snapshot, at most at the screen's rate and as fast as the terminal."""
         wait_s = self._painted_s + self._period_s - time.monotonic()
         if wait_s <= 0 and self.is_behind:
             wait_s = self._period_s
         if wait_s > 0:
-            # a timer of Textual's that begins late never fires, and the screen would stand still
+            # a Textual timer that starts late never fires, and the screen would freeze
             asyncio.get_running_loop().call_later(wait_s, self.call_later, self.on_arrived)
         else:
             self._deliver()
@@ -159,25 +159,25 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._main.show(mail)
         owners = self.control.snapshot.memory_owners
         if owners is not None and owners != known_owners:
-            self._tell_owners(owners)
+            self._show_owners(owners)
         if self._timeline is not None and self._timeline.is_current:
             self._timeline.show_bars()
         if self.control.ending and self.control.dead:
             self._quit()
 
-    def _tell_owners(self, told: MemoryOwners) -> None:
-        """Show it to whoever has asked; with another dialog open, the log alone has it."""
-        if told.answers and self.screen is self._main:
-            self._open(Told(owners_title(told), owner_lines(told)))
+    def _show_owners(self, owners: MemoryOwners) -> None:
+        """Show a report that the user requested, unless a dialog is open; the log has it too."""
+        if owners.answers and self.screen is self._main:
+            self._open(ShowLines(owners_title(owners), owner_lines(owners)))
 
     def remembered(self) -> Preferences:
-        """Return what the next run is to know of this one."""
+        """Return the preferences to save for the next run."""
         starts_s = dict(self._remembered.starts_s)
         if self._started_s is not None:
             starts_s[self._start_of(self.control.plan)] = self._started_s
         theme, pane = self.theme, self._main.chosen_tab
         chosen = pane in REMEMBERED and pane != self._look.pane
-        return Preferences(  # what is configured is not chosen here
+        return Preferences(  # configured values are not saved as choices
             theme=self._remembered.theme if theme == self._look.theme else theme,
             pane=pane if chosen else self._remembered.pane,
             starts_s=starts_s,
@@ -188,7 +188,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         return f"{plan.workload} on {plan.device}"
 
     def _note_start(self, snapshot: Snapshot) -> None:
-        """Keep how long the first start took; a restart's begin is not known here."""
+        """Keep how long the first start took; the begin of a restart is not known here."""
         if self._started_s is None and snapshot.total_steps and snapshot.playback is None:
             self._started_s = snapshot.elapsed_s
 
@@ -202,11 +202,11 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self.inbox.on_log([line])
 
     def on_notify(self, event: Notify) -> None:
-        """Drop a notice that is in sight already: a key that is held would fill the screen."""
+        """Drop a notice that is already shown: a key held down would fill the screen."""
         if any(event.notification.message == shown.message for shown in self._notifications):
             event.prevent_default()
 
-    # ── what the keys do; more of it is in `actions` ────────────────────────────────────
+    # ── actions of the keys; more are in `actions/` ─────────────────────────────────────
 
     def action_pane(self, tab: Tab) -> None:
         """Open a tab of the pane."""
@@ -217,14 +217,14 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         if self._main.answer is not None:
             snapshot, cores = self.control.snapshot, self.control.cores
             lines = why_lines(self._main.answer, snapshot, cores, self._main.profile)
-            self._open(Told(f"why: {self._main.answer.title}", lines))
+            self._open(ShowLines(f"why: {self._main.answer.title}", lines))
 
     def action_copy(self) -> None:
-        """Copy the verdict, the row or the lever, whatever the focus is on."""
+        """Copy the verdict, the row or the lever that has the focus."""
         self._copy(self._main.copied())
 
     def action_find(self) -> None:
-        """Ask for a text and find it in the levers, the results or the log."""
+        """Ask for a text, and find it in the levers, the results or the log."""
 
         def answered(text: str | None) -> None:
             sought = (text or "").strip()
@@ -240,24 +240,24 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._open(Help(self._main.keys, self._main.focus_id))
 
     def give_up(self, sentence: str) -> None:
-        """Complete a recording and quit: there is no main screen to go on with."""
+        """Complete a recording and quit with exit code 1: the main screen has failed."""
         self._quit()
         self.exit(return_code=1, message=escape(f"gpudash: {sentence}"))
 
     def leave_soon(self) -> None:
-        """Leave; from any thread, and from a signal's handler."""
+        """Quit soon; may be called on any thread and in a signal handler."""
         if self._running_loop is not None and not self._running_loop.is_closed():
             self._running_loop.call_soon_threadsafe(self._quit)
 
     def action_command_palette(self) -> None:
-        """Show the palette, where it has room: in none, Textual's fails at PageUp."""
+        """Show the palette if it has room: without room, Textual's fails at PageUp."""
         if not self._main.too_small:
             super().action_command_palette()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield what the palette shows; a command runs once the palette has gone."""
+        """Yield the palette's commands; a command runs once the palette has closed."""
         of_app = [key for key in self._main.keys if not key.action.startswith("screen.")]
-        keys = getattr(screen, "keys", of_app)  # a dialog has none of its own
+        keys = getattr(screen, "keys", of_app)  # a dialog has no keys of its own
         for title, help_, action in entries(self.control, keys):
             command = partial(self.call_later, self.run_action, action)
             yield SystemCommand(title, help_, command)
@@ -266,8 +266,8 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
 def run_dashboard(app: Dashboard) -> int:
     """Run the dashboard until the user leaves; return the exit code."""
-    # the engine is not opened here: the first frame does not wait for it
-    leave_on_signals(app.leave_soon, lambda: app.control.engine.close())  # noqa: PLW0108  # …
+    # a lambda, as reading `engine` opens it, and the first frame must not wait for that
+    leave_on_signals(app.leave_soon, lambda: app.control.engine.close())  # noqa: PLW0108  # above
     app.run()
     preferences.save(app.remembered()).join(PATIENCE_S)
     return app.return_code or 0

@@ -1,7 +1,7 @@
-"""Where each part of the main screen stands at each size: a pure function, in cells.
+"""The layout of the main screen at each size: pure functions, in cells.
 
-From 110 columns and 34 rows on everything is in sight. A smaller terminal keeps the answer,
-throughput and step time, and one place below them for the panel that was chosen last.
+From 110 columns and 34 rows on everything is visible. A smaller terminal shows the answer,
+throughput and step time, and below them the panel that was chosen last.
 """
 
 from typing import Literal, TypeAlias
@@ -10,35 +10,35 @@ import msgspec
 from textual.geometry import Region
 
 Part: TypeAlias = Literal["levers", "device", "activity", "pane"]
-"""What may stand in the one place of a small terminal."""
+"""Panels that share one place in a small terminal."""
 
 LEAST = (60, 16)
-"""Columns and rows below which nothing sensible can be shown."""
+"""Fewest columns and rows in which anything is shown."""
 WIDE, TALL = 110, 34
-"""From here on the panels beside, and those below, have a place of their own."""
+"""Columns and rows from which all panels have their own place."""
 LANES_FROM_ROWS = 20
-"""Fewer rows show the answer without its lanes."""
+"""Fewest rows in which the answer has its lanes."""
 
 LEAST_CHARTS, LEAST_CHARTS_LARGE = 6, 16
-"""Rows that the charts keep, one beside the other and in two rows, where the pane wants more."""
+"""Rows that the pane leaves to the charts: side by side, and in two rows."""
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user wants to see."""
+    """The user's choice of panels."""
 
     chosen: Part = "levers"
-    """In the one place of a small terminal."""
+    """The panel in the shared place of a small terminal."""
     device: bool = False
-    """The device in the levers' place."""
+    """Whether the device panel takes the levers' place."""
     zoomed: str = ""
-    """The panel that has all of the room; empty for none."""
+    """The panel that takes all of the room; empty for none."""
     scrubber: bool = False
     pane_rows: int = 0
-    """What the pane would like to have, where that is more than its share."""
+    """Rows that the pane needs; used if above its usual share."""
 
 
 def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
-    """Return the region of each part in sight by its id; none overlap."""
+    """Return the region of each visible part by its id; none overlap."""
     if is_too_small(width, height):
         return {"too-small": Region(0, 0, width, height)}
     rows = 3 + shown.scrubber  # header, status and footer
@@ -60,30 +60,30 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
 
 
 def is_too_small(width: int, height: int) -> bool:
-    """Whether nothing sensible can be shown."""
+    """Return whether the terminal is too small to show anything."""
     return width < LEAST[0] or height < LEAST[1]
 
 
 def is_roomy(width: int, height: int) -> bool:
-    """Whether every panel has a place of its own."""
+    """Return whether every panel has its own place."""
     return is_wide(width) and height >= TALL
 
 
 def is_wide(width: int) -> bool:
-    """Tell whether the levers and the pane are in sight at once."""
+    """Return whether levers and pane are visible at once."""
     return width >= WIDE
 
 
 def _answer_rows(width: int, height: int) -> int:
-    """Return the rows of the answer: framed with evidence, its line and lanes, or the line."""
+    """Return the rows of the answer: a frame with evidence, line and lanes, or only the line."""
     if is_roomy(width, height):
         return 6
     return 4 if height >= LANES_FROM_ROWS else 1
 
 
 def _large(room: Region, side: str, shown: Shown) -> dict[str, Region]:
-    """Charts and activity above, the step's time below them, levers beside, the pane beneath."""
-    # seven rows inside it hold an A/B; what a tall terminal has more, charts fill better
+    """Return charts and activity, step time below, levers on the right, the pane at the bottom."""
+    # an A/B needs seven rows inside the pane; charts make better use of further rows
     pane_rows = min(max(room.height // 4, min(room.height * 3 // 10, 9), 8), 18)
     pane_rows = max(pane_rows, min(shown.pane_rows, room.height - LEAST_CHARTS_LARGE))
     upper, pane = room.split_horizontal(-pane_rows)
@@ -94,7 +94,7 @@ def _large(room: Region, side: str, shown: Shown) -> dict[str, Region]:
 
 
 def _small(room: Region, side: str, shown: Shown) -> dict[str, Region]:
-    """Charts side by side, and below them the panel chosen; two where it is wide."""
+    """Return charts side by side, and below them the chosen panel; two panels if it is wide."""
     below = min(max(room.height * 8 // 17, 5), 14)
     if shown.chosen == "pane" or is_wide(room.width):
         below = max(below, min(shown.pane_rows, room.height - LEAST_CHARTS))

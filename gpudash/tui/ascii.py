@@ -1,4 +1,4 @@
-"""The screen without Unicode, where everything stands where it stood."""
+"""The screen in ASCII, in an unchanged layout."""
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -9,7 +9,7 @@ from gpudash.ascii import as_ascii
 
 
 class Ascii(LineFilter):
-    """Takes Unicode from everything that is shown, whoever has painted it."""
+    """A line filter that replaces Unicode in everything that is shown."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  # Textual's own signature
         """Return the segments in ASCII."""
@@ -17,5 +17,5 @@ class Ascii(LineFilter):
 
 
 def in_place(text: str) -> str:
-    """Return the text in ASCII, as wide as it was."""
+    """Return the text in ASCII, with the same width."""
     return text if text.isascii() else set_cell_size(as_ascii(text), cell_len(text))

@@ -1,8 +1,8 @@
-"""Cutting series to what a chart can show: bins on the time axis, nice limits, finite values.
+"""Preparing series for charts: bins on the time axis, round limits, finite values.
 
-All charts of a screen show the same time, whatever their width. Their bins lie on multiples of
-their width, so that a chart scrolls by whole cells and a drawn column never changes its shape
-again: no shimmer, and few rows to repaint. Only the outer columns are cut by the range.
+All charts of a screen show the same time range, whatever their width. Bins begin at multiples of
+their width, so that a chart scrolls by whole cells and a drawn column never changes again: nothing
+shimmers, and few rows are repainted. Only the outer columns are cut by the range.
 """
 
 import math
@@ -21,25 +21,25 @@ from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 Point: TypeAlias = tuple[float, float]
 Runs: TypeAlias = list[list[Point]]
-"""Stretches of neighbouring points; between two of them nothing was measured."""
+"""Runs of neighbouring points; between two runs nothing was measured."""
 
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _HEADROOM = 1.05
 _NICE_MINUTES = (1, 2, 2.5, 5, 10, 15, 20, 30, 60, 120, 240)
 _NICE_SECONDS = (1, 2, 5, 10, 15, 20, 30, 45, *(60 * minutes for minutes in _NICE_MINUTES))
 _SLACK_S = 1e-6
-"""Ticks are stamped by adding up: one may miss its border by rounding."""
+"""Tolerance for ticks, whose times are sums and may miss a border by rounding."""
 RECENT_TICKS = 10
-"""What was measured before these is out of date."""
+"""A value older than these ticks is out of date."""
 LABEL_WIDTH = 8
-"""Columns that a moment takes on the time axis, with its distance from the next."""
+"""Columns of a label on the time axis, with its distance from the next."""
 _GROWTH = 1.25
 SHORTEST_S = 30.0
-"""The time axis never shows less, so that the first points do not stretch over the chart."""
+"""Shortest time axis, so that the first points do not stretch over the chart."""
 
 
 class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The stretch of time a chart shows, and in how many columns."""
+    """The time range of a chart, and its number of columns."""
 
     begin_s: float
     end_s: float
@@ -59,7 +59,8 @@ class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
     def first(self) -> int:
         """The number of the first column; column n of a run begins at n times its width.
 
-        The last column holds the end of the range, the first one a little more than its width.
+        The last column contains the end of the range. The first one shows slightly more than its
+        width.
         """
         return math.ceil(self.end_s / self.bin_s - _SLACK_S) - self.columns
 
@@ -73,7 +74,7 @@ class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
         return (self.first + column + 0.5) * self.bin_s
 
     def moment_in(self, column: int) -> float | None:
-        """Return the moment in the middle of this column; None where there is none."""
+        """Return the moment in the middle of this column; None outside of the chart."""
         return self.middle_of(column) if 0 <= column < self.columns else None
 
     def holds(self, at_s: float) -> bool:
@@ -82,7 +83,7 @@ class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nice_ceiling(value: float) -> float:
-    """Return the next round number that is not below `value`; 1 for nothing."""
+    """Return the next round number that is not below `value`; 1 unless it is above 0."""
     if not math.isfinite(value) or value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -92,20 +93,20 @@ def nice_ceiling(value: float) -> float:
 
 
 def axis_top(value: float) -> float:
-    """Return where an axis ends: above `value`, with a little headroom."""
+    """Return the end of an axis: a round number above `value`, with a little headroom."""
     return nice_ceiling(value * _HEADROOM)
 
 
 def range_of(series: Series, columns: int, view: TimeView) -> TimeRange:
-    """Return what a chart of so many columns shows of the series; begin and end are alike in all.
+    """Return the time range of a chart; begin and end do not depend on its columns.
 
-    The time that the view says; but of a run that is younger, little more than the run so far. It
-    ends with the newest tick, so that a young run grows from the right border, which says `live`.
+    It has the view's length, or for a younger run little more than the run so far. It ends with
+    the newest tick, so that a young run grows from the right border, which says `live`.
     """
     at_s = series.at_s
     end_s = at_s[-1] if at_s else 0.0
     if view.end_s is not None and view.end_s < end_s:
-        end_s = at_s[bisect_left(at_s, view.end_s - _SLACK_S)]  # of a tick, all or nothing
+        end_s = at_s[bisect_left(at_s, view.end_s - _SLACK_S)]  # no tick is cut
     span_s = _room_for(end_s - max(_begin_of(at_s), 0.0))
     if view.span_s is not None:
         span_s = min(view.span_s, span_s)
@@ -113,16 +114,16 @@ def range_of(series: Series, columns: int, view: TimeView) -> TimeRange:
 
 
 def _room_for(run_s: float) -> float:
-    """Return no less than this, growing in steps of a quarter: between them charts only scroll."""
+    """Return the axis's length; it grows in steps of 25 %, between which charts only scroll."""
     steps = math.ceil(math.log(max(run_s, SHORTEST_S) / SHORTEST_S, _GROWTH) - _SLACK_S)
     return SHORTEST_S * _GROWTH**steps
 
 
 def bins_of(at_s: Sequence[float], time_range: TimeRange) -> list[tuple[int, slice]]:
-    """Return (column, its stretch of the series) for the columns that hold a tick.
+    """Return (column, its slice of the series) for the columns that have a tick.
 
-    A tick is named by its end: the one that ends on a border belongs to the bin before it. It
-    begins with the end of the one before: a bin in which none ends lies inside the next one.
+    A tick that ends on a border belongs to the bin before it. A bin in which no tick ends lies
+    inside the next tick, and shows that one.
     """
     bin_s, first = time_range.bin_s, time_range.first
     until = min(bisect_left(at_s, time_range.end_s - _SLACK_S) + 1, len(at_s))
@@ -141,7 +142,7 @@ def bins_of(at_s: Sequence[float], time_range: TimeRange) -> list[tuple[int, sli
 
 
 def _begin_of(at_s: Sequence[float]) -> float:
-    """Return when the first tick began: it is as long as the second."""
+    """Return when the first tick began, which is as long as the second."""
     return 2 * at_s[0] - at_s[1] if len(at_s) > 1 else sum(at_s)
 
 
@@ -151,10 +152,10 @@ def cut(
     time_range: TimeRange,
     at_s: Sequence[float] = (),
 ) -> Runs:
-    """Return one mean per bin as runs of points, broken where a whole bin is missing.
+    """Return one mean per bin as runs of points, split where a whole bin is missing.
 
-    Ticks weigh by their length where `at_s` tells it. None, nan and infinity never get out:
-    they would end the process inside plotext.
+    With `at_s`, ticks weigh by their length. None, NaN and infinity are left out: they would end
+    the process inside plotext.
     """
     runs: Runs = []
     last = None
@@ -170,7 +171,7 @@ def cut(
 
 
 def _lengths(at_s: Sequence[float], stretch: slice) -> list[float]:
-    """Return how long these ticks are, later ones never longer; nothing where all are equal."""
+    """Return the lengths of these ticks, which never increase; empty if all are equal."""
     ends = at_s[max(stretch.start - 1, 0) : stretch.stop]
     if len(ends) < 3 or ends[1] - ends[0] <= ends[-1] - ends[-2] + _SLACK_S:
         return []
@@ -179,10 +180,10 @@ def _lengths(at_s: Sequence[float], stretch: slice) -> list[float]:
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """Return the mean of what is finite; None for nothing, and for a sum beyond a float."""
+    """Return the mean of the finite values; None without any, or if the sum overflows."""
     known = [value for value in values if value is not None]
     total = sum(known)
-    if not weights and math.isfinite(total):  # most often so, and several times as fast
+    if not weights and math.isfinite(total):  # the usual case, several times as fast
         return total / len(known) if known else None
     found = mean(values, weights or repeat(1.0))
     return found if is_measured(found) else None
@@ -191,11 +192,11 @@ def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | N
 def means(
     values: Sequence[float | None], at_s: Sequence[float], stretches: Sequence[slice]
 ) -> list[float | None]:
-    """Return the mean of each of these stretches; ticks weigh by their length."""
+    """Return the mean of each slice; ticks weigh by their length."""
     if not values:
         return [None] * len(stretches)
     if None not in values and not _lengths(at_s, slice(0, len(at_s))):
-        known = cast("Sequence[float]", values)  # most often so, and several times as fast
+        known = cast("Sequence[float]", values)  # the usual case, several times as fast
         quick = [sum(ticks) / len(ticks) for ticks in map(known.__getitem__, stretches)]
         if math.isfinite(sum(quick)):
             return [*quick]
@@ -203,14 +204,14 @@ def means(
 
 
 def highest(runs: Runs) -> float:
-    """Return the largest value; 0 for no point."""
+    """Return the largest value; 0 without points."""
     return max((y for run in runs for _, y in run), default=0.0)
 
 
 def latest(series: Series, name: str, changed_s: float = 0.0) -> float | None:
-    """Return a step's mean over `NOW_S` and `NOW_STEPS` at least, as far as they lie after this.
+    """Return a step metric's mean over at least `NOW_S` and `NOW_STEPS`, all after `changed_s`.
 
-    None where what was measured last is out of date. The newest ticks may hold no end of a step.
+    None if the last value is out of date. The newest ticks may contain no end of a step.
     """
     values, steps, at_s = series.of(name), series.of("steps_per_s"), series.at_s
     recent = range(len(values) - 1, max(len(values) - RECENT_TICKS, 0) - 1, -1)
@@ -219,7 +220,7 @@ def latest(series: Series, name: str, changed_s: float = 0.0) -> float | None:
         return None
 
     def tick_after(began_s: float) -> int:
-        whole = began_s > _begin_of(at_s) + _SLACK_S  # or it would be the tick before
+        whole = began_s > _begin_of(at_s) + _SLACK_S  # else it would be the previous tick
         return min(bisect_left(at_s, began_s - _SLACK_S) + whole, last)
 
     first, least = tick_after(max(at_s[last] - NOW_S, changed_s)), tick_after(changed_s)
@@ -236,14 +237,14 @@ def _steps_in(steps_per_s: Sequence[float | None], at_s: Sequence[float], stretc
 
 
 def value_at(series: Series, name: str, at_s: float) -> float | None:
-    """Return what was measured in the tick around this moment."""
+    """Return the value of the tick around this moment."""
     values = series.of(name)
     index = bisect_left(series.at_s, at_s)
     return values[index] if index < len(values) else None
 
 
 def time_ticks(time_range: TimeRange) -> list[float]:
-    """Return round moments inside the time_range, far enough apart for their labels."""
+    """Return round moments in the time range, far enough apart for their labels."""
     room = max(time_range.columns // LABEL_WIDTH, 1)
     apart = next(
         (float(s) for s in _NICE_SECONDS if time_range.length_s / s <= room),

@@ -1,4 +1,4 @@
-"""What stands in header, status line and footer: pure functions from a snapshot."""
+"""Contents of header, status line and footer: pure functions of a snapshot."""
 
 from collections.abc import Iterable
 
@@ -11,6 +11,7 @@ from gpudash.snapshot import (
     Snapshot,
     State,
     aside,
+    is_live,
     silence,
     unreadable,
 )
@@ -30,19 +31,19 @@ STATE_STYLES: dict[State, tuple[str, str]] = {
     "stopped": ("■", "dim"),
 }
 NOTES_S = 20.0
-"""A note is shown for so long."""
+"""How long a note is shown, in seconds."""
 OWN_COST_PCT = 0.5
-"""Share of a step from which gpudash's own cost is worth a word."""
+"""Share of a step from which the status line names gpudash's own cost."""
 
 
 def button(text: str, action: str, *, key_of: str = "", rank: int = 0) -> Cell:
-    """Return a cell that runs an action, its key before the text: its own, or another action's."""
+    """Return a cell that runs an action, with its key, or `key_of`'s, before the text."""
     key = key_for(key_of or action)
     return Cell(parts=((key, "key"), (f" {text}", "dim")), rank=rank, action=action)
 
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:
-    """Return workload, device, state and rates; numbers in fixed widths."""
+    """Return workload, device, state and rates; numbers have fixed widths."""
     glyph, style = ("◌", "busy") if aside(snapshot) else STATE_STYLES[snapshot.state]
     steps = fmt.count(snapshot.total_steps)
     if snapshot.planned_steps is not None:
@@ -69,7 +70,7 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
 
 
 def header_right(snapshot: Snapshot) -> tuple[Cell, ...]:
-    """Return the recording, or the button that begins one."""
+    """Return the recording, or the button that starts one."""
     recording = snapshot.recording
     if recording is None:
         if "record" not in snapshot.can:
@@ -84,7 +85,7 @@ def header_right(snapshot: Snapshot) -> tuple[Cell, ...]:
 
 
 def _playback(playback: Playback) -> tuple[Cell, ...]:
-    """Return what is replayed, how far it is and how fast."""
+    """Return name, position and speed of a replay."""
     name = fmt.clip(fmt.plain(playback.name), 24)
     place = f"{fmt.clock(playback.position_s)} of {fmt.clock(playback.length_s)}"
     pace = f"×{playback.speed:g}" if playback.playing else "‖"
@@ -97,7 +98,7 @@ def _playback(playback: Playback) -> tuple[Cell, ...]:
 
 
 def _per_gpu(snapshot: Snapshot) -> list[Cell]:
-    """Return, of several ranks, how many samples each of them trains in a step."""
+    """Return the samples that each of several ranks trains in a step."""
     each_step = (
         row.samples_per_s / row.steps_per_s
         for row in snapshot.ranks
@@ -116,7 +117,7 @@ def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:
 
 
 def _loss(loss: float | None) -> str:
-    """Return the loss; nan and infinity as they are: a finding, not a missing value."""
+    """Return the loss; NaN and infinity are shown, as they are findings and not missing values."""
     if loss is None:
         return fmt.ABSENT
     return f"{loss:.4g}" if fmt.is_measured(loss) else str(loss)
@@ -131,9 +132,9 @@ def status(
     ending: bool = False,
     profile: str = "",
 ) -> tuple[Cell, ...]:
-    """Return the sentence of the status line, and what to do now: restart, undo, or redo.
+    """Return the sentence of the status line, and a hint at restart, undo or redo.
 
-    `ending` tells that a script was asked to end, `profile` what becomes of one.
+    `ending`: a script was asked to end. `profile`: the progress of a profile.
     """
     if ending and snapshot.state not in ENDED:
         ends = f"{fmt.plain(snapshot.workload)} is ending"
@@ -154,40 +155,40 @@ def status(
     elif snapshot.state == "paused" and "pause" in snapshot.can and not aside(snapshot):
         hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
-        sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header says it
+        sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header has it
         ends = f"{key_for('compare')} ends it" if _comparing(snapshot) else ""
-        said = (sentence, ends, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
+        parts = (sentence, ends, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
         found = " ".join(fmt.plain(snapshot.found).split())
         # an A/B, a verdict or a refusal needs the line; the panel has the button
         hint = "" if sentence else _edits(undo, redo)
-        sentence = " · ".join(filter(None, (*said, found))) or "no lever changed yet"
+        sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
     style = STATE_STYLES[snapshot.state][1]
-    if profile:  # it says more than that steps are being traced
+    if profile:  # more precise than the snapshot's "profiling"
         sentence = sentence.removeprefix(ASIDES["profile"]).lstrip(" ·–")
         sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     return (Cell(parts=((sentence, style), (hint, style))),)
 
 
 def _edits(undo: str, redo: str) -> str:
-    """Return what undo and redo would do, a clause each."""
+    """Return a clause for each of undo and redo that would do something."""
     ways = (("undo", "undoes", undo), ("redo", "redoes", redo))
     return "".join(f" · {key_for(way)} {verb} {what}" for way, verb, what in ways if what)
 
 
 def _comparing(snapshot: Snapshot) -> bool:
-    """Whether an A/B is being run that can be ended here."""
+    """Return whether an A/B is running that can be ended here."""
     shown = snapshot.comparison
     return shown is not None and not shown.is_over and "blocks" in snapshot.can
 
 
 def _last_change(snapshot: Snapshot) -> list[str]:
-    """Return the newest lever change since the start, and its moment."""
+    """Return a clause with the newest lever change since the start, and its moment."""
     marker = _change(snapshot)
     return [f"{fmt.plain(marker.label)} since {fmt.clock(marker.at_s)}"] if marker else []
 
 
 def _change(snapshot: Snapshot) -> Marker | None:
-    """Return the marker of the newest lever change since the start; pauses and A/Bs are none."""
+    """Return the marker of the newest lever change since the start, not of pauses or A/Bs."""
     for marker in reversed(snapshot.markers):
         if "=" in marker.label:
             return marker
@@ -197,7 +198,7 @@ def _change(snapshot: Snapshot) -> Marker | None:
 
 
 def _notes(snapshot: Snapshot) -> Iterable[str]:
-    """Return what the training did on its own with the newest change; the log keeps it."""
+    """Return the training's notes on the newest change, for a while; the log keeps them."""
     since_s, change = snapshot.training_s or 0.0, _change(snapshot)
     if change is not None:
         since_s = min(since_s, snapshot.elapsed_s - change.at_s)
@@ -205,12 +206,12 @@ def _notes(snapshot: Snapshot) -> Iterable[str]:
 
 
 def _asides(snapshot: Snapshot) -> list[str]:
-    """Return what stands still, was left out, or costs more than it should."""
+    """Return clauses about a lack of steps, skipped samples, and gpudash's own cost."""
     asides = silence(snapshot) + unreadable(snapshot.skipped_samples)
     own_ms, step_ms = snapshot.instruments_ms, snapshot.step_ms_p50
     host_ms = latest(snapshot.series, "host_ms")
     behind = host_ms is not None and step_ms is not None and 100 * host_ms >= HOST_PCT * step_ms
-    # a host that is ahead of the device pays it out of its lead
+    # if the host is ahead of the device, its own cost delays no step
     if behind and own_ms and step_ms and 100 * own_ms >= OWN_COST_PCT * step_ms:
         share = 100 * own_ms / step_ms
         asides.append(f"measuring costs {fmt.significant(own_ms)} ms a step, {share:.1f} %")
@@ -227,10 +228,9 @@ def footer(
     proposing: bool = True,
     undoing: bool = True,
 ) -> tuple[Cell, ...]:
-    """Return the keys as buttons, the focused panel's first; grey for what does nothing now.
+    """Return the keys as buttons, the focused panel's first; keys without effect are grey.
 
-    `proposing` tells whether the answer has something to try, `undoing` whether there is a change
-    to undo.
+    `proposing`: the answer has something to try. `undoing`: there is a change to undo.
     """
     state, recording = snapshot.state, snapshot.recording is not None
     pausing = snapshot.pausing
@@ -241,16 +241,17 @@ def footer(
         "pause": "resume" if pausing else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if comparing else "A/B",
+        "screen.live": "live" if is_live(snapshot) else "newest",
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
     unconcluded = comparing or snapshot.comparison is None
-    idles = {"try_it": not proposing, "undo": not undoing}  # in their place: they come and go
-    in_vain = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
+    idles = {"try_it": not proposing, "undo": not undoing}  # often: so they keep their place
+    useless_now = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
 
     def of(key: Key) -> Cell:
         ended = state in ENDED and key.needs in ("blocks", "pause", "record", "profile")
         shows = key.action == "timeline" and snapshot.profile is not None
-        useless = (ended and not shows) or in_vain.get(key.action, False)
+        useless = (ended and not shows) or useless_now.get(key.action, False)
         grey = useless or bool(key.why_not(snapshot))
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(

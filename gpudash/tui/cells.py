@@ -1,4 +1,4 @@
-"""Pieces of text that stand side by side: of a bar, and of a panel's border."""
+"""Pieces of text side by side, for the bars and the panels' borders."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from gpudash import format as fmt
 
 LEVELS = "▁▂▃▄▅▆▇"
-"""From nothing to all: never a whole cell, so that rows stay apart."""
+"""Levels from low to high; none fills a whole cell, so that rows stay separate."""
 EIGHTHS = " ▏▎▍▌▋▊▉"
 Parts: TypeAlias = tuple[tuple[str, str], ...]
 """(text, ink) side by side, the ink one of `tui.inks.INKS`."""
@@ -20,12 +20,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     parts: Parts
     rank: int = 0
-    """Where there is no room for all, the highest go first."""
+    """Where there is no room for all cells, those of the highest rank are left out first."""
     action: str = ""
 
     @property
     def width(self) -> int:
-        """In terminal cells."""
+        """Width in terminal cells."""
         return sum(cell_len(text) for text, _ in self.parts)
 
 
@@ -35,7 +35,7 @@ def cell(text: str, ink: str = "text", *, rank: int = 0, action: str = "") -> Ce
 
 
 def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
-    """Return the cells that fit side by side, in their order, the most important kept."""
+    """Return the cells that fit side by side, in order; those of the highest rank go first."""
     kept = list(cells)
     while kept and sum(one.width for one in kept) + gap * (len(kept) - 1) > width:
         _, last = max((one.rank, index) for index, one in enumerate(kept))
@@ -44,14 +44,14 @@ def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return the text in at most this many terminal cells; `…` says that some is missing."""
+    """Return the text in at most this many terminal cells; `…` marks that it was cut."""
     if cell_len(text) <= width:
         return text
     return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""
 
 
 def whole(clauses: Iterable[str], width: int, between: str = " · ") -> str:
-    """Return those clauses, in their order, that fit as a whole."""
+    """Return the clauses that fit uncut, in order, joined by `between`."""
     shown = ""
     for clause in clauses:
         longer = f"{shown}{between}{clause}" if shown else clause
@@ -60,7 +60,7 @@ def whole(clauses: Iterable[str], width: int, between: str = " · ") -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """Return the text in exactly this many terminal cells; `…` says that words are missing."""
+    """Return the text in exactly this many terminal cells; `…` stands for missing words."""
     if cell_len(text) > width:
         kept = set_cell_size(text, width - 1) if width > 1 else ""
         whole_words = kept.rpartition(" ")[0]  # a number is not cut in the middle
@@ -69,7 +69,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def level_of(share: float) -> str:
-    """Return a cell that is filled as high as this share."""
+    """Return the character that is filled up to this share of its height."""
     level = int(min(max(share, 0.0), 1.0) * len(LEVELS))
     return LEVELS[min(level, len(LEVELS) - 1)]
 
@@ -83,7 +83,7 @@ def bar_of(share: float, width: int) -> str:
 def placed(
     left: Sequence[Cell], right: Sequence[Cell], width: int, *, margin: int, gap: int
 ) -> Iterator[tuple[int, Cell]]:
-    """Yield (column, cell) for the cells that a row of this width has room for.
+    """Yield (column, cell) for the cells that fit into a row of this width.
 
     There are `margin` columns at both ends and `gap` between two cells.
     """

@@ -1,7 +1,7 @@
-"""What the keys do to the run: checks a request, passes it to the engine, words the answer.
+"""Requests to the run: checks them, passes them to the engine, and returns notices.
 
-No widget in here. A request that cannot be is answered by a LeverError or GpudashError,
-whose one line the app shows as a notice.
+This module knows no widget. An impossible request raises a LeverError or a GpudashError, whose
+one line the app shows as a notice.
 """
 
 import re
@@ -51,62 +51,62 @@ def levers_of(workload: str, settings: Mapping[str, str]) -> tuple[Lever, ...]:
 
 @lru_cache(maxsize=2)
 def offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
-    """Return these levers; the same ones for the same offers, so that nothing is painted anew."""
+    """Return the offered levers; the same objects for the same offers, to avoid repainting."""
     return tuple(map(lever_of, offers))
 
 
 class OtherNumbersError(UsageError):
-    """A lever changes what is computed, and the user has not been asked; the message asks."""
+    """A lever changes the computed numbers, and the user has not confirmed; the message asks."""
 
 
 class Request(NamedTuple, Generic[WishT]):
-    """What was asked of the run, and no snapshot knows of yet."""
+    """A request to the run that no snapshot includes yet."""
 
     number: int | None
-    """The engine's; None where nothing runs: it is for the next start."""
+    """The engine's id of the request; None if nothing runs: it is for the next start."""
     wish: WishT
 
 
 class Control:
-    """The engine, the newest snapshot, and what was asked for since."""
+    """The engine, the newest snapshot, and the requests since."""
 
     def __init__(
         self, open_engine: Callable[[], Engine], plan: Plan, player: Player | None = None
     ) -> None:
         self._open_engine = open_engine
         self.plan = plan
-        """What the worker was last started with, or is going to be."""
+        """The plan of the last start, or of the first one to come."""
         self.player = player
         self.snapshot = Snapshot(workload=plan.workload)
         if player is not None:
             self.snapshot = Snapshot(can=(), playback=Playback(name="…"))
         self._asked: dict[str, Request[str]] = {}  # lever → value
         self._asked_pause: Request[bool] | None = None
-        self._asked_comparison: Request[bool] | None = None  # to begin one, or to end it
-        self._asked_profile: Request[Profiled | None] | None = None  # the one before it
-        self.profile_told = ""
-        """What becomes of a profile that was made: it is read, or cannot be."""
+        self._asked_comparison: Request[bool] | None = None  # True to begin one, False to end it
+        self._asked_profile: Request[Profiled | None] | None = None  # with the previous profile
+        self.profile_note = ""
+        """Status of a profile that was made: it is being read, or why it cannot be."""
         self._edits = UndoStack()
         self._asked_restart: Request[Plan] | None = None
         self._listener: Listener | None = None
         self._begun = False
-        self._agreed = False  # to other numbers than the script's own
+        self._agreed = False  # the user has confirmed that numbers change
         self.interrupted = False
-        """A script was sent what Ctrl-C sends."""
+        """Whether a script was sent SIGINT."""
         self.ending = False
-        """The dashboard waits for a script's end, to leave then."""
-        self._completing: str | None = None  # the recording the user has ended
-        self._told: RecordingError | None = None
+        """Whether the dashboard waits for a script's end to quit."""
+        self._completing: str | None = None  # the recording that the user has ended
+        self._shown_failure: RecordingError | None = None
 
     @cached_property
     def engine(self) -> Engine:
-        """The run, opened when it is first needed: the first frame does not wait for it."""
+        """The run; opened at first use, so that the first frame need not wait for it."""
         return self._open_engine()
 
     def take(self, snapshot: Snapshot) -> str | None:
-        """Make this the newest snapshot; return a notice where something ended by itself."""
+        """Store the newest snapshot; return a notice if a recording has ended by itself."""
         before, self.snapshot = self.snapshot, snapshot
-        if self.dead:  # what was asked for, the next start gets
+        if self.dead:  # lever requests are kept for the next start
             self._asked_pause = self._asked_comparison = self._asked_profile = None
             return self._recording_ended(before)
         self._asked = {k: one for k, one in self._asked.items() if self._is_open(one)}
@@ -119,20 +119,20 @@ class Control:
         return self._recording_ended(before)
 
     def _is_open(self, request: Request[WishT] | None) -> bool:
-        """Tell whether the newest snapshot does not know of it."""
+        """Return whether the newest snapshot does not include the request yet."""
         if request is None:
             return False
         return request.number is None or request.number > self.snapshot.last_command
 
     @property
     def _is_settled(self) -> bool:
-        """Whether the worker, the present one, has answered everything asked for."""
+        """Whether the present worker has answered all requests."""
         snapshot = self.snapshot
         answering = snapshot.state in ("training", "paused")
         return answering and not self._is_open(self._asked_restart) and not self._changes
 
     def _holds(self, settings: Settings) -> bool:
-        """Whether these levers are set so, or were asked for so and stand for something else."""
+        """Return whether these levers have these values, resolved or as requested (`auto`)."""
         snapshot = self.snapshot
         return all(
             value in (snapshot.settings.get(name), snapshot.requested.get(name))
@@ -141,37 +141,37 @@ class Control:
 
     @property
     def dead(self) -> bool:
-        """No worker lives: levers set up the next start."""
+        """Whether no worker runs; lever changes are then for the next start."""
         return self.snapshot.state in ENDED
 
     @property
     def alive(self) -> bool:
-        """A worker lives, or is being started."""
+        """Whether a worker runs or is being started."""
         return self._begun and not self.dead
 
     @property
     def leavable(self) -> bool:
-        """A script of the user's runs, which does not end with the dashboard."""
+        """Whether a user's script runs, which does not end with the dashboard."""
         return self.alive and is_script(self.snapshot)
 
     def interrupt(self) -> None:
-        """Send what Ctrl-C sends to a script."""
+        """Send SIGINT to a script."""
         self.interrupted = True
         self.engine.stop()
 
     def end(self) -> None:
-        """Have a script end, to leave once it has."""
+        """Request a script's end; the dashboard quits after it."""
         self.ending = True
         self.interrupt()
 
     def require(self, ability: Ability) -> None:
-        """Raise UsageError where this cannot be asked of the run."""
+        """Raise UsageError if the run does not accept such requests."""
         if (reason := why_not(ability, self.snapshot)) is not None:
             raise UsageError(reason)
 
     @property
     def cores(self) -> int | None:
-        """Cores that the training may use; unknown of a recording, perhaps another machine's."""
+        """Cores that the training may use; None for a recording, perhaps of another machine."""
         return usable_cores() if self.player is None else None
 
     # ── levers ──────────────────────────────────────────────────────────────────────────
@@ -188,28 +188,28 @@ class Control:
 
     @property
     def active(self) -> Settings:
-        """Every lever's active value that is known; before anything ran, the one planned."""
+        """The active value of every lever; before a start, the planned values."""
         if self.snapshot.settings:
             return self.snapshot.settings
         planned: Settings = {**self._on_cpu_values, **self.plan.settings}
-        with suppress(LeverError):  # the engine will say so when it starts
+        with suppress(LeverError):  # the engine reports it at the start
             planned = resolve(self.levers, planned)
         return planned
 
     @property
     def wanted(self) -> Settings:
-        """The active values, with everything asked for on top."""
+        """The active values, overridden by open requests."""
         return {**self.active, **self._changes}
 
     @property
     def _changes(self) -> Settings:
-        """Everything asked for and not answered."""
+        """All requested changes that are not answered yet."""
         asked = {name: request.wish for name, request in self._asked.items()}
         return {**self.snapshot.pending, **asked}
 
     @property
     def next_start(self) -> Settings:
-        """What a restart would set differently, while no worker lives."""
+        """The changes that a restart would make; empty while a worker runs."""
         active = self.active
         return {k: v for k, v in self._changes.items() if self.dead and v != active.get(k)}
 
@@ -226,7 +226,7 @@ class Control:
 
     @property
     def _on_cpu_values(self) -> Mapping[str, str]:
-        """What a training on a CPU sets by itself; nothing elsewhere."""
+        """The workload's defaults on a CPU; empty on a GPU."""
         entry = CATALOGUE.get(self.workload)
         return entry.on_cpu if entry and self._on_cpu else {}
 
@@ -234,21 +234,21 @@ class Control:
         return self._on_cpu_values.get(lever.name, lever.default_text)
 
     def values(self, lever: Lever) -> tuple[Measured, ...]:
-        """Return what the lever may be set to, with what this run knows of each value."""
+        """Return the lever's values, each with its measurement in this run."""
         now, default = self.value(lever), self._device_default(lever)
         return measured_values(lever, now, default, self.active, self.snapshot)
 
     def value(self, lever: Lever) -> str:
-        """Return the value last asked for, or the active one."""
+        """Return the requested value, or else the active one."""
         return self.wanted.get(lever.name, lever.default_text)
 
     def change(self, lever: Lever, text: str) -> None:
-        """Ask for a value. Raises LeverError, listing the valid ones, and UsageError."""
+        """Request a value. Raises LeverError, listing the valid ones, and UsageError."""
         self.check_settable(lever.name)
         self._change({lever.name: lever.canonical(text)})
 
     def check_settable(self, name: str) -> None:
-        """Raise UsageError where this lever cannot be changed."""
+        """Raise UsageError if this lever cannot be changed."""
         self.require("levers")
         self._check_moves(name)
 
@@ -257,11 +257,11 @@ class Control:
             raise UsageError(reason)
 
     def agree(self) -> None:
-        """Take it that the user agrees to other numbers, from now on."""
+        """Record that the user has confirmed changes of the computed numbers."""
         self._agreed = True
 
     def _check_numbers(self, settings: Mapping[str, str]) -> None:
-        """Raise OtherNumbersError where a script would compute others than by itself, unasked."""
+        """Raise OtherNumbersError if settings change a script's numbers without confirmation."""
         for offer in () if self._agreed else self.snapshot.levers:
             value = settings.get(offer.name, offer.default)
             if offer.numerics and value != offer.default:
@@ -272,7 +272,7 @@ class Control:
                 )
 
     def _change(self, settings: Settings) -> bool:
-        """Ask for these values as one change, if any is another; return whether one is."""
+        """Request these values as one change; return whether any differs from the present one."""
         before = {name: self.value(self.lever(name)) for name in settings}
         after = {name: value for name, value in settings.items() if value != before[name]}
         for name in after:
@@ -288,7 +288,7 @@ class Control:
         self._asked |= {name: Request(number, value) for name, value in settings.items()}
 
     def go(self, way: Way) -> None:
-        """Undo the user's last lever change, or redo it. Raises UsageError where there is none."""
+        """Undo the user's last lever change, or redo it. Raises UsageError if there is none."""
         self.require("levers")
         if (edit := self._edits.next(way)) is None:
             raise UsageError(f"there is no lever change to {way}")
@@ -296,12 +296,12 @@ class Control:
         self._edits.went(way)
 
     def label(self, way: Way) -> str:
-        """Return what undo, or redo, would do: `pipelined on→off`; empty where there is nothing."""
+        """Return the edit that undo or redo would make: `pipelined on→off`; empty if none."""
         edit = self._edits.next(way)
         return edit.label if edit else ""
 
     def use_row(self, result: Result) -> None:
-        """Set the levers as in a row. Raises UsageError with the reason."""
+        """Set the levers as in a row of results. Raises UsageError if that is not possible."""
         self.require("levers")
         if result.verdict:
             raise UsageError("a verdict has no settings of its own; choose a numbered row")
@@ -311,15 +311,15 @@ class Control:
             raise UsageError(f"row {result.number} has the levers as they are set now")
 
     def step(self, name: str, direction: int) -> None:
-        """Ask for the neighbouring value. Raises LeverError, and UsageError as `change`."""
+        """Request the neighbouring value. Raises LeverError and UsageError, as `change`."""
         self.check_settable(name)
         lever = self.lever(name)
         self.change(lever, lever.step(lever.canonical(self.value(lever)), direction))
 
     def lever(self, name: str) -> Lever:
-        """Return the lever of this name. Raises LeverError where the workload has none.
+        """Return the lever of this name. Raises LeverError if the workload has none.
 
-        Raises UsageError where no lever is known so far.
+        Raises UsageError if no levers are known yet.
         """
         if not self.levers:
             self.require("levers")
@@ -329,7 +329,7 @@ class Control:
 
     @property
     def comparing(self) -> bool:
-        """Whether an A/B comparison is being run, or was asked for a moment ago."""
+        """Whether an A/B comparison is running or was just requested."""
         if self.dead or self.snapshot.state == "starting":  # it ended with its worker
             return False
         if self._asked_comparison is not None:
@@ -338,13 +338,13 @@ class Control:
         return shown is not None and not shown.is_over
 
     def check_comparable(self, lever: Lever) -> None:
-        """Raise UsageError where the lever cannot be compared now."""
+        """Raise UsageError if the lever cannot be compared now."""
         self.require("blocks")
         self._check_moves(lever.name)
         self.check_trains()
 
     def check_trains(self) -> None:
-        """Raise UsageError where nothing can be compared now, whatever the lever."""
+        """Raise UsageError if no lever can be compared now."""
         if self.dead:
             raise UsageError(f"nothing is running to compare; press {key_for('restart')} first")
         doing = aside(self.snapshot) or self.snapshot.state
@@ -369,15 +369,15 @@ class Control:
         self._asked_comparison = Request(self.engine.compare(question), True)
 
     def keep(self) -> str:
-        """Set what the last A/B has tried; return a notice. Raises UsageError without one."""
+        """Set value B of the last A/B; return a notice. Raises UsageError without a verdict."""
         shown = self._concluded()
-        if shown.verdict is None:  # b may be what could not be run
+        if shown.verdict is None:  # value B may not even run
             raise UsageError("the A/B has no verdict: there is nothing to keep")
-        told = self._settle_on(shown.lever, shown.b)
-        return f"{told}; {key_for('code')} shows the lines for your own script"
+        notice = self._settle_on(shown.lever, shown.b)
+        return f"{notice}; {key_for('code')} shows the lines for your own script"
 
     def back(self) -> str:
-        """Set what the last A/B has tried it against; return a notice. Raises UsageError."""
+        """Set value A of the last A/B; return a notice. Raises UsageError without an A/B."""
         shown = self._concluded()
         return self._settle_on(shown.lever, shown.a)
 
@@ -389,7 +389,7 @@ class Control:
         return f"{name}={value} from the {'next start' if self.dead else lever.effect} on"
 
     def more_pairs(self) -> str:
-        """Run the last A/B anew with twice the pairs; return a notice. Raises UsageError."""
+        """Run the last A/B again with twice the pairs; return a notice. Raises UsageError."""
         shown = self._concluded()
         lever = self.lever(shown.lever)
         self.check_comparable(lever)
@@ -406,15 +406,15 @@ class Control:
         return shown
 
     def verdict_command(self, shown: ComparisonShown) -> str:
-        """Return the shell command that asks the same. Raises UsageError where there is none."""
-        count = max(self.plan.nproc, len(self.snapshot.ranks))  # a replay's plan knows of none
+        """Return the shell command that runs the same A/B. Raises UsageError if there is none."""
+        count = max(self.plan.nproc, len(self.snapshot.ranks))  # a replay's plan has no ranks
         plan = msgspec.structs.replace(self.plan, nproc=count)
         return wording.verdict_command(shown, self.workload, plan)
 
     def end_comparison(self) -> str:
-        """End the comparison that is run, without a verdict; return a notice.
+        """End the running comparison, with a verdict if it has enough pairs; return a notice.
 
-        Raises UsageError in a run that has none of its own.
+        Raises UsageError in a run that cannot run comparisons.
         """
         self.require("blocks")
         self._asked_comparison = Request(self.engine.end_comparison(), False)
@@ -432,7 +432,7 @@ class Control:
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
     def begin(self, listener: Listener) -> None:
-        """Start the engine. Raises WorkerError; the snapshot then says so, and R tries again."""
+        """Start the engine. Raises WorkerError; the snapshot then has it, and R tries again."""
         self._listener = listener
         try:
             self.engine.start(listener)
@@ -447,16 +447,16 @@ class Control:
         self._begun = True
 
     def ask_memory_owners(self) -> None:
-        """Ask who owns device memory. Raises UsageError where that cannot be told."""
+        """Request who owns device memory. Raises UsageError if that is not possible."""
         self.require("memory")
         if self.dead:
             raise UsageError("nothing is running")
-        if self.profiling:  # which anything asked of the training would end
+        if self.profiling:  # a request to the training would end it
             raise UsageError("a profile is being made: ask for memory afterwards")
         self.engine.memory_owners()
 
     def pause_or_resume(self) -> str | None:
-        """Pause or go on; return a notice where neither is possible."""
+        """Pause or resume; return a notice if neither is possible."""
         if (reason := why_not("pause", self.snapshot)) is not None:
             return reason
         if self.dead:
@@ -467,18 +467,18 @@ class Control:
         return None
 
     def new_row(self) -> None:
-        """Begin a new row of the results. Raises UsageError where nothing would come to it."""
+        """Begin a new row of the results. Raises UsageError if it would stay empty."""
         if (reason := no_new_row(self.snapshot)) is not None:
             raise UsageError(reason)
         self.engine.new_row()
 
     def restart(self) -> None:
-        """Start the same plan again, with what was asked for. Raises WorkerError, UsageError."""
+        """Start the same plan again with the requested levers. Raises WorkerError, UsageError."""
         self.require("restart")
         plan, snapshot = self.plan, self.snapshot
         is_there = self.dead or snapshot.worker_pid is not None
         if self._begun and (self._is_open(self._asked_restart) or not is_there):
-            raise UsageError("the training is starting")  # a key that is held asks many times
+            raise UsageError("the training is starting")  # a key held down repeats
         settings = plan.settings
         if self.workload == plan.workload:  # else the snapshot is still the last workload's
             settings = {**settings, **snapshot.requested, **snapshot.pending}
@@ -494,7 +494,7 @@ class Control:
         self._start(name, {})
 
     def _start(self, workload: str, settings: Mapping[str, str]) -> None:
-        if self._listener is None:  # it is about to start anyway
+        if self._listener is None:  # the first start is about to come
             return
         plan = msgspec.structs.replace(self.plan, workload=workload, settings=dict(settings))
         begun = self._begun
@@ -512,16 +512,16 @@ class Control:
 
     @property
     def profiling(self) -> bool:
-        """Whether steps are being traced, or were asked to be a moment ago."""
+        """Whether steps are being traced, or a profile was just requested."""
         return self.snapshot.profiling or self._asked_profile is not None
 
     @property
-    def profile_said(self) -> str:
-        """What is to be said of profiles in the status."""
-        return f"profiling {PROFILED_STEPS} steps …" if self.profiling else self.profile_told
+    def profile_status(self) -> str:
+        """The status line's text about a profile."""
+        return f"profiling {PROFILED_STEPS} steps …" if self.profiling else self.profile_note
 
     def check_profilable(self) -> None:
-        """Raise UsageError where no steps can be traced now."""
+        """Raise UsageError if no steps can be traced now."""
         self.require("profile")
         if self.dead:
             raise UsageError(f"nothing is running to profile; press {key_for('restart')} first")
@@ -531,12 +531,12 @@ class Control:
     def profile(self, path: Path) -> None:
         """Trace the next steps. Raises UsageError."""
         self.check_profilable()
-        self.profile_told = ""
+        self.profile_note = ""
         number = self.engine.profile(PROFILED_STEPS, path)
         self._asked_profile = Request(number, self.snapshot.profile)
 
     def new_profile(self) -> Profiled | None:
-        """Return the profile that was asked for, once, when it is there."""
+        """Return the requested profile once it is there; only once."""
         asked, newest = self._asked_profile, self.snapshot.profile
         if asked is None or self.snapshot.profiling or self._is_open(asked):
             return None
@@ -551,26 +551,26 @@ class Control:
         self.engine.record(Path(text).expanduser(), force=force)
 
     def check_recordable(self) -> None:
-        """Raise UsageError or RecordingError where there is nothing to record."""
+        """Raise UsageError or RecordingError if there is nothing to record."""
         self.require("record")
         if self.dead:
             raise RecordingError(f"nothing is running to record; press {key_for('restart')} first")
 
     def stop_recording(self, path: str) -> None:
-        """Complete this recording; asking twice is asking once."""
+        """Complete this recording; a second call does nothing."""
         if self._completing != path:
             self._completing = path
             self.engine.stop_recording()
 
     def _recording_ended(self, before: Snapshot) -> str | None:
-        """Return a notice if the newest snapshot shows that a recording has ended by itself."""
+        """Return a notice if a recording has ended by itself since the snapshot `before`."""
         if self.snapshot.recording is not None:
             return None
         completing, self._completing = self._completing, None
         ended, failure = before.recording, self.engine.recording_failure
-        told, self._told = self._told, failure
-        if ended is None or completing is not None or failure is not told:
-            return None  # a failure is told by the status and the log
+        shown, self._shown_failure = self._shown_failure, failure
+        if ended is None or completing is not None or failure is not shown:
+            return None  # status and log show a failure
         if self.snapshot.state == "failed" and not ended.rows:
             return None  # nothing was written: there is no file
         return f"recording complete: {ended.path}"
@@ -581,5 +581,5 @@ class Control:
 
     @property
     def file_stem(self) -> str:
-        """The workload as a part of a file's name: it may be a path."""
+        """The workload's name, which may be a path, as part of a file's name."""
         return re.sub(r"[^\w.-]+", "-", self.workload).strip("-.")

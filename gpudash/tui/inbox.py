@@ -1,7 +1,7 @@
-"""From the engine's thread to the screen's: the newest snapshot, the last log lines, one knock.
+"""The inbox between the engine's thread and the screen's: newest snapshot and log lines.
 
-The engine never waits: it overwrites the one slot and knocks at most once until the screen
-has looked. What was not looked at in time is gone, so nothing queues behind a slow terminal.
+The engine never waits: it overwrites the one snapshot, and wakes the screen at most once until
+the screen has read it. Older snapshots are dropped, so nothing queues behind a slow terminal.
 """
 
 import threading
@@ -16,25 +16,25 @@ from gpudash.snapshot import KEPT_LINES, Snapshot
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
-    """What has arrived since the last look."""
+    """The contents of the inbox since the last `take`."""
 
     snapshot: Snapshot | None
     lines: list[str]
     output: list[str] = []
-    """What a script has printed."""
+    """Lines that a script has printed."""
     replaces: int = 0
-    """So many of the newest lines of its output that are on the screen are void."""
+    """How many of the newest output lines on the screen are replaced."""
     rewound: bool = False
-    """The lines shown before are told again."""
+    """Whether all lines shown before are void: they are sent again."""
 
 
 NO_MAIL = Mail(snapshot=None, lines=[])
 
 
 class Inbox:
-    """The Listener the engine is given.
+    """The engine's Listener.
 
-    `knock` wakes the screen; called from the engine's thread, it must return at once.
+    `knock` wakes the screen. It is called on the engine's thread and must return at once.
     """
 
     def __init__(self, *, knock: Callable[[], object]) -> None:
@@ -48,7 +48,7 @@ class Inbox:
         self._lock = threading.Lock()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep the newest state."""
+        """Keep the newest snapshot."""
         with self._arriving():
             self._snapshot = snapshot
 
@@ -58,7 +58,7 @@ class Inbox:
             self._lines.extend(lines)
 
     def on_output(self, lines: Sequence[str], replaces: int) -> None:
-        """Keep what a script has printed last, without what it has printed over."""
+        """Keep the last lines that a script has printed, without those that it has replaced."""
         with self._arriving():
             here = min(replaces, len(self._output))
             for _ in range(here):
@@ -67,7 +67,7 @@ class Inbox:
             self._output.extend(lines)
 
     def on_rewind(self) -> None:
-        """Forget the lines, also those on the screen."""
+        """Drop the lines, also those on the screen."""
         with self._lock:
             self._lines.clear()
             self._output.clear()
@@ -75,11 +75,11 @@ class Inbox:
             self._rewound = True
 
     def on_failure(self, failure: Failed) -> None:
-        """Keep it with the log: the status line may be too short for its sentence."""
+        """Add the failure to the log: the status line may be too short for its sentence."""
         self.on_log([*failure.traceback.splitlines(), failure.sentence])
 
     def take(self) -> Mail:
-        """Empty the inbox. The next arrival knocks again."""
+        """Empty the inbox and return its contents. The next arrival knocks again."""
         with self._lock:
             mail = Mail(
                 snapshot=self._snapshot,
@@ -96,7 +96,7 @@ class Inbox:
 
     @contextmanager
     def _arriving(self) -> Iterator[None]:
-        """Take something in here; knock if it is the first since the last look."""
+        """Hold the lock while the block stores an arrival; then knock if it is the first."""
         with self._lock:
             yield
             is_first, self._knocked = not self._knocked, True

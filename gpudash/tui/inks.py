@@ -1,7 +1,7 @@
-"""What widgets paint with, by name: a thing has one hue wherever it is shown.
+"""The named colours of the widgets: a thing has the same hue wherever it is shown.
 
-A hue is put at its own contrast with the background, so that it can be seen in every theme, and
-neighbours differ in lightness too: for eyes that tell no red from green, and without colour.
+Each hue has a fixed contrast with the background, so that it is visible in every theme.
+Neighbours differ in lightness too, for colour-blind users and terminals without colour.
 """
 
 from collections.abc import Mapping
@@ -12,26 +12,27 @@ from textual.color import Color, Lab, lab_to_rgb, rgb_to_lab
 from textual.style import Style
 
 TEXT = 4.5
-"""The contrast that WCAG 2 asks for text, and below that for a mark that means something."""
+"""The contrast that WCAG 2 requires of text."""
 MARK = 3.0
+"""The contrast that WCAG 2 requires of meaningful graphics."""
 SHADE = 1.3
-"""Of what a curve stands on: letters below it say the same."""
+"""Contrast of the shade behind a curve; it may be faint, as letters repeat its meaning."""
 FILL = 0.7
-"""A fill's share of its hue: text is printed on it, and rows of fills stay apart."""
+"""A fill's share of its hue: text is printed on it, and rows of fills stay separate."""
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 
 
 class Ink(msgspec.Struct, frozen=True):
-    """A colour: the theme's own, kept where its contrast suffices, or a hue at its contrast."""
+    """A colour: the theme's own if its contrast suffices, or a hue at a fixed contrast."""
 
     colour: str
-    """One of the theme's variables, as `$foreground`, or `#rrggbb`."""
+    """A variable of the theme, such as `$foreground`, or `#rrggbb`."""
     contrast: float
     share: float = 1.0
-    """How much of the colour there is, the rest is background."""
+    """Share of the colour; the rest is background."""
     bold: bool = False
     printed_on: bool = False
-    """Whether it is a background, and text on it is black or white."""
+    """Whether it is a background, with black or white text on it."""
 
 
 HUES = {
@@ -43,7 +44,7 @@ HUES = {
     "line-5": Ink("#e8d030", 7.4),  # optimizer
     "line-6": Ink("#9ac23a", 3.8),  # graph
     "line-7": Ink("#d05a5a", 4.6),  # communication
-    "rate": Ink("#3a90f0", 4.0),  # throughput, and what the device does
+    "rate": Ink("#3a90f0", 4.0),  # throughput, and the device's readings
     "host": Ink("#20c0b0", 6.0),
     "a": Ink("#3a90f0", 4.0),
     "b": Ink("#f08a3c", 6.0),
@@ -61,7 +62,8 @@ EVENTS = {
     "collective": Ink("#f07ab8", 5.6),
     "overlap": Ink("#e8d030", 7.4),
 }
-"""Of a timeline; `lit` and `dusk` take turns, `mark` is for cells that are filled in part."""
+"""Hues of a timeline's events. Their inks: `lit` and `dusk` alternate, `mark` is for partly filled
+cells."""
 
 INKS = {
     "text": Ink("$foreground", TEXT),
@@ -74,8 +76,8 @@ INKS = {
     "better": Ink("$text-success", TEXT, bold=True),
     "busy": Ink("$text-warning", TEXT),
     "bad": Ink("$text-error", TEXT, bold=True),
-    "key": Ink("$foreground", TEXT, bold=True),  # no hue: accents of themes mean other things
-    "border": Ink("$foreground", 1.5, share=0.3),  # quiet: it carries nothing, the focus does
+    "key": Ink("$foreground", TEXT, bold=True),  # no hue: a theme's accents mean other things
+    "border": Ink("$foreground", 1.5, share=0.3),  # faint: only the focused border has a meaning
     "focus": Ink("$primary", TEXT, bold=True),
     "cursor": Ink("$block-cursor-background", MARK, bold=True, printed_on=True),
     **HUES,
@@ -99,8 +101,8 @@ INKS = {
         for name, ink in EVENTS.items()
     },
 }
-"""Not component classes: Textual would match the stylesheet for each of them in each widget
-several times before the first frame."""
+"""These are not component classes: Textual would match the stylesheet for each of them in each
+widget several times before the first frame."""
 
 TEXTURES = {
     "0": "□",
@@ -115,14 +117,14 @@ TEXTURES = {
     "a": "▒",
     "b": "░",
 }
-"""What tells fills apart where there is no colour, or where sixteen must do."""
+"""Characters that distinguish fills in terminals with no colours or only sixteen."""
 
 TURNS = {"lit": "▓", "dusk": "▒"}
-"""Of a timeline's events, of which neighbours take turns."""
+"""The same for a timeline's events, of which neighbours alternate."""
 
 
 def texture(name: str) -> dict[int, str]:
-    """Return what to put in the place of the characters that an ink of this name fills."""
+    """Return the replacements of fill characters for an ink, as a table for `str.translate`."""
     kind, _, hue = name.rpartition("-")
     if kind in TURNS:
         return {ord(" "): "█" if hue == "sync" else TURNS[kind]}
@@ -131,9 +133,9 @@ def texture(name: str) -> dict[int, str]:
 
 
 def style(name: str, colours: Mapping[str, str], background: Color) -> Style:
-    """Return the style of the ink on the background, in the theme of these variables.
+    """Return the style of the ink on the background; `colours` are the theme's variables.
 
-    What a terminal's own palette looks like is not known: its colours are taken as they are.
+    Colours of the terminal's own palette are not adjusted, as their values are not known.
     """
     ink = INKS[name]
     themed = ink.colour.startswith("$")
@@ -155,7 +157,7 @@ def style(name: str, colours: Mapping[str, str], background: Color) -> Style:
 
 @cache
 def toned(hue: Color, background: Color, ratio: float) -> Color:
-    """Return the hue as light or dark as it contrasts that much with the background."""
+    """Return the hue with its lightness set to this contrast with the background."""
     near, a, b = rgb_to_lab(background)[0], *rgb_to_lab(hue)[1:]
     far = 100.0 if best_on(background) is WHITE else 0.0
     for _ in range(8):
@@ -168,7 +170,7 @@ def toned(hue: Color, background: Color, ratio: float) -> Color:
 
 
 def best_on(background: Color) -> Color:
-    """Return black or white; one of them has a contrast of 4.58 at least."""
+    """Return black or white, whichever contrasts more: at least 4.58."""
     return max(WHITE, BLACK, key=lambda text: contrast(text, background))
 
 

@@ -1,4 +1,4 @@
-"""The names of what keys do, and other keys for it."""
+"""The names of the keys' actions, and the user's keymap."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -32,16 +32,16 @@ NAMES = {
     "screen.seek_marker(-1)": "seek_marker_before",
     "screen.seek_marker(1)": "seek_marker_after",
 }
-"""Of actions with arguments, and of one that the screen calls otherwise; another's is its own."""
+"""Configured names of actions that have arguments or another name in the code."""
 FIXED = ("leave_now",)
-"""The way out of anything."""
+"""Actions whose keys cannot be changed: they always end the dashboard."""
 ALWAYS = {"ctrl+q": "quit"}
-"""Keys of the whole app that do this besides."""
+"""Keys that the app binds in addition."""
 MODIFIERS = {"ctrl", "shift", "alt"}
 
 
 def name_of(key: Key) -> str:
-    """Return the name by which a key's action is configured, and bound."""
+    """Return the name by which a key's action is configured and bound."""
     return NAMES.get(key.action, key.action.removeprefix("screen."))
 
 
@@ -51,17 +51,17 @@ ACTIONS = tuple(
 
 
 def key_named(text: str) -> str:
-    """Return Textual's name of a key, given so or as it stands on it. Raises UsageError."""
-    from textual.keys import (  # noqa: PLC0415  # where keys are configured
+    """Return Textual's name of a key, from that name or from its label. Raises UsageError."""
+    from textual.keys import (  # noqa: PLC0415  # only if keys are configured
         Keys,
         _character_to_key,
         key_to_character,
     )
 
-    on_it = {shown: name for name, shown in SHOWN.items()}
+    by_label = {shown: name for name, shown in SHOWN.items()}
     *modifiers, last = [text] if len(text) == 1 else text.split("+")
-    name = on_it.get(last) or (_character_to_key(last) if len(last) == 1 else last)
-    names = {key.value for key in Keys} | {*on_it.values()}
+    name = by_label.get(last) or (_character_to_key(last) if len(last) == 1 else last)
+    names = {key.value for key in Keys} | {*by_label.values()}
     known = len(last) == 1 or name in names or key_to_character(name) is not None
     if not (last and last.isprintable() and known and MODIFIERS.issuperset(modifiers)):
         raise UsageError(
@@ -81,7 +81,7 @@ def keys_of(keymap: Mapping[str, Sequence[str]], *, replay: bool) -> tuple[Key, 
 
 
 def remapped(keys: Iterable[Key], keymap: Mapping[str, Sequence[str]]) -> tuple[Key, ...]:
-    """Return the keys with those that the keymap has for their actions."""
+    """Return the keys, with the keymap's keys for their actions."""
     return tuple(
         msgspec.structs.replace(key, keys=",".join(keymap.get(name_of(key), key.keys.split(","))))
         for key in keys
@@ -89,9 +89,9 @@ def remapped(keys: Iterable[Key], keymap: Mapping[str, Sequence[str]]) -> tuple[
 
 
 def clash(keymap: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
-    """Return an action whose key is also another's, and a sentence of it; None where none is.
+    """Return an action that shares a key with another one, and a sentence; None if there is none.
 
-    Of two that are in the keymap it is the later one.
+    Of two actions in the keymap it is the later one.
     """
     order = {action: number for number, action in enumerate(keymap, 1)}
     for table in (KEYS, PLAYER_KEYS):

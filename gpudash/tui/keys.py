@@ -1,4 +1,4 @@
-"""Every key of the dashboard, once: bindings, footer, help and palette are made from this."""
+"""The table of the dashboard's keys, from which bindings, footer, help and palette are made."""
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -24,7 +24,7 @@ WHY_NOT: dict[Ability, str] = {
     "leave": "this run ends with its dashboard",
     "type": "nothing can be typed into this run",
 }
-"""What is said where a run's source cannot do it."""
+"""The reason shown if a run's source does not accept a request."""
 
 
 Group: TypeAlias = Literal["move", "run", "prove", "look", "keep", "app"]
@@ -36,7 +36,7 @@ GROUPS: dict[Group, str] = {
     "keep": "Keep",
     "app": "gpudash",
 }
-"""Of help and palette, in their order."""
+"""Groups of help and palette, in order."""
 SHOWN = {
     "shift+tab": "⇧tab",
     "shift+left": "⇧←",
@@ -64,46 +64,46 @@ SHOWN = {
     "ctrl+p": "^p",
     "ctrl+c": "^c",
 }
-"""Keys whose name is not what stands on them."""
+"""Labels of keys, by Textual's name, where the two differ."""
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key and what it does."""
+    """A key and its action."""
 
     keys: str
     """Textual's names, comma-separated; footer and help show the first."""
     action: str
-    """Of the app; with `screen.` before it, of the screen that has the key."""
+    """An action of the app; with the prefix `screen.`, of the screen that has the key."""
     label: str
-    """A word or two for the footer; empty keeps it out of there."""
+    """A word or two for the footer; a key without a label is not shown there."""
     help: str
-    """For help and palette."""
+    """Text for help and palette."""
     group: Group = "run"
     rank: int = 9
-    """The footer of a narrow terminal drops the highest first."""
+    """A narrow footer leaves out the highest rank first."""
     palette: bool = True
     needs: Ability | None = None
-    """What the run's source must be able to do."""
+    """The request that the run's source must accept."""
     lever: str = ""
-    """The one that it moves, if it is always the same."""
+    """The lever that the key changes, if it is always the same."""
     panels: tuple[str, ...] = ()
-    """Where it stands first in the footer: with the focus on one of these."""
+    """Panels with whose focus the key comes first in the footer."""
     elsewhere: bool = True
-    """Whether it stands in the footer with the focus elsewhere too."""
+    """Whether the footer shows the key also with the focus on other panels."""
     by_name: bool = False
-    """Whether it is shown by its name where its sign is beyond ASCII."""
+    """Whether to show the key's name if its label is not ASCII."""
 
     @property
     def shown(self) -> str:
-        """As it stands in footer and help."""
+        """The key as footer and help show it."""
         first = self.keys.partition(",")[0]
         sign = SHOWN.get(first, first)
         return first if self.by_name and not sign.isascii() else sign
 
     def why_not(self, snapshot: Snapshot) -> str | None:
-        """Return why it does nothing in this run, or None."""
+        """Return why the key has no effect in this run; None if it has."""
         if self.action == "timeline" and snapshot.profile is not None:
-            return None  # it is there to be shown, whatever the run can do
+            return None  # an existing profile can always be shown
         if self.action == "new_row":
             return no_new_row(snapshot)
         unable = why_not(self.needs, snapshot) if self.needs else None
@@ -111,7 +111,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
-    """Return why this cannot be asked of the run; None where it can."""
+    """Return why the run does not accept such requests; None if it does."""
     reason = _why_not_of_script(ability, snapshot) if is_script(snapshot) else None
     if reason is not None or ability in snapshot.can:
         return reason
@@ -134,7 +134,7 @@ def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
 
 
 def no_new_row(snapshot: Snapshot) -> str | None:
-    """Return why no row of results begins here; None where one does."""
+    """Return why no new row of results can begin; None if it can."""
     if snapshot.state not in ENDED:
         return None
     ended = fmt.plain(snapshot.workload) if is_script(snapshot) else "the training"
@@ -142,15 +142,15 @@ def no_new_row(snapshot: Snapshot) -> str | None:
 
 
 def fixed(lever: str, snapshot: Snapshot) -> str | None:
-    """Return why a lever cannot be moved in this training, after its name; None where it can."""
+    """Return why a lever cannot be changed in this training, after its name; None if it can."""
     reason = refusal(lever, snapshot.levers)
     return f"{lever}: {fmt.plain(reason)}" if reason else None
 
 
 PROFILED_STEPS = 10
-"""Traced for a profile that a key asks for."""
+"""Steps traced for a profile that a key requests."""
 CHARTS = ("throughput", "activity", "step")
-# a table: an entry in as few lines as it fits in
+# a compact table: each entry takes as few lines as possible
 # fmt: off
 KEYS = (
     Key("p", "pipelining", "pipeline", "Pipelining on or off, from the next step", needs="levers",
@@ -252,7 +252,7 @@ PLAYER_KEYS = (
     Key("end", "screen.seek_end", "newest",
         "To the end; follow a recording that is still being written", rank=2),
 )
-"""What plays a recording."""
+"""Keys that control a replay."""
 
 TIMELINE_KEYS = (
     Key("right,l", "screen.cursor(1)", "", "Cursor to the right by a cell", "move"),
@@ -292,11 +292,11 @@ TIMELINE_KEYS = (
         palette=False),
 )
 # fmt: on
-"""Of the timeline, which is a screen of its own."""
+"""Keys of the timeline screen."""
 
 
 def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Return every key of a replay: those that play it have no other meaning there."""
+    """Return every key of a replay; the player's keys lose their other actions."""
     player_keys = tuple(player_keys)
     played = {name for key in player_keys for name in key.keys.split(",")}
     return player_keys + tuple(
@@ -309,15 +309,15 @@ def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...
 REPLAY_KEYS = replaying(PLAYER_KEYS, KEYS)
 
 ACTIVE: ContextVar[Iterable[Key]] = ContextVar("active", default=KEYS)
-"""The keys of the dashboard that runs here: a keymap may have other ones for its actions."""
+"""The keys of the running dashboard, with the user's keymap."""
 
 
 def key_for(action: str) -> str:
-    """Return the key for an action, as sentences and buttons name it."""
+    """Return the key of an action, as sentences and buttons show it."""
     return next((key.shown for key in ACTIVE.get() if key.action == action), "")
 
 
 def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:
-    """Return the footer's keys with the focus on this panel, its own first."""
+    """Return the footer's keys while this panel has the focus; the panel's own come first."""
     shown = [key for key in keys if key.elsewhere or focus in key.panels]
     return sorted(shown, key=lambda key: focus not in key.panels)

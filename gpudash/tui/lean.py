@@ -1,4 +1,4 @@
-"""Imports without what a library brings along and the dashboard never uses: memory, and time."""
+"""Imports without dependencies that the dashboard never uses, which saves memory and time."""
 
 import importlib
 import sys
@@ -7,12 +7,12 @@ from types import ModuleType
 
 
 def import_without(stand_ins: Mapping[str, object], name: str) -> ModuleType:
-    """Import this module, with stand-ins for modules that it imports; None: as if not installed.
+    """Import a module, with stand-ins for modules that it imports; None: as if not installed.
 
-    Those that are loaded already stay what they are.
+    A module that is loaded already is not replaced.
     """
     absent = {one: stand_in for one, stand_in in stand_ins.items() if one not in sys.modules}
-    sys.modules.update(absent)  # type: ignore[arg-type]  # None is Python's way to make it fail
+    sys.modules.update(absent)  # type: ignore[arg-type]  # None makes an import fail
     try:
         return importlib.import_module(name)
     finally:

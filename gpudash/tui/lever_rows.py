@@ -1,4 +1,4 @@
-"""The levers as rows: what each is set to, what is asked for, and what this run knows of it."""
+"""The rows of the levers panel: value, requested value, and measurements of this run."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,23 +17,23 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
 
     lever: Lever
     value: str
-    """Active, or about to be where nothing runs."""
+    """The active value; before a start, the planned one."""
     pending: str | None
-    """Asked for and not active yet."""
+    """The requested value that is not active yet."""
     acts: bool = True
-    """Whether it can do anything on this device."""
+    """Whether it has an effect on this device."""
     refusal: str | None = None
-    """Why it cannot be moved in this training."""
+    """Why it cannot be changed in this training."""
     keeps_weights: bool = False
-    """A script's training goes on with its weights, whatever is built anew."""
+    """Whether a change keeps the weights, as in a user's script."""
     default: str | None = None
-    """What it would be by default; None where it is."""
-    said: str = ""
-    """What the newest A/B of it has found: `on +16.9 % [+16.5, +17.3]`; empty without one."""
+    """The default; None if the value is the default."""
+    result: str = ""
+    """Result of the newest A/B of the lever: `on +16.9 % [+16.5, +17.3]`; empty without one."""
     context: str = ""
-    """Of that A/B: against what, and what was set otherwise than it is now."""
+    """Conditions of that A/B: value A, pairs, and levers that differ from now."""
     forecast: str = ""
-    """Which batch would fit in device memory, where two that were measured tell."""
+    """The batch size that would fit in device memory; empty if unknown."""
 
 
 def lever_rows(
@@ -45,7 +45,7 @@ def lever_rows(
     *,
     on_cpu: bool,
 ) -> tuple[LeverRow, ...]:
-    """Return a row for each lever; `defaults` are those of this device."""
+    """Return a row for each lever; `defaults` are the device's."""
     newest = {shown.lever: shown for shown in snapshot.verdicts}
 
     def row(lever: Lever) -> LeverRow:
@@ -61,7 +61,7 @@ def lever_rows(
             refusal=refusal(name, snapshot.levers),
             keeps_weights=bool(snapshot.levers),
             default=None if left_to_auto or value == default else default,
-            said=wording.said(shown) if shown else "",
+            result=wording.result_of(shown) if shown else "",
             forecast=str(fitting(lever, active, snapshot) or ""),
             context=wording.context(shown, active) if shown else "",
         )

@@ -1,4 +1,4 @@
-"""What is configured of the dashboard: it comes before what was remembered."""
+"""The dashboard's settings from the configuration, which override saved preferences."""
 
 from collections.abc import Mapping, Sequence
 from typing import get_args
@@ -12,9 +12,9 @@ VALID = {"theme": sorted(BUILTIN_THEMES), "pane": get_args(Tab)}
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's choices. None = as it was left the last time."""
+    """The user's settings. None: as in the last run."""
 
     theme: str | None = None
     pane: Tab | None = None
     keys: Mapping[str, Sequence[str]] = {}
-    """Action, as `keymap` names it → its keys instead of the usual ones."""
+    """Name of an action in `keymap` → its keys, in place of the usual ones."""

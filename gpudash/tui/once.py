@@ -1,4 +1,4 @@
-"""One frame of the dashboard as text: it trains as ever, and nobody looks until it is time."""
+"""`--once`: runs the dashboard headless, and returns its last frame as text."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from gpudash.tui.engine import Engine
 
 LOOKS_EVERY_S = 0.1
 TRAINED_S = 5.0
-"""Of a training without an end."""
+"""How long a training without a planned end is watched, in seconds."""
 
 
 def is_time(snapshot: Snapshot) -> bool:
-    """Return whether the run has come to its end or, where none was said, trained for a while."""
+    """Return whether the run has ended or, without a planned end, has trained for `TRAINED_S`."""
     if snapshot.state in ENDED:
         return True
     has_end = snapshot.planned_steps is not None or snapshot.planned_s is not None
@@ -33,9 +33,9 @@ def one_frame(
     in_color: bool,
     ascii_only: bool,
 ) -> tuple[str, Snapshot]:
-    """Return what the dashboard shows once it `is_time`, and how the run is then.
+    """Return the dashboard's frame once it `is_time`, and the snapshot at that moment.
 
-    Of a run that has finished it is the last moment of its training: after it there are no rates.
+    The frame of a finished run is from the last moment of its training: later there are no rates.
     """
     app = Dashboard(open_engine, plan, ascii_only=ascii_only)
     frame: list[str] = []
@@ -47,12 +47,12 @@ def one_frame(
             await asyncio.sleep(LOOKS_EVERY_S)
             found = app.control.snapshot
             last = found if found.state == "training" else last
-        await app.workers.wait_for_complete()  # the charts may be drawn
+        await app.workers.wait_for_complete()  # charts may still be drawn
         await pilot.pause()
         frame[:] = _lines(app, in_color=in_color)
         if found.state == "finished" and last.total_steps:
             last = msgspec.structs.replace(last, total_steps=found.total_steps)
-            while app.control.snapshot is not last:  # the engine may say one thing more
+            while app.control.snapshot is not last:  # the engine may send one more
                 app.inbox.on_snapshot(last)
                 await asyncio.sleep(LOOKS_EVERY_S)
                 await pilot.pause()

@@ -1,4 +1,4 @@
-"""The palette in groups: every lever value, and every key's action."""
+"""The palette's entries: every lever value, and every key's action."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, get_args
@@ -11,7 +11,7 @@ from gpudash.tui.undo import Way
 
 
 class Entry(NamedTuple):
-    """A line of the palette, and the action that it runs."""
+    """A line of the palette, and its action."""
 
     title: str
     help: str
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
 
 def entries(control: Control, keys: Iterable[Key]) -> Iterator[Entry]:
-    """Yield what can be done now; of a key that does nothing, why not."""
+    """Yield the entries; one without effect now has the reason as its help."""
     is_settable = why_not("levers", control.snapshot) is None
     for lever in control.levers if is_settable else ():
         if refusal(lever.name, control.snapshot.levers):
@@ -43,5 +43,5 @@ def _entry(title: str, help_: str, action: str) -> Entry:
 
 
 def _as_markup(text: str) -> str:
-    """Return what the palette shows as this text; Textual's `escape` leaves some brackets."""
+    """Return the text escaped for the palette; Textual's `escape` misses some brackets."""
     return plain(text).replace("[", r"\[")

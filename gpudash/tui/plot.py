@@ -1,7 +1,7 @@
-"""A curve on a canvas of braille cells: the only module that talks to plotext.
+"""A curve of braille cells, drawn by plotext, which only this module imports.
 
-plotext draws nothing but the curve. Frame, ticks and markers are ours, so that their widths
-never jitter. Importing this module imports plotext: it is done after the first paint.
+plotext draws only the curve. Frame, ticks and markers are gpudash's, so that their widths never
+jitter. This module is imported after the first paint, as plotext is slow to import.
 """
 
 import re
@@ -17,23 +17,23 @@ UNUSED = {
     "plotext._tests.run": SimpleNamespace(test=None),
     "_hashlib": None,  # OpenSSL's hashes: hashlib has others
 }
-"""By plotext: 6 MB, and most of the time that importing it takes."""
+"""Modules that plotext imports and does not need for a curve: 6 MB, and most of its import time."""
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 DOTS_PER_ROW = 4
-"""Of a braille cell."""
+"""Rows of dots in a braille cell."""
 
 plotext = import_without(UNUSED, "plotext")
 
 
 class _Marker(plotext.marker):  # type: ignore[misc, name-defined]  # no types
-    """A marker that all points of the curve share: plotext would copy it for each."""
+    """A marker shared by all points of the curve: plotext would copy it for each point."""
 
     def __copy__(self) -> "_Marker":
         return self
 
 
 def _make_figure() -> Any:
-    plotext.terminal.limit(False, False)  # our canvas is not the terminal
+    plotext.terminal.limit(False, False)  # the canvas is not the terminal
     figure = plotext.figure
     figure.axes(False)
     figure.legend(False)
@@ -47,7 +47,7 @@ _MARKER = _Marker("braille", plotext.pixel())
 
 
 def curve(runs: Runs, top: float, time_range: TimeRange, width: int, height: int) -> list[str]:
-    """Return `height` rows of `width` characters with the curve; `top` is where its axis ends."""
+    """Return `height` rows of `width` characters with the curve; `top` is the axis's end."""
     if width < 1 or height < 1:
         return []
     xs, ys, begins = _unit_points(runs, top, time_range, height)
@@ -61,7 +61,7 @@ def curve(runs: Runs, top: float, time_range: TimeRange, width: int, height: int
     signal = _FIGURE.signal(xs, ys, marker=_MARKER).lines()
     for begin in begins:
         signal.line(begin, False)
-    # draw() also asks every point for its colour, half of the time all this takes
+    # draw() would also ask every point for its colour, which takes half of the time
     _FIGURE._signals._add(signal)  # noqa: SLF001  # instead of draw()
     rows = _ESCAPE.sub("", _FIGURE.build().string()).splitlines()[:height]
     return [row.ljust(width)[:width] for row in rows + [""] * (height - len(rows))]
@@ -70,10 +70,10 @@ def curve(runs: Runs, top: float, time_range: TimeRange, width: int, height: int
 def _unit_points(
     runs: Runs, top: float, time_range: TimeRange, height: int
 ) -> tuple[list[float], list[float], list[int]]:
-    """Return x and y from 0 to 1, and the indices at which a new stretch begins.
+    """Return x and y from 0 to 1, and the indices at which a new run begins.
 
-    A point between two others in its row of dots is left out: the curve looks the same, and
-    plotext's cost is per point. Runs hold finite values only: one nan would end the process.
+    A point between two others in the same row of dots is left out: the curve looks the same, and
+    plotext's cost is per point. Runs have finite values only: a NaN would end the process.
     """
     xs: list[float] = []
     ys: list[float] = []

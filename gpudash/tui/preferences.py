@@ -1,4 +1,4 @@
-"""What the dashboard remembers from one run to the next. Without a place for it, nothing."""
+"""Preferences that the dashboard keeps from one run to the next, if it has a place to write."""
 
 import contextlib
 import os
@@ -12,20 +12,20 @@ from platformdirs import user_state_path
 from gpudash.errors import UNDECODABLE
 
 Tab: TypeAlias = Literal["results", "ab", "ranks", "timeline", "output", "log"]
-"""Of the pane."""
+"""A tab of the pane."""
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user has chosen, and how long starting took."""
+    """The user's last choices, and how long starts took."""
 
     theme: str | None = None
     pane: Tab | None = None
     starts_s: dict[str, float] = {}
-    """By workload and device as asked for, from the start to the first step, the last time."""
+    """Time of the last start up to the first step, by workload and requested device."""
 
 
 def load() -> Preferences:
-    """Return what is remembered: the defaults where nothing is, or where it cannot be read."""
+    """Return the saved preferences; the defaults if there are none or they cannot be read."""
     try:
         return msgspec.json.decode(place().read_bytes(), type=Preferences)
     except (OSError, *UNDECODABLE):
@@ -33,7 +33,7 @@ def load() -> Preferences:
 
 
 def save(preferences: Preferences) -> Thread:
-    """Remember these in a thread, which is returned: a home that is gone would block for long."""
+    """Save the preferences on a thread, and return it: an unreachable home may block for long."""
     saving = Thread(target=_save, args=(preferences,), daemon=True)
     saving.start()
     return saving
@@ -51,6 +51,6 @@ def _save(preferences: Preferences) -> None:
         written = path.with_suffix(f".{os.getpid()}")
         try:
             written.write_bytes(msgspec.json.encode(preferences))
-            written.replace(path)  # whole or not at all, also with two dashboards
+            written.replace(path)  # atomic, as two dashboards may write
         finally:
             written.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A profile as the screen shows it."""
+"""Loading and summarising a profile for the screen."""
 
 from pathlib import Path
 
@@ -10,26 +10,26 @@ from gpudash.views.timeline import Timeline, timeline_of
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A profile as the screen shows it."""
+    """A profile, with its timeline and summary for the screen."""
 
     path: Path
     timeline: Timeline
     summary: Summary | None = None
-    """None until it is summed up."""
+    """None until it is computed."""
     before: Summary | None = None
-    """Of the profile before it."""
+    """Summary of the previous profile."""
 
 
-# both take seconds for a trace of a gigabyte: they are not for the event loop
+# both take seconds for a trace of a gigabyte: call them outside the event loop
 
 
 def load(path: Path) -> Shown:
-    """Return the timeline of a trace. Raises UsageError with a line for one that is none."""
+    """Return the timeline of a trace. Raises UsageError for a file that is no trace."""
     return Shown(path, timeline_of(read(path)))
 
 
 def sum_up(shown: Shown, before: Shown | None) -> Shown:
-    """Return it with its summary, and that of the profile before it."""
+    """Return the profile with its summary, and with that of the previous profile."""
     return msgspec.structs.replace(
         shown, summary=_summary(shown), before=None if before is None else _summary(before)
     )

@@ -1,7 +1,7 @@
-"""Leave when a signal asks for it, also where the terminal holds everything up.
+"""End the dashboard on a signal, even if the terminal blocks the event loop.
 
-A terminal that is gone, or takes nothing more, blocks whoever writes to it, Textual's event
-loop included: there a handler of the loop's own would never run.
+Writing to a terminal that is gone or stalled blocks Textual's event loop. A signal handler of the
+loop would never run then.
 """
 
 import os
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from types import FrameType
 
 PATIENCE_S = 5.0
-"""Until the event loop is given up."""
+"""How long the event loop has to end the process, in seconds."""
 
 
 def leave_on_signals(leave: Callable[[], None], close: Callable[[], None]) -> None:
-    """From now on SIGTERM, SIGQUIT, and SIGHUP as the terminal closes, `leave`: to return at once.
+    """Call `leave` on SIGTERM, SIGQUIT and SIGHUP; it must return at once.
 
-    Where that has not ended the process in time, `close` is called on another thread, and then
-    the process ends with exit code 1.
+    If the process has not ended after `PATIENCE_S`, `close` is called on another thread, and the
+    process ends with exit code 1.
     """
     asked = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Readings with their recent past as a sparkline: pure functions from a snapshot to text."""
+"""Readings with sparklines of their recent values: pure functions from a snapshot to text."""
 
 from collections.abc import Iterable, Iterator
 from math import inf
@@ -31,39 +31,39 @@ ORDER = (
     "data_ms",
     "host_ms",
 )
-"""The most important first: the last ones go where there is no room. Others follow."""
+"""Most important first; without room the last ones are left out. Other metrics follow these."""
 ESSENTIAL = ("gpu_util_pct", "mem_used_mib", "power_w", "core_wait_pct", "cpu_pct")
-"""Shown as `–` where they are not measured; others are left out."""
+"""Shown as `–` if not measured; other metrics are left out."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A value and how it came about."""
+    """A value and its past."""
 
     metric: str = ""
     kind: Kind = "run"
-    """What it tells of."""
+    """The metric's kind."""
     label: str
     value: str
-    """With its unit."""
+    """The value with its unit."""
     past: Values = ()
-    """In the scale's unit, aligned with the series."""
+    """Past values in the scale's unit, aligned with the series."""
     scale: str = ""
-    """What the sparkline's top stands for, where that is not 100 %."""
+    """The value at the sparkline's top; empty for 100 %."""
     top: float = 100.0
 
     @property
     def of_device(self) -> bool:
-        """Whether it tells of what the device does; else of the host."""
+        """Whether it is about the device; else about the host."""
         return self.kind == "gpu" or self.metric.startswith(("overlap_", "mem_"))
 
     @property
     def is_alarming(self) -> bool:
-        """Whether something holds the clocks down."""
+        """Whether the clocks are throttled."""
         return self.metric == "throttle" and self.value not in ("none", fmt.ABSENT)
 
 
 def readings(snapshot: Snapshot, view: TimeView) -> list[Reading]:
-    """Return what is shown beside the throughput, in the order of importance."""
+    """Return the readings beside the throughput, most important first."""
     names = [name for name, metric in METRICS.items() if metric.spark and _belongs(snapshot, name)]
     place = {name: index for index, name in enumerate(ORDER)}
     names.sort(key=lambda name: place.get(name, len(ORDER)))
@@ -71,7 +71,7 @@ def readings(snapshot: Snapshot, view: TimeView) -> list[Reading]:
 
 
 def _belongs(snapshot: Snapshot, name: str) -> bool:
-    """Whether there ever was a value, or its absence is worth a row; whatever the cursor is at."""
+    """Return whether a metric gets a row: it had a value at any time, or is essential."""
     sources = (snapshot.gpu, snapshot.host)
     if name in snapshot.series.values or any(one and name in one.values for one in sources):
         return True
@@ -79,7 +79,7 @@ def _belongs(snapshot: Snapshot, name: str) -> bool:
 
 
 def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> Reading:
-    """Return a metric's value, newest or at the cursor, and its past."""
+    """Return a metric's value, the newest or the cursor's, and its past."""
     metric, past = METRICS[name], snapshot.series.of(name)
     value = _value(snapshot, name, view)
     one = Reading(
@@ -94,14 +94,14 @@ def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> Readin
 
 
 def quantity(name: str, value: float | str | None) -> str:
-    """Return a metric's value with its unit; the CPU's in cores, not in percent of one."""
+    """Return a metric's value with its unit; CPU time is in cores, not in percent of one."""
     if name == "cpu_pct" and not isinstance(value, str):
         return fmt.cores(value)
     return fmt.plain(fmt.quantity(value, METRICS[name].unit))
 
 
 def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
-    """Return a metric's value at the moment whose values are shown; the newest of a step's time."""
+    """Return a step's metric at the moment shown, or its newest mean."""
     if view.moment_s is not None:
         return value_at(snapshot.series, name, view.moment_s)
     changed_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
@@ -120,7 +120,7 @@ def _share(part_ms: float | None, step_ms: float | None) -> float | None:
 
 
 def _scaled(snapshot: Snapshot, one: Reading) -> Reading:
-    """Return it with the top of its scale: 100 %, the memory there is, or above the highest."""
+    """Return the reading with the top of its scale: 100 %, the total memory, or a round maximum."""
     unit = METRICS[one.metric].unit
     if unit == "%" and one.metric != "cpu_pct":
         return one
@@ -135,7 +135,7 @@ def _scaled(snapshot: Snapshot, one: Reading) -> Reading:
 def sparklines(
     series: Series, shown: Iterable[Reading], columns: int, view: TimeView
 ) -> Iterator[str]:
-    """Yield the past of each reading in so many columns; blank where nothing was measured."""
+    """Yield a sparkline of `columns` for each reading; blank where nothing was measured."""
     time_range = range_of(series, max(columns, 1), view)
     bins = bins_of(series.at_s, time_range) if columns else []
     stretches = [stretch for _, stretch in bins]

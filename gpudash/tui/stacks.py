@@ -1,7 +1,7 @@
-"""A step's time as stacked columns: pure functions from a snapshot to eighths of a row.
+"""The step time as stacked columns: pure functions from a snapshot to eighths of a row.
 
-On one stream the phases add up to the step. On two they overlap: what preparing takes while
-training runs is hidden, only the rest of it makes the step longer. What no phase covers is idle.
+On one stream the phases add up to the step. On two they overlap: preparing is hidden while
+training runs, and only the rest of it makes the step longer. Time that no phase covers is idle.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,39 +20,39 @@ from gpudash.tui.cells import Cell, fitting
 from gpudash.views.lanes import look
 
 EIGHTHS = 8
-"""Of a row: what block characters can fill of it."""
+"""Parts of a row that block characters can fill."""
 HALF = EIGHTHS // 2
 WARMUP_TICKS = 5
-"""After the begin and after each marker: their steps do not set the scale."""
+"""Ticks after the begin and after each marker that do not set the scale."""
 UNNAMED = 0.004
-"""Share of the step up to which a part is no thicker than nothing, and not in the legend."""
+"""Share of the step up to which a part is invisible, and left out of the legend."""
 IDLE = "idle"
 
 Column: TypeAlias = tuple[tuple[str, int], ...]
-"""What stands on one another, from below: ink and height in eighths of a row."""
+"""The stacked parts, from below: ink and height in eighths of a row."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a step's time is spent on."""
+    """A part of the step time."""
 
     metric: str
     label: str
     short: str
     ink: str
     hides: bool = False
-    """It may run beside the training, on a stream of its own."""
+    """Whether it may be hidden: it runs beside the training, on its own stream."""
 
 
 class Spent(NamedTuple):
-    """How a step's time was spent, in ms; one number for each part."""
+    """The step time by part, in ms."""
 
     shown: tuple[float, ...]
-    """They add up to the step, as far as the parts were measured in the same steps."""
+    """They add up to the step time, if all parts were measured in the same steps."""
     hidden: tuple[float, ...]
 
 
 class Block(NamedTuple):
-    """A cell of a column; inks of its lower and of its upper part."""
+    """A cell of a column, with the inks of its lower and upper part."""
 
     character: str
     lower: str = ""
@@ -63,7 +63,7 @@ BLANK = Block(" ")
 
 
 def parts_of(snapshot: Snapshot) -> tuple[Part, ...]:
-    """Return what a step consists of: data wait, phases, the step where none is known, the rest."""
+    """Return the parts of a step: data wait, phases, the step if no phase is known, the rest."""
     parts = [Part(metric="data_ms", label="data", short="data", ink="line-0")]
     for index, phase in enumerate(snapshot.phases):
         label = fmt.plain(phase.label)
@@ -92,13 +92,13 @@ def spent(
     data_ms: float | None,
     *phases_ms: float | None,
 ) -> Spent | None:
-    """Return what became of a step's time; the phases stand in the order of their parts.
+    """Return the step time by part; `phases_ms` are in the order of their parts.
 
-    The wait for data counts as far as nothing else covers it: a host that is ahead may wait.
+    The wait for data counts only where no phase covers it: a host that is ahead may wait.
     """
     if step_ms is None:
         return None
-    if all(ms is None for ms in phases_ms):  # no claim about what it was spent on
+    if all(ms is None for ms in phases_ms):  # no phase is known
         nothing = (0.0,) * (len(phases_ms) + 1)
         return Spent((*nothing, step_ms, 0.0), (*nothing, 0.0, 0.0))
     phases = [(part.hides, ms or 0.0) for part, ms in zip(parts[1:], phases_ms, strict=False)]
@@ -114,20 +114,20 @@ def spent(
 def columns_of(
     series: Series, parts: tuple[Part, ...], stretches: Sequence[slice], top: float, rows: int
 ) -> list[tuple[Block, ...]]:
-    """Return a mean step of each of these stretches of ticks as cells; the top row first."""
+    """Return the mean step of each stretch of ticks as a column of cells, the top row first."""
     times = (means(series.of(name), series.at_s, stretches) for name in metrics_of(parts))
     column = _columns(parts, top, rows)
     return [column(*of_one) for of_one in zip(*times, strict=True)]
 
 
 def metrics_of(parts: Sequence[Part]) -> tuple[str, ...]:
-    """Return what `spent` takes, by name."""
+    """Return the metrics that `spent` takes, in order."""
     return ("step_ms", "overlap_ms", *(part.metric for part in parts[:-2]))
 
 
 @lru_cache(maxsize=4)
 def _columns(parts: tuple[Part, ...], top: float, rows: int) -> Callable[..., tuple[Block, ...]]:
-    """Return what draws a column; those drawn before are kept, for most only scroll."""
+    """Return a function that draws a column; it caches columns, as most only scroll."""
     inks = [part.ink for part in parts]
 
     @lru_cache(maxsize=1024)
@@ -144,10 +144,10 @@ def top_ms(
     markers: Iterable[Marker],
     now_ms: float | None,
 ) -> float:
-    """Return where the axis ends: above all but a few slow steps, and above `now_ms`.
+    """Return the end of the axis: above the 95th percentile of step times, and above `now_ms`.
 
-    The first steps of a run and after each marker take many times as long as the others: they
-    count only where there are no others. A step that fills many ticks, as a hang does, is one.
+    The first steps of a run and after each marker take many times as long as others: they count
+    only if there are no others. A step over many ticks, as in a hang, counts once.
     """
     steps_ms, steps_per_s = series.of("step_ms"), series.of("steps_per_s")
     shown = range(stretches[0].start, stretches[-1].stop) if stretches and steps_ms else ()
@@ -157,7 +157,7 @@ def top_ms(
     cold = {index for begin in begins for index in range(begin, begin + WARMUP_TICKS)}
 
     def steps_of(tick: int) -> float:
-        """At most one: a tick of fast steps says no more about the scale than one of slow ones."""
+        """Return a tick's steps, at most 1: a tick of fast steps must not weigh more."""
         rate = steps_per_s[tick] if steps_per_s else None
         return 1.0 if rate is None else min(rate * series.tick_s, 1.0)
 
@@ -168,7 +168,7 @@ def top_ms(
 
 
 def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column:
-    """Return the parts in eighths, cut off at the top; rounded so that no part moves another."""
+    """Return the parts in eighths, cut at the top; rounding one part does not move the others."""
     eighths, parts = rows * EIGHTHS, []
     reached_ms, height = 0.0, 0
     for ink, ms in zip(inks, step.shown, strict=True):
@@ -199,9 +199,9 @@ def blocks_of(column: Column, rows: int) -> tuple[Block, ...]:
 
 @lru_cache(maxsize=1024)
 def _block(inside: Column) -> Block:
-    """Return a cell that holds these parts, which are eight eighths or the top of a column.
+    """Return the cell of these parts, which fill it unless it is the top of a column.
 
-    A cell has two colours: of three parts in it the smallest is left out.
+    A cell has at most two colours: of three parts the smallest is left out.
     """
     hues = [part for part in inside if part[0] != IDLE]
     filled = sum(height for _, height in hues)
@@ -216,9 +216,9 @@ def _block(inside: Column) -> Block:
 
 
 def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:
-    """Return hue, name and time of each part, in the longest form for which there is room.
+    """Return colour, name and time of each part, in the longest form that fits.
 
-    Where there is none for the shortest form, the parts that take least are left out.
+    If the shortest form does not fit either, the smallest parts are left out.
     """
     least_ms = UNNAMED * sum(step.shown)
     longest_first = sorted(step.shown, reverse=True)

@@ -1,4 +1,4 @@
-"""What the throughput chart shows: one curve, its scale, and what is written around it."""
+"""Contents of the throughput chart: the curve's scale, labels, A/B blocks and histogram."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -7,52 +7,52 @@ from math import ceil, log
 
 import msgspec
 
-from gpudash.snapshot import ENDED, STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values
+from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values, is_live
 from gpudash.tui.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
-"""After a change, five ticks: what is drawn there does not set the scale."""
+"""Time after a change, five ticks, whose points do not set the scale."""
 EIGHTHS = 8
-"""Shares of a column that can be told apart."""
+"""Shares of a column that the eye can distinguish."""
 SLIVER = 1e-6
-"""Of a column: less of it is rounding."""
+"""Share of a column below which an overlap is a rounding error."""
 LEAST_NAME = 4
-"""Columns that are worth the beginning of a name."""
+"""Fewest columns for the beginning of a name."""
 
 Histogram = tuple[tuple[float, int], ...]
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the chart shows. Two equal ones look the same."""
+    """All data of the chart."""
 
     unit: str = "samples/s"
     now: float | None = None
-    """Over the last few seconds."""
+    """Rate over the last few seconds."""
     steps_per_s: float | None = None
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
     blocks: tuple[BlockShown, ...] = ()
     histogram: Histogram = ()
-    """Of the step times since the last change; `Snapshot.step_histogram`."""
+    """Step times since the last change; see `Snapshot.step_histogram`."""
     p50_ms: float | None = None
     p95_ms: float | None = None
     live: bool = True
     empty: str = "waiting for the first step"
-    """What the chart says without a single point."""
+    """Text of a chart without points."""
 
     @property
     def name(self) -> str:
-        """Of the metric that is drawn."""
+        """Name of the metric drawn."""
         return self.unit.replace("/", "_per_")
 
     @property
     def values(self) -> Values:
-        """Of the curve."""
+        """Values of the curve."""
         return self.series.of(self.name)
 
 
 def throughput(snapshot: Snapshot) -> Throughput:
-    """Return samples/s; steps/s where nobody knows the samples."""
+    """Return the chart's data in samples/s, or in steps/s if samples are not known."""
     series = snapshot.series
     counted = snapshot.samples_per_s is not None or "samples_per_s" in series.values
     samples = counted or not snapshot.total_steps
@@ -72,22 +72,17 @@ def throughput(snapshot: Snapshot) -> Throughput:
     )
 
 
-def is_live(snapshot: Snapshot) -> bool:
-    """Tell whether the newest moment is the present: of no recording, and of no ended training."""
-    return snapshot.playback is None and snapshot.state not in ENDED
-
-
 def nothing(snapshot: Snapshot) -> str:
-    """Return what a chart says without a single point: whether there will be one."""
+    """Return the text of a chart without points: whether points are still to come."""
     to_come = snapshot.state in ("starting", "switching", "training")
     return "waiting for the first step" if to_come else "nothing measured"
 
 
 def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:
-    """Return where the axis ends: above 95 % of the points of each time between two changes.
+    """Return the end of the axis: above 95 % of the points between any two changes.
 
-    The first points after a change are left out, unless there are no others. A new level sets
-    the scale however short it has lasted; a spike does not.
+    The first points after a change are left out, unless there are no others. So a new level sets
+    the scale at once, and a spike does not.
     """
     changes = sorted([0.0, *(marker.at_s for marker in markers)])
     levels: dict[int, list[float]] = {}
@@ -101,16 +96,16 @@ def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:
 
 
 def columns_of(markers: Iterable[Marker], time_range: TimeRange) -> dict[int, str]:
-    """Return column → label of the markers in the time_range; the last one in a column."""
+    """Return column → label of the markers in the time range; of a column, the last marker's."""
     return {
         time_range.column_of(one.at_s): one.label for one in markers if time_range.holds(one.at_s)
     }
 
 
 def label_in(label: str, room: int) -> str:
-    """Return what of a marker's label fits: all of it, its values, or their beginning.
+    """Return the longest form of a marker's label that fits: whole, values, or their beginning.
 
-    Of a number nothing is left out: it would be another number.
+    A number is never cut: it would be another number.
     """
     values = ", ".join(part.rpartition("=")[2] for part in label.split(", "))
     fitting = next((text for text in (label, values) if len(text) <= room), None)
@@ -120,7 +115,7 @@ def label_in(label: str, room: int) -> str:
 
 
 def compared_in(blocks: Iterable[BlockShown], time_range: TimeRange) -> dict[int, float]:
-    """Return column → side B's share of the time that was compared in it, for those with any."""
+    """Return column → side B's share of the time compared in it; columns without any are absent."""
     bin_s, first = time_range.bin_s, time_range.first
     sides_s: dict[int, dict[str, float]] = {}
     for block in blocks:
@@ -141,12 +136,12 @@ def compared_in(blocks: Iterable[BlockShown], time_range: TimeRange) -> dict[int
 
 
 def side_of(share_b: float) -> str:
-    """Return the side that was trained all of the time, as far as it can be seen; else nothing."""
+    """Return the side that took all of a column, to an eighth; empty if both sides did."""
     return {0: "a", EIGHTHS: "b"}.get(round(EIGHTHS * share_b), "")
 
 
 def side_at(blocks: Iterable[BlockShown], at_s: float) -> str:
-    """Return the side of the comparison that was trained at this moment; nothing for neither."""
+    """Return the side of the comparison that ran at this moment; empty for neither."""
     sides = (
         one.side
         for one in blocks
@@ -156,9 +151,9 @@ def side_at(blocks: Iterable[BlockShown], at_s: float) -> str:
 
 
 def classes_in(histogram: Histogram, rows: int) -> list[tuple[float, int]]:
-    """Return the histogram in at most so many classes of equal ratio, the empty ones too.
+    """Return the histogram in at most `rows` classes of equal ratio, including empty ones.
 
-    Steps beyond 99 % of them, on either side, are counted in the outermost class.
+    The outermost classes also count the 0.5 % shortest and longest steps.
     """
     if not histogram or rows < 1:
         return []

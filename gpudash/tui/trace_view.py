@@ -1,4 +1,4 @@
-"""Where a timeline is being looked at: stretch, lane, cursor and search, as one frozen value."""
+"""The view of a timeline: time span, lane, cursor and search, as one frozen value."""
 
 import msgspec
 import numpy as np
@@ -18,29 +18,29 @@ from gpudash.views.timeline import (
 )
 
 AROUND = 0.1
-"""Of an event's length, shown beside it where it is zoomed to."""
+"""Margin around an event that is zoomed to, as a share of its length."""
 LAST = 1e-9
-"""Of what is shown: so far before its end is still in sight."""
+"""Distance from the span's end that is still visible, as a share of the span."""
 
 
 class TraceView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown of a timeline. `cell_us` is how much of it a cell shows."""
+    """The view of a timeline. `cell_us` is the time that a cell shows."""
 
     timeline: Timeline
     span: Span
     at_us: float = 0.0
-    """The cursor."""
+    """The cursor's moment."""
     lane: int = 0
-    """The row that it is in."""
+    """The cursor's row."""
     position: int | None = None
-    """The event that was gone to; None: the one that fills most of the cell."""
+    """The event in the row that the user went to; None: the one that fills most of the cell."""
     sought: str = ""
     found: Indices | None = None
     """Events that match; None without a search."""
 
     @property
     def row(self) -> Row | None:
-        """The cursor's; None where there are no rows."""
+        """The cursor's row; None if there are no rows."""
         return self.timeline.rows[self.lane] if self.timeline.rows else None
 
     def event(self, cell_us: float) -> int | None:
@@ -53,7 +53,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return position if position >= 0 else None
 
     def details(self, cell_us: float) -> Details | None:
-        """Return what is known of the event under the cursor."""
+        """Return the details of the event under the cursor; None if there is none."""
         position = self.event(cell_us)
         if position is None or self.row is None:
             return None
@@ -62,22 +62,22 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
     # ── the cursor ──────────────────────────────────────────────────────────────────────
 
     def at(self, at_us: float) -> "TraceView":
-        """Put the cursor at a moment, and that into sight."""
+        """Return a view with the cursor at a moment, which is visible."""
         at_us = min(max(at_us, 0.0), self.span.whole_us)
         return replace(self, at_us=at_us, span=self.span.holding(at_us), position=None)
 
     def moved(self, cells: int, cell_us: float) -> "TraceView":
-        """Move the cursor by cells, to the middle of one."""
+        """Return a view with the cursor moved by cells, to the middle of one."""
         cell = (self.at_us - self.span.begin_us) // cell_us + cells
         return self.at(self.span.begin_us + (cell + 0.5) * cell_us)
 
     def in_lane(self, lane: int) -> "TraceView":
-        """Put the cursor in this row, or in the nearest one."""
+        """Return a view with the cursor in this row, or in the nearest one."""
         lane = max(min(lane, len(self.timeline.rows) - 1), 0)
         return replace(self, lane=lane, position=None)
 
     def beside(self, direction: int) -> "TraceView":
-        """Go to the next event of the row (+1), or to the one before (-1)."""
+        """Return a view at the next event of the row (+1), or at the previous one (-1)."""
         if self.row is None:
             return self
         if self.position is None:
@@ -91,16 +91,16 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         begin_us = float(self.timeline.rows[lane].begin_us[position])
         return replace(self.at(begin_us), lane=lane, position=position)
 
-    # ── the stretch that is shown ───────────────────────────────────────────────────────
+    # ── the time span ───────────────────────────────────────────────────────────────────
 
     def zoomed(self, direction: int, at_us: float | None = None) -> "TraceView":
-        """Show less (-1) or more (+1) around the cursor, or around another moment."""
+        """Return a view of less (-1) or more (+1) time around the cursor or another moment."""
         if at_us is None:
             at_us = self.at_us if self.span.holds(self.at_us) else self.span.middle_us
         return replace(self, span=self.span.zoomed(direction, at_us))
 
     def panned(self, by_us: float) -> "TraceView":
-        """Show what comes so much later; the cursor stays in sight."""
+        """Return a view moved later by `by_us`; the cursor stays visible."""
         span = self.span.panned(by_us)
         moved = replace(self, span=span)
         if span.holds(self.at_us):
@@ -109,11 +109,11 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return replace(moved, at_us=at_us, position=None)
 
     def whole(self) -> "TraceView":
-        """Show the whole trace."""
+        """Return a view of the whole trace."""
         return replace(self, span=self.span.all())
 
     def on_event(self, cell_us: float) -> "TraceView":
-        """Zoom to the event under the cursor."""
+        """Return a view zoomed to the event under the cursor."""
         position = self.event(cell_us)
         if position is None or self.row is None:
             return self
@@ -124,13 +124,13 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> int | None:
-        """Which of the trace's steps holds the middle of what is shown; None for none."""
+        """Index of the step around the middle of the span; None if there is none."""
         middle_us = self.span.middle_us
         steps = enumerate(self.timeline.trace.steps)
         return next((i for i, one in steps if one.begin_us <= middle_us < one.end_us), None)
 
     def beside_step(self, direction: int) -> "TraceView":
-        """Show the next step (+1), or the one before (-1)."""
+        """Return a view of the next step (+1), or of the previous one (-1)."""
         middle_us = self.span.middle_us
         steps = list(enumerate(self.timeline.trace.steps))
         ahead = [index for index, one in steps if one.begin_us > middle_us]
@@ -139,7 +139,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return self.on_step(there[0]) if there else self
 
     def on_step(self, index: int) -> "TraceView":
-        """Show a step."""
+        """Return a view of a step."""
         step = self.timeline.trace.steps[index]
         span = self.span.of(step.begin_us, step.end_us)
         view = replace(self, span=span)
@@ -148,7 +148,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
     # ── searching ───────────────────────────────────────────────────────────────────────
 
     def searching(self, text: str) -> "TraceView":
-        """Search for a text in names, and go to the first match from the cursor on."""
+        """Return a view at the first match of a text in names, from the cursor on."""
         if not text:
             return replace(self, sought="", found=None)
         view = replace(self, sought=text, found=matches(self.timeline, text), position=None)
@@ -156,7 +156,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def match_number(self) -> int | None:
-        """Which of the matches the cursor is on, from 1; None for none."""
+        """Number, from 1, of the match under the cursor; None if there is none."""
         event = self._event
         if self.found is None or event is None:
             return None
@@ -164,7 +164,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return number + 1 if number < len(self.found) and self.found[number] == event else None
 
     def match(self, direction: int) -> "TraceView":
-        """Go to the next match (+1) or to the one before (-1), beyond the last to the first."""
+        """Return a view at the next match (+1) or the previous one (-1), wrapping around."""
         if self.found is None or not len(self.found):
             return self
         event = self._event
@@ -179,7 +179,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _event(self) -> int | None:
-        """The event that was gone to."""
+        """Index of the event that the user went to."""
         if self.position is None or self.row is None:
             return None
         event = int(self.row.events[self.position])
@@ -187,7 +187,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view_of(timeline: Timeline) -> TraceView:
-    """Return what is shown first: a step from the middle, or all where there is none."""
+    """Return the first view: a step in the middle, or the whole trace without steps."""
     span = span_of(timeline.length_us)
     view = TraceView(timeline=timeline, span=span)
     steps = timeline.trace.steps

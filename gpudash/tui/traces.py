@@ -1,4 +1,4 @@
-"""Where the traces of profiles are kept."""
+"""The files of profiles' traces."""
 
 from datetime import datetime
 from pathlib import Path
@@ -6,18 +6,18 @@ from pathlib import Path
 from platformdirs import user_state_path
 
 KEPT = 5
-"""Traces in our own folder, the newest: one may have many megabytes."""
+"""Number of newest traces kept in gpudash's own folder: one may have many megabytes."""
 
 
 def folder() -> Path:
-    """Return where traces go that belong to no recording."""
+    """Return the folder for traces that belong to no recording."""
     return user_state_path("gpudash") / "traces"
 
 
 def new_path(workload: str, recording: str | None, now: datetime) -> Path:
-    """Return where the next trace goes: beside the recording, or into our folder, thinned out.
+    """Return the path of the next trace: beside the recording, or else in `folder()`.
 
-    Raises OSError where there is no such place.
+    Old traces in the folder are removed. Raises OSError if the folder cannot be made.
     """
     if recording is not None:
         beside = Path(recording).expanduser().absolute()

@@ -1,7 +1,7 @@
-"""Undo and redo of the lever changes that the user has made.
+"""Undo and redo of the user's lever changes.
 
-An edit is taken as made once it is asked for, so that two quick keys undo two of them. What the
-training then refuses was never made, and is dropped.
+An edit counts as made once it is requested, so that two quick keys undo two edits. An edit that
+the training then refuses is dropped.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ Way: TypeAlias = Literal["undo", "redo"]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Levers that were set together, and what they had been set to."""
+    """Levers that were set together: their values before and after."""
 
     before: Settings
     after: Settings
 
     @property
     def reversed(self) -> "Edit":
-        """The change that takes it back."""
+        """The edit that reverts this one."""
         return Edit(self.after, self.before)
 
     @property
@@ -35,39 +35,39 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class UndoStack:
-    """The edits in the order they were made, and how many of them stand."""
+    """The edits in the order they were made; those after `_applied` are undone."""
 
     def __init__(self) -> None:
         self._edits: list[Edit] = []
-        self._standing = 0
+        self._applied = 0
 
     def made(self, edit: Edit) -> None:
-        """Take a new edit; what was undone before it cannot be redone any more."""
-        self._edits = [*self._edits[: self._standing], edit][-MOST_EDITS:]
-        self._standing = len(self._edits)
+        """Add a new edit; edits undone before it cannot be redone any more."""
+        self._edits = [*self._edits[: self._applied], edit][-MOST_EDITS:]
+        self._applied = len(self._edits)
 
     def next(self, way: Way) -> Edit | None:
-        """Return the change that undo, or redo, would make."""
+        """Return the edit that undo or redo would make; None if there is none."""
         if way == "undo":
-            return self._edits[self._standing - 1].reversed if self._standing else None
-        return self._edits[self._standing] if self._standing < len(self._edits) else None
+            return self._edits[self._applied - 1].reversed if self._applied else None
+        return self._edits[self._applied] if self._applied < len(self._edits) else None
 
     def went(self, way: Way) -> None:
-        """Count that change as made."""
-        self._standing += 1 if way == "redo" else -1
+        """Record that this undo or redo was requested."""
+        self._applied += 1 if way == "redo" else -1
 
     def settle(self, holds: Callable[[Settings], bool]) -> None:
-        """Drop what was refused: everything asked for is answered, `holds` tells what is set."""
-        while self._standing and not holds(self._edits[self._standing - 1].after):
-            self._drop(self._standing - 1)
+        """Drop refused edits once all requests are answered; `holds` checks present settings."""
+        while self._applied and not holds(self._edits[self._applied - 1].after):
+            self._drop(self._applied - 1)
         undone = self.next("redo")
-        if undone is not None and holds(undone.after):  # taking it back was refused
-            self._standing += 1
+        if undone is not None and holds(undone.after):  # the undo was refused
+            self._applied += 1
 
     def _drop(self, index: int) -> None:
-        """Remove an edit that was never made: the one after it began where this one did."""
+        """Remove a refused edit; the next edit then begins with the values before it."""
         dropped = self._edits.pop(index)
-        self._standing -= 1
+        self._applied -= 1
         for following in self._edits[index : index + 1]:
             came_from = {k: v for k, v in dropped.before.items() if k in following.before}
             joined = Edit(following.before | came_from, following.after)

@@ -1,7 +1,6 @@
-"""The values that a lever may be given, with what this run knows of each of them.
+"""The values that a lever may have, each with what was measured in this run.
 
-Only what differs in this lever alone says something about it: rows with the other levers as they
-are now, and verdicts of A/Bs run so.
+Only results and verdicts with the present values of all other levers are used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,28 +13,28 @@ from gpudash.snapshot import Result, Snapshot
 from workloads.levers import Lever
 
 STEPS_DOWN, STEPS_UP = 2, 4
-"""Neighbouring values of a number that are offered."""
+"""Number of neighbouring values offered for a number."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """A value, and what is known of it here."""
+    """A value of a lever, and its measurement in this run."""
 
     value: str
     rate: float | None = None
-    """In the unit of `unit_of`."""
+    """Throughput in the unit of `unit_of`."""
     change: float | None = None
-    """Against the value set now; 0.05 is 5 % faster."""
+    """Change against the present value; 0.05 is 5 % faster."""
     how: str = ""
-    """Where that is from: `row 3`, `A/B`, or an estimate; empty where nothing is known."""
+    """Source of the figures: `row 3`, `A/B`, or an estimate; empty if nothing is known."""
 
 
 def unit_of(lever: Lever, snapshot: Snapshot) -> str:
-    """Return what rates are told in: samples/s, steps/s where no samples are counted."""
+    """Return the unit of a lever's rates: samples/s, or steps/s if no samples are counted."""
     return "samples/s" if lever.name == "batch_size" else rate_unit(snapshot.results)
 
 
 def rate_unit(results: Iterable[Result]) -> str:
-    """Return what the rates of these rows are told in."""
+    """Return the unit of the rates of these rows."""
     measured = [row for row in results if row.steps]
     counted = not measured or any(row.samples_per_s is not None for row in measured)
     return "samples/s" if counted else "steps/s"
@@ -44,7 +43,7 @@ def rate_unit(results: Iterable[Result]) -> str:
 def measured_values(
     lever: Lever, now: str, default: str, active: Mapping[str, str], snapshot: Snapshot
 ) -> tuple[Measured, ...]:
-    """Return the lever's values in their order, `now` among them."""
+    """Return the lever's values in order, the present value `now` among them."""
     in_samples = unit_of(lever, snapshot) == "samples/s"
     others = {name: value for name, value in active.items() if name != lever.name}
     rows = {row.settings[lever.name]: row for row in _alike(lever, others, snapshot)}
@@ -68,7 +67,7 @@ def measured_values(
 
 
 def _alike(lever: Lever, others: Mapping[str, str], snapshot: Snapshot) -> Iterator[Result]:
-    """Yield the measured rows that differ from the present settings in this lever at most."""
+    """Yield the measured rows whose other levers have the present values."""
     for row in snapshot.results:
         same = {name: value for name, value in row.settings.items() if name != lever.name}
         of_it = row.workload == snapshot.workload and lever.name in row.settings
@@ -79,7 +78,7 @@ def _alike(lever: Lever, others: Mapping[str, str], snapshot: Snapshot) -> Itera
 def _verdicts(
     lever: str, now: str, others: Mapping[str, str], snapshot: Snapshot
 ) -> Iterator[tuple[str, float]]:
-    """Yield, oldest first, what A/Bs have set against the present value, and the change."""
+    """Yield values that A/Bs compared with the present one, and the change, oldest first."""
     for shown in snapshot.verdicts:
         if shown.lever != lever or shown.settings != others or shown.change is None:
             continue
@@ -104,7 +103,7 @@ def _numbers(lever: Lever, known: set[str], now: str) -> list[str]:
 
 
 def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Forecast | None:
-    """Return which batch would fit, the other levers as they are; None where that is not known."""
+    """Return the forecast of a batch that fits under the present other levers; None if unknown."""
     if lever.name != "batch_size":
         return None
     others = {name: value for name, value in active.items() if name != lever.name}
@@ -118,7 +117,7 @@ def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Fore
 
 
 def _capacity_mib(snapshot: Snapshot) -> float | None:
-    """Return what the training holds and what nobody does; None where either is not read."""
+    """Return free memory plus the memory that the training holds; None if either is not read."""
     if snapshot.gpu is None or snapshot.host is None:
         return None
     free, reserved = snapshot.gpu.number("mem_free_mib"), snapshot.host.number("mem_reserved_mib")
@@ -126,7 +125,7 @@ def _capacity_mib(snapshot: Snapshot) -> float | None:
 
 
 def _fits(value: str, expected: Forecast | None) -> str:
-    """Return whether a batch is estimated to fit; nothing where that is not known."""
+    """Return a clause with the estimate of whether a batch fits; empty if there is none."""
     if expected is None:
         return ""
     tensors_mib, held_mib = expected.tensors.at(int(value)), expected.held.at(int(value))

@@ -1,7 +1,7 @@
-"""How a verdict and a row of results are told: on the screen, as text to copy, as a command.
+"""The wording of verdicts and of rows of results: on screen, as text to copy, as a command.
 
-What is copied is to be understood elsewhere: it names the workload, the device and every lever
-that is not at its default.
+Copied text must be understood elsewhere: it names the workload, the device and every lever that is
+not at its default.
 """
 
 import shlex
@@ -16,8 +16,8 @@ from workloads import CATALOGUE
 from workloads.levers import phrase
 
 
-def said(shown: ComparisonShown) -> str:
-    """Return what a comparison has found: `on +16.9 % [+16.5, +17.3]`."""
+def result_of(shown: ComparisonShown) -> str:
+    """Return the result of a comparison: `on +16.9 % [+16.5, +17.3]`."""
     if shown.change is None:
         return f"{shown.b} {fmt.ABSENT}"
     enough = shown.pairs >= FEWEST_PAIRS
@@ -26,29 +26,29 @@ def said(shown: ComparisonShown) -> str:
 
 
 def context(shown: ComparisonShown, now: Mapping[str, str]) -> str:
-    """Return what a comparison was run against, and what was set otherwise than it is now."""
+    """Return the conditions of a comparison: value A, pairs, and levers that differ from now."""
     otherwise = {k: v for k, v in shown.settings.items() if now.get(k) != v}
     where = [phrase(otherwise)] if otherwise else []
     return ", ".join([f"against {shown.a}", f"{shown.pairs} pairs", *where])
 
 
 def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -> str:
-    """Return a verdict as text for elsewhere."""
+    """Return a verdict as text to copy."""
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
     rates = ", ".join(f"{value}: {fmt.figure(rate)} {shown.unit}" for value, rate in sides)
     found = shown.verdict
     if found is None:
-        so_far = f"; so far {said(shown)}" if shown.pairs >= FEWEST_PAIRS else ""
+        so_far = f"; so far {result_of(shown)}" if shown.pairs >= FEWEST_PAIRS else ""
         why = shown.failure or "running"
         found = f"no verdict for {shown.lever}={shown.b}: {why}{so_far}"
     return "\n".join([found, rates, _where(workload, device, shown.settings)])
 
 
 def verdict_command(shown: ComparisonShown, workload: str, plan: Plan) -> str:
-    """Return the command that asks the same of a training of its own; a shell takes it as it is.
+    """Return the shell command that runs the same comparison in a new training.
 
-    A script's other levers are as it has them there. Raises UsageError for a training that is none
-    of the catalogue's and whose command is not known.
+    A script then has its own values of the other levers. Raises UsageError for a script whose
+    command is not known.
     """
     words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
     if shown.planned_pairs != PAIRS:
@@ -68,7 +68,7 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan) -> str:
 
 
 def result_text(result: Result, device: Device | None) -> str:
-    """Return a row of results as text for elsewhere."""
+    """Return a row of results as text to copy."""
     if result.verdict:
         return result.configuration
     numbers = (
@@ -87,7 +87,7 @@ def _where(workload: str, device: Device | None, settings: Settings) -> str:
 
 
 def _changed(workload: str, settings: Settings) -> Settings:
-    """Return the levers that a start would not set so by itself, on whatever device."""
+    """Return the levers that are not at the default, or whose default depends on the device."""
     entry = CATALOGUE.get(workload)
     if entry is None:
         return settings

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import ENDED, Series, Snapshot, aside, is_script, silence
+from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
@@ -31,7 +31,6 @@ Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
 """Interruptions: nothing is measured, and the previous answer stays on the screen."""
 Kind: TypeAlias = Limit | Meanwhile | Literal["starting", "measuring", "silent", "ended"]
 """What limits the training, or what it does instead."""
-LIMITS: frozenset[str] = frozenset(get_args(Limit))
 INTERRUPTED: tuple[Kind, ...] = get_args(Meanwhile)
 
 
@@ -39,6 +38,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What limits the training, or why that is not known."""
 
     kind: Kind
+    limit: Limit | None = None
+    """What limits the training, also while it is interrupted and once it has ended."""
     title: str
     evidence: tuple[str, ...] = ()
     """Clauses, the most important first."""
@@ -78,10 +79,12 @@ def answer(
         evidence = tuple(_end(snapshot)) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     ours = bool(levers) and not snapshot.levers
-    limit = limit_of(_rules_of(snapshot, step, profile, ours=ours), before.kind if before else None)
+    asked = _rules_of(snapshot, step, profile, ours=ours)
+    limit = limit_of(asked, before.limit if before else None)
     title = _title(limit, snapshot)
     return Answer(
         kind="ended" if ended else limit,
+        limit=limit,
         title=f"{snapshot.state}; it was {title}" if ended else title,
         evidence=(*evidence_of(limit, Measured(snapshot, step, profile)), *beside(limit, snapshot)),
         step_ms=step.step_ms,
@@ -91,14 +94,14 @@ def answer(
 
 
 class Answers:
-    """Gives an answer for each snapshot of a training.
+    """Gives an answer for each snapshot of a run.
 
     A limit is kept until the series has another tick, because its values are means of ticks.
     """
 
     def __init__(self) -> None:
         self.newest: Answer | None = None
-        self._series: Series | None = None
+        self._snapshot = Snapshot()  # the newest
         self._profile: Summary | None = None
 
     def give(
@@ -109,12 +112,23 @@ class Answers:
         profile: Summary | None = None,
     ) -> Answer:
         """Return the current answer; the arguments are those of `answer`."""
+        then = self._snapshot
+        if snapshot.elapsed_s < then.elapsed_s or snapshot.settings != then.settings:
+            self.newest = None  # a replay went elsewhere, or the settings changed
         before = self.newest
-        is_same = self._series is snapshot.series and self._profile is profile
-        goes_on = is_same and snapshot.state == "training" and not _interrupted(snapshot, before)
-        if before is None or before.kind not in LIMITS or not goes_on:
+        stands = (
+            before is not None
+            and before.limit is not None
+            and before.kind not in INTERRUPTED
+            and snapshot.series is then.series
+            and snapshot.state == then.state
+            and snapshot.markers[-1:] == then.markers[-1:]
+            and profile is self._profile
+            and _interrupted(snapshot, before) is None
+        )
+        if before is None or not stands:
             before = self.newest = answer(snapshot, levers, before, cores, profile)
-            self._series, self._profile = snapshot.series, profile
+        self._snapshot, self._profile = snapshot, profile
         return before
 
 

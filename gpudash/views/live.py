@@ -314,12 +314,13 @@ class LiveView:
             self._mark(at_s, "resumed")
             self._notice, self._since_break = "", 0
         elif at_s - paused.at_s >= MARKED_S:
-            self._mark(paused.at_s, paused.why)
+            self._mark(paused.at_s, paused.why, at_s - paused.at_s)
 
     def _start(self, event: Started) -> None:
         if self._pid not in (None, event.pid):  # torchrun restarts all ranks if one fails
             self._mark(event.at_s, "restart")
         self._phase, self._sentence = "training", "training"
+        self._paused, self._since_break = None, 0  # a process that died told of no end of its pause
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings
         self._requested, self._phases = event.requested, event.phases
@@ -430,8 +431,8 @@ class LiveView:
             self._ended_s = at_s
         self._requests.clear()
 
-    def _mark(self, at_s: float, label: str) -> None:
-        self._markers.append(Marker(at_s=at_s - self._began_s, label=label))
+    def _mark(self, at_s: float, label: str, lasts_s: float = 0.0) -> None:
+        self._markers.append(Marker(at_s=at_s - self._began_s, label=label, lasts_s=lasts_s))
 
     @property
     def _pending(self) -> Settings:

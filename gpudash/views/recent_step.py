@@ -186,7 +186,8 @@ def _window(snapshot: Snapshot) -> int:
 def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
     """Return the share of the time outside steps in percent, and the number of asides.
 
-    The time is the last minute, or less since another break. Without an aside the share is None.
+    The time is the last minute, or less since another break, without profiles. Without an aside the
+    share is None.
     """
     series = snapshot.series
     breaks_s = [mark.at_s for mark in snapshot.markers if mark.label not in ASIDES]
@@ -194,9 +195,15 @@ def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
     times = sum(mark.label in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
     if not times:
         return None, 0
+    profiles = [mark for mark in snapshot.markers if mark.label == "profile"]
     first = bisect_left(series.at_s, since_s + series.tick_s)
-    rows = zip(series.of("steps_per_s")[first:], series.of("step_ms")[first:], strict=False)
-    in_steps = [steps * (step_ms or 0.0) / 1e3 for steps, step_ms in rows if steps is not None]
+    columns = (series.at_s, series.of("steps_per_s"), series.of("step_ms"))
+    in_steps = [
+        steps * (step_ms or 0.0) / 1e3
+        for at_s, steps, step_ms in zip(*(one[first:] for one in columns), strict=False)
+        if steps is not None
+        and not any(one.at_s < at_s < one.at_s + one.lasts_s + series.tick_s for one in profiles)
+    ]
     if len(in_steps) * series.tick_s < LEAST_ASIDE_S:
         return None, times
     return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0), times

@@ -20,10 +20,10 @@ def why_lines(
     """Return lines of evidence, rules with values, the profile's figures, and origins of gains."""
     profile, step = of_device(profile), recent_step(snapshot, cores)
     waits = known_waits(snapshot.settings)
-    launches = answer.kind == "launch"
+    launches = answer.limit == "launch"
     asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
     width = max(len(rule.label) for rule in asked)
-    limits = (rule for rule in asked if rule.kind == answer.kind and rule.matches(answer.kind))
+    limits = (rule for rule in asked if rule.kind == answer.limit and rule.matches(answer.limit))
     limit = next(limits, None)
     return [
         *answer.evidence,

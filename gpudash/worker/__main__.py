@@ -1,8 +1,8 @@
-"""The child process: `python -m gpudash.worker EVENTS_FD PARENT_PID SCRATCH PLAN_JSON`.
+"""The worker process: `python -m gpudash.worker EVENTS_FD PARENT_PID SCRATCH PLAN_JSON`.
 
-Commands arrive on standard input, events leave on EVENTS_FD; standard output and error are
-for whatever the workload, torch or a crash prints. The first event leaves before torch is
-imported, so that the user knows what the wait is for.
+Commands arrive on standard input, and events leave on EVENTS_FD. Standard output and error carry
+what the workload, torch or a crash prints. The first event leaves before torch is imported, so
+that the user knows what the wait is for.
 """
 
 import faulthandler
@@ -36,7 +36,7 @@ from gpudash.protocol import (
 from gpudash.worker.phases import phases
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
-from workloads.lifetime import die_with
+from workloads.lifetime import die_with, end
 from workloads.own.loading import failure, find
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ CAN: tuple[Ability, ...] = (
 
 
 def main() -> int:
-    """Train as planned. Returns 0 when the plan was fulfilled or a stop was asked for."""
+    """Train as planned. Returns 0 when the plan was fulfilled or a Stop was obeyed."""
     faulthandler.enable()
     events_fd, parent_pid, scratch, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
@@ -73,7 +73,7 @@ def work(
     build: Callable[[Plan, EventPipe], "Training"],
     train: Callable[["Training", Plan, EventPipe], None],
 ) -> int:
-    """Build what is planned, train it, and tell how that ends. Returns the exit code."""
+    """Build the planned training, run it, and report a failure. Returns the exit code."""
     training = None
     try:
         events.send(Hello(can=CAN, pid=os.getpid()))
@@ -82,7 +82,7 @@ def work(
         train(training, plan, events)
     except ParentGone:
         return 1
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # the parent must hear of every one
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # every failure is reported
         asked = training.chosen if training else plan.settings
         events.send(describe(error, plan.workload, asked))
         events.drain()
@@ -92,16 +92,16 @@ def work(
 
 
 def keep_sockets_in(directory: str) -> None:
-    """Have multiprocessing put its sockets there: the parent removes it, however we end."""
+    """Have multiprocessing put its sockets into this directory, which the parent removes."""
     tempfile.tempdir = directory
     get_temp_dir()
     tempfile.tempdir = None
 
 
 def take_input() -> int:
-    """Return what standard input was; it is empty then, for the user's code and what that starts.
+    """Return a duplicate of standard input, and leave an empty one in its place.
 
-    Else either could take commands away.
+    Otherwise the user's code, or a process that it starts, could read commands away.
     """
     standard = sys.stdin.fileno()
     commands = os.dup(standard)
@@ -111,8 +111,8 @@ def take_input() -> int:
 
 
 def build(plan: Plan, events: EventPipe) -> "Training":
-    """Build the workload and report it. Raises what goes wrong on the way."""
-    # here and not above: this is what takes the seconds
+    """Build the workload and report it. Raises any error on the way."""
+    # imported here because it takes seconds
     with without_collecting():
         from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
@@ -124,7 +124,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
 
 
 def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
-    """Say what is built, and return what it is built on."""
+    """Send the status line about the build, and return the device."""
     from gpudash.instrument.device import describe_device  # noqa: PLC0415  # imports torch
 
     described = describe_device(device)
@@ -133,7 +133,7 @@ def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
 
 
 def started(training: "Training", plan: Plan, device: Device, phases: tuple[Phase, ...]) -> Started:
-    """Return what is told of a training that is ready."""
+    """Return the `Started` message of a training that is ready."""
     from gpudash.instrument.device import versions  # noqa: PLC0415  # imports torch
 
     return Started(
@@ -151,7 +151,7 @@ def started(training: "Training", plan: Plan, device: Device, phases: tuple[Phas
 
 
 def train(training: "Training", plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
-    """Run the loop. Raises what goes wrong on the way."""
+    """Run the loop. Raises any error on the way."""
     from gpudash.worker.loop import Loop  # noqa: PLC0415  # imports torch
 
     with closing(training):
@@ -159,7 +159,7 @@ def train(training: "Training", plan: Plan, events: EventPipe, commands: Command
 
 
 def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> Failed:
-    """Return the error as the user should hear of it; `asked` are the settings it happened with."""
+    """Return the error as a message; `asked` are the settings with which it happened."""
     from workloads.memory import is_out_of_memory  # noqa: PLC0415  # imports torch
 
     now_s, trace = time.monotonic(), traceback.format_exc()
@@ -173,4 +173,4 @@ def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> F
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -1,6 +1,6 @@
-"""`python -m gpudash.worker.describe NAME`: what a workload of a user's own is, as one JSON line.
+"""`python -m gpudash.worker.describe NAME`: describe a user's own workload in one JSON line.
 
-A process of its own, because finding out runs the user's code.
+This is a process of its own because it runs the user's code.
 """
 
 import os
@@ -17,7 +17,7 @@ from workloads.own.loading import find
 
 
 def describe(name: str) -> Description:
-    """Import what is named, and describe it."""
+    """Import the workload of this name, and return its description."""
     try:
         with without_collecting():
             entry = find(name)
@@ -32,14 +32,14 @@ def describe(name: str) -> Description:
 
 
 def main() -> None:
-    """Print the description alone; what the user's code prints goes to standard error."""
+    """Print the description to standard output; the user's code prints to standard error."""
     die_with(os.getppid())
     ours = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    said = msgspec.json.encode(describe(sys.argv[1]))
-    while said:
-        said = said[os.write(ours, said) :]
-    os._exit(0)  # whatever threads the user's code has begun
+    line = msgspec.json.encode(describe(sys.argv[1]))
+    while line:
+        line = line[os.write(ours, line) :]
+    os._exit(0)  # even if the user's code has started threads
 
 
 if __name__ == "__main__":

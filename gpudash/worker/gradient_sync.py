@@ -1,4 +1,4 @@
-"""Gradient synchronisation as a rank reports it: the exposed part is a phase; and its size."""
+"""Gradient synchronisation of a rank: its exposed part as a phase, and its collectives."""
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -10,20 +10,20 @@ from gpudash.worker.phases import COMMUNICATION
 
 
 class GradientSync:
-    """One module, whose gradients are averaged."""
+    """Marks exposed communication in the backward pass of a module with averaged gradients."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self._last = LastGradient(module, self._mark_communication, self._mark_part)
+        self._last = LastGradient(module, self._mark_communication, self._mark_backward)
         self._mark: Mark = _unmarked
 
     def marked(self, mark: Mark) -> Mark:
-        """Return what to mark an iteration with: the last gradient ends what is computed."""
+        """Return a mark for an iteration, which also marks the end of the last gradient."""
         self._mark = mark
         return self._begin
 
     def collectives(self) -> Collectives:
-        """Return those of a step."""
+        """Return the collectives of a step, where the module is wrapped in DDP."""
         if isinstance(self.module, DistributedDataParallel):
             return collectives_of(self.module)
         return Collectives()
@@ -38,9 +38,9 @@ class GradientSync:
     def _mark_communication(self) -> None:
         self._mark(COMMUNICATION)
 
-    def _mark_part(self) -> None:
+    def _mark_backward(self) -> None:
         self._mark("backward")
 
 
 def _unmarked(_phase: str, /) -> None:
-    """Mark nothing: no iteration is measured."""
+    """Do nothing: no iteration is being measured."""

@@ -1,7 +1,7 @@
 """Starts the ranks: `python -m gpudash.worker.launch EVENTS_FD PARENT_PID DIRECTORY PLAN_JSON`.
 
-torchrun does it, and ends all of them where one fails. All die with this process, as it does with
-the dashboard's.
+torchrun starts them, and ends all of them if one fails. All ranks die with this process. This
+process dies with the dashboard's.
 """
 
 import logging
@@ -18,15 +18,15 @@ from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
 from gpudash.worker.__main__ import CAN, describe, take_input
 from workloads.levers import LeverError
-from workloads.lifetime import die_with
+from workloads.lifetime import die_with, end
 from workloads.standard_levers import usable_cores
 
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-"""All ranks are on this machine: nothing of theirs leaves it. Nor does their store (`loopback`)."""
+"""All ranks are on this machine, so their traffic stays on it, as does their store (`loopback`)."""
 
 
 def main() -> int:
-    """Run them to their end. Returns 0 where all have ended well."""
+    """Run the ranks to their end. Returns 0 if all have succeeded."""
     events_fd, parent_pid, directory, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
     take_input()
@@ -48,7 +48,7 @@ def main() -> int:
         events.drain()
         return 1
     loopback.register()
-    # the ranks tell what has gone wrong themselves
+    # each rank reports its own failure
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     os.environ |= LOOPBACK
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // plan.nproc)))
@@ -61,9 +61,9 @@ def main() -> int:
         deaths = [
             f"rank {rank} was killed by {signal_name(-one.exitcode)}"
             for rank, one in error.failures.items()
-            if one.exitcode < 0 and -one.exitcode != SIGTERM  # as torchrun ends the others
+            if one.exitcode < 0 and -one.exitcode != SIGTERM  # which torchrun sends to the others
         ]
-        if deaths:  # what the others say came of it
+        if deaths:  # failures of the other ranks follow from these
             sentence = "; ".join(deaths)
             events.send(Failed(at_s=time.monotonic(), kind="error", sentence=sentence))
         return 1
@@ -71,4 +71,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

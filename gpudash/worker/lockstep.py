@@ -1,8 +1,8 @@
-"""How several ranks obey at the same step: rank 0 leads, the others follow.
+"""Sync points: how several ranks obey commands at the same step. Rank 0 leads.
 
-Commands and the time do not follow from the steps alone. So rank 0 takes them in at a sync point,
+Each rank would see commands and the time at another step. So rank 0 reads them at a sync point,
 between two steps, and sends them to the others, with the step of the next sync point. A sync point
-is one line over a Unix socket: no collective, and between two of them the ranks do not talk.
+is one line over a Unix socket, and no collective. Between two of them the ranks exchange nothing.
 """
 
 import select
@@ -17,20 +17,20 @@ from gpudash.instrument.pipes import CommandPipe, ParentGone
 from gpudash.protocol import AnyCommand, Memory, Profile
 
 EVERY_S = 0.025
-"""Between two sync points: as often as a single process looks for commands."""
+"""Time between two sync points: a single process looks for commands as often."""
 BESIDE_PROFILE = 4
-"""Steps that a profile takes besides those that it is asked for, at most."""
+"""Most steps that a profile takes beyond those that were requested."""
 RETRY_S = 0.01
 READ_BYTES = 1 << 16
 
 
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What all ranks take in before the same step."""
+    """Commands and the time that all ranks take over before the same step."""
 
     at_s: float
-    """The time, for all of them, until the next one."""
+    """The time that all ranks use until the next sync point."""
     next_at: int
-    """Batches taken at the next one, unless the levers change or the training pauses before."""
+    """Batches taken at the next sync point, unless a lever change or a pause comes before."""
     commands: tuple[AnyCommand, ...] = ()
 
 
@@ -38,7 +38,7 @@ class Leader:
     """Rank 0: reads the commands, and sends them to the others."""
 
     def __init__(self, commands: CommandPipe, path: Path, followers: int) -> None:
-        """Wait for so many at this socket."""
+        """Wait at this socket until so many followers have connected."""
         self._commands = commands
         self._waiting: list[AnyCommand] = []
         self._newest = (0, time.monotonic())  # batches taken at the newest sync point, and when
@@ -48,25 +48,25 @@ class Leader:
             self._followers = [listening.accept()[0] for _ in range(followers)]
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until a sync point may come, at most so long; tell whether it may."""
+        """Sleep until a command arrives, at most so long; return whether one is there."""
         return bool(self._waiting) or self._commands.wait(timeout_s)
 
     def sync(self, taken: int, *, paused: bool = False, busy: bool = False) -> SyncPoint | None:
-        """Return the sync point before batch `taken` + 1; None while paused with nothing to obey.
+        """Return the sync point before batch `taken` + 1; None while paused without commands.
 
-        `busy` with blocks, nothing is profiled.
+        `busy`: blocks are running, in which a profile is refused.
         """
         self._waiting += self._commands.read()
         if paused and not self._waiting:
             return None
-        commands = self._at_once()
+        commands = self._obeyed_now()
         self._waiting = self._waiting[len(commands) :]
         profiled = sum(one.steps for one in commands if isinstance(one, Profile))
         beside = profiled + BESIDE_PROFILE if profiled and not (paused or busy) else 0
         return self._sync(taken, commands, beside)
 
     def sync_time(self, taken: int) -> SyncPoint:
-        """Return a sync point without commands, which wait."""
+        """Return a sync point without commands; they wait for the next one."""
         return self._sync(taken)
 
     def _sync(self, taken: int, commands: Sequence[AnyCommand] = (), beside: int = 0) -> SyncPoint:
@@ -77,15 +77,15 @@ class Leader:
         self._send(SyncPoint(at_s=now_s, next_at=next_at, commands=shared))
         return SyncPoint(at_s=now_s, next_at=next_at, commands=tuple(commands))
 
-    def _at_once(self) -> list[AnyCommand]:
-        """Return what is obeyed at once: a profile, which takes steps of its own, alone."""
+    def _obeyed_now(self) -> list[AnyCommand]:
+        """Return the commands for this sync point: a profile takes steps, so it comes alone."""
         first = [n for n, one in enumerate(self._waiting) if isinstance(one, Profile)]
         return self._waiting[: max(first[0], 1)] if first else self._waiting
 
     def _pace(self, taken: int, now_s: float) -> int:
-        """Return how many steps about fill the time to the next one, by those since the newest.
+        """Return the steps that fill the time to the next sync point at the present pace.
 
-        At most twice as many as those: the next ones may be slower.
+        At most twice as many as since the newest sync point: the next steps may be slower.
         """
         steps, began_s = taken - self._newest[0], self._newest[1]
         fill = int(steps * EVERY_S / max(now_s - began_s, 1e-6))
@@ -96,7 +96,7 @@ class Leader:
         try:
             for follower in self._followers:
                 follower.sendall(line)
-        except OSError as error:  # a rank has ended, and with it all will
+        except OSError as error:  # a rank has ended, and torchrun ends the others
             raise ParentGone from error
 
 
@@ -104,7 +104,7 @@ class Follower:
     """Any other rank."""
 
     def __init__(self, path: Path) -> None:
-        """Connect to the leader there, once it listens."""
+        """Connect to the leader at this socket, once it listens."""
         self._leader = socket.socket(socket.AF_UNIX)
         while True:
             try:
@@ -112,22 +112,22 @@ class Follower:
                 break
             except (FileNotFoundError, ConnectionRefusedError):
                 time.sleep(RETRY_S)
-        self._arrived = select.poll()  # select takes no descriptor from 1024 on
+        self._arrived = select.poll()  # select refuses descriptors from 1024 on
         self._arrived.register(self._leader, select.POLLIN)
         self._partial = b""
         self._points: list[SyncPoint] = []
         self._decoder = msgspec.json.Decoder(SyncPoint)
 
     def wait(self, timeout_s: float) -> bool:
-        """As the leader's."""
+        """Sleep until a sync point arrives, at most so long; return whether one is there."""
         return bool(self._points or self._arrived.poll(timeout_s * 1e3))
 
     def sync(self, taken: int, *, paused: bool = False, busy: bool = False) -> SyncPoint | None:  # noqa: ARG002  # as the leader's
-        """As the leader's."""
+        """Return the leader's next sync point; None while paused and none has arrived."""
         return None if paused and not self.wait(0) else self.sync_time(taken)
 
     def sync_time(self, _taken: int) -> SyncPoint:
-        """Return the leader's sync point, once that has come to the same step."""
+        """Wait until the leader is at the same step, and return its sync point."""
         while not self._points:
             received = self._leader.recv(READ_BYTES)
             if not received:
@@ -138,5 +138,5 @@ class Follower:
 
 
 def connect(commands: CommandPipe, path: Path, rank: int, world_size: int) -> Leader | Follower:
-    """Connect to the other ranks, by this socket."""
+    """Connect to the other ranks by this socket."""
     return Follower(path) if rank else Leader(commands, path, world_size - 1)

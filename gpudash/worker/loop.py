@@ -1,8 +1,8 @@
-"""The child's loop: step, obey, report.
+"""The worker's loop: step, obey commands, report.
 
-While levers stay as they are, nothing in here waits for the device, but around a block under the
-wall_clock. A command is obeyed between two steps, within 25 ms; in a block without instruments,
-after it.
+Between two lever changes nothing here waits for the device, except around a block timed by the
+wall clock. A command is obeyed between two steps, within 25 ms. In a block without instruments it
+is obeyed after the block.
 """
 
 import time
@@ -42,18 +42,18 @@ from workloads.memory import is_out_of_memory
 from workloads.training import Training
 
 DUE_EVERY_S = 0.025
-"""How often the loop looks for commands and for a report that is due: a system call for each
-step would cost short steps more than some lever gains."""
+"""Period at which the loop looks for commands and sends reports: a system call in each step would
+cost short steps more than some levers gain."""
 RUN_AHEAD_S = 0.015
-"""How much work the host enqueues beyond what the device has finished; at least two steps.
-Enough to outlast most of what holds the host up. Little enough that a lever or a pause takes
-effect soon, and that a stream's queue of 1024 launches hardly fills up: PyTorch takes 12 µs or more
-to enqueue one, and a host that waits for room in it would pass for busy."""
+"""How much work the host enqueues ahead of the device; at least two steps.
+Enough to bridge most delays of the host. Little enough that a lever or a pause takes effect soon,
+and that a stream's queue of 1024 launches hardly fills up: PyTorch takes 12 µs or more to enqueue
+one, and a host that waits for room in the queue would be counted as busy."""
 RUN_AHEAD_POLL_S = 0.0001
 
 
 class Loop(Switching):
-    """Steps a training until its plan is fulfilled or it is told to stop."""
+    """Steps a training until its plan is fulfilled or a Stop arrives."""
 
     def __init__(
         self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
@@ -62,13 +62,13 @@ class Loop(Switching):
         self._commands = commands
         self._paused: Paused | None = None
         self._stops: tuple[int, ...] = ()
-        self._due_s = 0.0  # commands and reports
+        self._due_s = 0.0  # when to look for commands and reports next
         self._began_s = time.monotonic()
 
     def run(self) -> None:
         """Train until done. Raises ParentGone, or what the workload raises.
 
-        Where memory has run out, notes of the error say what is known of that.
+        An out-of-memory error gets notes: which batch would fit, and who owned most.
         """
         try:
             self._run()
@@ -97,7 +97,7 @@ class Loop(Switching):
         self._send(Finished(at_s=time.monotonic(), answers=answers, total_steps=total_steps))
 
     def _turn(self) -> None:
-        """See to what is due, then take a step, unless the device has enough to do."""
+        """Report and obey if that is due, then take a step unless the device has enough work."""
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self._due_s = now_s + DUE_EVERY_S
@@ -110,7 +110,7 @@ class Loop(Switching):
                 self._break()
         if self._paused:
             self._rest(REPORT_EVERY_S)
-        # what has finished since the last look counts as enqueued: looking takes time
+        # steps finished since the last look count as enqueued: looking takes time
         elif self._clock.enqueued >= self._enough and self._far_ahead():
             self._rest(RUN_AHEAD_POLL_S)
         else:
@@ -136,11 +136,11 @@ class Loop(Switching):
         return plan.duration_s is not None and self._now() - self._began_s >= plan.duration_s
 
     def _now(self) -> float:
-        """Return the time by which it is judged how long something has lasted."""
+        """Return the time by which durations of the plan and of blocks are measured."""
         return time.monotonic()
 
     def _far_ahead(self) -> bool:
-        """Look; tell whether the host has enqueued more than the device needs to stay busy."""
+        """Read finished steps; return whether enough are enqueued to keep the device busy."""
         self._reports.look()
         self._enough = max(MIN_AHEAD, RUN_AHEAD_S * 1e3 / self._clock.step_ms)
         return self._clock.enqueued >= self._enough
@@ -153,15 +153,15 @@ class Loop(Switching):
             if not self._may_roll_back(error):
                 raise
         else:
-            if trained is None:  # on two streams: only prepared a batch
+            if trained is None:  # on two streams: a batch was only prepared
                 self._clock.end(None, data_s=training.data_s)
             else:
                 self._clock.end(
                     training.trained_steps, trained.samples, trained.loss, training.data_s
                 )
             return
-        # here the traceback is gone, whose frames held the step's tensors
-        steps = training.trained_steps - before  # two streams: trained, then failed to prepare
+        # here the traceback is freed, whose frames held the step's tensors
+        steps = training.trained_steps - before  # 1 if two streams trained, then failed to prepare
         self._reports.count(steps, steps * int(training.settings["batch_size"]))
         self._roll_back(self._clock.began_s)
 
@@ -193,12 +193,12 @@ class Loop(Switching):
         if self._paused:
             self._paused = None
             self._break()
-            # what the loader has prefetched meanwhile belongs to no block
+            # batches that the loader has prefetched meanwhile belong to no block
             self._begin_block()
         self._send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
 
     def _profile(self, command: Profile) -> None:
-        """Trace the next steps: no instrument sees them, and they are in no rate."""
+        """Trace the next steps. They are not instrumented and count in no rate."""
         answers = (command.id,)
         if self._blocks.running or self._paused:
             why = "the training is paused" if self._paused else "an A/B is running"
@@ -213,7 +213,7 @@ class Loop(Switching):
             fits = self._fits(lambda: self._trace(profiler, answers))
         finally:
             profiler.abandon()
-        reset_peak(self._training.device)  # measuring the device's own took memory too
+        reset_peak(self._training.device)  # the profiler's short benchmarks took memory too
         self._send(Resumed(at_s=time.monotonic()))
         self._break()
         if not fits:
@@ -221,14 +221,14 @@ class Loop(Switching):
             self._roll_back(began_s)
 
     def _trace(self, profiler: Profiler, answers: tuple[int, ...]) -> None:
-        """Step until it is enough, or until something else is asked; tell what came of it."""
-        from gpudash.instrument.flops import counting  # noqa: PLC0415  # no start waits for it
+        """Trace until the profile is complete or another command arrives; send the result."""
+        from gpudash.instrument.flops import counting  # noqa: PLC0415  # slow; keeps the start fast
 
         training, settings = self._training, self._training.settings
         first = training.trained_steps
         try:
             training.step()  # on two streams, each step after it has both halves
-            # beside what a graph replays, the rest of a step would pass for all of it
+            # operators that a graph replays are not counted, so the count would be too low
             unseen = "on" in (settings.get("compile"), settings.get("cuda_graph"))
             with counting(training.device, compiled=unseen) as counter:
                 if not self._done():
@@ -261,11 +261,11 @@ class Loop(Switching):
 
     def _change(self, command: Change) -> None:
         began_s, answers = time.monotonic(), (command.id,)
-        changes = self._way_back() | command.settings
+        changes = self._changes_to_baseline() | command.settings
         try:
-            # with blocks, any change ends them, whatever is active just now
+            # a change always ends blocks, even one that sets what the present block has
             resolve = self._training.resolve if self._blocks.running else self._training.check
-            wanted = self._together(lambda: resolve(changes))
+            wanted = self._on_all_ranks(lambda: resolve(changes))
         except LeverError as error:
             self._refuse("bad_setting", command.settings, str(error), answers)
             return
@@ -274,14 +274,14 @@ class Loop(Switching):
         if self._blocks.running:
             self._send(self._blocks.end(time.monotonic(), "another change ended it"))
 
-    def _way_back(self) -> Settings:
-        """Return the changes that lead back to before the blocks, if any are run."""
+    def _changes_to_baseline(self) -> Settings:
+        """Return the changes back to the settings from before the blocks; none without blocks."""
         running = self._blocks.running
         return difference(self._training.settings, self._blocks.baseline) if running else {}
 
     def _leave_blocks(self, why: str) -> None:
         """Go back to the settings from before the blocks."""
-        began_s, changes = time.monotonic(), self._way_back()
+        began_s, changes = time.monotonic(), self._changes_to_baseline()
         self._blocks.current = None
         self._switch(changes, self._blocks.baseline, began_s)
         self._send(self._blocks.end(time.monotonic(), why))
@@ -296,16 +296,16 @@ class Loop(Switching):
             self._leave_blocks("no block is left")
             return
         try:
-            wanted = self._together(lambda: training.resolve(blocks.baseline | block.changes))
+            wanted = self._on_all_ranks(lambda: training.resolve(blocks.baseline | block.changes))
         except LeverError as error:
             self._refuse("bad_setting", block.changes, str(error))
             blocks.current = None
             return
         self._switch(difference(training.settings, wanted), wanted, began_s)
         if block.wall_clock is not None and blocks.current is block:
-            self._time(block)
+            self._time_block(block)
 
-    def _time(self, block: Block) -> None:
+    def _time_block(self, block: Block) -> None:
         """Run a whole block timed by the wall clock, from an idle device to an idle device."""
         training = self._training
         began_s, first = self._start_wall_clock()
@@ -328,14 +328,14 @@ class Loop(Switching):
         self._send(Timed(at_s=now_s, block=number, steps=steps, samples=samples, seconds=seconds))
 
     def _start_wall_clock(self) -> tuple[float, int]:
-        """Return the moment and the steps trained, with everything before done and reported."""
+        """Finish and report all steps so far; return the moment and the steps trained."""
         self._drain()
         self._training.synchronize()  # sync: the wall clock starts
-        self._report()  # or these steps would be counted after those without instruments
+        self._report()  # else these steps would be counted after those without instruments
         return time.monotonic(), self._training.trained_steps
 
     def _run_uninstrumented(self) -> None:
-        """Step with nothing around it; commands wait until the block is over."""
+        """Step without instruments; commands wait until the block is over."""
         training = self._training
         first = training.trained_steps
         try:

@@ -1,6 +1,6 @@
-"""A rendezvous of torchrun's whose store listens on the loopback address alone.
+"""A rendezvous for torchrun whose store listens on the loopback address only.
 
-torchrun's own one listens on all addresses, and whoever reaches that store can write into it.
+torchrun's own store listens on all addresses, and anyone who reaches it can write into it.
 """
 
 import socket
@@ -20,10 +20,10 @@ ADDRESS = "127.0.0.1"
 
 
 class Loopback(RendezvousHandler):
-    """All ranks are of one machine, and of one torchrun: nobody is waited for."""
+    """The rendezvous of one machine and one torchrun: it waits for no other node."""
 
     def __init__(self, run_id: str) -> None:
-        """`run_id` is the run's name. Raises OSError where no socket can be had."""
+        """`run_id` is torchrun's name of the run. Raises OSError if there is no free port."""
         self._run_id = run_id
         listener = socket.create_server((ADDRESS, 0))
         self._port = listener.getsockname()[1]
@@ -36,40 +36,40 @@ class Loopback(RendezvousHandler):
         )
 
     def get_backend(self) -> str:
-        """Return its name."""
+        """Return the name of this backend."""
         return BACKEND
 
     @property
     def use_agent_store(self) -> bool:
-        """Whether the ranks use this store, and make none of their own."""
+        """Whether the ranks use this store instead of making their own."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Return where the ranks meet."""
+        """Return the store and the address of the ranks."""
         return RendezvousInfo(self._store, 0, 1, RendezvousStoreInfo(ADDRESS, self._port))
 
     def is_closed(self) -> bool:
-        """Tell whether nobody may join any more."""
+        """Return whether joining is closed; it never is."""
         return False
 
     def set_closed(self) -> None:
-        """Nobody else would join."""
+        """Do nothing: no other node would join."""
 
     def num_nodes_waiting(self) -> int:
-        """Return how many other machines want to join."""
+        """Return how many other nodes want to join: none."""
         return 0
 
     def get_run_id(self) -> str:
-        """Return which run it is, as torchrun names it."""
+        """Return torchrun's name of the run."""
         return self._run_id
 
     def shutdown(self) -> bool:
-        """Tell whether it has ended: it does with this process."""
+        """Return True: the store ends with this process."""
         return True
 
 
 def register() -> None:
-    """Let torchrun know it by its name."""
+    """Register the rendezvous with torchrun under `BACKEND`."""
 
     def made(parameters: RendezvousParameters) -> Loopback:
         return Loopback(parameters.run_id)

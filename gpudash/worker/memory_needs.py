@@ -1,4 +1,4 @@
-"""What settings were seen to need of device memory, and so why others did not fit."""
+"""Device memory that settings were seen to need, which explains why others did not fit."""
 
 from collections.abc import Iterator
 
@@ -11,21 +11,21 @@ from gpudash.protocol import MemoryOwners, Settings
 
 
 class MemoryNeeds:
-    """Of one training; by batch size, all other settings being equal."""
+    """The needs of one training, by batch size for equal other settings."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._needs: dict[frozenset[tuple[str, str]], dict[int, Need]] = {}
 
     def note(self, settings: Settings, memory: DeviceMemory) -> None:
-        """Take what a training with these settings holds, where that is known."""
+        """Record the device memory of a training with these settings, where it is known."""
         if memory.peak_mib is not None and memory.reserved_mib is not None:
             others, batch_size = _by_batch_size(settings)
             need = Need(memory.peak_mib, memory.reserved_mib)
             self._needs.setdefault(others, {})[batch_size] = need
 
     def why_not(self, failed: Settings, known: MemoryOwners | None) -> Iterator[str]:
-        """Yield which batch would have fitted, and who owned most, as far as that is known."""
+        """Yield clauses: which batch would have fitted, and who owned most, if they are known."""
         others, _ = _by_batch_size(failed)
         expected = forecast(self._needs.get(others, {}), capacity_mib(self._device))
         if expected is not None:
@@ -37,6 +37,6 @@ class MemoryNeeds:
 
 
 def _by_batch_size(settings: Settings) -> tuple[frozenset[tuple[str, str]], int]:
-    """Return all other settings, and the batch size."""
+    """Split settings into all others and the batch size."""
     others = frozenset(one for one in settings.items() if one[0] != "batch_size")
     return others, int(settings["batch_size"])

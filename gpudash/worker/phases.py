@@ -1,4 +1,4 @@
-"""The phases that our workloads mark in a step; `idle`, which they mark besides, is none."""
+"""The phases that gpudash's workloads mark in a step. They also mark `idle`, which is no phase."""
 
 from gpudash.protocol import Phase
 
@@ -7,11 +7,11 @@ TRAIN = ("forward", "backward", "optimizer", "graph")
 
 
 COMMUNICATION = "communication"
-"""With several ranks: from the gradient computed last to the end of the backward pass."""
+"""Of several ranks: from the last gradient to the end of the backward pass."""
 
 
 def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[Phase, ...]:
-    """Return them; `prepares` is the workload's word for what it prepares."""
+    """Return the phases of a step; `prepares` is the workload's label for `prepare`."""
     label = {"prepare": prepares}
     return (
         *(Phase(name=name, label=label.get(name, name), lane="prepare") for name in PREPARE),
@@ -20,7 +20,7 @@ def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[P
 
 
 def phases_of_ranks(prepares: str = "prepare") -> tuple[Phase, ...]:
-    """Return those of one of several ranks."""
+    """Return the phases of a step of one of several ranks."""
     after_backward = TRAIN.index("backward") + 1
     train = (*TRAIN[:after_backward], COMMUNICATION, *TRAIN[after_backward:])
     return phases(prepares, train)

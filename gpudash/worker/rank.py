@@ -1,7 +1,7 @@
 """One of several ranks: `python -m gpudash.worker.rank DIRECTORY PLAN_JSON`, as torchrun starts it.
 
-It listens in the directory as a process of a user's script does, and waits for its dashboard: that
-starts it, so it comes. The ranks connect to each other there too.
+It listens on a socket in the directory, as a process of a user's script does, and waits until the
+dashboard that started it connects. The ranks connect to each other in this directory too.
 """
 
 import faulthandler
@@ -26,7 +26,7 @@ from gpudash.worker import lockstep
 from gpudash.worker.__main__ import announce, keep_sockets_in, started, work
 from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
-from workloads.lifetime import die_with
+from workloads.lifetime import die_with, end
 from workloads.own.loading import find
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LEADER = "leader"
 
 
 def main() -> int:
-    """Train as planned. Returns 0 when the plan was fulfilled or a stop was asked for."""
+    """Train as planned. Returns 0 when the plan was fulfilled or a Stop was obeyed."""
     faulthandler.enable()
     die_with(os.getppid())
     directory, plan_json = sys.argv[1:]
@@ -57,15 +57,15 @@ def main() -> int:
 
 
 def await_dashboard(place: Rendezvous) -> socket.socket:
-    """Return the connection to it."""
+    """Wait for the dashboard, and return the connection to it."""
     with closing(Endpoint(place.socket(os.getpid()))) as endpoint:
         return endpoint.wait()
 
 
 def build(plan: Plan, events: EventPipe) -> "Training":
-    """Join the others, build the workload and report it. Raises what goes wrong on the way."""
+    """Join the other ranks, build the workload and report it. Raises any error on the way."""
     with without_collecting():
-        # the first optimizer imports it, and each rank would wait for the one before
+        # the first optimizer would import it while the other ranks wait
         import torch._dynamo  # noqa: F401, PLC0415  # slow
 
         from gpudash.instrument.bus import bus_gb_s  # noqa: PLC0415  # imports torch
@@ -86,7 +86,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
 def train(
     training: "Training", plan: Plan, events: EventPipe, *, commands: CommandPipe, leader: Path
 ) -> None:
-    """Run the loop in step with the others. Raises what goes wrong on the way."""
+    """Run the loop in step with the other ranks. Raises any error on the way."""
     from torch import distributed  # noqa: PLC0415  # slow
 
     from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
@@ -101,11 +101,11 @@ def train(
 
 
 def leave() -> None:
-    """Let go of the other ranks. After a failure they may still wait in a collective."""
+    """Leave the process group. Only after success: else others may wait in a collective."""
     from torch import distributed  # noqa: PLC0415  # slow
 
     distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

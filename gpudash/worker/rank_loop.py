@@ -1,7 +1,7 @@
-"""The loop of one of several ranks: it changes its levers, pauses and ends at the others' step.
+"""The loop of one of several ranks: all change levers, pause and end at the same step.
 
-Two things make sure of that. Commands and the time come from rank 0 at sync points (`lockstep.py`).
-And where a rank may refuse what the others do, all of them agree first (`instrument/agreement.py`).
+Commands and the time come from rank 0 at sync points (`lockstep.py`). Where a rank may refuse what
+the others do, all of them agree first (`instrument/agreement.py`).
 """
 
 import itertools
@@ -32,7 +32,7 @@ class RankLoop(Loop):
 
     phases = phases_of_ranks()
 
-    def __init__(  # what a loop has, and the others
+    def __init__(
         self,
         training: Training,
         plan: Plan,
@@ -44,15 +44,15 @@ class RankLoop(Loop):
         self._lockstep = lockstep
         self._agreement = agreement
         self._decisions = itertools.count()
-        self._shared_s: float | None = None  # the time, as of the newest sync point
-        self._next_sync = 0  # batches taken at the next one
+        self._shared_s: float | None = None  # the time of the newest sync point
+        self._next_sync = 0  # batches taken at the next sync point
         self._has_resumed = False
         self._gradient_sync = GradientSync(training.averaged)
         super().__init__(training, plan, commands, send)
 
     @property
     def _taken(self) -> int:
-        """Batches taken, which all ranks have as many of at the same step."""
+        """The number of batches taken, which is the same on all ranks at the same step."""
         return self._training.trained_steps + self._training.pending
 
     def _now(self) -> float:
@@ -72,12 +72,12 @@ class RankLoop(Loop):
             time.sleep(at_most_s)
 
     def _obey_commands(self) -> None:
-        """While paused; else just before a step, where all ranks take the same next one."""
+        """Sync while paused; otherwise `_iterate` syncs, before the same step on all ranks."""
         if self._paused:
             self._sync()
 
     def _iterate(self) -> None:
-        if self._has_resumed:  # blocks that wait begin first
+        if self._has_resumed:  # waiting blocks begin first
             self._has_resumed = False
             return
         if self._taken >= self._next_sync:
@@ -106,16 +106,16 @@ class RankLoop(Loop):
         return super()._block_is_over()
 
     def _sync_time(self) -> None:
-        """Sync the time in a block that runs step by step, and looks at nothing between."""
+        """Sync the time in an uninstrumented block, which reads no commands."""
         if self._taken >= self._next_sync and not self._done():
             point = self._lockstep.sync_time(self._taken)
             self._shared_s, self._next_sync = point.at_s, point.next_at
 
-    def _together(self, act: Callable[[], ResultT]) -> ResultT:
-        """Do it on all ranks. Raises LeverError on all of them where one cannot."""
+    def _on_all_ranks(self, act: Callable[[], ResultT]) -> ResultT:
+        """Run `act` on all ranks. Raises LeverError on all of them if one refuses."""
         result, refusal = None, None
         try:
-            result = super()._together(act)
+            result = super()._on_all_ranks(act)
         except LeverError as error:
             refusal = str(error)
         except (RuntimeError, MemoryError, OSError) as error:
@@ -125,10 +125,10 @@ class RankLoop(Loop):
         decision = self._agreement.decide(self._topic(), refusal)
         if decision.refusal is not None:
             raise LeverError(decision.refusal)
-        return result  # type: ignore[return-value]  # it was not refused
+        return result  # type: ignore[return-value]  # set, as no rank refused
 
     def _may_roll_back(self, error: Exception) -> bool:
-        """Tell whether all ranks have run out of memory in the same step, with a way back."""
+        """Return whether all ranks ran out of memory in the same step and can roll back."""
         if not is_out_of_memory(error):
             return False
         way = "back" if super()._may_roll_back(error) else ""
@@ -139,7 +139,7 @@ class RankLoop(Loop):
         decision = self._agreement.decide(self._topic(), None, good)
         if decision.refusal is not None:
             raise RuntimeError(decision.refusal)
-        # each rank has seen other steps finish: what has worked is rank 0's word
+        # ranks have seen different steps finish, so rank 0's last good settings count
         good_on_all = msgspec.json.decode(decision.payload, type=tuple[Settings, Settings])
         self._last_good, self._last_good_requested = good_on_all
         super()._roll_back(began_s, answers, why)
@@ -152,9 +152,9 @@ class RankLoop(Loop):
         if self._gradient_sync.module is not self._training.averaged:
             self._gradient_sync = GradientSync(self._training.averaged)
 
-    def _say(self, notes: list[str]) -> None:
-        if isinstance(self._lockstep, Leader):  # for all
-            super()._say(notes)
+    def _print_notes(self, notes: list[str]) -> None:
+        if isinstance(self._lockstep, Leader):  # rank 0 prints for all
+            super()._print_notes(notes)
 
     def _topic(self) -> str:
         return f"worker {next(self._decisions)}"

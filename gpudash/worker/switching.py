@@ -1,4 +1,4 @@
-"""A training whose levers move between two steps: it goes back to what worked where they fail."""
+"""Lever changes between two steps, with a way back to the last good settings if one fails."""
 
 import time
 import traceback
@@ -33,7 +33,8 @@ from workloads.training import Training
 ResultT = TypeVar("ResultT")
 MIN_AHEAD = 2
 WATCHED_STEPS = 2
-"""After the start or a change, in case memory runs out: the second has all that a step needs."""
+"""Steps after a start or a change whose allocations are recorded, in case memory runs out. The
+second one has all that a step needs."""
 
 
 class Switching:
@@ -49,28 +50,28 @@ class Switching:
         reported = training.input_report, training.synchronize
         memory = partial(device_memory, training.device)
         self._reports = Reports(self._clock, losses, *reported, send, memory, self._collectives)
-        self._noted = set(training.notes.values())  # the session has been told at the start
+        self._noted = set(training.notes.values())  # `Started` has these notes
         self._requested = plan.settings
-        self._last_good = dict(training.settings)  # settings with which a step went through …
-        self._last_good_requested = plan.settings  # … and how they had been asked for
-        self._warm_from_step = 0  # from here on they have shown what they need
+        self._last_good = dict(training.settings)  # settings with which a warm step finished …
+        self._last_good_requested = plan.settings  # … and as they were requested, `auto` kept
+        self._warm_from_step = 0  # after this step the present settings count as good
         self._needs = MemoryNeeds(training.device)
         self._history = MemoryHistory(training.device, training.owned, send)
         self._blocks = BlockQueue()
-        self._enough: float = MIN_AHEAD  # steps that keep the device busy
+        self._enough: float = MIN_AHEAD  # enqueued steps that keep the device busy
 
     def _report(self) -> None:
-        """Report; settings that the newest step has gone through, warm, have been seen to work."""
+        """Send reports; once a warm step has finished, the settings become the last good ones."""
         newest = self._reports.send()
         if newest and newest.segment == self._clock.segment and newest.step > self._warm_from_step:
             self._last_good = dict(self._training.settings)
             self._last_good_requested = self._requested
             self._needs.note(self._training.settings, self._reports.memory)
 
-    def _together(self, act: Callable[[], ResultT]) -> ResultT:
-        """Do what may be refused: with other ranks, on all of them or on none.
+    def _on_all_ranks(self, act: Callable[[], ResultT]) -> ResultT:
+        """Run `act`, which may be refused; with several ranks it takes effect on all or none.
 
-        Raises LeverError for a refusal, and for whatever the user's code raises then.
+        Raises LeverError for a refusal and for an error of the user's code.
         """
         try:
             return act()
@@ -88,13 +89,13 @@ class Switching:
         answers: tuple[int, ...] = (),
         requested: Settings | None = None,
     ) -> None:
-        """Enter the resolved settings that `changes` leads to, or go back to what worked."""
+        """Enter the resolved settings `wanted`, or roll back to the last good ones."""
         self._drain()
         if answers and not self._blocks.running:
-            # in its warm-up, in which nothing is measured, memory may run out
+            # memory may run out in the warm-up; no step is measured in it
             self._history.watch(self._training.trained_steps + WATCHED_STEPS)
         try:
-            fits = self._fits(lambda: self._together(lambda: self._training.enter(wanted)))
+            fits = self._fits(lambda: self._on_all_ranks(lambda: self._training.enter(wanted)))
         except LeverError as error:  # found while building: a data directory that is gone
             self._roll_back(began_s, answers, str(error))
             return
@@ -105,7 +106,7 @@ class Switching:
             self._roll_back(began_s, answers)
 
     def _fits(self, action: Callable[[], None]) -> bool:
-        """Run it; return False where it needs too much memory and there is a way back."""
+        """Run `action`; return False if it ran out of memory and a rollback is possible."""
         try:
             action()
         except (RuntimeError, MemoryError, OSError) as error:
@@ -115,13 +116,13 @@ class Switching:
         return True
 
     def _may_roll_back(self, error: Exception) -> bool:
-        """Tell whether settings that are not proven yet need too much memory."""
+        """Return whether memory ran out under settings other than the last good ones."""
         return is_out_of_memory(error) and self._training.settings != self._last_good
 
     def _roll_back(self, began_s: float, answers: tuple[int, ...] = (), why: str = "") -> None:
-        """Go back to the settings that were last seen to work; `why`, if not for memory.
+        """Go back to the last good settings; `why` is the reason if memory is not.
 
-        What has been tried since `began_s` is part of what the change took.
+        The time since `began_s` counts as part of the change.
         """
         failed, good = self._training.settings, self._last_good
         changes, restored = difference(good, failed), difference(failed, good)
@@ -166,21 +167,21 @@ class Switching:
             )
         )
         new = [note for note in training.notes.values() if note not in self._noted]
-        self._noted.update(new)  # told once, however often a comparison switches
-        self._say(new)
+        self._noted.update(new)  # printed once, however often a comparison switches
+        self._print_notes(new)
 
     def _begin_block(self) -> None:
         training = self._training
         self._blocks.entered(training.trained_steps, training.warmup_steps, training.burst_steps)
 
-    def _say(self, notes: list[str]) -> None:
+    def _print_notes(self, notes: list[str]) -> None:
         for note in notes:
             print(note, flush=True)
 
     def _refuse(
         self, kind: RefusalKind, changes: Settings, reason: str, answers: tuple[int, ...] = ()
     ) -> None:
-        """Say what cannot be: settings that a command asked for, or the block in progress."""
+        """Refuse settings that a command or the block in progress asked for."""
         refused = Refused(answers=answers, kind=kind, changes=changes, reason=reason)
         block = self._blocks.current
         if block is not None and not answers:
@@ -195,14 +196,14 @@ class Switching:
             self._clock.end(training.trained_steps, trained.samples, trained.loss)
 
     def _begin(self) -> Mark:
-        """Open an iteration; return what it is to be marked with."""
+        """Begin an iteration on the clock; return its mark."""
         return self._clock.begin()
 
     def _break(self) -> None:
-        """Begin anew: neither the time until now nor the pace so far is the next step's."""
+        """Restart the clock and the pace: the time until now is not part of the next step."""
         self._clock.interrupt()
         self._enough = MIN_AHEAD
 
     def _collectives(self) -> Collectives:
-        """Return what a step exchanges with other processes."""
+        """Return the collectives of a step; a single process has none."""
         return Collectives()

@@ -1,4 +1,4 @@
-"""TAB in the shells themselves, which ask the program."""
+"""Completion at TAB: the program's answers, and the shells themselves."""
 
 import os
 import shutil
@@ -44,13 +44,13 @@ def test_levers_are_those_of_the_workload_that_is_named() -> None:
     ]
 
 
-def test_a_list_goes_on_with_the_values_that_it_lacks() -> None:
+def test_a_list_is_completed_with_its_missing_values() -> None:
     assert words("ab", "--lever", "precision=fp32,b") == ["precision=fp32,bf16"]
     assert "precision=bf16,bf16" not in words("sweep", "--vary", "precision=bf16,")
     assert complete(["sweep", "--vary", "precision=b"])[0] == "open"
 
 
-def test_a_number_has_its_default_and_what_stands_beside_it() -> None:
+def test_a_number_has_its_default_and_the_neighbours() -> None:
     assert words("--set", "batch_size=") == ["batch_size=4", "batch_size=8", "batch_size=16"]
 
 
@@ -68,7 +68,7 @@ def test_a_number_has_its_default_and_what_stands_beside_it() -> None:
         (["--nonsense", "--set", "prec"], ["precision="]),
     ],
 )
-def test_a_value_is_one_of_what_the_option_takes(line: list[str], found: list[str]) -> None:
+def test_a_value_is_one_that_the_option_takes(line: list[str], found: list[str]) -> None:
     assert words(*line)[: len(found)] == found
     assert bool(words(*line)) == bool(found)
 
@@ -85,7 +85,7 @@ def test_a_value_is_one_of_what_the_option_takes(line: list[str], found: list[st
         ["ab", "--lever", "a=1,2", "--", "tr"],
     ],
 )
-def test_where_a_file_is_meant_the_shell_completes_it(line: list[str]) -> None:
+def test_the_shell_completes_a_files_name(line: list[str]) -> None:
     assert complete(line) == ("files", [])
 
 
@@ -100,7 +100,7 @@ def test_there_is_a_script_for_every_shell(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder with nothing but `gpudash` and a recording, to be put on the PATH."""
+    """A folder for the PATH with only `gpudash` and a recording."""
     path = tmp_path / "gpudash"
     path.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m gpudash "$@"\n')
     path.chmod(0o755)
@@ -125,7 +125,7 @@ def test_tab_completes_in_the_shell(shell: str, program: Path) -> None:
         pytest.skip(f"{shell} is not installed")
     completed = in_fish if shell == "fish" else in_terminal
     found = completed(shell, [typed for typed, _ in CASES], program)
-    if shell == "bash":  # the others hold the space back until more is typed
+    if shell == "bash":  # the others add the space only when more is typed
         assert found == [becomes for _, becomes in CASES]
     assert [line.rstrip() for line in found] == [becomes.rstrip() for _, becomes in CASES]
 
@@ -136,7 +136,7 @@ def environment(program: Path) -> dict[str, str]:
 
 
 def in_terminal(shell: str, lines: list[str], program: Path) -> list[str]:
-    """Return the command lines that TAB makes of what is typed: printed by an echo before each."""
+    """Return the command lines after TAB; an echo before each line prints them."""
     options = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}[shell]
     terminal = pexpect.spawn(
         shell, options, env=environment(program), cwd=str(program), encoding="utf-8", timeout=120
@@ -156,7 +156,7 @@ def in_terminal(shell: str, lines: list[str], program: Path) -> list[str]:
 
 
 def in_fish(shell: str, lines: list[str], program: Path) -> list[str]:
-    """Return the same as fish tells without a terminal."""
+    """Return the same from fish, which completes without a terminal."""
     asked = "".join(f"complete -C '{typed}'; " for typed in lines)
     done = subprocess.run(
         [shell, "--no-config", "-c", f"gpudash completion fish | source; {asked}"],

@@ -1,4 +1,4 @@
-"""What decides a setting, what is refused and where it stands, and what never reads any of it."""
+"""The configuration: precedence, refusals with their place, and verbs that do not read it."""
 
 import argparse
 import json
@@ -66,14 +66,14 @@ NEVER_STANDING = {
     },
     "replay": {"file"},
 }
-"""Options that belong to one command: they name or overwrite files, end a run, say what to compare,
-or change an output that programs read."""
+"""Options that cannot be configured: they name or overwrite files, end a run, choose what to
+compare, or change an output that programs read."""
 NEVER_STANDING["train"] = NEVER_STANDING[""]
 
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, below the project's; the user's file is `user.toml`'s content."""
+    """The working folder, below the project's; `write_user` writes the user's file."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     folder = tmp_path / "project"
     (folder / "deep" / "er").mkdir(parents=True)
@@ -92,11 +92,11 @@ def asked(*words: str) -> argparse.Namespace:
     return parse(words)[1]
 
 
-# ── who decides ─────────────────────────────────────────────────────────────────────────
+# ── precedence ──────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("present", [*product([False, True], repeat=5)])
-def test_of_all_that_set_a_setting_the_first_in_the_order_of_precedence_decides(
+def test_the_source_of_highest_precedence_decides(
     present: tuple[bool, ...], project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flag, variable, profile, in_project, by_user = present
@@ -164,7 +164,7 @@ def test_the_same_setting_means_the_same_in_a_file_and_on_the_command_line(proje
 # ── levers ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_workloads_own_table_overrides_the_general_one_of_the_same_file_alone(
+def test_a_workloads_table_overrides_only_the_general_one_of_the_same_file(
     project: Path, tmp_path: Path
 ) -> None:
     write_user(tmp_path, "[levers.encdec]\nbatch_size = 2\nseed = 5\n")
@@ -177,7 +177,7 @@ def test_a_workloads_own_table_overrides_the_general_one_of_the_same_file_alone(
     assert make_plan(asked("masked_loss")).settings == {"batch_size": "4", "loss": "where"}
 
 
-def test_a_flag_decides_a_lever_that_is_configured(project: Path) -> None:
+def test_a_flag_overrides_a_configured_lever(project: Path) -> None:
     (project / "gpudash.toml").write_text("pipelined = true\nseed = 3\n")
     arguments = asked("--serial", "--set", "batch_size=2")
     assert make_plan(arguments).settings == {"pipelined": "off", "batch_size": "2", "seed": "3"}
@@ -185,7 +185,7 @@ def test_a_flag_decides_a_lever_that_is_configured(project: Path) -> None:
     assert arguments.set_by["levers.seed"].endswith("gpudash.toml:2")
 
 
-def test_a_lever_that_is_compared_or_swept_is_not_set_besides(project: Path) -> None:
+def test_a_compared_or_swept_lever_is_not_set_by_the_configuration(project: Path) -> None:
     (project / "gpudash.toml").write_text('[levers]\nprecision = "bf16"\nbatch_size = 2\n')
     arguments = asked("sweep", "encdec", "--vary", "precision=fp32,bf16")
     assert make_plan(arguments, decided_by(None, arguments.vary)).settings == {"batch_size": "2"}
@@ -248,7 +248,7 @@ def test_a_lever_that_is_compared_or_swept_is_not_set_besides(project: Path) -> 
     ],
 )
 @pytest.mark.parametrize("words", [[], ["ab", "--lever", "seed=1,2"]], ids=["dashboard", "ab"])
-def test_a_mistake_in_a_file_is_one_line_that_names_file_line_and_what_is_valid(
+def test_a_mistake_in_a_file_is_one_line_with_file_line_and_valid_values(
     words: list[str],
     text: str,
     line: int,
@@ -321,7 +321,7 @@ def test_an_unknown_profile_names_the_nearest(
         assert errors == "gpudash: unknown profile 'quik'; valid: ci, quick; did you mean quick?\n"
 
 
-def test_an_empty_variable_and_those_read_elsewhere_say_nothing(
+def test_an_empty_variable_and_those_read_elsewhere_set_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("GPUDASH_RATE", "GPUDASH_RAET", "GPUDASH_PROFILE"):
@@ -346,13 +346,13 @@ def test_the_nearest_file_counts_gpudash_toml_before_pyproject(project: Path) ->
 
 
 @pytest.mark.parametrize("text", ["tool.gpudash = 3", "# tool.gpudash\ntool = 3"])
-def test_what_is_no_table_of_pyproject_is_one_line(text: str, project: Path) -> None:
+def test_a_pyproject_entry_that_is_no_table_is_one_line(text: str, project: Path) -> None:
     (project / "pyproject.toml").write_text(text)
     with pytest.raises(UsageError, match=r"toml:\d: not valid; valid: \[tool.gpudash\], a table$"):
         asked()
 
 
-def test_what_lies_above_a_repository_is_not_the_projects(project: Path) -> None:
+def test_a_file_above_the_repository_is_not_the_projects(project: Path) -> None:
     (project / "gpudash.toml").write_text("rate = 2\n")
     (project / "deep" / ".git").touch()  # as in a worktree
     assert asked().set_by == {}
@@ -360,7 +360,7 @@ def test_what_lies_above_a_repository_is_not_the_projects(project: Path) -> None
     assert asked().rate == 3
 
 
-def test_a_working_folder_that_is_gone_has_no_project(project: Path) -> None:
+def test_a_removed_working_folder_has_no_project(project: Path) -> None:
     Path.cwd().rmdir()
     assert asked().set_by == {}
 
@@ -378,17 +378,17 @@ def test_a_working_folder_that_is_gone_has_no_project(project: Path) -> None:
         ("x = 1", "y", 1),
     ],
 )
-def test_the_line_of_a_key_is_where_a_reader_would_look(text: str, way: str, line: int) -> None:
+def test_the_line_of_a_key_is_its_own_or_its_tables(text: str, way: str, line: int) -> None:
     assert line_of(text, way.split(".")) == line
 
 
-# ── what never needs it ─────────────────────────────────────────────────────────────────
+# ── verbs that do not need it ───────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
     "words", [["--help"], ["-V"], ["sweep", "--help"], ["help", "ab"], ["list"], ["info"]]
 )
-def test_a_broken_file_stops_nothing_that_trains_nothing(
+def test_a_broken_file_does_not_stop_verbs_that_train_nothing(
     words: list[str],
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -413,7 +413,7 @@ def loads(words: list[str]) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def test_help_reads_no_configuration_and_where_there_is_no_file_none_is_parsed(
+def test_help_reads_no_configuration_and_without_a_file_no_parser_is_loaded(
     project: Path, tmp_path: Path
 ) -> None:
     (project / "gpudash.toml").write_text("rate = 2")
@@ -453,7 +453,7 @@ def test_a_recording_names_what_set_it(project: Path) -> None:
     }
 
 
-def test_a_bad_flag_is_told_before_a_bad_file(project: Path) -> None:
+def test_a_bad_flag_is_reported_before_a_bad_file(project: Path) -> None:
     (project / "gpudash.toml").write_text("rate = ")
     with pytest.raises(UsageError, match="--rate 99 is not valid"):
         asked("--rate", "99")

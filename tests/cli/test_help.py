@@ -1,4 +1,4 @@
-"""The command line finds itself: every verb is listed, explained and near to what was typed."""
+"""The help: every verb is listed and explained, and an error names the nearest valid word."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_every_help_has_two_examples_and_the_exit_codes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_help_of_a_verb_is_what_its_own_option_says(
+def test_help_of_a_verb_is_the_same_as_its_help_option(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["help", name]) == 0
@@ -77,13 +77,13 @@ def test_the_help_is_as_wide_as_the_terminal(
     monkeypatch.setenv("COLUMNS", str(columns))
     text = help_of(name)
     words = max(len(word) for word in text.split())
-    told = {line for line, _ in load(name).examples}  # these are to be copied, so never broken
-    told |= {line.strip() for line in text.split("\n\n", 1)[0].splitlines()}
-    others = [line for line in text.splitlines() if line.strip() not in told]
+    unwrapped = {line for line, _ in load(name).examples}  # copied by users, so not wrapped
+    unwrapped |= {line.strip() for line in text.split("\n\n", 1)[0].splitlines()}
+    others = [line for line in text.splitlines() if line.strip() not in unwrapped]
     assert max(len(line) for line in others) <= max(columns, 26 + words)
 
 
-def test_what_an_exit_code_means_may_be_a_verbs_own() -> None:
+def test_a_verb_may_have_its_own_meaning_of_an_exit_code() -> None:
     assert "0 done; with --exit-code: B is faster" in " ".join(help_of("ab").split())
     assert "B is faster" not in help_of("sweep")
 
@@ -112,7 +112,7 @@ def test_what_an_exit_code_means_may_be_a_verbs_own() -> None:
         (["--qqq"], "unknown option '--qqq' (see gpudash --help)"),
     ],
 )
-def test_a_complaint_says_what_is_wrong_and_what_is_right(
+def test_an_error_says_what_is_wrong_and_what_is_valid(
     words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2
@@ -126,7 +126,7 @@ def test_an_option_may_be_given_twice_with_the_same_value(
     assert "the dashboard needs a terminal" in capsys.readouterr().err
 
 
-def test_the_versions_are_told_without_importing_anything_heavy(
+def test_versions_are_printed_without_a_heavy_import(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):

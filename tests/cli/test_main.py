@@ -1,4 +1,4 @@
-"""The command line: names are promises, and anything wrong is one line and exit code 2."""
+"""The command line: runs, recordings and outputs. Any mistake is one line and exit code 2."""
 
 import csv
 import json
@@ -72,7 +72,7 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["encdec"], "the dashboard needs a terminal; --record FILE.csv runs without one"),
     ],
 )
-def test_a_bad_argument_is_answered_in_one_line(
+def test_a_bad_argument_is_refused_in_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
@@ -105,7 +105,7 @@ def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
     assert paths["existing"].read_text() == "precious"
 
 
-def test_a_record_file_that_cannot_be_made_is_told_before_a_screen_opens(tmp_path: Path) -> None:
+def test_a_record_file_that_cannot_be_made_is_refused_before_a_screen_opens(tmp_path: Path) -> None:
     (tmp_path / "run.csv").touch()
     command = ["-m", "gpudash", "--record", "run.csv", "--live", *ON_CPU]
     program = pexpect.spawn(sys.executable, command, cwd=str(tmp_path), timeout=120)
@@ -144,14 +144,14 @@ def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(
     assert sum(account[part] for part in parts) == pytest.approx(account["wall_s"], abs=1e-5)
     assert 0 < account["phases_s"] <= account["wall_s"]
 
-    assert not list(short_path.iterdir())  # no socket of the loader's either
+    assert not list(short_path.iterdir())  # no socket of the loader is left
 
     again = gpudash(*arguments, cwd=tmp_path)
     assert again.returncode == 2
     assert "--force" in again.stderr
 
 
-def test_what_the_worker_refuses_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_refusal_of_the_worker_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
     done = subprocess.run(
         worker_double.gpudash("--record", "run.csv", "--batch-size", "1000000"),
         cwd=tmp_path,
@@ -206,7 +206,7 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
 
 
-def test_nobody_reading_the_progress_ends_no_recording(tmp_path: Path) -> None:
+def test_a_closed_progress_output_does_not_end_the_recording(tmp_path: Path) -> None:
     command = [*DOUBLE, "--steps", "30"]
     environment = worker_double.environment()
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, env=environment)
@@ -247,7 +247,7 @@ def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[st
     assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}
 
 
-def test_list_tells_what_a_lever_is_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_default_of_a_lever_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "masked_loss"]) == 0
     text = capsys.readouterr().out
     assert "\n  batch_size = 256, on a CPU 16   [a whole number from" in text
@@ -274,7 +274,7 @@ def printing_to(stdout: IO[bytes], command: list[str]) -> subprocess.CompletedPr
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
 
-def test_what_the_locale_cannot_print_has_its_like_in_ascii() -> None:
+def test_characters_that_the_locale_cannot_print_become_ascii() -> None:
     command = [sys.executable, "-m", "gpudash", "list"]
     done = subprocess.run(command, env=os.environ | ASCII, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -286,7 +286,7 @@ def test_what_the_locale_cannot_print_has_its_like_in_ascii() -> None:
     [["-m", "gpudash", "list"], ["-m", "gpudash", "--version"], BARE],
     ids=["list", "version", "uninstrumented"],
 )
-def test_an_output_that_is_full_is_one_line_and_exit_code_1(command: list[str]) -> None:
+def test_a_full_disk_on_output_is_one_line_and_exit_code_1(command: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = printing_to(full, command)
     assert done.returncode == 1
@@ -300,7 +300,7 @@ def test_an_output_that_is_full_is_one_line_and_exit_code_1(command: list[str]) 
     [["-m", "gpudash", "list"], ["-m", "gpudash", "--help"], BARE],
     ids=["list", "help", "uninstrumented"],
 )
-def test_nobody_reading_the_output_is_no_error(command: list[str]) -> None:
+def test_a_closed_output_pipe_is_no_error(command: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as closed:

@@ -1,6 +1,6 @@
-"""Any wrong command line is one line that names what is wrong; nothing is started, nothing printed.
+"""A wrong command line gets one line that names the mistake; nothing is started or printed.
 
-A thousand of them are made of right ones, each with one mistake, always the same thousand.
+A thousand are made from right ones with one mistake each. They are always the same.
 """
 
 import random
@@ -56,7 +56,7 @@ NUMBERED = (
 )
 
 LEVERS = {"--batch-size": "batch_size", "--seed": "seed"}
-"""Short for these."""
+"""Options that are short for a lever."""
 
 
 def mistyped(word: str, dice: random.Random) -> str:
@@ -77,7 +77,7 @@ def parser_of(words: list[str]) -> Parser:
     return load(words[0] if words[0] in VERBS else "").parser()
 
 
-# each makes a mistake in the word at a place, and returns what the complaint has to name
+# each makes a mistake in the word at a position, and returns what the error has to name
 
 
 def wrong_option(words: list[str], at: int, dice: random.Random) -> str | None:
@@ -145,11 +145,11 @@ MISTAKES = (
     (swapped_words, lambda word: word in NUMBERED),
     (odd_word, lambda _word: True),
 )
-"""With the words that each can be made in."""
+"""Each mistake, with a function that says in which words it can be made."""
 
 
 def wrong_lines() -> Iterator[tuple[list[str], str]]:
-    """Yield wrong command lines, and what the complaint has to name."""
+    """Yield wrong command lines, and what the error has to name."""
     dice = random.Random(15)
     while True:
         words = dice.choice(RIGHT).split()
@@ -171,7 +171,7 @@ def nothing_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"gpudash.commands.{command}", started)
 
 
-def test_a_thousand_wrong_command_lines_are_refused_in_a_line_each(
+def test_a_thousand_wrong_command_lines_are_each_refused_in_one_line(
     nothing_may_start: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = wrong_lines()

@@ -1,4 +1,4 @@
-"""Where our words end and those of the user's command begin."""
+"""Where gpudash's own words end and those of the user's command begin."""
 
 import pytest
 
@@ -22,11 +22,11 @@ from gpudash.errors import UsageError
         (["ab", "encdec", "--lever", "a=1,2"], []),
     ],
 )
-def test_all_that_follows_the_commands_name_is_its_own(words, command):
+def test_all_words_after_the_commands_name_are_its_own(words, command):
     assert parse(words)[1].user_command == command
 
 
-def test_our_own_words_are_checked_before_it():
+def test_gpudashs_words_before_the_command_are_checked():
     _, arguments = parse(["run", "--interval", "2", "--watch", "train.py", "--interval", "9"])
     assert arguments.interval == 2
     with pytest.raises(UsageError, match="unknown option '--watsh'"):

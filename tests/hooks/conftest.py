@@ -1,4 +1,4 @@
-"""What tests of the hooks share: the scripts that they ask, each run once."""
+"""A fixture for tests of the hooks: the results of scripts that are each run once."""
 
 import fcntl
 import json
@@ -9,8 +9,8 @@ from tests.warm import python
 
 
 @pytest.fixture(scope="session")
-def told_by(tmp_path_factory, worker_id):
-    """Return what a script of this folder tells. It is run once: pytest's workers share it."""
+def results_of(tmp_path_factory, worker_id):
+    """Return the results that a script of this folder prints. pytest's workers share one run."""
     folder = tmp_path_factory.getbasetemp()
     shared = folder if worker_id == "master" else folder.parent
 

@@ -1,4 +1,4 @@
-"""Trainings that say where their steps begin and end."""
+"""Trainings that declare their steps."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ PAUSE_S = 0.05
 
 
 def declared(steps):
-    """As `shape`, with `gpudash.step` heard."""
+    """As `shape`, with `gpudash.step` connected to the tracker."""
 
     def decorate(function):
         def heard(toy):

@@ -1,6 +1,6 @@
-"""All trainings of shapes.py and declared.py; prints what was told of each.
+"""Runs all trainings of shapes.py and declared.py, and prints the results of each.
 
-Their processes are forked from one that has imported torch: that takes longer than the trainings.
+Their processes are forked from one that has imported torch, as importing takes the most time.
 """
 
 import json
@@ -28,12 +28,12 @@ def train(_process, file, names, together):
 
 
 def main():
-    told = {}
+    results = {}
     with tempfile.NamedTemporaryFile() as file:
-        for how, of in PROCESSES.items():  # one at a time: the others would make its steps longer
+        for how, of in PROCESSES.items():  # one at a time, not to slow each other
             multiprocessing.start_processes(train, (file.name, *of), start_method="fork")
-            told[how] = json.loads(Path(file.name).read_text())
-    json.dump(told, sys.stdout)
+            results[how] = json.loads(Path(file.name).read_text())
+    json.dump(results, sys.stdout)
 
 
 if __name__ == "__main__":

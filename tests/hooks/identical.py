@@ -1,4 +1,4 @@
-"""A training that prints its weights' digest and saves its model: watched, or plain."""
+"""A training that prints its weights' digest and saves its model, with a tracker or without."""
 
 import hashlib
 import sys

@@ -1,4 +1,4 @@
-"""Trainings of several processes on gloo, one after the other; prints what each rank measured."""
+"""Runs trainings of several ranks on gloo, and prints what each rank measured."""
 
 import copy
 import io
@@ -22,7 +22,7 @@ RANKS = 3
 SLOW = 1
 STEPS = 12
 DELAY_S = 0.05
-"""Many times what these models compute in a step."""
+"""Seconds; much longer than a step of these models."""
 SHAPES = {}
 
 
@@ -32,7 +32,7 @@ def shape(function):
 
 
 def late(where, here):
-    """Sleep, in the slow rank alone, if this is where."""
+    """Sleep on the slow rank if the delay belongs here."""
     if where == here and distributed.get_rank() == SLOW:
         time.sleep(DELAY_S)
 
@@ -101,7 +101,7 @@ for where in ("forward", "backward", "optimizer", "data"):
 
 @shape
 def no_sync(toy):
-    """Three backward passes in four send nothing; the slow rank is late in one of those."""
+    """Three of four backward passes send nothing; the slow rank is late in one of those."""
     model = DistributedDataParallel(Net())
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for number in range(4 * STEPS):
@@ -204,7 +204,7 @@ def compiled(toy):
 
 
 def traces(model):
-    """What of ours is on the parameters."""
+    """Return what gpudash has left on the parameters."""
     return [
         [hooks for hooks in (one._backward_hooks, one._post_accumulate_grad_hooks) if hooks]
         for one in model.parameters()
@@ -233,7 +233,7 @@ def left_alone(toy):
 
 @shape
 def fails_in_backward(toy):
-    """The last backward pass is cut short."""
+    """The last backward pass fails."""
     model = DistributedDataParallel(Net(), find_unused_parameters=True)
     train(toy, model)
     loss = model(torch.randn(1, 8)).mean()
@@ -245,13 +245,13 @@ def fails_in_backward(toy):
 
 
 def also(toy, action):
-    """Do it at each border too."""
+    """Run the action at each border too."""
     before = toy.at_border
     toy.at_border = lambda step: (before(step), action())
 
 
 def look(toy, collectives, _step):
-    """Have every step measured; the model is there now, and will be gone."""
+    """Measure every step, and read the collectives while the model exists."""
     toy.tracker.clock._phases_every_s = 0.0
     collectives.append(toy.tracker.collectives())
 
@@ -262,10 +262,10 @@ def one_rank(rank, folder, ranks, shapes):
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
     )
     toy = watched()
-    told = {}
+    results = {}
     for name, shape in shapes.items():
         toy.clear()
-        toy.tracker.begin_anew()
+        toy.tracker.reset()
         toy.tracker.active = True
         collectives = []
         toy.at_border = partial(look, toy, collectives)
@@ -273,7 +273,7 @@ def one_rank(rank, folder, ranks, shapes):
         more = shape(toy) or {}
         toy.tracker.finish()
         toy.look()
-        told[name] = more | {
+        results[name] = more | {
             "steps": toy.tracker.steps,
             "found": toy.founds[-1],
             "failures": toy.failures,
@@ -283,12 +283,12 @@ def one_rank(rank, folder, ranks, shapes):
             "parts_ms": [one.parts_ms for one in toy.records if one.parts_ms],
         }
         distributed.barrier()
-    Path(folder, f"{rank}.json").write_text(json.dumps(told))
+    Path(folder, f"{rank}.json").write_text(json.dumps(results))
     distributed.destroy_process_group()
 
 
 def main(shapes, ranks):
-    """Train in these shapes, or in those that the command line names."""
+    """Train these shapes, or those that the command line names."""
     shapes = {name: shapes[name] for name in sys.argv[1:] or shapes}
     with tempfile.TemporaryDirectory() as folder:
         # forked: torch is imported once, and nothing of it runs before

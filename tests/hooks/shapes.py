@@ -1,4 +1,4 @@
-"""Trainings of many shapes, one after the other in one process, and what the tracker found."""
+"""Runs trainings of many shapes in one process, and returns what the tracker found."""
 
 import copy
 import gc
@@ -22,6 +22,8 @@ from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
 SHAPES = {}
+ACTS_S = 0.005
+"""How long a training acts before it learns."""
 
 
 def shape(steps, **more):
@@ -207,7 +209,7 @@ def evaluation_and_checkpoint(toy):
         with torch.no_grad():
             for x, _ in held_out:
                 model(x)
-                time.sleep(0.02)
+                time.sleep(0.05)
         torch.save(model.state_dict(), io.BytesIO())
 
 
@@ -237,7 +239,7 @@ def fails_once_trained(toy, steps):
 
 def what_failed(toy):
     failures, toy.failures = toy.failures, []
-    return {"told": failures}
+    return {"results": failures}
 
 
 @shape(6)
@@ -256,7 +258,7 @@ def a_hook_fails_bare(toy):
 
 @shape(6)
 def copied_for_another_device(toy):
-    """As `nn.parallel.replicate` does it."""
+    """As in `nn.parallel.replicate`."""
     model, optimizer = made()
     copied = Net.__new__(Net)
     for batch in data():
@@ -313,7 +315,7 @@ def exceptions(toy):
 
 
 class Pair(nn.Module):
-    """As a LightningModule: the script calls `training_step`, which calls the children."""
+    """Like a LightningModule: the script calls `training_step`, which calls the children."""
 
     def __init__(self):
         super().__init__()
@@ -377,12 +379,36 @@ def evaluation_without_a_loader(toy):
 
 
 @shape(20)
+def compares_in_some_steps(toy):
+    """Some steps call the model without gradients too, which is no evaluation."""
+    model, optimizer = made()
+    for number in range(20):
+        loss = functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(2, (16,)))
+        if number % 4 == 3:
+            with torch.no_grad():
+                model(torch.randn(16, 8))
+        loss.backward()
+        optimizer.step()
+
+
+@shape(12)
+def compares_in_each_step(toy):
+    model, optimizer = made()
+    for x, y in data(96):
+        loss = functional.cross_entropy(model(x), y)
+        with torch.no_grad():
+            model(x)
+        loss.backward()
+        optimizer.step()
+
+
+@shape(20)
 def acts_before_it_learns(toy):
     model, optimizer = made()
     for _ in range(20):
         with torch.no_grad():
             model(torch.randn(4, 8))
-            time.sleep(0.005)
+            time.sleep(ACTS_S)
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()
 
@@ -488,7 +514,7 @@ def an_exception_half_way(toy):
 
 @shape(20)
 def a_graph_replayed(toy):
-    """What the patches of `torch.cuda.CUDAGraph` tell: there may be no GPU."""
+    """Calls the patches of `torch.cuda.CUDAGraph` without a GPU."""
     model, optimizer = made()
     batch = torch.randn(16, 8), torch.randint(2, (16,))
 
@@ -569,24 +595,24 @@ def count_compiled():
 
 
 def keeps_optimizers(name):
-    """Whether the shape's optimizers stay in memory: another training may wait for them."""
+    """Return whether the optimizers stay in memory, where later trainings would wait for them."""
     return "compiled" in name or name.endswith("optimizer_in_backward")
 
 
 def train(names, *, together=False):
-    """Return what is told of each; `together` has alike steps timed so."""
+    """Return the results of each shape; `together`: similar steps are timed together."""
     toy = watched()
     toy.tracker.may_skip = together
-    if together:  # the same on each machine: time goes on as the tracker looks at it
+    if together:  # a fake clock, the same on every machine
         passing = SimpleNamespace(monotonic=itertools.count(step=0.002).__next__)
         batches.time = steps.time = tracker.time = passing
     tracker.LOSS_EVERY_S = 0.0  # each is kept, however fast the machine
-    told = {}
+    results = {}
     for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]
         toy.clear()
         gc.collect()
-        toy.tracker.begin_anew()
+        toy.tracker.reset()
         toy.tracker.active = True
         torch.compiler.reset()
         if torch._dynamo.utils:
@@ -595,7 +621,7 @@ def train(names, *, together=False):
         toy.tracker.finish()
         if toy.tracker.clock is not None:
             toy.look()
-        told[name] = (
+        results[name] = (
             expected
             | more
             | {
@@ -607,7 +633,7 @@ def train(names, *, together=False):
                 "closed": toy.closed,
                 "asides": toy.asides,
                 "failures": toy.failures,
-                "told_losses": toy.losses,
+                "reported_losses": toy.losses,
                 "records": [
                     {
                         name: getattr(one, name)
@@ -627,4 +653,4 @@ def train(names, *, together=False):
                 ],
             }
         )
-    return told
+    return results

@@ -1,5 +1,5 @@
-"""Trainings of four processes on gloo; prints what they told that collectives moved in each step,
-and what was counted in torch.distributed itself."""
+"""Runs trainings of four ranks on gloo. It prints the bytes reported for each step's collectives,
+and those counted in torch.distributed itself."""
 
 from contextlib import nullcontext
 from functools import wraps
@@ -25,11 +25,11 @@ STEPS = 3
 MIB = 2**20
 SHAPES = {}
 CALLED = []
-"""By each collective since the newest step: MiB that this rank put in, and those on the bus."""
+"""For each collective since the newest step: MiB that this rank put in, and MiB on the bus."""
 
 
 def counted(name, what, bus):
-    """Count what is put into this function of torch.distributed, which not every torch has."""
+    """Count what goes into this function of torch.distributed, if this torch has it."""
     function = getattr(distributed, name, None)
     if function is None:
         return
@@ -65,8 +65,10 @@ def shape(function):
 
 
 def note(toy, steps):
-    told = toy.tracker.collectives()
-    steps.append(((told.mib, told.bus_mib), [sum(each) for each in zip(*CALLED, strict=True)]))
+    results = toy.tracker.collectives()
+    steps.append(
+        ((results.mib, results.bus_mib), [sum(each) for each in zip(*CALLED, strict=True)])
+    )
     CALLED.clear()
 
 
@@ -75,7 +77,7 @@ def mesh(*shape):
 
 
 class Net(nn.Sequential):
-    """Most weights have rows that four ranks cannot share out equally: the shards are padded."""
+    """Most weights have rows that four ranks cannot share equally, so shards are padded."""
 
     def __init__(self):
         super().__init__(nn.Linear(8, 18), nn.Linear(18, 18), nn.Linear(18, 2))
@@ -89,7 +91,7 @@ def sharded(model=None, **options):
 
 
 def train(model, passes=1, before=lambda model, number: nullcontext()):
-    """Each step has so many passes; `before` each something may be done, or meanwhile."""
+    """Train with `passes` backward passes a step; `before` is a context around each pass."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(STEPS):
         for number in range(passes):
@@ -150,14 +152,14 @@ def accumulated():
 
 @shape
 def accumulated_in_shards():
-    """Each pass scatters, and the last one alone is averaged over the copies."""
+    """Each pass scatters; only the last one is averaged over the copies."""
     model = sharded(mesh=mesh(2, 2))
     train(model, 3, lambda model, number: model.set_requires_all_reduce(number == 2))
 
 
 @shape
 def evaluated_between():
-    """Gathers for an evaluation are no part of a step. It comes before the last one."""
+    """Gathers for an evaluation, before the last step, are no part of a step."""
     begun = []
 
     def evaluate(model, number):
@@ -174,7 +176,7 @@ def evaluated_between():
 
 
 class OwnAllGather(DefaultAllGather):
-    """It might compress what it is given."""
+    """An implementation of the script's, which might compress its input."""
 
 
 @shape
@@ -217,7 +219,7 @@ def averaged_in_fp16_by_the_script():
 @shape
 def averaged_by_the_script():
     def bf16_compress_hook(state, bucket):
-        """Not what torch calls so."""
+        """A hook with the name of one of torch's."""
         return default_hooks.allreduce_hook(state, bucket)
 
     bf16_compress_hook.__qualname__ = "bf16_compress_hook"

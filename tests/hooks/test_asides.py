@@ -1,4 +1,4 @@
-"""What a training does between its steps: evaluation, checkpoints, or nothing of the kind."""
+"""Which events between steps are an evaluation or a checkpoint, and which are part of a step."""
 
 from gpudash.hooks.asides import Asides
 
@@ -11,20 +11,20 @@ def trained(loader="train"):
     return asides
 
 
-def test_batches_of_another_loader_are_an_evaluation_from_the_second_on():
+def test_two_batches_of_another_loader_are_an_evaluation():
     asides = trained()
     assert not asides.fetches("held out")
     assert asides.fetches("held out")
     assert asides.why == "evaluation"
 
 
-def test_one_batch_of_another_loader_is_an_evaluation_once_the_training_goes_on_with_its_own():
+def test_one_batch_of_another_loader_is_an_evaluation_once_training_resumes():
     asides = trained()
     asides.fetches("held out")
     assert asides.fetches("train")
 
 
-def test_the_same_loader_before_the_trainings_own_again_makes_a_step_with_it():
+def test_two_loaders_that_alternate_make_a_step_together():
     asides = trained()
     began = []
     for _ in range(3):
@@ -37,7 +37,7 @@ def test_the_same_loader_before_the_trainings_own_again_makes_a_step_with_it():
     assert asides.is_trained_on("labelled")
 
 
-def test_a_loader_that_is_used_up_each_time_is_an_evaluation_each_time():
+def test_a_loader_that_is_exhausted_each_time_is_an_evaluation_each_time():
     asides = trained()
     for _ in range(3):
         asides.fetches("held out")
@@ -48,7 +48,7 @@ def test_a_loader_that_is_used_up_each_time_is_an_evaluation_each_time():
         asides.border()
 
 
-def test_a_new_loader_each_epoch_is_none():
+def test_a_new_training_loader_each_epoch_is_no_evaluation():
     asides = trained()
     assert not asides.fetches("new train")
     asides.trains()
@@ -58,7 +58,7 @@ def test_a_new_loader_each_epoch_is_none():
     assert asides.why is None
 
 
-def test_a_call_that_cannot_train_is_an_evaluation_until_the_training_calls():
+def test_a_call_without_gradients_is_an_evaluation_until_a_training_call():
     asides = trained()
     assert asides.calls()
     assert not asides.calls()  # the same one
@@ -66,7 +66,7 @@ def test_a_call_that_cannot_train_is_an_evaluation_until_the_training_calls():
     assert asides.why is None
 
 
-def test_a_call_that_cannot_train_within_a_step_is_part_of_it():
+def test_a_call_without_gradients_within_a_step_is_part_of_the_step():
     asides = trained()
     asides.trains()
     assert not asides.calls()
@@ -86,7 +86,7 @@ def test_a_script_that_acts_before_each_step_evaluates_nothing():
     assert asides.calls()
 
 
-def test_what_is_evaluated_is_not_taken_to_be_trained_on():
+def test_a_loader_that_was_evaluated_does_not_become_a_training_loader():
     asides = trained()
     for _ in range(2):
         asides.fetches("held out")
@@ -96,7 +96,7 @@ def test_what_is_evaluated_is_not_taken_to_be_trained_on():
     assert not asides.is_trained_on("held out")
 
 
-def test_a_file_saved_between_steps_is_a_checkpoint_and_no_other():
+def test_only_a_file_saved_between_steps_is_a_checkpoint():
     asides = trained()
     assert asides.saves()
     asides.saved()
@@ -106,7 +106,7 @@ def test_a_file_saved_between_steps_is_a_checkpoint_and_no_other():
     assert not asides.saves()
 
 
-def test_what_evaluates_after_a_checkpoint_is_an_evaluation():
+def test_an_evaluation_may_follow_a_checkpoint():
     asides = trained()
     assert asides.saves()
     asides.saved()

@@ -1,4 +1,4 @@
-"""What one of several ranks does where all of them decide together."""
+"""How one of several ranks behaves when all of them decide together."""
 
 import os
 from datetime import timedelta
@@ -16,7 +16,7 @@ from gpudash.protocol import Change, Refused
 from tests.hooks.toy_script import Dashboard, script
 
 
-def test_it_waits_no_longer_than_the_collectives_of_the_others_can(
+def test_a_rank_waits_for_less_than_the_collectives_timeout_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = HashStore()
@@ -26,7 +26,7 @@ def test_it_waits_no_longer_than_the_collectives_of_the_others_can(
     assert training.decide("1").refusal == "rank 1 did not answer within 0.05 s"
 
 
-def test_a_rank_whose_lever_breaks_says_no_to_all_that_was_asked(
+def test_a_rank_whose_lever_breaks_refuses_all_open_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = {}
@@ -38,7 +38,7 @@ def test_a_rank_whose_lever_breaks_says_no_to_all_that_was_asked(
         return Decision(refusal, payload)
 
     monkeypatch.setattr(Training, "decide", decide)
-    monkeypatch.setattr(driver, "DUE_EVERY_S", 0.0)  # what is sent is heard at the next border
+    monkeypatch.setattr(driver, "DUE_EVERY_S", 0.0)  # commands are read at the next border
     with script(tmp_path, world_size=2) as training:
         dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
         training.until(lambda: dashboard.reported)

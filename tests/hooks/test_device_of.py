@@ -1,4 +1,4 @@
-"""Which device a training computes on, where its tensors are on several."""
+"""Which device a training computes on if its tensors are on several."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from torch._subclasses import FakeTensorMode
 from gpudash.hooks.roots import device_of
 
 
-def test_a_cpu_only_if_all_is_there():
+def test_the_device_is_a_cpu_only_if_all_tensors_are_there():
     with FakeTensorMode():  # no GPU is needed
         embedding, network = nn.Embedding(2, 2), nn.Linear(2, 2, device="cuda")
         offloaded = torch.optim.SGD(embedding.parameters())
@@ -17,6 +17,6 @@ def test_a_cpu_only_if_all_is_there():
         assert device_of([embedding], [offloaded], None).type == "cpu"
 
 
-def test_on_the_meta_device_nothing_is_computed():
+def test_the_meta_device_is_never_the_training_device():
     sketch = nn.Linear(2, 2, device="meta")
     assert device_of([sketch], [], None).type == "cpu"

@@ -1,4 +1,4 @@
-"""What a dashboard hears from inside a script, and what it may ask of it."""
+"""What a dashboard gets from a script, and which commands the script obeys."""
 
 import json
 import os
@@ -177,7 +177,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
 
 @pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
 @pytest.mark.parametrize("case", CASES)
-def test_every_command_has_one_answer_that_names_it(
+def test_every_command_gets_one_answer_with_its_id(
     case: str, training, tmp_path, monkeypatch, *, together: bool
 ) -> None:
     commands, expected = CASES[case]
@@ -207,10 +207,10 @@ def answered(dashboard: Dashboard) -> dict[int, list[Event]]:
     return answers_in(envelope.body for envelope in list(dashboard.envelopes))
 
 
-# ── what it hears ───────────────────────────────────────────────────────────────────────
+# ── reports ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_it_hears_what_this_is_and_then_every_step(training, tmp_path) -> None:
+def test_a_dashboard_gets_a_description_and_then_every_step(training, tmp_path) -> None:
     for _ in range(10):
         training.step()
     dashboard = Dashboard(path(tmp_path))
@@ -229,7 +229,7 @@ def test_it_hears_what_this_is_and_then_every_step(training, tmp_path) -> None:
     assert dashboard.of(Progress)[-1].total_samples == 4 * dashboard.reported[-1].step
 
 
-def test_what_is_found_later_is_told(training, tmp_path) -> None:
+def test_later_findings_are_reported(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.of(Started))
     training.driver.found(training.levers.found._replace(backwards=4))
@@ -237,16 +237,14 @@ def test_what_is_found_later_is_told(training, tmp_path) -> None:
     assert "4 backward passes a step" in dashboard.of(Offered)[-1].found
 
 
-def test_with_nobody_there_it_measures_only_at_first(training, monkeypatch) -> None:
+def test_without_a_dashboard_only_the_first_seconds_are_measured(training, monkeypatch) -> None:
     training.until(lambda: training.steps == 3)
     assert training.active
     monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
     training.until(lambda: not training.active)
 
 
-def test_one_that_comes_late_hears_of_the_steps_from_then_on(
-    training, tmp_path, monkeypatch
-) -> None:
+def test_a_late_dashboard_gets_the_steps_from_then_on(training, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
     training.until(lambda: not training.active)
     training.until(lambda until=training.steps + 20: training.steps > until)
@@ -256,10 +254,12 @@ def test_one_that_comes_late_hears_of_the_steps_from_then_on(
     assert dashboard.reported[0].step > unseen
     assert dashboard.reported[0].finished_s >= dashboard.of(Started)[0].at_s
     assert dashboard.of(Progress)[-1].total_steps == dashboard.reported[-1].step
-    assert dashboard.of(Progress)[-1].total_samples is None  # nobody has counted them
+    assert (
+        dashboard.of(Progress)[-1].total_samples is None
+    )  # samples of the first steps were not counted
 
 
-def test_an_evaluation_is_told_with_its_reason(training, tmp_path) -> None:
+def test_an_evaluation_is_reported_as_such(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     training.driver.aside("evaluation")
@@ -286,7 +286,7 @@ def test_a_checkpoint_after_an_evaluation_begins_where_that_ends(training, tmp_p
     assert evaluation.at_s < between.at_s == checkpoint.at_s
 
 
-def test_settings_that_are_others_with_what_is_found_are_told(training, tmp_path) -> None:
+def test_settings_that_change_with_new_findings_are_reported(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     update = training.levers.update
@@ -301,13 +301,13 @@ def test_settings_that_are_others_with_what_is_found_are_told(training, tmp_path
     training.until(lambda: dashboard.of(Changed))
     (changed,) = dashboard.of(Changed)
     assert (changed.changes, changed.answers, changed.requested) == ({"precision": "bf16"}, (), {})
-    assert len(dashboard.of(Offered)) == 1  # the line and the offers are as they were
+    assert len(dashboard.of(Offered)) == 1  # the findings line and the offers did not change
     training.until(lambda: dashboard.reported[-1].step > changed.after_step)
     for step in dashboard.reported:
         assert step.segment == (step.step > changed.after_step)
 
 
-def test_a_dashboard_that_comes_during_a_checkpoint_hears_of_it(training, tmp_path) -> None:
+def test_a_dashboard_that_connects_during_a_checkpoint_is_informed(training, tmp_path) -> None:
     training.step()
     training.driver.aside("checkpoint")
     dashboard = Dashboard(path(tmp_path))
@@ -318,7 +318,7 @@ def test_a_dashboard_that_comes_during_a_checkpoint_hears_of_it(training, tmp_pa
     assert dashboard.of(Paused)[0].why == "checkpoint"
 
 
-def test_the_last_steps_leave_at_the_end(training, tmp_path) -> None:
+def test_the_last_steps_are_reported_at_the_end(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     for _ in range(5):
@@ -332,7 +332,7 @@ def test_the_last_steps_leave_at_the_end(training, tmp_path) -> None:
     assert not path(tmp_path).exists()
 
 
-# ── what it may ask ─────────────────────────────────────────────────────────────────────
+# ── commands ────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
@@ -349,14 +349,14 @@ def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
         assert step.segment == (step.step > changed.after_step)
 
 
-def test_what_cannot_be_told_is_no_setting(training, tmp_path) -> None:
+def test_an_unknown_value_is_no_setting(training, tmp_path) -> None:
     training.levers.settings["batch_size"] = UNKNOWN
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
     training.until(lambda: dashboard.of(Changed))
-    told = (*dashboard.of(Started), *dashboard.of(Changed))
-    assert [set(one.settings) for one in told] == [{"precision", "compile"}] * 2
+    settings = (*dashboard.of(Started), *dashboard.of(Changed))
+    assert [set(one.settings) for one in settings] == [{"precision", "compile"}] * 2
 
 
 def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
@@ -371,7 +371,7 @@ def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
     assert dashboard.of(Changed)[0].after_step == before + 1
 
 
-def test_what_is_asked_is_obeyed_though_a_hook_always_comes_just_before_the_border(
+def test_commands_are_obeyed_even_if_a_hook_always_comes_just_before_the_border(
     training, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(driver_module, "DUE_EVERY_S", 0.01)
@@ -388,7 +388,7 @@ def test_what_is_asked_is_obeyed_though_a_hook_always_comes_just_before_the_bord
     training.until(lambda: dashboard.of(Changed), pace_s=0.02)
 
 
-def test_a_change_in_blocks_is_no_part_of_them(training, tmp_path) -> None:
+def test_a_change_ends_a_run_of_blocks(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(LONG, Change(id=2, settings={"precision": "tf32"}))
@@ -397,7 +397,7 @@ def test_a_change_in_blocks_is_no_part_of_them(training, tmp_path) -> None:
     assert (changed.answers, changed.run, changed.block) == ((2,), None, None)
 
 
-def test_another_run_waits_for_a_way_back_that_is_rehearsed(training, tmp_path) -> None:
+def test_another_run_of_blocks_waits_until_going_back_is_rehearsed(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     long = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
@@ -407,7 +407,7 @@ def test_another_run_waits_for_a_way_back_that_is_rehearsed(training, tmp_path) 
     assert reasons == ["other blocks began", "no block is left"]
 
 
-def test_blocks_go_there_and_back(training, tmp_path) -> None:
+def test_blocks_change_levers_and_change_them_back(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(blocks(1, 7, {"precision": "bf16"}, {}, {"precision": "bf16"}))
@@ -421,7 +421,7 @@ def test_blocks_go_there_and_back(training, tmp_path) -> None:
     assert lengths == [2 + 3 + 1] * 3  # warm-up, those measured, the last
 
 
-def test_nothing_pauses_where_others_would_wait_for_it(tmp_path) -> None:
+def test_one_of_several_ranks_cannot_be_paused(tmp_path) -> None:
     with script(tmp_path, world_size=2) as training:
         dashboard = Dashboard(path(tmp_path))
         training.until(lambda: dashboard.reported)
@@ -432,7 +432,7 @@ def test_nothing_pauses_where_others_would_wait_for_it(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("world_size", "communicates"), [(1, False), (2, True)])
-def test_several_processes_say_so_where_they_are_and_that_they_communicate(
+def test_several_ranks_report_their_node_and_a_communication_phase(
     tmp_path, world_size, communicates
 ) -> None:
     with script(tmp_path, world_size=world_size) as training:
@@ -444,7 +444,7 @@ def test_several_processes_say_so_where_they_are_and_that_they_communicate(
         assert ("communication" in {phase.name for phase in started.phases}) is communicates
 
 
-def test_what_the_collectives_of_a_step_move_is_told(training, tmp_path) -> None:
+def test_the_bytes_of_a_steps_collectives_are_reported(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: any(one.collective_mib for one in dashboard.of(Progress)))
     assert {one.collective_mib for one in dashboard.of(Progress)} <= {None, 2.0}
@@ -457,7 +457,7 @@ def test_the_rank_comes_from_the_environment(training, tmp_path, monkeypatch) ->
     assert {envelope.rank for envelope in dashboard.envelopes} == {3}
 
 
-def test_what_the_instruments_cost_is_timed_with_and_without_them(training, tmp_path) -> None:
+def test_the_cost_of_the_instruments_is_timed_with_and_without_them(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     sides = ("instrumented", "uninstrumented", "instrumented")
@@ -482,7 +482,7 @@ def test_what_the_instruments_cost_is_timed_with_and_without_them(training, tmp_
 # ── dashboards that go ──────────────────────────────────────────────────────────────────
 
 
-def test_blocks_end_with_their_dashboard_and_levers_of_the_user_stay(training, tmp_path) -> None:
+def test_blocks_end_with_their_dashboard_and_changed_levers_stay(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(
@@ -505,7 +505,7 @@ def test_blocks_end_with_their_dashboard_and_levers_of_the_user_stay(training, t
     assert other.of(BlocksEnded)[0].why == "no block is left"
 
 
-def test_a_way_back_that_is_rehearsed_is_gone_without_a_dashboard(training, tmp_path) -> None:
+def test_going_back_from_blocks_is_rehearsed_even_without_a_dashboard(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     run = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
@@ -545,7 +545,7 @@ def test_an_interrupt_passes_through_a_pause(training, tmp_path, monkeypatch) ->
         training.until(lambda: False)
     monkeypatch.undo()
     dashboard.send(Resume(id=4))
-    training.until(lambda: 4 in answered(dashboard))  # a script that goes on is still watched
+    training.until(lambda: 4 in answered(dashboard))  # the script is still measured
 
 
 def test_another_dashboard_is_turned_away_until_the_first_has_gone(training, tmp_path) -> None:
@@ -559,7 +559,7 @@ def test_another_dashboard_is_turned_away_until_the_first_has_gone(training, tmp
     training.until(lambda: third.reported)
 
 
-def test_a_dashboard_that_reads_nothing_holds_no_step_up_and_may_come_again(
+def test_a_dashboard_that_reads_nothing_delays_no_step_and_may_reconnect(
     training, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr("gpudash.instrument.endpoint.MOST_BYTES", 1 << 12)
@@ -575,10 +575,10 @@ def test_a_dashboard_that_reads_nothing_holds_no_step_up_and_may_come_again(
     training.until(lambda: again.reported)
 
 
-# ── what goes wrong ─────────────────────────────────────────────────────────────────────
+# ── failures ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_failure_of_ours_ends_our_part_alone(training, tmp_path) -> None:
+def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(LONG)
@@ -597,13 +597,13 @@ def test_a_failure_of_ours_ends_our_part_alone(training, tmp_path) -> None:
     assert not path(tmp_path).exists()
 
 
-def test_a_folder_that_is_gone_costs_the_script_nothing(tmp_path) -> None:
+def test_a_missing_run_directory_does_not_harm_the_script(tmp_path) -> None:
     with script(tmp_path / "nowhere") as training:
         training.until(lambda: training.steps == 5)
         assert not training.active
 
 
-def test_a_hook_that_failed_ends_our_part_at_the_next_border(training, tmp_path) -> None:
+def test_after_a_hook_failed_levers_are_put_back_at_the_next_border(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
@@ -675,7 +675,7 @@ def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(
         signal.signal(signal.SIGUSR1, before)
     dashboard.send(Resume(id=2))
     monkeypatch.undo()
-    training.until(lambda: dashboard.of(Resumed))  # we are still there
+    training.until(lambda: dashboard.of(Resumed))  # gpudash still works
 
 
 def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, monkeypatch):
@@ -687,7 +687,7 @@ def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, 
 # ── profiles ────────────────────────────────────────────────────────────────────────────
 
 
-def test_profiled_steps_are_counted_and_in_no_rate(training, tmp_path) -> None:
+def test_profiled_steps_are_counted_but_not_timed(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: len(dashboard.reported) > RECENT_STEPS)
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=5))
@@ -716,7 +716,7 @@ def test_profiled_steps_are_counted_and_in_no_rate(training, tmp_path) -> None:
     assert {f"ProfilerStep#{step}" for step in traced} <= names
 
 
-def test_what_is_asked_ends_a_profile_with_the_steps_that_it_has(training, tmp_path) -> None:
+def test_a_command_ends_a_profile_early(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
@@ -736,7 +736,7 @@ def test_a_profile_ends_with_its_dashboard(training, tmp_path) -> None:
     assert not list(tmp_path.glob("*trace*"))
 
 
-def test_a_step_that_does_not_end_ends_its_profile(training, tmp_path, monkeypatch) -> None:
+def test_a_step_that_does_not_end_makes_its_profile_end(training, tmp_path, monkeypatch) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(profile(1, str(tmp_path / "trace.json")))
@@ -750,7 +750,7 @@ def test_a_step_that_does_not_end_ends_its_profile(training, tmp_path, monkeypat
     training.until(lambda until=training.steps + 5: training.steps > until)
 
 
-def test_a_training_that_ends_in_a_profile_says_so(training, tmp_path) -> None:
+def test_a_profile_is_refused_if_the_training_ends_in_it(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=500))
@@ -764,7 +764,7 @@ def test_a_training_that_ends_in_a_profile_says_so(training, tmp_path) -> None:
     assert not list(tmp_path.glob("*trace*"))
 
 
-def test_a_failure_of_ours_ends_a_profile(training, tmp_path) -> None:
+def test_a_failure_of_gpudash_ends_a_profile(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))

@@ -1,4 +1,4 @@
-"""Steps that a script declares are its steps, whatever its optimizers do."""
+"""Declared steps are the only steps, whatever the optimizers do."""
 
 import pytest
 
@@ -23,12 +23,12 @@ PAUSE_MS = 50.0
 
 
 @pytest.fixture(scope="module")
-def trained(told_by):
-    return told_by("every_shape")
+def trained(results_of):
+    return results_of("every_shape")
 
 
 @pytest.fixture(scope="module")
-def told(trained):
+def results(trained):
     return trained["declared"]
 
 
@@ -37,8 +37,8 @@ def each(one, name):
 
 
 @pytest.mark.parametrize("shape", EXPECTED)
-def test_what_is_declared_is_counted_and_each_but_the_first_is_measured(told, shape):
-    one = told[shape]
+def test_declared_steps_are_counted_and_all_but_the_first_are_measured(results, shape):
+    one = results[shape]
     assert one["failures"] == []
     assert one["steps"] == one["expected"] == EXPECTED[shape]
     assert one["borders"] == [*range(1, one["steps"] + 1)]
@@ -46,48 +46,48 @@ def test_what_is_declared_is_counted_and_each_but_the_first_is_measured(told, sh
     assert one["closed"] == [step for step in one["borders"][1:] if step not in unmeasured]
 
 
-def test_phases_inside_are_marked(told):
-    measured = [phases_ms for phases_ms in each(told["each_batch"], "phases_ms") if phases_ms]
+def test_phases_within_a_declared_step_are_measured(results):
+    measured = [phases_ms for phases_ms in each(results["each_batch"], "phases_ms") if phases_ms]
     assert measured
     for phases_ms in measured:
         assert phases_ms.keys() == {"your_code", "copy", "forward", "backward", "optimizer"}
 
 
-def test_samples_and_tokens_are_what_the_script_says(told):
-    one = told["says_what_it_trains_on"]
+def test_samples_and_tokens_are_what_the_script_says(results):
+    one = results["says_what_it_trains_on"]
     assert set(each(one, "samples")) == {3}
     assert each(one, "tokens") == [*range(101, 110)]
 
 
-def test_samples_that_it_does_not_say_are_counted(told):
-    assert set(each(told["each_batch"], "samples")) == {8}
-    assert set(each(told["two_rounds_a_step"], "samples")) == {16}
-    assert set(each(told["each_batch"], "tokens")) == {None}
+def test_samples_that_are_not_declared_are_counted_from_batches(results):
+    assert set(each(results["each_batch"], "samples")) == {8}
+    assert set(each(results["two_rounds_a_step"], "samples")) == {16}
+    assert set(each(results["each_batch"], "tokens")) == {None}
 
 
-def test_tokens_are_the_input_ids_of_the_batches(told):
-    assert set(each(told["tokens_of_the_batches"], "tokens")) == {64}
+def test_tokens_are_the_input_ids_of_the_batches(results):
+    assert set(each(results["tokens_of_the_batches"], "tokens")) == {64}
 
 
-def test_of_nested_steps_the_outermost_counts(told):
-    assert set(each(told["nested"], "samples")) == {5}
+def test_only_the_outermost_of_nested_steps_counts(results):
+    assert set(each(results["nested"], "samples")) == {5}
 
 
-def test_an_exception_passes_through(told):
-    assert told["one_fails"]["came"] == [4]
+def test_an_exception_passes_through(results):
+    assert results["one_fails"]["came"] == [4]
 
 
-def test_what_lies_between_steps_is_in_none(told):
-    assert max(each(told["sleeps_between"], "step_ms")) < PAUSE_MS
+def test_the_time_between_declared_steps_is_in_no_step(results):
+    assert max(each(results["sleeps_between"], "step_ms")) < PAUSE_MS
 
 
-def test_the_wait_for_its_batch_is_part_of_a_step(told):
-    for record in told["waits_between"]["records"]:
+def test_the_wait_for_a_steps_batch_is_part_of_the_step(results):
+    for record in results["waits_between"]["records"]:
         assert PAUSE_MS <= record["data_ms"] <= record["step_ms"]
 
 
-def test_an_evaluation_between_steps_is_told_and_in_none(told):
-    one = told["evaluates_between"]
+def test_an_evaluation_between_declared_steps_is_reported_and_in_no_step(results):
+    one = results["evaluates_between"]
     assert one["asides"] == [
         [why, after]
         for after in (3, 6, 9, 12)
@@ -97,11 +97,11 @@ def test_an_evaluation_between_steps_is_told_and_in_none(told):
     assert max(each(one, "step_ms")) < PAUSE_MS
 
 
-def test_inside_a_step_nothing_is_taken_for_an_evaluation(told):
-    assert told["evaluates_inside"]["asides"] == []
+def test_nothing_inside_a_declared_step_is_an_evaluation(results):
+    assert results["evaluates_inside"]["asides"] == []
 
 
-def test_the_first_of_them_ends_steps_that_are_timed_together(trained):
+def test_the_first_declared_step_ends_steps_that_are_timed_together(trained):
     one = trained["declared, together"]["after_steps_that_were_found"]
     assert one["failures"] == []
     assert one["steps"] == one["expected"]
@@ -109,13 +109,13 @@ def test_the_first_of_them_ends_steps_that_are_timed_together(trained):
     assert steps_alone[-9:] == [*range(7, 16)]
 
 
-def test_what_is_no_number_of_tokens_ends_the_measuring_and_not_the_training(told):
-    (failure,) = told["no_number"]["failures"]
+def test_an_invalid_number_of_tokens_ends_measuring_and_not_the_training(results):
+    (failure,) = results["no_number"]["failures"]
     assert failure.startswith("gpudash.step: TypeError(\"'str' object cannot be interpreted as")
-    assert each(told["no_number"], "tokens") == [4, 4, 4]
+    assert each(results["no_number"], "tokens") == [4, 4, 4]
 
 
-def test_the_line_says_that_the_script_declares_its_steps(told):
-    assert told["after_steps_that_were_found"]["found"][0].endswith("workers")
-    assert told["each_batch"]["found"][-1].endswith(", steps as the script declares them")
-    assert told["no_optimizer_at_all"]["found"][-1].startswith("optimizer unknown, ")
+def test_the_findings_line_says_that_the_script_declares_its_steps(results):
+    assert results["after_steps_that_were_found"]["found"][0].endswith("workers")
+    assert results["each_batch"]["found"][-1].endswith(", steps as the script declares them")
+    assert results["no_optimizer_at_all"]["found"][-1].startswith("optimizer unknown, ")

@@ -1,4 +1,4 @@
-"""A forked child, as a DataLoader's worker is one, must not free what CUDA has made."""
+"""A forked child, such as a DataLoader's worker, must not free CUDA objects."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ os._exit(0)
 """
 
 
-def test_nothing_of_the_parents_is_freed_in_it_not_even_at_its_end():
+def test_a_forked_child_frees_none_of_its_parents_objects_even_at_exit():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Which backward passes have sent gradients: of one process, alone in its group."""
+"""Which backward passes have sent gradients, in a group of one process."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def model():
     distributed.destroy_process_group()
 
 
-def test_a_pass_that_nobody_follows_has_sent_nothing(model):
+def test_a_backward_pass_that_is_not_followed_counts_no_gradients(model):
     sync = GradientSync(Nobody(), lambda: None)
     sync.update([model])
 

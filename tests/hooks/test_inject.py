@@ -1,4 +1,4 @@
-"""The way into a script's Python: it changes nothing that the script can see."""
+"""The injected `sitecustomize`: it changes nothing that the script can see."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ HOOKS = "def install():\n    print('installed', 'torch' in __import__('sys').mod
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a torch and a gpudash of a line each, and the run's own."""
+    """Return a folder with one-line doubles of torch and gpudash, and the run's directory."""
     (tmp_path / "run").mkdir()
     (tmp_path / "lib/gpudash/hooks").mkdir(parents=True)
     (tmp_path / "lib/torch.py").write_text(TORCH)
@@ -46,12 +46,12 @@ def test_torch_is_hooked_once_it_has_been_executed(folder):
     )
 
 
-def test_asking_for_its_spec_does_not_use_the_hook_up(folder):
+def test_asking_for_torchs_spec_does_not_use_up_the_hook(folder):
     code = "from importlib.util import find_spec; find_spec('torch'); print(1); import torch"
     assert run(folder, code)[0] == "1\ntorch is imported\ninstalled True\n"
 
 
-def test_the_script_sees_no_trace_of_it(folder):
+def test_the_script_sees_no_trace_of_the_hook(folder):
     code = (
         "import sys, torch; print(sys.path, sys.argv, torch.__spec__, torch.__loader__,"
         " torch.__file__, torch.__spec__.loader is torch.__loader__)"
@@ -65,7 +65,7 @@ def test_a_script_without_torch_is_marked_as_one_of_python(folder):
     assert run(folder, "pass") == ("", [".python"])
 
 
-def test_a_sitecustomize_of_the_users_is_run(folder):
+def test_the_users_own_sitecustomize_is_run(folder):
     (folder / "lib/sitecustomize.py").write_text("print('theirs')")
     assert run(folder, "import sitecustomize as s; print(s.__file__)")[0] == (
         f"theirs\n{folder}/lib/sitecustomize.py\n"
@@ -73,7 +73,7 @@ def test_a_sitecustomize_of_the_users_is_run(folder):
 
 
 @pytest.mark.parametrize("gone", ["", "/nonexistent"])
-def test_outside_of_a_run_nothing_is_done(folder, gone):
+def test_without_gpudash_run_nothing_is_done(folder, gone):
     assert run(folder, "import torch", GPUDASH_RUN=gone) == ("torch is imported\n", [])
 
 
@@ -83,7 +83,7 @@ def test_isolated_pythons_are_not_hooked(folder, option):
     assert run(folder, code, option)[1] == []
 
 
-def test_without_gpudash_there_the_script_goes_on(folder):
+def test_without_gpudash_in_its_environment_the_script_goes_on(folder):
     (folder / "lib/gpudash/__init__.py").write_text("import nothing_of_the_kind")
     printed, marks = run(folder, "import torch; print('goes on')")
     assert printed == "torch is imported\ngoes on\n"
@@ -97,7 +97,7 @@ def test_hooks_that_fail_are_marked_and_the_script_goes_on(folder):
     assert marks == [".failed", ".python", ".torch"]
 
 
-def test_a_torch_that_fails_to_import_fails_as_it_would(folder):
+def test_a_failing_import_of_torch_fails_as_without_gpudash(folder):
     (folder / "lib/torch.py").write_text("1 / 0")
     ours, theirs = (run(folder, "import torch", hooked=hooked)[0] for hooked in (True, False))
     assert ours.splitlines()[-1] == theirs.splitlines()[-1] == "ZeroDivisionError: division by zero"
@@ -115,7 +115,7 @@ def _without_addresses(text):
     return " ".join(word for word in text.split() if not word.startswith("0x"))
 
 
-def test_a_torch_that_cannot_be_imported_has_the_traceback_that_it_has_without_us(folder):
+def test_a_failing_import_of_torch_has_the_same_traceback_as_without_gpudash(folder):
     (folder / "lib/torch.py").write_text("1 / 0")
     ours, theirs = (run(folder, "import torch", hooked=hooked)[0] for hooked in (True, False))
     assert "ZeroDivisionError" in ours

@@ -5,16 +5,16 @@ from gpudash.rendezvous import Rendezvous
 
 
 @pytest.mark.parametrize(
-    ("error", "is_ours", "is_told"),
+    ("error", "is_ours", "is_shown"),
     [
         (KeyboardInterrupt(), True, False),
         (KeyboardInterrupt(), False, True),
         (ValueError("no data"), True, True),
     ],
 )
-def test_an_interrupt_of_ours_alone_leaves_no_traceback(tmp_path, error, is_ours, is_told):
-    place, told = Rendezvous(tmp_path), []
+def test_only_an_interrupt_sent_by_gpudash_leaves_no_traceback(tmp_path, error, is_ours, is_shown):
+    place, shown = Rendezvous(tmp_path), []
     if is_ours:
         place.end()
-    without_our_interrupt(place, lambda *what: told.append(what))(type(error), error, None)
-    assert bool(told) is is_told
+    without_our_interrupt(place, lambda *what: shown.append(what))(type(error), error, None)
+    assert bool(shown) is is_shown

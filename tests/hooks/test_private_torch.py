@@ -1,4 +1,4 @@
-"""What the hooks rely on and torch does not promise: what breaks if one of it goes."""
+"""Private parts of torch that the hooks rely on; each name says what breaks without it."""
 
 import copy
 import importlib
@@ -10,21 +10,21 @@ from torch import nn
 from torch.utils.data import dataloader
 
 from gpudash.hooks import waits
-from gpudash.hooks.roots import PLACE
+from gpudash.hooks.roots import CALL_ATTRIBUTE
 from gpudash.hooks.tracker import NO_TASK
 from gpudash.instrument.uncompiled import uncompiled
 
 
 def test_a_modules_call_looks_for_another_first_or_no_forward_is_seen():
     module = nn.Linear(2, 2)
-    module.__dict__[PLACE] = lambda *_: "ours"
+    module.__dict__[CALL_ATTRIBUTE] = lambda *_: "ours"
     assert module(torch.ones(2)) == "ours"
 
 
-def test_pickle_and_copies_drop_it_or_a_saved_model_needs_gpudash():
+def test_pickle_and_copies_drop_a_modules_hook_or_a_saved_model_needs_gpudash():
     module = nn.Linear(2, 2)
-    module.__dict__[PLACE] = lambda *_: "ours"
-    assert PLACE not in module.__getstate__()
+    module.__dict__[CALL_ATTRIBUTE] = lambda *_: "ours"
+    assert CALL_ATTRIBUTE not in module.__getstate__()
     assert isinstance(copy.deepcopy(module)(torch.ones(2)), torch.Tensor)
 
 
@@ -48,7 +48,7 @@ def test_every_iterator_of_a_loader_is_one_of_this_class_or_no_batch_is_seen():
     assert [*inspect.signature(base.__init__).parameters][:2] == ["self", "loader"]
 
 
-def test_a_thread_says_whether_it_runs_a_backward_pass_or_other_threads_are_taken_for_it():
+def test_a_thread_can_ask_whether_it_runs_a_backward_pass_or_other_threads_count():
     weight = nn.Parameter(torch.ones(()))
     seen = []
     weight.register_post_accumulate_grad_hook(
@@ -79,7 +79,7 @@ def test_graphs_are_captured_and_replayed_by_these_or_replays_are_no_steps():
     assert {"capture_begin", "capture_end", "replay"} <= vars(torch.cuda.CUDAGraph).keys()
 
 
-def test_a_profiler_knows_whether_it_has_begun_and_ended_or_ours_crashes_one_that_warms_up():
+def test_a_profiler_shows_whether_it_has_begun_or_ours_crashes_one_that_warms_up():
     profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
     profile.prepare_trace()
     begun = profile.profiler.entered, profile.profiler.kineto_results
@@ -89,14 +89,14 @@ def test_a_profiler_knows_whether_it_has_begun_and_ended_or_ours_crashes_one_tha
     assert profile.profiler.kineto_results is not None
 
 
-def test_ddp_knows_whether_the_next_backward_pass_sends_or_silent_passes_communicate():
+def test_ddp_shows_whether_the_next_backward_pass_sends_or_silent_passes_count_as_communication():
     source = inspect.getsource(nn.parallel.DistributedDataParallel)
     assert "self.require_forward_param_sync = False" in source
     assert callable(nn.parallel.DistributedDataParallel._get_ddp_logging_data)
 
 
-@pytest.mark.parametrize("place", waits.PLACES)
-def test_torch_waits_for_other_processes_there_or_it_is_taken_for_work(place):
+@pytest.mark.parametrize("place", waits.HOOKED)
+def test_torch_waits_for_other_processes_in_these_methods_or_waits_count_as_work(place):
     module, kind, names = place
     found = getattr(importlib.import_module(module), kind)
     assert all(callable(getattr(found, name)) for name in names)
@@ -110,7 +110,7 @@ def test_no_hooks_means_none_or_each_watched_gradient_costs_a_call_for_good():
     assert parameter.grad == 1
 
 
-def test_the_compiler_tells_whether_it_traces_backward_passes_or_they_are_compiled_anew():
+def test_the_compiler_shows_whether_it_traces_backward_passes_or_they_are_compiled_again():
     from torch._dynamo import compiled_autograd, config
 
     assert compiled_autograd.compiled_autograd_enabled is False

@@ -1,4 +1,4 @@
-"""Which optimizer steps make one step, told as early as it can be known."""
+"""Which optimizer steps make one training step, and how early its end is known."""
 
 from itertools import cycle, islice
 
@@ -8,34 +8,34 @@ from gpudash.hooks.rounds import Begun, Ended, Rounds
 
 
 def ends_of(optimizers, expected="", *, fed=True):
-    """Where steps end: `|` as told at once, `¦` as told when the next one begins.
+    """Return where steps end: `|` if known at once, `¦` if known when the next one begins.
 
     A space in `optimizers` is the arrival of a batch.
     """
-    rounds, told, afresh = Rounds(), [], True
+    rounds, ends, afresh = Rounds(), [], True
     met = set()
     for optimizer in optimizers:
         if optimizer == " ":
             afresh = True
             continue
         if rounds.begins(optimizer, afresh=afresh or not fed) is Begun.HAD_ENDED:
-            told.append("¦")
+            ends.append("¦")
         if not met:
             for other in expected:
                 rounds.expect(other)
         met.add(optimizer)
-        told.append(optimizer)
+        ends.append(optimizer)
         afresh = False
         if rounds.ends() is Ended.HERE:
-            told.append("|")
-    return "".join(told)
+            ends.append("|")
+    return "".join(ends)
 
 
-def test_an_only_optimizer_ends_each_step_at_once():
+def test_a_single_optimizer_ends_each_step_at_once():
     assert ends_of("A A A") == "A|A|A|"
 
 
-def test_an_only_optimizer_may_get_company_in_the_middle_of_its_step():
+def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
     rounds = Rounds()
     for _ in range(3):
         rounds.begins("A", afresh=True)
@@ -47,29 +47,29 @@ def test_an_only_optimizer_may_get_company_in_the_middle_of_its_step():
     assert rounds.ends() is Ended.MAYBE  # B is due
 
 
-def test_two_that_are_there_from_the_start_end_a_step_together():
+def test_two_optimizers_present_from_the_start_end_a_step_together():
     assert ends_of("DG DG DG", "DG") == "DG|DG|DG|"
 
 
-def test_a_critic_ends_a_step_each_time_it_steps_again():
-    told = ends_of("D D D D DG " * 4, "DG").replace("|", "¦")
-    assert told.count("¦") == 4 * 5
-    assert told.endswith("D¦D¦D¦D¦DG¦" * 2)
+def test_an_optimizer_that_steps_again_ends_a_step():
+    ends = ends_of("D D D D DG " * 4, "DG").replace("|", "¦")
+    assert ends.count("¦") == 4 * 5
+    assert ends.endswith("D¦D¦D¦D¦DG¦" * 2)
 
 
-def test_where_an_optimizer_comes_seldom_the_steps_between_end_at_once():
-    told = ends_of(" ".join(["C", "CA"] * 6), "CA")
-    assert told.endswith("C|CA|C|CA|")
+def test_steps_without_a_rare_optimizer_end_at_once():
+    ends = ends_of(" ".join(["C", "CA"] * 6), "CA")
+    assert ends.endswith("C|CA|C|CA|")
 
 
-def test_an_optimizer_that_never_steps_is_waited_for_in_the_first_step_alone():
+def test_an_optimizer_that_never_steps_is_awaited_only_in_the_first_step():
     assert ends_of("A A A", "AB") == "A¦A|A|"
 
 
 @pytest.mark.parametrize("fed", [False, True])
 def test_a_second_training_counts_its_own_steps(fed):
-    told = ends_of("A A A A B B B B B B", fed=fed)
-    assert told.count("|") + told.count("¦") == 10
+    ends = ends_of("A A A A B B B B B B", fed=fed)
+    assert ends.count("|") + ends.count("¦") == 10
 
 
 def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
@@ -82,12 +82,12 @@ def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
     assert rounds.ends() is Ended.HERE
 
 
-def test_one_that_joins_late_without_a_batch_is_of_the_step_before():
-    told = ends_of("D D D DG DG DG DG")
-    assert told == "D|D|D|D|GDG|DG|DG|"
+def test_a_late_optimizer_without_a_new_batch_belongs_to_the_step_before():
+    ends = ends_of("D D D DG DG DG DG")
+    assert ends == "D|D|D|D|GDG|DG|DG|"
 
 
-def test_many_that_step_within_one_backward_pass_end_one_step():
+def test_many_optimizers_within_one_backward_pass_end_one_step():
     rounds = Rounds()
     for step in range(3):
         for parameter in range(5):
@@ -95,7 +95,7 @@ def test_many_that_step_within_one_backward_pass_end_one_step():
         assert rounds.ends() is Ended.HERE, step
 
 
-def test_the_number_of_steps_never_depends_on_what_was_foretold():
+def test_the_number_of_steps_never_depends_on_predicted_ends():
     shape = list(islice(cycle("AABABBA"), 100))
     literal, seen = 0, set()
     for optimizer in shape:
@@ -103,5 +103,5 @@ def test_the_number_of_steps_never_depends_on_what_was_foretold():
             literal += 1
             seen = set()
         seen.add(optimizer)
-    told = ends_of(shape, "AB", fed=True)
-    assert abs(told.count("|") + told.count("¦") - literal) <= 1
+    ends = ends_of(shape, "AB", fed=True)
+    assert abs(ends.count("|") + ends.count("¦") - literal) <= 1

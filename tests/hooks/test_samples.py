@@ -1,4 +1,4 @@
-"""How many samples a batch holds: what its shape does not tell is not known."""
+"""How many samples a batch holds; None if its shape does not show it."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ IMAGE, LABEL, BOXES = torch.ones(3, 4, 4), torch.ones(()), torch.ones(5, 4)
     ],
     ids=lambda batch: type(batch).__name__,
 )
-def test_the_first_tensor_with_a_dimension_tells(batch):
+def test_the_first_tensor_with_a_dimension_gives_the_samples(batch):
     assert first_dimension(batch) == 8
 
 
@@ -41,5 +41,5 @@ def test_the_first_tensor_with_a_dimension_tells(batch):
     ],
     ids=lambda batch: type(batch).__name__,
 )
-def test_a_list_of_single_samples_does_not(batch):
+def test_a_list_of_single_samples_gives_no_number(batch):
     assert first_dimension(batch) is None

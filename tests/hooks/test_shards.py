@@ -1,4 +1,4 @@
-"""What the collectives of a step move, beside what was counted in torch.distributed itself."""
+"""The reported bytes of a step's collectives equal those counted in torch.distributed itself."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -7,7 +7,7 @@ import pytest
 from torch import nn, zeros
 
 from gpudash.hooks.gradient_sync import GradientSync
-from gpudash.hooks.shards import PLACE, are_counted
+from gpudash.hooks.shards import PARAM_GROUP, hook_collectives
 from gpudash.instrument.collectives import MIB, Moved
 from tests.hooks import shards
 
@@ -22,51 +22,51 @@ KNOWN = shards.SHAPES.keys() - UNKNOWN
 
 
 @pytest.fixture(scope="module")
-def told(told_by):
-    """By shape, what each rank told."""
-    each = told_by("shards")
+def results(results_of):
+    """Return by shape the results of each rank."""
+    each = results_of("shards")
     return {shape: [rank[shape] for rank in each] for shape in shards.SHAPES}
 
 
 @pytest.mark.parametrize("shape", shards.SHAPES)
-def test_each_step_is_counted_and_no_hook_fails(told, shape):
-    for rank in told[shape]:
+def test_each_step_is_counted_and_no_hook_fails(results, shape):
+    for rank in results[shape]:
         assert rank["failures"] == []
         assert rank["steps"] == shards.STEPS
 
 
 @pytest.mark.parametrize("shape", sorted(KNOWN))
-def test_of_each_step_it_is_told_what_is_put_in_and_what_the_links_carry(told, shape):
-    for rank in told[shape]:
+def test_input_and_bus_bytes_of_each_step_are_reported(results, shape):
+    for rank in results[shape]:
         _found, *steps = rank["moved"]
         for moved, counted in steps:
             assert moved == pytest.approx(counted)
 
 
 @pytest.mark.parametrize("shape", sorted(UNKNOWN))
-def test_where_the_script_may_send_something_else_or_more_nothing_is_told(told, shape):
-    for rank in told[shape]:
+def test_bytes_are_unknown_if_the_script_may_send_others(results, shape):
+    for rank in results[shape]:
         assert all(moved == [None, None] for moved, _counted in rank["moved"])
 
 
-def test_a_layer_is_gathered_twice_and_its_gradients_are_scattered_once(told):
+def test_a_layer_is_gathered_twice_and_its_gradients_are_scattered_once(results):
     rows_each = ((one, -(-len(one) // shards.RANKS)) for one in shards.Net().parameters())
     shard = sum(4 * rows * one[0].numel() for one, rows in rows_each) / MIB
     whole = shards.RANKS * shard
-    for rank in told["each_layer"]:
+    for rank in results["each_layer"]:
         (put_in, on_bus), _counted = rank["moved"][-1]
         assert put_in == pytest.approx(2 * shard + whole)
         assert on_bus == pytest.approx(3 * (whole - shard))
 
 
-def test_tensor_parallelism_beside_it_is_named(told):
-    for rank in told["tensor_parallel"]:
+def test_tensor_parallelism_is_reported_as_unmeasured(results):
+    for rank in results["tensor_parallel"]:
         assert "in part: tensor parallelism communicates" in rank["found"]
-    for rank in told["each_layer"]:
+    for rank in results["each_layer"]:
         assert "tensor parallelism" not in rank["found"]
 
 
-class Told:
+class Recorder:
     def __init__(self):
         self.moved = []
 
@@ -110,54 +110,54 @@ def reduce(
 
 @pytest.fixture
 def torchs(monkeypatch):
-    """Return a function that makes a torch that has these two."""
+    """Return a function that makes a double of torch with these two functions."""
 
     def make(gather, reduce):
-        place = ModuleType(PLACE)
+        place = ModuleType(PARAM_GROUP)
         place.foreach_all_gather, place.foreach_reduce = gather, reduce
-        monkeypatch.setitem(sys.modules, PLACE, place)
+        monkeypatch.setitem(sys.modules, PARAM_GROUP, place)
         return place
 
     return make
 
 
-def test_a_gather_is_told_and_hands_on_what_it_returns(torchs):
-    place, told = torchs(gather, reduce), Told()
-    assert are_counted(told)
+def test_a_gather_is_reported_and_its_result_returned(torchs):
+    place, recorder = torchs(gather, reduce), Recorder()
+    assert hook_collectives(recorder)
     assert hasattr(place.foreach_all_gather([], Group(), Comm()), "all_gather_output")
-    assert told.moved == [Moved(1.0, 3.0)]
+    assert recorder.moved == [Moved(1.0, 3.0)]
 
 
-def test_a_torch_that_has_it_otherwise_is_left_as_it_is(torchs):
+def test_a_torch_with_other_signatures_is_not_patched(torchs):
     def whole(params, reduce_group):
         """The argument has another name."""
 
     place = torchs(gather, whole)
-    assert not are_counted(Told())
+    assert not hook_collectives(Recorder())
     assert place.foreach_all_gather is gather
     assert place.foreach_reduce is whole
 
 
-def test_a_result_that_is_something_else_is_not_known_and_harms_nothing(torchs):
-    place, told = torchs(lambda params, group, all_gather_comm: "else", reduce), Told()
-    assert are_counted(told)
+def test_an_unexpected_result_is_unknown_and_harmless(torchs):
+    place, recorder = torchs(lambda params, group, all_gather_comm: "else", reduce), Recorder()
+    assert hook_collectives(recorder)
     assert place.foreach_all_gather([], Group(), Comm()) == "else"
-    assert told.moved == [None]
+    assert recorder.moved == [None]
 
 
-def test_nothing_is_known_once_the_script_has_replaced_a_function(torchs):
-    place, told = torchs(gather, reduce), Told()
-    assert are_counted(told)
+def test_bytes_are_unknown_once_the_script_has_replaced_a_function(torchs):
+    place, recorder = torchs(gather, reduce), Recorder()
+    assert hook_collectives(recorder)
     place.foreach_reduce = reduce
-    assert not are_counted(told)
+    assert not hook_collectives(recorder)
 
 
 class FSDPModule(nn.Linear):
-    """By name what fully_shard makes of a module."""
+    """Has the name of the class that fully_shard gives a module."""
 
 
 class FullyShardedDataParallel(nn.Linear):
-    """By name the older FSDP."""
+    """Has the name of the older FSDP."""
 
 
 @pytest.mark.parametrize(
@@ -168,15 +168,17 @@ class FullyShardedDataParallel(nn.Linear):
         ([FSDPModule, FullyShardedDataParallel], Moved(1.0, 3.0), None),
     ],
 )
-def test_a_step_moves_so_much_as_far_as_all_of_it_is_counted(torchs, kinds, moved, put_in):
+def test_the_bytes_of_a_step_are_known_only_if_all_collectives_are_counted(
+    torchs, kinds, moved, put_in
+):
     torchs(gather, reduce)
-    sync = GradientSync(Told(), lambda: None)
+    sync = GradientSync(Recorder(), lambda: None)
     sync.update([kind(2, 2) for kind in kinds])
     assert sync.collectives().mib is None
     sync.step_ends(moved)
     assert sync.collectives().mib == put_in
 
 
-def test_nothing_is_known_where_nothing_is_sharded(monkeypatch):
-    monkeypatch.delitem(sys.modules, PLACE, raising=False)
-    assert not are_counted(Told())
+def test_nothing_is_counted_without_fully_shard(monkeypatch):
+    monkeypatch.delitem(sys.modules, PARAM_GROUP, raising=False)
+    assert not hook_collectives(Recorder())

@@ -1,4 +1,4 @@
-"""Which exceptions are a signal handler's."""
+"""Which exceptions were raised by a signal handler."""
 
 import signal
 
@@ -35,14 +35,14 @@ def own():
 
 
 @pytest.mark.parametrize("handler", [_raise, _deeply, _Callable(), _Callable().method], ids=type)
-def test_what_a_handler_raises_is_the_scripts(handler):
+def test_an_exception_raised_by_a_handler_is_recognised(handler):
     signal.signal(signal.SIGUSR1, handler)
     with pytest.raises(PreemptedError) as raised:
         signal.raise_signal(signal.SIGUSR1)
     assert is_from_handler(raised.value)
 
 
-def test_what_anything_else_raises_is_not():
+def test_any_other_exception_is_not_from_a_handler():
     signal.signal(signal.SIGUSR1, _deeply)
     with pytest.raises(ZeroDivisionError) as raised:
         1 / 0  # noqa: B018

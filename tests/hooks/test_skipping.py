@@ -1,4 +1,4 @@
-"""Short steps on a GPU are timed together; here all are, and what is told of them stays true."""
+"""Short steps that are timed together, as on a GPU; here all steps are."""
 
 import pytest
 
@@ -6,21 +6,21 @@ from tests.hooks import shapes
 
 
 @pytest.fixture(scope="module")
-def alone(told_by):
-    return told_by("every_shape")["found"]
+def alone(results_of):
+    return results_of("every_shape")["found"]
 
 
 UNCOMPILED = [shape for shape in shapes.SHAPES if "compiled" not in shape]
 
 
 @pytest.fixture(scope="module")
-def told(told_by):
-    return told_by("every_shape")["found, together"]
+def results(results_of):
+    return results_of("every_shape")["found, together"]
 
 
 @pytest.mark.parametrize("shape", UNCOMPILED)
-def test_each_step_is_counted_once(told, shape):
-    one = told[shape]
+def test_each_step_is_counted_once(results, shape):
+    one = results[shape]
     assert one["failures"] == []
     assert one["steps"] == one["expected"]
     for record, before in zip(one["records"][1:], one["records"], strict=False):
@@ -28,30 +28,46 @@ def test_each_step_is_counted_once(told, shape):
 
 
 @pytest.mark.parametrize("shape", ["loader", "no_loader", "accumulation"])
-def test_alike_steps_are_timed_together_and_all_but_the_first_are(told, shape):
-    one = told[shape]
+def test_similar_steps_are_timed_together_except_the_first(results, shape):
+    one = results[shape]
     counts = [record["count"] for record in one["records"]]
     assert max(counts) > 1
     assert sum(counts) == one["records"][-1]["step"] - 1
 
 
-def test_a_step_that_is_asked_for_has_a_border_of_its_own(told):
-    one = told["borders_asked_for"]
+def test_a_requested_step_has_its_own_border(results):
+    one = results["borders_asked_for"]
     assert len(one["borders"]) < one["steps"]
     assert set(one["asked"]) <= set(one["borders"])
 
 
-def test_their_samples_are_those_of_all_of_them(told):
-    for shape, batch in (("loader", 8), ("no_loader", 16)):
-        for record in told[shape]["records"]:
+def test_steps_timed_together_report_the_samples_of_all(results):
+    for shape, batch in (("loader", 8), ("no_loader", 16), ("compares_in_some_steps", 16)):
+        for record in results[shape]["records"]:
             assert record["samples"] == batch * record["count"]
 
 
-def test_what_is_aside_ends_them_and_is_no_part_of_them(told, alone):
+def test_an_aside_ends_steps_timed_together_and_is_not_in_them(results, alone):
     for shape in ("evaluation_and_checkpoint", "evaluation_without_a_loader"):
-        assert told[shape]["asides"] == alone[shape]["asides"]
+        assert results[shape]["asides"] == alone[shape]["asides"]
+
+
+@pytest.mark.parametrize("shape", ["compares_in_some_steps", "acts_before_it_learns"])
+def test_a_call_without_gradients_in_a_step_is_no_evaluation(results, alone, shape):
+    assert results[shape]["asides"] == alone[shape]["asides"]
+
+
+def test_steps_that_each_have_a_call_without_gradients_are_measured_in_full(results):
+    one = results["compares_in_each_step"]
+    assert [record["step"] for record in one["records"]] == list(range(2, 13))
+    assert one["samples"] == 12 * 8
+
+
+def test_the_time_of_a_step_has_the_call_without_gradients_at_its_begin(results):
+    for record in results["acts_before_it_learns"]["records"][1:]:  # the first is an evaluation
+        assert record["step_ms"] >= 1000 * shapes.ACTS_S
 
 
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
-def test_optimizers_that_autograds_thread_may_call_and_several_are_always_looked_at(told, shape):
-    assert {record["count"] for record in told[shape]["records"]} == {1}
+def test_several_optimizers_or_those_in_backward_are_always_measured_in_full(results, shape):
+    assert {record["count"] for record in results[shape]["records"]} == {1}

@@ -1,4 +1,4 @@
-"""Tracker, driver and levers know each other, also after a fork."""
+"""`start` connects tracker and driver, also after a fork."""
 
 import os
 
@@ -8,7 +8,7 @@ from gpudash.rendezvous import Rendezvous
 
 
 class Tracker:
-    """Says nothing by itself."""
+    """A tracker that reports nothing."""
 
     def __init__(self, observer: Driver) -> None:
         self.observer, self.failed = observer, None
@@ -16,7 +16,9 @@ class Tracker:
         self.active = True
 
 
-def test_they_are_brought_together_and_a_forked_child_forgets(tmp_path, monkeypatch) -> None:
+def test_tracker_and_driver_are_connected_and_reset_in_a_forked_child(
+    tmp_path, monkeypatch
+) -> None:
     monkeypatch.setattr(start, "Tracker", Tracker)
     monkeypatch.setattr(explicit, "listener", None)
     patched: list[Tracker] = []

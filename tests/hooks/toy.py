@@ -1,4 +1,4 @@
-"""An observer that writes down what it is told, for scripts that the tests run."""
+"""An observer that records its calls, for scripts that the tests run."""
 
 import gc
 
@@ -46,7 +46,7 @@ class Toy:
 
 def watched():
     torch.compiler.reset()  # imports the compiler, as the first optimizer does
-    gc.freeze()  # it and torch are not gone through at each look for models
+    gc.freeze()  # makes each search for models faster
     toy = Toy()
     toy.tracker = Tracker(toy)
     toy.tracker.failed = lambda what, error: toy.failures.append(f"{what}: {error!r}")

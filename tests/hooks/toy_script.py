@@ -1,4 +1,4 @@
-"""A training with a tracker that knows where its steps end, and a dashboard in a thread."""
+"""A training with a scripted tracker, and a dashboard on a thread."""
 
 import contextlib
 import socket
@@ -37,7 +37,7 @@ PHASES = tuple(
 
 
 class FakeLevers:
-    """`precision` moves at once, `compile` after a rehearsal; some values cannot be."""
+    """`precision` moves at once, `compile` after a rehearsal; some values are refused."""
 
     warmup_steps = 2
     burst_steps = 1
@@ -148,7 +148,7 @@ class Script:
         self.driver.border(self.steps)
 
     def until(self, condition: Callable[[], object], pace_s: float = 0.0005) -> None:
-        """Train until it holds."""
+        """Train until the condition holds."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline_s, "it does not come to that"
@@ -157,7 +157,7 @@ class Script:
 
 
 class Dashboard:
-    """What a dashboard hears; `react` may answer in its thread."""
+    """Records what a dashboard gets; `react` may answer on its thread."""
 
     def __init__(
         self, path: Path, react: Callable[["Dashboard", Event], None] = lambda *_: None

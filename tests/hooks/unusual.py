@@ -1,4 +1,4 @@
-"""What few scripts do, one after the other in one process; prints what came of it."""
+"""Runs unusual trainings in one process, and prints the results."""
 
 import contextlib
 import gc
@@ -64,7 +64,7 @@ def fit(model, optimizer, batches=None):
 
 @case
 def scripted(_toy):
-    """The model is turned into TorchScript, and trained on."""
+    """The model is turned into TorchScript, and training goes on."""
     model = Net()
     optimizer = sgd(model)
     fit(model, optimizer)
@@ -77,7 +77,7 @@ def scripted(_toy):
 
 @case
 def pickled(_toy):
-    """What is patched goes to a process that is spawned, as one that saves beside the training."""
+    """A patched function is pickled for a spawned process, such as one that saves checkpoints."""
     fit(model := Net(), sgd(model))
     patched = [torch.save, torch.autograd.backward, torch.amp.GradScaler.step]
     return {"same": [pickle.loads(pickle.dumps(one)) is one for one in patched]}
@@ -96,7 +96,7 @@ def folds(toy):
 
 
 class Weighted(nn.Module):
-    """Gives an optimizer's groups where torch gives parameters."""
+    """Overrides `parameters` with an optimizer's groups."""
 
     def __init__(self):
         super().__init__()
@@ -118,7 +118,7 @@ class Named(nn.Module):
 
 
 class Both(torch.optim.Optimizer):
-    """An optimizer that is one by name alone."""
+    """An optimizer that only wraps others."""
 
     def __init__(self, *optimizers):
         self.optimizers = optimizers
@@ -134,7 +134,7 @@ class Both(torch.optim.Optimizer):
 
 @case
 def own_parameters(_toy):
-    """Modules with another `parameters` than torch's, one of them trained."""
+    """Modules that override `parameters`, one of them trained."""
     model = Named()
     fit(model, torch.optim.SGD(model.inner.parameters(lr=0.1)))
     return {}
@@ -149,7 +149,7 @@ def optimizer_without_groups(_toy):
 
 @case
 def closure_raises(_toy):
-    """Once in ten steps, and the script goes on."""
+    """The closure raises once in ten steps, and the script goes on."""
     model = Net()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=2)
     for step in range(10):
@@ -169,7 +169,7 @@ def closure_raises(_toy):
 
 @case
 def step_raises(_toy):
-    """Once in ten steps, where gradients come from no backward pass that is heard of."""
+    """The step raises once in ten, where gradients come without a hooked backward pass."""
     model = Net()
     optimizer = sgd(model)
     for step in range(10):
@@ -191,7 +191,7 @@ class Twice(torch.optim.SGD):
 
 @case
 def step_of_the_base(toy):
-    """Both are told by their class's hooks: it is one step, measured closely or not."""
+    """Both steps call hooks, but count as one, measured in full or not."""
     model = Net()
     toy.tracker.may_skip = True
     sgd(Net())  # hooks the base
@@ -203,7 +203,7 @@ def step_of_the_base(toy):
 
 @case
 def loaders_of_an_epoch(toy):
-    """Each epoch makes its loaders anew, and evaluates by functions alone."""
+    """Each epoch makes new loaders, and evaluates with functions only."""
     model = Net()
     optimizer = sgd(model)
     for _ in range(4):
@@ -215,7 +215,7 @@ def loaders_of_an_epoch(toy):
 
 @case
 def loader_of_another_thread(_toy):
-    """Whose batches nobody trains on; the script lets go of it."""
+    """Another thread exhausts a loader, and the script releases it."""
     model = Net()
     optimizer = sgd(model)
     fit(model, optimizer)
@@ -229,7 +229,7 @@ def loader_of_another_thread(_toy):
 
 
 def moved(toy):
-    """Have a lever around the calls of what was found."""
+    """Put a lever around the calls of the roots."""
     levers = ScriptLevers(toy.newest, toy.tracker.redirects)
     for root in toy.newest.roots:
         root.newest = NewestCall((BATCH,), {})
@@ -238,7 +238,7 @@ def moved(toy):
 
 @case
 def freed_with_a_lever(toy):
-    """The script lets go of its model while a lever is around its calls."""
+    """The script releases its model while a lever is around its calls."""
     model = Net()
     optimizer = sgd(model)
     fit(model, optimizer)
@@ -254,7 +254,7 @@ def freed_with_a_lever(toy):
 
 @case
 def outlived(_toy):
-    """A shallow copy of a model's dictionary, which the model itself is gone from."""
+    """A shallow copy of a model's dictionary outlives the model."""
     model, other = Net(), Net()
     fit(model, sgd(model))
     other.__dict__ = dict(model.__dict__)
@@ -265,7 +265,7 @@ def outlived(_toy):
 
 @case
 def without_numbers(_toy):
-    """On the meta device, as a script tries out shapes, and what else no number is read of."""
+    """Losses that are no real number, such as those on the meta device."""
     model = Net().to("meta")
     fit(model, sgd(model), [(BATCH.to("meta"), torch.ones(8, dtype=torch.long, device="meta"))] * 3)
     model = Net()
@@ -283,7 +283,7 @@ def without_numbers(_toy):
 
 @case
 def scaled(toy):
-    """By a GradScaler, and then divided, as by scripts that accumulate."""
+    """A GradScaler scales the loss, which is then divided for accumulation."""
     model = Net()
     optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu")
     for step in range(6):
@@ -298,12 +298,12 @@ def scaled(toy):
 
 @case
 def thread_after_thread(_toy):
-    """Each trains a model when the one before has ended; all live from the begin."""
+    """Threads that all live from the start, and train one after the other."""
 
     begun = threading.Event()
 
     def trial(before):
-        begun.wait()  # or the third could be given the first one's number, which had ended
+        begun.wait()  # else a later thread could reuse the identity of an ended one
         if before is not None:
             before.join()
         model = Net()
@@ -320,7 +320,7 @@ def thread_after_thread(_toy):
 
 
 class Beside:
-    """A second thread, which trains a model of its own whenever it is asked to."""
+    """A second thread that trains its own model on request."""
 
     def __init__(self):
         self._model = Net()
@@ -334,7 +334,7 @@ class Beside:
             self._done.put(None)
 
     def fit(self, steps):
-        """Have it train, and wait for it."""
+        """Let the thread train, and wait for it."""
         self._asked.put([(BATCH, torch.ones(8, dtype=torch.long))] * steps)
         self._done.get()
 
@@ -344,7 +344,7 @@ class Beside:
 
 @case
 def two_threads(_toy):
-    """They take turns, also where the first is in a backward pass."""
+    """Two threads take turns, also while the first is in a backward pass."""
     model, beside = Net(), Beside()
     optimizer = sgd(model)
     fit(model, optimizer)
@@ -358,7 +358,7 @@ def two_threads(_toy):
 
 @case
 def another_thread_goes_on(_toy):
-    """The first one tries three steps out and waits from then on."""
+    """The first thread trains three steps and then only waits."""
     model, beside = Net(), Beside()
     fit(model, sgd(model))
     beside.fit(20)
@@ -368,7 +368,7 @@ def another_thread_goes_on(_toy):
 
 @case
 def frozen(toy):
-    """The script takes what it has made out of the garbage collector's sight."""
+    """The script calls `gc.freeze`."""
     model, beside = Net(), nn.Linear(2, 1)
     optimizer = sgd(model)
     gc.freeze()
@@ -380,7 +380,7 @@ def frozen(toy):
 
 
 class Orders(list):
-    """Batches' indices, which note who asks for them."""
+    """Indices of batches that record which frames ask for them."""
 
     def __iter__(self):
         self.stack = [frame.filename for frame in traceback.extract_stack()]
@@ -389,7 +389,7 @@ class Orders(list):
 
 @case
 def iterator_made(_toy):
-    """Warnings name a line by how many calls it is away."""
+    """Warnings find their line by a number of frames, so we must add none."""
     model, orders = Net(), Orders([[0, 1], [2, 3]])
     rows = TensorDataset(torch.ones(8, 8), torch.ones(8, dtype=torch.long))
     fit(
@@ -401,7 +401,7 @@ def iterator_made(_toy):
 
 
 class Reordered(_SingleProcessDataLoaderIter):
-    """Takes the loader where its base takes nothing."""
+    """Takes the loader as a keyword argument."""
 
     def __init__(self, epoch, *, of):
         self.epoch = epoch
@@ -409,14 +409,14 @@ class Reordered(_SingleProcessDataLoaderIter):
 
 
 class Made(_SingleProcessDataLoaderIter):
-    """Is made by a function of its own, which hands nothing on."""
+    """Has a `__new__` that passes nothing on."""
 
     def __new__(cls, _loader):
         return super().__new__(cls)
 
 
 class Remembering(_SingleProcessDataLoaderIter, dict):
-    """Holds memory that a plain object has not."""
+    """Has a base class with memory of its own."""
 
     __hash__ = object.__hash__
 
@@ -433,11 +433,11 @@ def iterators_of_the_scripts_own(_toy):
 
 @case
 def begun_anew(toy):
-    """As in a forked child: a model that is listened to already is trained on."""
+    """As in a forked child: training goes on with a model that is already hooked."""
     model = Net()
     optimizer = sgd(model)
     fit(model, optimizer)
-    toy.tracker.begin_anew()
+    toy.tracker.reset()
     toy.tracker.may_skip = False
     fit(model, optimizer)
     fit(model, optimizer)
@@ -447,23 +447,23 @@ def begun_anew(toy):
 def main():
     toy = watched()
     tracker.LOSS_EVERY_S = 0.0  # each is kept
-    told = {}
+    results = {}
     for name, run in CASES.items():
         toy.clear()
         gc.collect()
-        toy.tracker.begin_anew()
+        toy.tracker.reset()
         toy.tracker.active, toy.tracker.may_skip = True, False
         more = run(toy)
         toy.tracker.finish()
         toy.look()
-        told[name] = {
+        results[name] = {
             "steps": toy.tracker.steps,
             "samples": toy.tracker.samples,
             "found": toy.founds,
             "failures": toy.failures,
             **more,
         }
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

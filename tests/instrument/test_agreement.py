@@ -1,4 +1,4 @@
-"""Ranks that decide together: all do the same, whoever refuses, comes late or not at all."""
+"""Ranks decide the same, whichever of them refuses, comes late or does not come."""
 
 import random
 import time
@@ -15,7 +15,7 @@ from torch.distributed import (  # type: ignore[attr-defined]  # documented, not
 from gpudash.instrument.agreement import GROUP, Agreement, Decision
 
 LONG_S, SHORT_S = 30.0, 0.1
-"""Patience that no test may need, and one that runs out."""
+"""Seconds of patience that no test needs, and that run out."""
 
 
 def all_ranks(
@@ -29,12 +29,12 @@ def all_ranks(
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 5, GROUP, GROUP + 1, 3 * GROUP - 1])
-def test_what_no_rank_refuses_is_done_with_what_rank_0_says(world_size: int) -> None:
+def test_without_a_refusal_all_ranks_get_rank_0s_payload(world_size: int) -> None:
     decided = all_ranks(world_size, lambda one, rank: one.decide("7", None, f"until {rank + 90}"))
     assert decided == [Decision(None, "until 90")] * world_size
 
 
-def test_what_one_rank_refuses_is_refused_on_all() -> None:
+def test_the_refusal_of_one_rank_holds_on_all() -> None:
     def decide(one: Agreement, rank: int) -> Decision:
         return one.decide("7", "no loader" if rank == 2 else None)
 
@@ -51,13 +51,13 @@ def test_a_rank_that_does_not_come_costs_the_others_their_patience_and_is_named(
     assert {decided[0], decided[2]} == {Decision("rank 1 did not answer within 0.1 s")}
 
 
-def test_of_many_that_do_not_come_some_are_named() -> None:
+def test_only_some_of_many_missing_ranks_are_named() -> None:
     alone = Agreement(HashStore(), 40, 70, SHORT_S)
     sentence = alone.decide("7", None).refusal
     assert sentence == "ranks 0, 1, 2, 3 and 65 more did not answer within 0.1 s"
 
 
-def test_a_rank_that_comes_after_the_others_have_given_up_is_told_so() -> None:
+def test_a_rank_that_comes_after_the_others_gave_up_is_refused() -> None:
     store = HashStore()
     given_up = Agreement(store, 0, 2, SHORT_S).decide("7", None)
     # it is not the last one: it came too late
@@ -90,7 +90,7 @@ def test_decisions_leave_no_keys_behind_once_all_ranks_have_read_them(world_size
     assert store.num_keys() == of_one
 
 
-def test_what_rank_0_refuses_before_the_others_come_to_it_is_refused_to_them_later() -> None:
+def test_an_early_refusal_of_rank_0_reaches_later_ranks() -> None:
     store = HashStore()
     first, second = (Agreement(store, rank, 2, LONG_S) for rank in range(2))
     first.decide("9", "it has left")
@@ -110,7 +110,7 @@ def test_a_rank_that_comes_to_a_deleted_decision_is_refused_as_the_others_were()
     assert "rank 0 did not answer" in (second.decide("7", None).refusal or "")
 
 
-def test_one_topic_says_nothing_of_the_next() -> None:
+def test_decisions_on_different_topics_are_independent() -> None:
     def decide(one: Agreement, rank: int) -> Decision:
         one.decide("7", "no" if rank == 1 else None)
         return one.decide("8", None, "8 it is")
@@ -118,7 +118,7 @@ def test_one_topic_says_nothing_of_the_next() -> None:
     assert all_ranks(3, decide) == [Decision(None, "8 it is")] * 3
 
 
-def test_whoever_runs_out_of_patience_at_that_moment_all_do_the_same() -> None:
+def test_a_rank_that_runs_out_of_patience_at_the_last_moment_does_as_the_others() -> None:
     delays = random.Random(16)
     for topic in range(20):
         late_s = [delays.uniform(0, 2 * SHORT_S / 5) for _ in range(3)]
@@ -132,7 +132,7 @@ def test_whoever_runs_out_of_patience_at_that_moment_all_do_the_same() -> None:
         assert len(set(all_ranks(3, decide, SHORT_S / 5))) == 1
 
 
-def test_a_store_that_is_gone_is_a_refusal() -> None:
+def test_a_lost_store_refuses_the_decision() -> None:
     kept = [TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)]
     store = TCPStore("127.0.0.1", kept[0].port, 1, is_master=False)
     agreement = Agreement(store, 1, 2, SHORT_S)
@@ -141,7 +141,7 @@ def test_a_store_that_is_gone_is_a_refusal() -> None:
     assert "store" in (agreement.decide("8", None).refusal or "")
 
 
-def test_what_all_have_agreed_on_holds_where_keys_cannot_be_deleted(
+def test_a_decision_holds_even_if_its_keys_cannot_be_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_store: PrefixStore, key: str) -> None:

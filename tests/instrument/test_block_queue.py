@@ -16,7 +16,7 @@ RUNS = itertools.count(1)
 
 
 def take_in(queue, blocks, settings, run=None):
-    """Give the run in progress these blocks, or begin another one."""
+    """Give these blocks to the run in progress, or begin another run."""
     run = run or queue.run or next(RUNS)
     return queue.take_in(Blocks(id=run, run=run, blocks=tuple(blocks)), settings)
 
@@ -31,7 +31,7 @@ def numbers_left(queue):
     return [taken.number for taken in iter(queue.take, None)]
 
 
-def test_without_blocks_nothing_runs():
+def test_a_queue_without_blocks_is_not_running():
     queue = BlockQueue()
     assert not queue.running
     assert queue.take() is None
@@ -39,19 +39,19 @@ def test_without_blocks_nothing_runs():
     assert not queue.running
 
 
-def test_blocks_are_taken_in_order_and_home_is_where_they_began():
+def test_blocks_run_in_order_and_the_baseline_is_kept():
     queue = queue_of(4, 5)
     assert queue.running
     assert queue.baseline == HOME
     assert queue.is_over(0, 0.0)  # so that the first one begins
     assert numbers_left(queue) == [4, 5]
-    assert queue.running  # until the settings are home again
+    assert queue.running  # until the settings are back at the baseline
     queue.end(1.0, "")
     assert not queue.running
 
 
-def test_a_block_lasts_its_steps_after_its_warm_up_and_one_more():
-    """The last step is not measured: after it, nothing is prepared on the other stream."""
+def test_a_block_lasts_its_warm_up_and_its_steps_and_one_more_step():
+    """The last step is not measured, as no batch is prepared during it."""
     queue = queue_of(0, min_steps=3)
     queue.take()
     queue.entered(step=100, warmup_steps=2)
@@ -69,8 +69,8 @@ def test_a_block_lasts_its_seconds_too_and_its_warm_up_does_not_count():
     assert queue.is_over(51, 2010.0)
 
 
-def test_where_batches_come_in_bursts_whole_ones_are_measured():
-    """A new loader's bursts always begin alike: a part of one would be off by as much each time."""
+def test_only_whole_bursts_of_batches_are_measured():
+    """A new loader's bursts always begin alike, so a partial one would be wrong each time."""
     queue = queue_of(0, min_steps=3)
     queue.take()
     queue.entered(step=100, warmup_steps=2, burst_steps=4)
@@ -86,7 +86,7 @@ def test_of_short_bursts_two_are_measured_however_few_steps_are_asked_for():
     assert over == [105, 107, 109]
 
 
-def test_every_block_begins_anew():
+def test_every_block_has_its_own_warm_up_and_time():
     queue = queue_of(0, 1, min_steps=1, min_s=1.0)
     queue.take()
     queue.entered(0, 0)
@@ -98,18 +98,18 @@ def test_every_block_begins_anew():
     assert queue.is_over(4, 6.0)
 
 
-def test_new_blocks_replace_those_that_wait_and_home_stays():
+def test_new_blocks_replace_waiting_ones_and_the_baseline_stays():
     queue = queue_of(0, 1, 2)
     queue.take()
     queue.entered(0, 0)
     take_in(queue, [block(7), block(8)], {"pipelined": "on", "batch_size": "8"})
     assert queue.baseline == HOME
-    assert not queue.is_over(1, 1.0)  # the one in progress is run to its end
+    assert not queue.is_over(1, 1.0)  # the block in progress runs to its end
     assert numbers_left(queue) == [7, 8]
 
 
 def test_a_block_that_was_begun_is_never_run_again():
-    """A late command still names blocks that the worker has taken meanwhile."""
+    """A late command may still name blocks that the worker has begun since."""
     queue = queue_of(0, 1, 2, 3)
     queue.take()
     queue.take()
@@ -120,7 +120,7 @@ def test_a_block_that_was_begun_is_never_run_again():
     assert not queue.running
 
 
-def test_no_blocks_at_all_end_the_one_in_progress():
+def test_a_command_without_blocks_ends_the_block_in_progress():
     queue = queue_of(0, 1)
     queue.take()
     queue.entered(0, 0)
@@ -130,7 +130,7 @@ def test_no_blocks_at_all_end_the_one_in_progress():
     assert queue.baseline == HOME
 
 
-def test_late_blocks_that_have_all_been_run_end_nothing():
+def test_a_late_command_with_finished_blocks_ends_nothing():
     queue = queue_of(0, 1)
     queue.take()
     queue.entered(0, 0)
@@ -140,7 +140,7 @@ def test_late_blocks_that_have_all_been_run_end_nothing():
 
 
 @pytest.mark.parametrize("taken", [0, 1])
-def test_another_change_forgets_everything(taken):
+def test_ending_a_run_clears_the_queue(taken):
     queue = queue_of(0, 1)
     for _ in range(taken):
         queue.take()
@@ -163,12 +163,12 @@ def test_the_steps_left_are_those_after_which_the_block_is_over(min_steps, min_s
     assert queue.pace_s(ends, ends * step_s) == pytest.approx(step_s)
 
 
-def test_a_block_that_was_expected_to_be_over_has_steps_left():
+def test_a_block_faster_than_predicted_has_steps_left():
     queue = queue_of(0, min_s=1.0)
     queue.take()
     queue.entered(0, 0)
     assert not queue.is_over(0, 0.0)
-    assert not queue.is_over(50, 0.5)  # half as long a step as was thought
+    assert not queue.is_over(50, 0.5)  # steps take half of the predicted time
     assert queue.steps_left(50, 0.5, 0.01) == 50
 
 
@@ -181,4 +181,4 @@ def test_a_run_begins_once():
     assert queue.begins(second)  # in its place
     assert not queue.begins(Blocks(id=3, run=2, blocks=()))
     queue.end(1.0, "")
-    assert not queue.begins(first)  # what comes late asks no other rank
+    assert not queue.begins(first)  # a late command must not start a decision

@@ -1,4 +1,4 @@
-"""The clock turns timestamps into the device's own times, and never waits for one."""
+"""The clock turns timestamps into device times, and never waits for one."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from gpudash.protocol import Phase, Step
 
 @dataclass
 class Device:
-    """A device whose work is a list of timestamps with the times at which it reaches them."""
+    """A fake device: a list of timestamps, and the times at which it reaches them."""
 
     host_s: float = 100.0
     pace: float = 1.0  # of its clock, against the host's
@@ -52,7 +52,7 @@ class Device:
         return self.host_s
 
     def idle(self) -> None:
-        """What is recorded next is reached at once, unless the device is at work until later."""
+        """Reach the next timestamp at once, unless the device is busy until later."""
         self.next_ms = max(self.next_ms, (self.host_s - 100) * 1e3 * self.pace)
 
 
@@ -83,7 +83,7 @@ def enqueue(
     host_ms: float = 1.0,
     data_ms: float = 0.0,
 ) -> None:
-    """One iteration: each mark with the device time, in ms, at which it is reached."""
+    """Enqueue an iteration; each mark has the device time in ms at which it is reached."""
     device.idle()
     mark = clock.begin()
     for phase, at_ms in marks:
@@ -114,7 +114,7 @@ def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> 
     assert step.finished_s == pytest.approx(100.025)
 
 
-def test_a_phase_that_comes_more_than_once_is_added_up(clock: Clock[int], device: Device) -> None:
+def test_a_phase_that_comes_more_than_once_is_summed(clock: Clock[int], device: Device) -> None:
     twice = ("copy", "prepare", "forward", "backward", "forward", "backward", "optimizer", "idle")
     enqueue(clock, device, list(zip(twice, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)
     (step,) = finished(clock, device, 101)
@@ -149,10 +149,10 @@ def test_a_mark_that_names_no_phase_ends_the_one_before(clock: Clock[int], devic
     assert step.phases_ms
     assert [step.phases_ms[name] for name in ("copy", "forward", "backward")] == [2, 4, 6]
     assert step.device_ms == 2 + 3 + 4 + 6 + 7
-    # and no overlap: it prepared what it trained on, whatever came first
+    # no overlap: it trained on what it prepared
 
 
-def test_a_step_of_which_one_half_was_not_measured_does_not_say_how_long_it_took(
+def test_a_step_with_an_unmeasured_half_has_no_device_time(
     device: Device,
 ) -> None:
     clock = Clock(device, PHASES, now=device.now, phases_every_s=math.inf)
@@ -177,7 +177,7 @@ def test_a_step_counts_when_the_device_has_finished_it(clock: Clock[int], device
     assert [step.step for step in finished(clock, device, 100.02)] == [2]
 
 
-def test_a_look_in_vain_is_no_steps_cost(clock: Clock[int], device: Device) -> None:
+def test_a_look_without_result_counts_no_overhead(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
     spent_s = clock.spent_s
     device.passed_until = 0
@@ -241,7 +241,7 @@ def test_a_step_contains_the_wait_before_it(clock: Clock[int], device: Device) -
     assert [step.host_ms for step in steps] == pytest.approx([3, 1, 1])  # of its turn, without
 
 
-def test_after_a_break_a_step_begins_with_itself(clock: Clock[int], device: Device) -> None:
+def test_after_a_break_a_steps_time_begins_with_the_step(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(0, 1, 1, 1, 1, 1), 1)
     assert finished(clock, device, 100.005)[0].step_ms == pytest.approx(5)
     device.host_s = 200.0  # a long pause
@@ -277,7 +277,7 @@ def test_clocks_that_drift_apart_take_nothing_from_the_step_after_a_pause(
     assert step.finished_s == pytest.approx(200.005)
 
 
-def test_the_pace_of_before_a_break_is_forgotten(clock: Clock[int], device: Device) -> None:
+def test_the_step_time_from_before_a_break_is_forgotten(clock: Clock[int], device: Device) -> None:
     for number in (1, 2):
         enqueue(clock, device, serial(5 * number, 1, 1, 1, 1, 1), number)
     finished(clock, device, 100.02)
@@ -286,7 +286,7 @@ def test_the_pace_of_before_a_break_is_forgotten(clock: Clock[int], device: Devi
     clock.interrupt()
     enqueue(clock, device, serial(1000, 100, 100, 100, 100, 100), 4)
     assert [step.step for step in finished(clock, device, 102)] == [3, 4]
-    assert clock.step_ms == math.inf  # a first step is no measure of the others
+    assert clock.step_ms == math.inf  # the first step is not representative
     enqueue(clock, device, serial(2000, 100, 100, 100, 100, 100), 5)
     finished(clock, device, 104)
     assert clock.step_ms == 1000
@@ -301,7 +301,7 @@ def test_a_pause_between_the_halves_is_in_no_step(clock: Clock[int], device: Dev
     assert step.step_ms == pytest.approx(3)
 
 
-def test_what_failed_half_way_is_forgotten(clock: Clock[int], device: Device) -> None:
+def test_an_iteration_that_failed_is_forgotten(clock: Clock[int], device: Device) -> None:
     mark = clock.begin()
     mark("copy")
     clock.interrupt()
@@ -332,9 +332,7 @@ def test_times_add_up_and_never_leave_what_causality_allows(
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-def test_phases_are_measured_now_and_then_and_ends_always(
-    device: Device, *, pipelined: bool
-) -> None:
+def test_phases_are_measured_sometimes_and_ends_always(device: Device, *, pipelined: bool) -> None:
     clock = Clock(device, PHASES, now=device.now, phases_every_s=0.1)
     if pipelined:
         enqueue(clock, device, list(zip(FIRST, (0, 1, 2), strict=True)), None, host_ms=10)
@@ -360,7 +358,7 @@ def test_phases_are_measured_now_and_then_and_ends_always(
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-def test_every_border_is_reused(device: Device, *, pipelined: bool) -> None:
+def test_every_timestamp_is_reused(device: Device, *, pipelined: bool) -> None:
     clock = Clock(device, PHASES, now=device.now, phases_every_s=0.01)
     for number in range(1, 40):
         device.host_s = 100 + number * 0.005
@@ -379,14 +377,14 @@ def test_every_border_is_reused(device: Device, *, pipelined: bool) -> None:
     assert in_use == (8 if pipelined else 7)  # the newest iteration's marks and its end
 
 
-def test_on_a_cpu_a_step_knows_what_cpu_time_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_steps_have_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, cpu_s = 100.0, 7.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     monkeypatch.setattr(time, "process_time", lambda: cpu_s)
     clock = Clock(HostTimestamps(), PHASES, now=lambda: now_s, phases_every_s=math.inf)
     steps = []
     for number, (wall_ms, used_ms) in enumerate([(10, 9), (5000, 8), (10, 20)], start=1):
-        if number == 3:  # what is used in a break is no step's
+        if number == 3:  # CPU time in a break belongs to no step
             clock.interrupt()
             now_s, cpu_s = now_s + 1, cpu_s + 1
         mark = clock.begin()
@@ -399,7 +397,7 @@ def test_on_a_cpu_a_step_knows_what_cpu_time_it_had(monkeypatch: pytest.MonkeyPa
     assert [step.cpu_ms for step in steps] == pytest.approx([9, 8, 20])
 
 
-def test_on_a_gpu_the_cpu_time_says_nothing_of_a_step(clock: Clock[int], device: Device) -> None:
+def test_on_a_gpu_steps_have_no_cpu_time(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
     (step,) = finished(clock, device, 101)
     assert step.cpu_ms is None

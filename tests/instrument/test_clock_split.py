@@ -1,4 +1,4 @@
-"""A step whose end shows only in the middle of the next one."""
+"""Steps whose end is recognised only in the middle of the next one."""
 
 import math
 
@@ -32,7 +32,7 @@ def split(clock, device, at_ms):
     return clock.split()
 
 
-def test_a_step_ends_where_it_was_split_and_the_next_has_what_came_since(clock, device):
+def test_a_step_ends_where_it_was_split_and_later_marks_belong_to_the_next(clock, device):
     marked(device, clock.begin(), forward=0, optimizer=3)
     marked(device, split(clock, device, 5), forward=5)
     device.host_s = 100.009
@@ -50,7 +50,7 @@ def test_a_step_ends_where_it_was_split_and_the_next_has_what_came_since(clock, 
     assert two.host_ms == pytest.approx(7)
 
 
-def test_a_step_that_was_joined_again_is_one(clock, device):
+def test_a_step_that_was_joined_again_is_one_step(clock, device):
     marked(device, clock.begin(), forward=0, optimizer=3)
     marked(device, split(clock, device, 5), forward=5)
     marked(device, clock.join(), optimizer=9)
@@ -100,7 +100,7 @@ def test_unmeasured_steps_are_split_with_no_more_than_one_timestamp(device):
     assert device.recorded == before + 2
 
 
-def test_what_failed_half_way_is_forgotten(clock, device):
+def test_an_iteration_that_failed_is_forgotten(clock, device):
     clock.begin()
     split(clock, device, 5)
     clock.interrupt()

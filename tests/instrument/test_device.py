@@ -8,7 +8,7 @@ UUID = "5fcb9b1c-0c2e-4d6f-9a1b-0d5c3b2a1f00"
 @pytest.mark.parametrize(
     ("name", "prefix"), [("NVIDIA H200", "GPU"), ("NVIDIA H200 MIG 1g.18gb", "MIG")]
 )
-def test_a_gpu_and_an_instance_of_one_are_found_by_their_uuid_in_nvml(name: str, prefix: str):
+def test_gpus_and_mig_instances_have_nvmls_uuid(name: str, prefix: str):
     assert nvml_uuid(name, UUID) == f"{prefix}-{UUID}"
 
 
@@ -27,5 +27,5 @@ def test_a_gpu_and_an_instance_of_one_are_found_by_their_uuid_in_nvml(name: str,
         ("", {}),
     ],
 )
-def test_the_drivers_version_is_read_from_what_its_module_says(said, found):
+def test_the_drivers_version_is_read_from_its_version_file(said, found):
     assert driver_version(said) == found

@@ -1,4 +1,4 @@
-"""The socket of a training process: one dashboard, of this user, that never holds a step up."""
+"""The socket of a training process: one dashboard, of the same user, that delays no step."""
 
 import os
 import select
@@ -29,14 +29,14 @@ def connected(path: Path) -> tuple[Endpoint, socket.socket, Line]:
     return listening, dashboard, Line(accepted, rank=3)
 
 
-def test_it_is_the_users_alone_and_leaves_nothing_behind(path) -> None:
+def test_the_socket_is_private_and_removed_at_the_end(path) -> None:
     listening = Endpoint(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     listening.close()
     assert not path.exists()
 
 
-def test_it_takes_the_place_of_a_process_that_had_its_number(path) -> None:
+def test_the_socket_of_an_earlier_process_with_the_same_id_is_replaced(path) -> None:
     Endpoint(path).forget()
     listening, dashboard, _ = connected(path)
     listening.close()
@@ -71,9 +71,7 @@ def descriptors() -> set[int]:
     return {int(one.name) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()}
 
 
-def test_a_descriptor_that_the_script_closed_and_took_for_a_file_is_the_scripts(
-    path, tmp_path
-) -> None:
+def test_a_descriptor_that_the_script_reused_is_left_alone(path, tmp_path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"its own\n")
     with file.open("r+b") as opened:
@@ -96,7 +94,7 @@ def test_a_descriptor_that_the_script_closed_and_took_for_a_file_is_the_scripts(
     dashboard.close()
 
 
-def test_once_its_descriptors_were_closed_another_dashboard_may_come(path) -> None:
+def test_after_the_script_closed_all_descriptors_a_dashboard_may_connect(path) -> None:
     before = descriptors()
     listening, dashboard, line = connected(path)
     for one in descriptors() - before - {dashboard.fileno()}:
@@ -114,7 +112,7 @@ def test_once_its_descriptors_were_closed_another_dashboard_may_come(path) -> No
     assert not path.exists()
 
 
-def test_events_leave_with_their_rank_and_commands_arrive(path) -> None:
+def test_events_carry_their_rank_and_commands_arrive(path) -> None:
     _, dashboard, line = connected(path)
     line.send(Notice(text="hello"))
     source, rank, seq, _, body = msgspec.json.decode(dashboard.recv(1000))
@@ -125,7 +123,7 @@ def test_events_leave_with_their_rank_and_commands_arrive(path) -> None:
     assert line.read() == []
 
 
-def test_a_dashboard_that_reads_nothing_is_let_go_of_beyond_a_bound(path, monkeypatch) -> None:
+def test_a_dashboard_that_reads_nothing_is_disconnected_at_a_limit(path, monkeypatch) -> None:
     monkeypatch.setattr(endpoint, "MOST_BYTES", 1 << 20)
     _, dashboard, line = connected(path)
     kept = 0
@@ -149,7 +147,7 @@ def test_a_dashboard_that_reads_nothing_is_let_go_of_beyond_a_bound(path, monkey
         b'{"x":' + b"[" * 10_000 + b"\n",
     ],
 )
-def test_nonsense_ends_the_connection(path, nonsense) -> None:
+def test_an_invalid_command_ends_the_connection(path, nonsense) -> None:
     _, dashboard, line = connected(path)
     dashboard.sendall(nonsense)
     line.wait(10)
@@ -165,7 +163,7 @@ def test_a_dashboard_that_is_gone_is_noticed(path) -> None:
     assert line.gone
 
 
-def test_writing_to_one_that_is_gone_is_no_signal(path) -> None:
+def test_writing_to_a_closed_connection_raises_no_sigpipe(path) -> None:
     listening, dashboard, line = connected(path)
     dashboard.close()
     child = os.fork()
@@ -179,7 +177,7 @@ def test_writing_to_one_that_is_gone_is_no_signal(path) -> None:
     listening.close()
 
 
-def test_a_timeout_that_the_script_has_set_for_all_sockets_is_not_waited_for(path) -> None:
+def test_a_default_socket_timeout_of_the_scripts_delays_nothing(path) -> None:
     socket.setdefaulttimeout(1)
     try:
         _, dashboard, line = connected(path)

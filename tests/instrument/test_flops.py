@@ -1,4 +1,4 @@
-"""Flops are counted by shapes; the step is what it is without the count."""
+"""Flops are counted from shapes, and counting does not change the step."""
 
 import pytest
 import torch
@@ -87,7 +87,7 @@ def trained(*, counted: bool) -> tuple[list[Tensor], Tensor]:
     return [parameter.detach() for parameter in net.parameters()], torch.get_rng_state()
 
 
-def test_weights_and_random_numbers_are_those_of_a_step_that_is_not_counted():
+def test_counting_changes_no_weights_and_no_random_numbers():
     (plain, state), (counted, counted_state) = trained(counted=False), trained(counted=True)
     assert all(map(torch.equal, plain, counted))
     assert torch.equal(state, counted_state)
@@ -144,7 +144,7 @@ assert counter.flops() is None
 """
 
 
-def test_where_anything_was_compiled_nothing_is_touched_and_nothing_counted():
+def test_after_any_compilation_nothing_is_counted():
     python("-c", COMPILED)
 
 
@@ -171,5 +171,5 @@ def test_where_anything_was_compiled_nothing_is_touched_and_nothing_counted():
         ("c10d.allreduce_", False),
     ],
 )
-def test_operators_with_a_matrix_product_in_them_are_told_by_name(operator: str, *, expected: bool):
+def test_operators_with_a_matrix_product_are_recognised_by_name(operator: str, *, expected: bool):
     assert multiplies(operator) is expected

@@ -1,4 +1,4 @@
-"""Where the last gradient of a backward pass is: of a module alone, in one process."""
+"""Detects the last gradient of a backward pass, here in one process."""
 
 import gc
 import weakref
@@ -21,7 +21,7 @@ class Net(nn.Module):
 
 
 class Watched:
-    """A module, and which of its gradients were there when it was told."""
+    """A module, with the gradients that existed at each report."""
 
     def __init__(self, module=None):
         self.module = module or Net()
@@ -37,7 +37,7 @@ class Watched:
         self.parts.append(sum(one.grad is not None for one in self.module.parameters()))
 
     def backward(self, **how):
-        """Return what is said at the end of a pass, and what was known at the newest call."""
+        """Return the result of `end`, and which gradients existed at each newest call."""
         self.module.zero_grad()
         self.complete.clear()
         self.parts.clear()
@@ -47,52 +47,52 @@ class Watched:
         return self.last.end(), self.complete[-1:]
 
 
-def test_the_first_pass_finds_it_and_the_next_ones_tell_it():
+def test_the_first_pass_finds_the_last_gradient_and_later_ones_report_it():
     watched = Watched()
     assert watched.backward() == (False, [])
     for _ in range(3):
         assert watched.backward() == (True, [True])
 
 
-def test_of_a_frozen_layer_none_is_waited_for():
+def test_frozen_parameters_are_ignored():
     watched = Watched()
     watched.module.first.requires_grad_(requires_grad=False)
     watched.backward()
     assert watched.backward() == (True, [True])
 
 
-def test_another_is_found_where_the_last_one_is_left_out():
+def test_another_last_gradient_is_found_if_the_known_one_is_left_out():
     watched = Watched()
     for _ in range(2):
         watched.backward()
-    told = [watched.backward(skips_first=True)[0] for _ in range(5)]
-    assert told[0] is False
-    assert told[-1] is True
+    reported = [watched.backward(skips_first=True)[0] for _ in range(5)]
+    assert reported[0] is False
+    assert reported[-1] is True
     assert watched.backward() == (True, [True])
     assert watched.backward(skips_first=True)[0] is True
 
 
-def test_a_layer_that_is_exchanged_is_found():
+def test_a_replaced_layer_is_found():
     watched = Watched()
     for _ in range(2):
         watched.backward()
     watched.module.first = nn.Linear(4, 4)
-    told = [watched.backward() for _ in range(5)]
-    assert told[-1] == (True, [True])
+    reported = [watched.backward() for _ in range(5)]
+    assert reported[-1] == (True, [True])
 
 
-def test_one_that_comes_later_than_the_known_one_is_found_in_time(monkeypatch):
+def test_a_later_gradient_than_the_known_one_is_found_in_time(monkeypatch):
     monkeypatch.setattr(last_gradient, "WATCH_EVERY", 4)
     watched = Watched()
     watched.module.first.requires_grad_(requires_grad=False)
     watched.backward()
     watched.module.first.requires_grad_(requires_grad=True)
-    told = [watched.backward() for _ in range(8)]
-    assert told[0] == (True, [False])  # nothing has said so yet
-    assert told[-1] == (True, [True])
+    reported = [watched.backward() for _ in range(8)]
+    assert reported[0] == (True, [False])  # a later one is not known yet
+    assert reported[-1] == (True, [True])
 
 
-def test_a_pass_is_cut_into_parts_of_about_equally_many_gradients():
+def test_a_pass_is_cut_into_parts_with_similar_numbers_of_gradients():
     watched = Watched()
     watched.backward()
     assert watched.backward() == (True, [True])
@@ -108,7 +108,7 @@ def test_a_module_of_few_parameters_is_not_cut():
     assert watched.parts == []
 
 
-def test_a_part_that_ends_after_the_known_last_gradient_says_that_it_was_not_the_last():
+def test_a_part_that_ends_after_the_known_gradient_shows_that_it_was_not_the_last():
     watched = Watched()
     for layer in (watched.module.first, watched.module.second):
         layer.requires_grad_(requires_grad=False)
@@ -120,34 +120,34 @@ def test_a_part_that_ends_after_the_known_last_gradient_says_that_it_was_not_the
     assert (ends[0], ends[-1]) == (False, True)
 
 
-def test_where_no_gradient_comes_it_is_lost_and_no_parameter_is_watched():
+def test_without_any_gradient_watching_is_given_up():
     watched = Watched()
     other = nn.Linear(4, 4)
     for _ in range(100):
         watched.last.begin()
         other(torch.ones(1, 4)).sum().backward()
         assert watched.last.end() is False
-    assert watched.last.is_lost
+    assert watched.last.has_given_up
     watched.last.begin()
     assert hooks_on(watched.module) == []
 
 
 @pytest.mark.parametrize("others", [1, 2, 5])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_of_models_that_have_passes_by_turns_each_is_told_in_its_own(others, is_first):
-    watched, other, told, watches = Watched(), nn.Linear(4, 4), [], []
+def test_models_that_take_turns_each_report_their_own_last_gradient(others, is_first):
+    watched, other, reported, watches = Watched(), nn.Linear(4, 4), [], []
     for _ in range(40):
         if is_first:
-            told.append(watched.backward())
+            reported.append(watched.backward())
         for _ in range(others):
             watched.last.begin()
             watches.append(watched.last._is_watching)
             other(torch.ones(1, 4)).sum().backward()
             assert watched.last.end() is False
         if not is_first:
-            told.append(watched.backward())
-    assert not watched.last.is_lost
-    assert told[8:] == [(True, [True])] * 32
+            reported.append(watched.backward())
+    assert not watched.last.has_given_up
+    assert reported[8:] == [(True, [True])] * 32
     assert sum(watches) < 20  # each costs 5 µs a parameter
 
 
@@ -167,7 +167,7 @@ def test_between_passes_nothing_is_on_the_parameters():
         assert hooks_on(watched.module) == []
 
 
-def test_a_watched_parameter_is_as_free_of_hooks_as_before():
+def test_a_watched_parameter_has_no_hooks_afterwards():
     watched = Watched()
     watched.backward()
     assert all(one._backward_hooks is None for one in watched.module.parameters())
@@ -182,7 +182,7 @@ def test_hooks_of_the_scripts_own_stay():
     assert sorted(seen) == ["after"] * 3 + ["before"] * 3
 
 
-def test_what_fails_half_way_leaves_nothing():
+def test_a_failing_pass_leaves_no_hooks():
     watched = Watched()
     watched.backward()
     loss = watched.module(torch.ones(1, 4)).sum()
@@ -210,7 +210,7 @@ def test_the_module_is_not_kept_alive():
     assert last.end() is False
 
 
-def test_what_is_left_of_a_module_that_is_gone_can_be_swapped():
+def test_layers_of_a_freed_module_can_be_swapped():
     watched = Watched()
     for _ in range(2):
         watched.backward()
@@ -222,7 +222,7 @@ def test_what_is_left_of_a_module_that_is_gone_can_be_swapped():
             torch.utils.swap_tensors(one, nn.Parameter(torch.zeros_like(one)))
 
 
-def test_a_compiler_that_would_take_hooks_in_meets_none():
+def test_no_hooks_are_set_if_the_compiler_would_trace_them():
     watched = Watched()
     watched.backward()
     with torch._dynamo.config.patch(compiled_autograd=True):

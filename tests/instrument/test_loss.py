@@ -1,4 +1,4 @@
-"""Where the loss is read to, without a GPU to read it from."""
+"""Where a GPU's loss is copied to, tested without a GPU."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gpudash.instrument.loss import DeviceLoss
 
 @pytest.fixture
 def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give streams that do nothing, and memory that is not pinned."""
+    """Replace streams by ones that do nothing, and do not pin memory."""
     empty = torch.empty
 
     def unpinned(*args: Any, pin_memory: bool, **kwargs: Any) -> torch.Tensor:
@@ -22,7 +22,7 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_gpu")
-def test_a_loss_is_read_to_the_host_whatever_the_script_makes_tensors_of() -> None:
+def test_a_loss_is_read_to_the_host_whatever_the_scripts_default_tensors_are() -> None:
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float16)
     try:

@@ -1,4 +1,4 @@
-"""What the allocator tells; on a GPU, that it is what torch says."""
+"""The allocator's statistics; on a GPU they are compared with torch's."""
 
 import pytest
 import torch
@@ -33,13 +33,13 @@ def said(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", statistics)
 
 
-def test_nothing_is_known_without_a_gpu():
+def test_device_memory_is_unknown_without_a_gpu():
     assert device_memory(CPU) == UNKNOWN
     assert capacity_mib(CPU) is None
     reset_peak(CPU)
 
 
-def test_the_allocators_statistics_are_told_in_mib(monkeypatch: pytest.MonkeyPatch):
+def test_the_allocators_statistics_are_in_mib(monkeypatch: pytest.MonkeyPatch):
     said(monkeypatch, STATISTICS)
     expected = DeviceMemory(reserved_mib=30.0, allocated_mib=10.0, peak_mib=20.0)
     assert device_memory(GPU) == expected
@@ -48,7 +48,7 @@ def test_the_allocators_statistics_are_told_in_mib(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "answer", [{}, RuntimeError("the allocator does not yet support getDeviceStats")], ids=str
 )
-def test_an_allocator_that_tells_nothing_is_unknown(
+def test_an_allocator_without_statistics_is_unknown(
     answer: object, monkeypatch: pytest.MonkeyPatch
 ):
     said(monkeypatch, answer)
@@ -56,7 +56,7 @@ def test_an_allocator_that_tells_nothing_is_unknown(
 
 
 @needs_cuda
-def test_it_is_what_torch_says_and_the_peak_begins_anew_when_reset():
+def test_statistics_match_torch_and_the_peak_can_be_reset():
     held = torch.empty(64 * MIB, dtype=torch.uint8, device=GPU)
     torch.empty(256 * MIB, dtype=torch.uint8, device=GPU)
     found = device_memory(GPU)
@@ -69,7 +69,7 @@ def test_it_is_what_torch_says_and_the_peak_begins_anew_when_reset():
 
 
 @needs_cuda
-def test_what_a_batch_needs_is_foretold_within_5_percent_by_two_smaller_ones():
+def test_a_batchs_memory_is_predicted_within_5_percent_from_two_smaller_ones():
     layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()) for _ in range(8)]
     model = nn.Sequential(*layers).to(GPU)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -92,7 +92,7 @@ def test_what_a_batch_needs_is_foretold_within_5_percent_by_two_smaller_ones():
     assert expected.tensors.at(256) == pytest.approx(need(256).tensors_mib, rel=0.05)
 
 
-def test_the_training_may_hold_what_it_does_and_what_nobody_does(monkeypatch: pytest.MonkeyPatch):
+def test_the_capacity_is_reserved_and_free_memory(monkeypatch: pytest.MonkeyPatch):
     said(monkeypatch, STATISTICS)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * MIB, 200 * MIB))
     assert capacity_mib(GPU) == 100.0

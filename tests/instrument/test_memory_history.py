@@ -1,4 +1,4 @@
-"""Who owns device memory is recorded for two steps, answered once, and nothing is left on."""
+"""Owners of device memory are recorded for two steps and reported once, and recording ends."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ RECORDED = snapshot(alloc(1, 3 * MIB, LINE), free(1, 3 * MIB))
 
 
 class Allocator:
-    """Torch's, as far as it records."""
+    """A double of the recording part of torch's allocator."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.recording = False
@@ -49,7 +49,7 @@ def history(said: list[Event], device: torch.device = GPU) -> MemoryHistory:
     return MemoryHistory(device, lambda: ((), ()), said.append)
 
 
-def test_two_steps_are_recorded_and_then_all_who_asked_are_answered_at_once(allocator: Allocator):
+def test_two_steps_are_recorded_and_then_all_requests_are_answered_at_once(allocator: Allocator):
     said: list[Event] = []
     asked = history(said)
     asked.ask(Memory(id=7), 100)
@@ -57,15 +57,17 @@ def test_two_steps_are_recorded_and_then_all_who_asked_are_answered_at_once(allo
     assert allocator.recording
     assert not asked.turn(100 + STEPS - 1)
     assert asked.turn(100 + STEPS)
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    assert (told.answers, told.peak_mib) == ((7, 8), 3.0)
-    assert [(one.file, one.line, one.mib) for one in told.owners] == [("/home/train.py", 42, 3.0)]
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    assert (reported.answers, reported.peak_mib) == ((7, 8), 3.0)
+    assert [(one.file, one.line, one.mib) for one in reported.owners] == [
+        ("/home/train.py", 42, 3.0)
+    ]
     assert not allocator.recording
     assert not asked.turn(200)
 
 
-def test_nothing_is_told_of_steps_that_memory_was_enough_for(allocator: Allocator):
+def test_steps_with_enough_memory_are_not_reported(allocator: Allocator):
     said: list[Event] = []
     watched = history(said)
     watched.watch(5)
@@ -75,7 +77,7 @@ def test_nothing_is_told_of_steps_that_memory_was_enough_for(allocator: Allocato
     assert not allocator.recording
 
 
-def test_when_memory_runs_out_what_is_recorded_by_then_is_told(allocator: Allocator):
+def test_if_memory_runs_out_the_recording_so_far_is_reported(allocator: Allocator):
     said: list[Event] = []
     watched = history(said)
     watched.watch(5)
@@ -97,7 +99,7 @@ def test_when_memory_runs_out_what_is_recorded_by_then_is_told(allocator: Alloca
         (GPU, True, "the script records its memory history itself"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused_and_nothing_is_touched(
+def test_a_recording_that_is_not_possible_is_refused(
     allocator: Allocator, device: torch.device, *, recording: bool, reason: str
 ):
     allocator.recording = recording
@@ -112,19 +114,19 @@ def test_what_cannot_be_recorded_is_refused_and_nothing_is_touched(
     assert allocator.recording is recording
 
 
-def test_a_snapshot_that_fails_is_an_answer_and_leaves_nothing_on(allocator: Allocator):
+def test_a_failing_snapshot_is_answered_and_recording_is_off(allocator: Allocator):
     said: list[Event] = []
     asked = history(said)
     asked.ask(Memory(id=7), 0)
     allocator.snapshot = RuntimeError("no snapshots from this allocator")
     assert asked.turn(STEPS)
-    (told,) = said
-    assert isinstance(told, Refused)
-    assert told.reason == "torch could not tell: no snapshots from this allocator"
+    (reported,) = said
+    assert isinstance(reported, Refused)
+    assert reported.reason == "torch could not tell: no snapshots from this allocator"
     assert not allocator.recording
 
 
-def test_a_training_that_ends_answers_whoever_has_asked(allocator: Allocator):
+def test_open_requests_are_answered_when_the_training_ends(allocator: Allocator):
     said: list[Event] = []
     asked = history(said)
     asked.ask(Memory(id=7), 0)
@@ -153,7 +155,7 @@ def test_weights_gradients_and_the_optimizers_state_are_known_by_their_addresses
 HELD = snapshot(held={1: 3 * MIB})
 
 
-def test_a_training_that_ends_when_memory_has_run_out_tells_what_was_held_and_who_asked(
+def test_a_training_that_ends_out_of_memory_reports_holders_and_the_failed_request(
     allocator: Allocator,
 ):
     said: list[Event] = []
@@ -162,38 +164,38 @@ def test_a_training_that_ends_when_memory_has_run_out_tells_what_was_held_and_wh
     asked.ran_out(5 * MIB)
     asked.ran_out(9 * MIB)  # within a second
     assert said == []
-    asked.report_lack()
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    assert (told.answers, told.peak_mib) == ((), 8.0)
-    here, before = told.owners
+    asked.report_shortage()
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    assert (reported.answers, reported.peak_mib) == ((), 8.0)
+    here, before = reported.owners
     assert (here.file, here.mib) == (__file__, 5.0)
     assert (before.use, before.mib) == ("from before", 3.0)
 
 
-def test_memory_that_ran_out_long_ago_is_not_why_a_training_ends(
+def test_memory_that_ran_out_long_ago_is_not_reported_at_the_end(
     allocator: Allocator, monkeypatch: pytest.MonkeyPatch
 ):
     said: list[Event] = []
     asked = history(said)
-    asked.report_lack()
+    asked.report_shortage()
     asked.ran_out(5 * MIB)
     now_s = time.monotonic()
     monkeypatch.setattr(memory_history.time, "monotonic", lambda: now_s + END_S)
-    asked.report_lack()
+    asked.report_shortage()
     assert said == []
 
 
-def test_a_look_that_fails_is_none_of_the_scripts_business(allocator: Allocator):
+def test_a_failing_look_at_memory_raises_nothing_into_the_script(allocator: Allocator):
     allocator.snapshot = RuntimeError("no snapshots from this allocator")
     said: list[Event] = []
     asked = history(said)
     asked.ran_out(5 * MIB)
-    asked.report_lack()
+    asked.report_shortage()
     assert said == []
 
 
-def test_only_a_gpus_allocator_is_observed_and_told_by_the_bytes_asked_for(
+def test_only_a_gpus_allocator_is_observed_and_reports_the_bytes_requested(
     monkeypatch: pytest.MonkeyPatch,
 ):
     observers: list[Callable[..., object]] = []
@@ -214,11 +216,11 @@ def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line():
     observe(GPU, asked.ran_out)
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 45, dtype=torch.uint8, device=GPU)
-    asked.report_lack()
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    assert told.owners[0].file == __file__
-    assert told.owners[0].mib >= (1 << 45) / MIB
+    asked.report_shortage()
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    assert reported.owners[0].file == __file__
+    assert reported.owners[0].mib >= (1 << 45) / MIB
 
 
 @needs_cuda
@@ -234,11 +236,11 @@ def test_on_a_gpu_the_line_that_allocates_most_is_found_with_its_size():
         optimizer.step()
         del large
         assert asked.turn(step) is (step == STEPS)
-    (told,) = said
-    assert isinstance(told, MemoryOwners)
-    here = next(one for one in told.owners if one.file == __file__ and one.mib >= 256.0)
+    (reported,) = said
+    assert isinstance(reported, MemoryOwners)
+    here = next(one for one in reported.owners if one.file == __file__ and one.mib >= 256.0)
     assert here.use in ("activations", "other")
-    by_use = {use: sum(o.mib for o in told.owners if o.use == use) for use in ("weights",)}
+    by_use = {use: sum(o.mib for o in reported.owners if o.use == use) for use in ("weights",)}
     assert by_use["weights"] == pytest.approx(4.0, rel=0.01)
-    assert {"gradients", "optimizer state"} <= {one.use for one in told.owners}
+    assert {"gradients", "optimizer state"} <= {one.use for one in reported.owners}
     assert not torch._C._cuda_isHistoryEnabled()

@@ -1,4 +1,4 @@
-"""Calls of modules in a trace: by name, also for the backward pass; nothing else changes."""
+"""Calls of modules are marked by name in a trace, also for the backward pass."""
 
 import copy
 import pickle
@@ -35,7 +35,7 @@ def _nothing_compiled(monkeypatch):
     monkeypatch.setattr(flops, "anything_compiled", lambda: False)
 
 
-def test_operators_of_both_passes_lie_in_the_modules_that_they_belong_to(tmp_path):
+def test_operators_of_both_passes_are_within_their_modules(tmp_path):
     model, path = Net(), tmp_path / "trace.json"
     profiler = Profiler(torch.device("cpu"), 1, path, [model])
     profiler.begin(1)
@@ -80,7 +80,7 @@ def test_a_call_that_fails_or_is_stopped_within_leaves_nothing_open():
     assert hooks(model) == 1
 
 
-def test_a_copy_that_the_script_makes_meanwhile_computes_and_holds_nothing_of_ours():
+def test_a_copy_of_a_marked_model_works_and_has_no_hooks_of_ours():
     model = Net()
     marks = ModuleMarks([model])
     marks.start()
@@ -91,7 +91,7 @@ def test_a_copy_that_the_script_makes_meanwhile_computes_and_holds_nothing_of_ou
     marks.stop()
 
 
-def test_what_the_compiler_has_made_is_left_alone(monkeypatch):
+def test_compiled_modules_are_not_marked(monkeypatch):
     monkeypatch.setattr(flops, "anything_compiled", lambda: True)
     model = Net()
     marks = ModuleMarks([model])
@@ -109,5 +109,5 @@ def test_what_the_compiler_has_made_is_left_alone(monkeypatch):
         ("0", "Linear"),
     ],
 )
-def test_layers_that_are_alike_share_a_name(path, name):
+def test_similar_layers_share_a_name(path, name):
     assert name_of(path, nn.Linear(1, 1)) == name

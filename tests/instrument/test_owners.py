@@ -1,4 +1,4 @@
-"""Owners of memory at its fullest, of snapshots written down by hand."""
+"""Owners of memory at its peak, from handwritten snapshots."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def oom(size: int, *frames: dict[str, Any]) -> dict[str, Any]:
 
 
 def snapshot(*events: dict[str, Any], held: dict[int, int] | None = None) -> dict[str, Any]:
-    """One segment for each allocation that is held now, half of it unused."""
+    """Return a snapshot with a segment for each allocation held now, half of it unused."""
     segments = [
         {
             "device": 0,
@@ -78,7 +78,7 @@ STEP = (alloc(B, 20), alloc(C, 30), free(B, 20), alloc(D, 5), free(C, 30), free(
         "out of memory once",
     ],
 )
-def test_what_was_held_at_the_fullest_moment(
+def test_allocations_held_at_the_peak(
     events: tuple[dict[str, Any], ...], held: dict[int, int], expected: dict[int, int]
 ):
     assert peak(*events, held=held) == expected
@@ -91,7 +91,7 @@ def test_other_devices_are_left_out():
     assert {one.address for one in at_the_peak(found, 1)} == {A}
 
 
-def test_it_is_known_what_was_there_before_and_what_is_freed_afterwards():
+def test_allocations_from_before_and_those_freed_later_are_marked():
     found = {one.address: one for one in at_the_peak(snapshot(*STEP, held={A: 10}), 0)}
     assert found[A].frames is None
     assert found[C].frames == []
@@ -122,7 +122,7 @@ def test_owners_are_the_nearest_lines_outside_torch_the_largest_first():
     )
 
 
-def test_what_is_known_of_an_address_goes_before_what_can_be_told():
+def test_a_known_use_goes_before_a_derived_one():
     line = frame("/home/train.py", 42)
     allocations = [
         Allocation(A, 4 * MIB),

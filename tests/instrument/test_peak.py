@@ -42,7 +42,7 @@ def test_it_has_a_rate_for_each_precision_of_the_device_and_for_memory(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_precision_that_is_asked_for_is_measured_alone(device):
+def test_only_requested_precisions_are_measured(device):
     assert measure(device, ("bf16",)).matmul_tflops.keys() == {"bf16"}
 
 
@@ -64,13 +64,13 @@ def test_the_scripts_random_numbers_stay_as_they_were(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_an_autocast_around_it_changes_nothing(device):
+def test_an_autocast_around_the_measurement_changes_nothing(device):
     with torch.autocast(device.type, torch.bfloat16):
         assert measure(device, ("fp32",)).matmul_tflops.keys() == {"fp32"}
         assert torch.is_autocast_enabled(device.type)
 
 
-def test_where_it_fails_there_is_none(monkeypatch):
+def test_a_failing_measurement_returns_none(monkeypatch):
     def fails(_wanted):
         raise torch.OutOfMemoryError
 
@@ -96,7 +96,7 @@ def test_three_matrices_fit_into_the_room(precision, room_bytes):
     assert 3 * side(precision, room_bytes) ** 2 * dtype.itemsize <= room_bytes
 
 
-def test_too_little_room_has_no_side():
+def test_no_matrices_fit_into_too_little_room():
     assert side("fp32", LEAST_ROOM - 1) is None
 
 
@@ -104,7 +104,7 @@ def test_too_little_room_has_no_side():
 
 
 def precisions():
-    """Return all that the two interfaces say; None where the older refuses to."""
+    """Return the settings of both interfaces; None where the older one raises."""
     newer = [
         place.fp32_precision
         for place in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends)
@@ -164,7 +164,7 @@ def test_the_scripts_own_precision_comes_back(script, precision):
 
 
 @pytest.mark.usefixtures("_own_precision")
-def test_a_precision_that_follows_the_general_one_goes_on_to_follow():
+def test_a_precision_that_follows_the_general_one_still_does_afterwards():
     newer_everywhere()
     with multiplying("fp32"):
         pass
@@ -176,7 +176,7 @@ def test_a_precision_that_follows_the_general_one_goes_on_to_follow():
 
 
 class Event:
-    """Each lies so many milliseconds behind the one recorded before."""
+    """An event a fixed number of milliseconds after the one before."""
 
     apart_ms = iter(())
     now_ms = 0.0
@@ -197,7 +197,7 @@ class Event:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """Takes 3, 2 and 2.5 ms for whatever it is told."""
+    """A fake GPU that takes 3, 2 and 2.5 ms for any work."""
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(Event, "apart_ms", cycle([7.0, 3.0, 2.0, 2.5]))
     monkeypatch.setattr(peak, "SMALLEST_SIDE", 64)
@@ -216,7 +216,7 @@ def test_the_best_of_some_repeats_counts(gpu):
     assert found.memory_gb_s == pytest.approx(room.numel() / 2e6)
 
 
-def test_the_host_is_free_until_it_asks_what_was_reached(gpu, monkeypatch):
+def test_the_host_is_free_until_it_reads_the_result(gpu, monkeypatch):
     waits = []
     monkeypatch.setattr(Event, "synchronize", lambda _self: waits.append("waits"))
     read = peak._in_room(gpu(9, 0), ["bf16"])
@@ -225,7 +225,7 @@ def test_the_host_is_free_until_it_asks_what_was_reached(gpu, monkeypatch):
     assert waits == ["waits"]
 
 
-def test_a_gpu_older_than_ampere_has_fp32_alone(gpu):
+def test_a_gpu_older_than_ampere_has_only_fp32(gpu):
     assert peak._in_room(gpu(7, 5), [*PRECISIONS])().matmul_tflops.keys() == {"fp32"}
 
 
@@ -233,7 +233,7 @@ def test_a_gpu_older_than_ampere_has_fp32_alone(gpu):
 
 
 @needs_cuda
-def test_it_leaves_no_memory_behind():
+def test_the_measurement_frees_its_memory():
     measure(CUDA)  # cuBLAS keeps its workspace from the first matmul on
     torch.empty(100 << 20, dtype=torch.uint8, device=CUDA)  # stays in the script's pool
     before = torch.cuda.memory_reserved(CUDA), torch.cuda.memory_allocated(CUDA)
@@ -242,7 +242,7 @@ def test_it_leaves_no_memory_behind():
 
 
 @needs_cuda
-def test_it_leaves_what_the_device_has_free():
+def test_free_memory_of_the_device_is_unchanged():
     measure(CUDA)
     before, _ = torch.cuda.mem_get_info(CUDA)
     measure(CUDA)
@@ -250,6 +250,6 @@ def test_it_leaves_what_the_device_has_free():
 
 
 @needs_cuda
-def test_without_free_memory_there_is_none(monkeypatch):
+def test_without_free_memory_there_is_no_result(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (LEAST_ROOM * 4 - 64, 1 << 40))
     assert measure(CUDA) is None

@@ -1,4 +1,4 @@
-"""What page-locked memory costs; on a GPU too, where there is one."""
+"""What page-locked memory costs, also on a GPU if there is one."""
 
 from contextlib import nullcontext
 from tempfile import TemporaryFile
@@ -17,7 +17,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    """Make page-locked memory and a GPU's of ordinary memory; note what is copied where."""
+    """Replace page-locked and GPU memory by ordinary memory; record the copies."""
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self.clone())
     monkeypatch.setattr(torch.cuda, "MemPool", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1 << 30, 1 << 31))
@@ -27,7 +27,7 @@ def no_gpu(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_a_step_takes_what_the_best_of_some_repeats_does(monkeypatch):
+def test_the_best_of_the_repeats_is_scaled_to_a_step(monkeypatch):
     took_ms = iter([9.0, 5.0, 1.0, 6.0, 2.0, 4.0, 0.25, 0.5, 0.75])
     monkeypatch.setattr(pinning, "_ms", lambda run: (run(), next(took_ms))[1])
     assert measure(CPU, [1024, 48] * 10, 10) == Pinning(pin_ms=1, thread_pin_ms=4, copy_ms=0.25)
@@ -50,14 +50,14 @@ def test_a_part_of_a_large_batch_stands_for_all_of_it(monkeypatch):
         [16] * 90 + [10 << 20],  # once in ten steps
     ],
 )
-def test_a_batch_has_the_sizes_of_a_usual_step_whichever_come_first(copies, monkeypatch):
+def test_a_batch_has_the_sizes_of_a_typical_step(copies, monkeypatch):
     monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
     found = measure(CPU, copies, 10)
     assert found.pin_ms == pytest.approx(1.0 if len(copies) < 91 else 0.1, rel=0.01)
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_a_gpu_that_is_nearly_full_is_asked_for_nothing(monkeypatch):
+def test_nothing_is_allocated_on_a_nearly_full_gpu(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (3 << 20, 1 << 31))
     monkeypatch.setattr(torch.cuda, "use_mem_pool", lambda _: asked.append(1) or nullcontext())
@@ -65,12 +65,12 @@ def test_a_gpu_that_is_nearly_full_is_asked_for_nothing(monkeypatch):
     assert asked == []
 
 
-def test_a_batch_is_measured_by_its_own_tensors():
+def test_a_batch_has_its_own_tensor_sizes():
     assert sample([4096, 1, 64]) == [4096, 16, 64]  # in elements of 16 bytes
     assert sample([MOST_BYTES - 16, 4096, 4096]) == [MOST_BYTES - 16, 16]
 
 
-def test_as_a_loaders_thread_it_copies_so_little_at_a_time_that_torch_takes_one_thread(monkeypatch):
+def test_copies_for_a_loaders_thread_are_small_enough_for_one_thread(monkeypatch):
     copied, copy = [], Tensor.copy_
     monkeypatch.setattr(
         Tensor, "copy_", lambda self, of: (copied.append(self.numel()), copy(self, of))[1]
@@ -86,14 +86,14 @@ def test_as_a_loaders_thread_it_copies_so_little_at_a_time_that_torch_takes_one_
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_threads_of_the_script_stay_as_they_were():
+def test_the_scripts_number_of_threads_stays():
     before = torch.get_num_threads()
     measure(CPU, [1 << 20], 1)
     assert torch.get_num_threads() == before
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_where_it_fails_there_is_none(monkeypatch):
+def test_a_failing_measurement_returns_none(monkeypatch):
     def fails(_self):
         raise RuntimeError("CUDA error: out of memory")
 
@@ -102,7 +102,7 @@ def test_where_it_fails_there_is_none(monkeypatch):
 
 
 @needs_cuda
-def test_on_a_gpu_it_leaves_no_memory_behind():
+def test_on_a_gpu_the_measurement_frees_its_memory():
     measure(CUDA, [1 << 24] * 4, 2)
     before = torch.cuda.memory_reserved(CUDA), torch.cuda.memory_allocated(CUDA)
     found = measure(CUDA, [1 << 24] * 4, 2)

@@ -1,4 +1,4 @@
-"""What a training process tells arrives whole and once, whatever interrupts it."""
+"""Events of a training process arrive complete and once, whatever interrupts the writing."""
 
 import fcntl
 import os
@@ -30,7 +30,7 @@ class HandlerRaisesError(Exception):
 
 @contextmanager
 def raising_once_written(reading: int) -> Iterator[None]:
-    """The kernel sends a signal as soon as there is something to be read; its handler raises."""
+    """Have a signal arrive, whose handler raises, as soon as there is something to read."""
 
     def handler(*_: object) -> None:
         raise HandlerRaisesError
@@ -46,7 +46,7 @@ def raising_once_written(reading: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("connected", [over_a_pipe, over_a_socket])
-def test_a_line_is_sent_once_though_a_signals_handler_raises_after_it(
+def test_a_line_is_sent_once_even_if_a_signal_handler_raises(
     connected: Callable[[], tuple[int, EventPipe]],
 ) -> None:
     reading, events = connected()

@@ -1,4 +1,4 @@
-"""Steps under torch.profiler: the trace is whole, the training and its process are as before."""
+"""Steps under torch.profiler: the trace is complete, and the training is not changed."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler as autograd
 
 from gpudash.instrument import profiler as module
-from gpudash.instrument.profiler import NoProfile, Profiler, note, pageable_copies
+from gpudash.instrument.profiler import NoProfile, Profiler, add_record, pageable_copies
 from gpudash.protocol import Pinning, Profiled
 from tests.warm import python
 
@@ -22,7 +22,7 @@ PINNING = Pinning(pin_ms=1, thread_pin_ms=1, copy_ms=1)
 
 
 def toy() -> Callable[[], Tensor]:
-    """Return a step of a training that draws its batches, and ends in the sum of its weights."""
+    """Return a step of a training with random batches; it returns the sum of its weights."""
     model = nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
@@ -55,7 +55,7 @@ def step_names(path: Path) -> list[str]:
     return [one["name"] for one in events if one.get("name", "").startswith("ProfilerStep#")]
 
 
-def test_a_trace_holds_each_step_by_its_number_and_what_was_noted(tmp_path):
+def test_a_trace_has_each_step_by_number_and_our_record(tmp_path):
     path = tmp_path / "trace.json"
     found = profiled(path)
     assert step_names(path) == ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"]
@@ -80,7 +80,7 @@ def test_twenty_profiles_of_a_process_are_all_whole(tmp_path, monkeypatch):
     assert len(counts) == 1
 
 
-def test_nothing_is_left_on_and_nothing_lies_about(tmp_path):
+def test_after_a_profile_everything_is_off_and_no_file_is_left(tmp_path):
     starts = [getattr(autograd.profile, name) for name in module.STARTS]
     environment = dict(os.environ)
     profiled(tmp_path / "trace.json")
@@ -119,6 +119,8 @@ PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
     ("events", "copies"),
     [
         ([as_torch_writes("cpu_op")], None),  # no device was traced
+        ([as_torch_writes("user_annotation", "kernel")] * 2, None),  # nor by such a name
+        ([as_torch_writes("kernel"), as_torch_writes("user_annotation", "kernel")], []),
         ([as_torch_writes("cpu_op"), as_torch_writes("kernel")], []),
         ([as_torch_writes("gpu_memset", "Memset (Device)", bytes=4)], []),
         (
@@ -134,13 +136,13 @@ PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
         ),
     ],
 )
-def test_a_trace_tells_what_is_copied_to_the_device_from_pageable_memory(tmp_path, events, copies):
+def test_a_trace_shows_copies_to_the_device_from_pageable_memory(tmp_path, events, copies):
     path = tmp_path / "trace.json"
     path.write_text(f'{{"traceEvents": [\n{",".join(events)}\n]}}')
     assert pageable_copies(path) == copies
 
 
-def test_what_is_abandoned_leaves_nothing(tmp_path):
+def test_an_abandoned_profile_leaves_nothing(tmp_path):
     profiler = Profiler(CPU, 3, tmp_path / "trace.json")
     profiler.begin(1)
     profiler.abandon()
@@ -151,7 +153,7 @@ def test_what_is_abandoned_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("is_on", [False, True])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_what_ends_it_as_it_begins_leaves_nothing(tmp_path, monkeypatch, error, is_on):
+def test_a_profile_that_fails_to_begin_leaves_nothing(tmp_path, monkeypatch, error, is_on):
     looks = []
     monkeypatch.setattr(module.SyncWindow, "start", lambda _self: looks.append("on"))
     monkeypatch.setattr(module.SyncWindow, "stop", lambda _self: looks.append("off"))
@@ -186,19 +188,19 @@ def test_a_profile_changes_no_bit_of_the_training(tmp_path):
         assert torch.equal(one, other)
 
 
-def test_it_prints_nothing(tmp_path):
-    """In a process of its own: Kineto asks how loud it is to be for the first profile alone."""
+def test_a_profile_prints_nothing(tmp_path):
+    """It needs its own process, as Kineto reads its log level only at the first profile."""
     first = "from pathlib import Path; from tests.instrument.test_profiler import profiled\n"
     done = python("-c", f"{first}profiled(Path({str(tmp_path / 'trace.json')!r}))")
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_it_ends_with_the_steps_it_has_when_they_take_too_long(tmp_path, monkeypatch):
+def test_a_profile_that_takes_too_long_ends_early(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PROFILE_LIMIT_S", -1.0)
     assert profiled(tmp_path / "trace.json", steps=3).steps == 1
 
 
-def test_without_a_whole_step_there_is_none(tmp_path):
+def test_without_a_whole_step_there_is_no_profile(tmp_path):
     profiler = Profiler(CPU, 3, tmp_path / "trace.json")
     profiler.begin(1)
     with pytest.raises(NoProfile, match="no step was over"):
@@ -216,7 +218,7 @@ def warming_up(profile: torch.profiler.profile) -> None:
 
 
 @pytest.mark.parametrize("state", [active, warming_up])
-def test_another_profiler_goes_first(tmp_path, state):
+def test_no_profile_begins_while_another_profiler_is_on(tmp_path, state):
     other = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
     state(other)
     try:
@@ -231,7 +233,7 @@ def test_another_profiler_goes_first(tmp_path, state):
     profiled(tmp_path / "trace.json")  # once it has ended
 
 
-def test_ours_ends_with_the_steps_it_has_where_another_begins(tmp_path):
+def test_a_profile_ends_early_if_another_profiler_begins(tmp_path):
     profiler = Profiler(CPU, 100, tmp_path / "trace.json")
     profiler.begin(1)
     toy()()
@@ -271,7 +273,7 @@ def test_the_last_step_may_come_early(tmp_path):
     assert step_names(path) == ["ProfilerStep#1"]
 
 
-def test_a_folder_that_there_is_not_is_named(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     path = tmp_path / "none" / "trace.json"
     with pytest.raises(NoProfile, match=f"cannot write {path}: No such file"):
         profiled(path)
@@ -288,7 +290,7 @@ def small_disk():
 
 
 @pytest.mark.usefixtures("small_disk")
-def test_a_full_disk_leaves_nothing_but_the_trace_that_was_there(tmp_path):
+def test_on_a_full_disk_the_former_trace_stays(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text("old")
     with pytest.raises(NoProfile, match="the trace could not be written"):
@@ -298,21 +300,21 @@ def test_a_full_disk_leaves_nothing_but_the_trace_that_was_there(tmp_path):
     assert is_off()
 
 
-def test_while_steps_are_traced_no_file_is_there_yet(tmp_path):
+def test_no_file_exists_while_steps_are_traced(tmp_path):
     profiler = Profiler(CPU, 3, tmp_path / "trace.json")
     profiler.begin(1)
     assert not list(tmp_path.iterdir())
     profiler.abandon()
 
 
-def test_a_trace_that_is_not_whole_is_none(tmp_path):
+def test_an_incomplete_trace_is_no_profile(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": [{"name": "aten::a')
     with pytest.raises(OSError, match="full"):
-        note(path, Profiled(at_s=0, path="", first_step=1, steps=1, steps_ms=1, took_ms=1))
+        add_record(path, Profiled(at_s=0, path="", first_step=1, steps=1, steps_ms=1, took_ms=1))
 
 
-def test_a_gpu_profiler_around_the_command_is_told_of(tmp_path, monkeypatch):
+def test_a_gpu_profiler_around_the_command_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(
@@ -345,7 +347,7 @@ def test_a_trace_on_a_gpu_holds_its_kernels(tmp_path):
 
 
 @pytest.mark.parametrize(("mib", "is_measured"), [(0.5, False), (1, True)])
-def test_pinning_is_measured_where_much_is_copied_from_memory_that_is_not_pinned(
+def test_pinning_is_measured_if_much_is_copied_from_pageable_memory(
     tmp_path, monkeypatch, mib, is_measured
 ):
     def export(_, path):

@@ -1,4 +1,4 @@
-"""Reports add up to what the steps were, and never to more."""
+"""Reports add up to the steps of the training."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ from gpudash.protocol import Progress, Step
 
 @dataclass
 class Clock:
-    """A clock of which a test says what it has found."""
+    """A clock whose finished steps a test sets."""
 
     found: list[tuple[Step, Tensor | None]] = field(default_factory=list)
     spent_s: float = 0.0
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Run:
-    """Reports, the hands of their clock, and what they have said."""
+    """Reports with a fake clock and a list of what was sent."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
@@ -129,7 +129,7 @@ def test_the_newest_step_is_returned_and_none_where_none_has_finished(run: Run) 
     assert run.reports.send() is None
 
 
-def test_a_step_lasts_as_long_as_the_newest_did_under_these_settings(run: Run) -> None:
+def test_step_ms_is_the_mean_of_the_newest_steps_under_these_settings(run: Run) -> None:
     for step in range(1, 2 * RECENT_STEPS + 1):
         run.finish(step, step_ms=9.0 if step <= RECENT_STEPS else 1.0 + step % 2)
     assert run.reports.step_ms is None  # not reported so far
@@ -141,27 +141,27 @@ def test_a_step_lasts_as_long_as_the_newest_did_under_these_settings(run: Run) -
     assert run.reports.step_ms is None  # too few
 
 
-def test_a_loss_is_asked_for_now_and_then_and_told_once(run: Run) -> None:
+def test_a_loss_is_requested_sometimes_and_reported_once(run: Run) -> None:
     run.finish(1, loss=7.0)
     assert run.send().loss is None  # asked for
     run.finish(2, loss=6.0)
-    told = run.send()  # too soon for the next
-    assert (told.loss_step, told.loss) == (1, 7.0)
+    reported = run.send()  # too soon for the next
+    assert (reported.loss_step, reported.loss) == (1, 7.0)
     assert run.send().loss is None
     run.now_s += LOSS_EVERY_S
     run.finish(3, loss=5.0)
     run.send()
-    told = run.send()
-    assert (told.loss_step, told.loss) == (3, 5.0)
+    reported = run.send()
+    assert (reported.loss_step, reported.loss) == (3, 5.0)
 
 
-def test_a_loss_that_nobody_told_is_not_asked_for(run: Run) -> None:
+def test_a_step_without_a_loss_requests_none(run: Run) -> None:
     run.finish(1)
     run.reports.send_last()
     assert [report.loss for report in run.heard] == [None, None]
 
 
-def test_at_the_end_the_loss_of_the_last_step_is_told_after_a_wait(run: Run) -> None:
+def test_the_loss_of_the_last_step_is_reported_at_the_end(run: Run) -> None:
     run.finish(1, loss=7.0)
     run.send()
     run.finish(2, loss=6.0)  # too soon, but for the end
@@ -177,7 +177,7 @@ def test_skipped_samples_add_up_and_transforms_do_not(run: Run) -> None:
     assert (run.send().skipped_samples, run.heard[-1].transform_ms) == (5, {})
 
 
-def test_what_instruments_took_is_told_once_a_report_by_the_next_one(run: Run) -> None:
+def test_the_instruments_time_is_reported_once_in_the_next_report(run: Run) -> None:
     run.clock.spent_s, run.reports.spent_s = 0.002, 0.001
     run.input_costs_s = 0.004
     assert run.send().instruments_ms == pytest.approx(2 + 1)
@@ -191,15 +191,19 @@ def test_a_late_report_does_not_hurry_the_ones_after_it(run: Run) -> None:
     run.now_s = 100.01 + REPORT_EVERY_S  # a little late: the grid stays
     run.send()
     assert run.reports.due_s == pytest.approx(100 + 2 * REPORT_EVERY_S)
-    run.now_s = 200.0  # a pause: nothing is caught up on
+    run.now_s = 200.0  # a pause: missed reports are not made up for
     run.send()
     assert run.reports.due_s == pytest.approx(200)
 
 
-def test_device_memory_is_read_at_most_twice_a_second_and_told_once(run: Run) -> None:
+def test_device_memory_is_read_at_most_twice_a_second_and_reported_once(run: Run) -> None:
     run.finish(1)
-    told = run.send()
-    assert (told.mem_reserved_mib, told.mem_allocated_mib, told.mem_peak_mib) == (30.0, 10.0, 20.0)
+    reported = run.send()
+    assert (reported.mem_reserved_mib, reported.mem_allocated_mib, reported.mem_peak_mib) == (
+        30.0,
+        10.0,
+        20.0,
+    )
     for step in range(2, 9):
         run.now_s += REPORT_EVERY_S
         run.finish(step)
@@ -210,7 +214,7 @@ def test_device_memory_is_read_at_most_twice_a_second_and_told_once(run: Run) ->
     assert run.send().mem_reserved_mib == 30.0
 
 
-def test_device_memory_is_not_told_as_that_of_steps_before_a_change(run: Run) -> None:
+def test_device_memory_is_not_attributed_to_steps_before_a_change(run: Run) -> None:
     run.clock.segment = 1  # the allocator has seen the first step under the new settings …
     run.finish(1)  # … but the device has not finished those before
     assert run.send().mem_peak_mib is None

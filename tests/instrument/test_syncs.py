@@ -1,4 +1,4 @@
-"""The window on a machine without a GPU: doubles warn as torch does, from inside C functions."""
+"""The sync window without a GPU: doubles warn as torch does, from inside C functions."""
 
 import sys
 import threading
@@ -23,7 +23,7 @@ from gpudash.instrument.syncs import (
 
 TEXT = f"{SYNC} (Triggered internally at /pytorch/c10/cuda/CUDAFunctions.cpp:195.)"
 wait = partial(warnings.warn, TEXT)
-"""Of C's, like torch's operators: without a Python frame of its own."""
+"""A C function, like torch's operators: it has no Python frame."""
 ERROR = 2
 
 
@@ -32,7 +32,7 @@ TENSOR = SimpleNamespace(item=wait, nonzero=wait)
 
 @pytest.fixture
 def debug_mode(monkeypatch):
-    """Torch's, on a GPU of which nothing exists but this."""
+    """Replace torch's sync debug mode, as if there were a GPU."""
     mode = SimpleNamespace(now=OFF, retries=0)
 
     def set_mode(new):
@@ -66,7 +66,7 @@ def lines(calls):
 
 
 def in_torch(source, **names):
-    """Run what stands in a file of torch's, and return its names."""
+    """Run source as if it were in a file of torch's, and return its names."""
     exec(compile(source, f"{callsite.TORCH}_tensor_str.py", "exec"), names)
     return SimpleNamespace(**names)
 
@@ -74,12 +74,12 @@ def in_torch(source, **names):
 # ---- what is seen
 
 
-def test_a_warning_of_torchs_becomes_a_call_with_its_line(window):
+def test_a_warning_of_torchs_becomes_a_sync_call_with_its_line(window):
     TENSOR.item()
     (call,) = window.stop()
     assert call.line == here(-2)
     assert call.file == __file__
-    assert call.function == "test_a_warning_of_torchs_becomes_a_call_with_its_line"
+    assert call.function == "test_a_warning_of_torchs_becomes_a_sync_call_with_its_line"
     assert call.what == "item"
     assert call.thread == threading.get_native_id()
 
@@ -98,7 +98,7 @@ def test_calls_are_in_the_order_of_time(window):
     assert calls[0].at_ns <= calls[1].at_ns
 
 
-def test_inside_torch_it_is_the_nearest_line_outside(window):
+def test_a_wait_inside_torch_has_the_nearest_line_outside(window):
     torch_file = in_torch(
         "def _str_intern(): wait()\ndef _str(): _str_intern()\n_str_of = _str", wait=wait
     )
@@ -108,7 +108,7 @@ def test_inside_torch_it_is_the_nearest_line_outside(window):
     assert call.what == "_str_of"  # as the line says
 
 
-def test_a_line_of_ours_is_looked_through(window, monkeypatch):
+def test_frames_of_gpudash_are_skipped(window, monkeypatch):
     monkeypatch.setattr(callsite, "OURS", "/site-packages/gpudash/")
     ours = {"wait": wait}
     exec(compile("def step(): wait()", "/site-packages/gpudash/hooks/patches.py", "exec"), ours)
@@ -116,7 +116,7 @@ def test_a_line_of_ours_is_looked_through(window, monkeypatch):
     assert lines(window.stop()) == [here(-1)]
 
 
-def test_another_thread_is_named(window):
+def test_a_wait_on_another_thread_has_that_threads_id(window):
     threads = []
 
     def waits():
@@ -136,8 +136,8 @@ def test_waiting_for_the_whole_device_is_seen_though_torch_does_not_warn(window)
 
 
 @pytest.mark.parametrize("kind", [torch.Event, torch.Stream])
-def test_waiting_by_the_accelerators_own_types_is_seen_and_they_are_as_before(debug_mode, kind):
-    """They are types of C's, which refuse to be changed."""
+def test_waits_by_the_accelerators_types_are_seen_and_the_types_restored(debug_mode, kind):
+    """They are C types, which refuse changes."""
     before = kind.synchronize
     syncs._set(kind, "synchronize", lambda _self: None)
     try:
@@ -170,7 +170,7 @@ class OnDevice(torch.Tensor):
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
-def test_only_memory_that_is_not_pinned_holds_a_copy_up(monkeypatch, is_pinned):
+def test_only_copies_from_pageable_memory_wait(monkeypatch, is_pinned):
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _self: is_pinned)
     here_, there = torch.zeros(2), torch.zeros(2).as_subclass(OnDevice)
     assert waits_for_memory(there, (here_, "cuda")) is not is_pinned
@@ -179,7 +179,7 @@ def test_only_memory_that_is_not_pinned_holds_a_copy_up(monkeypatch, is_pinned):
     assert not waits_for_memory(there, (there, there))
 
 
-def test_what_torch_warns_of_and_we_see_as_well_counts_once(debug_mode, monkeypatch):
+def test_a_wait_that_torch_warns_of_and_a_hook_sees_counts_once(debug_mode, monkeypatch):
     monkeypatch.setattr(torch._C, "_cuda_synchronize", wait)
     window = SyncWindow()
     window.start()
@@ -187,7 +187,7 @@ def test_what_torch_warns_of_and_we_see_as_well_counts_once(debug_mode, monkeypa
     assert lines(window.stop()) == [here(-1)]
 
 
-def test_our_own_waiting_is_nobodys(window, monkeypatch):
+def test_waits_of_gpudash_itself_are_not_recorded(window, monkeypatch):
     monkeypatch.setattr(callsite, "OURS", __file__)
     torch.cuda.synchronize()
     assert window.stop() == ()
@@ -235,7 +235,7 @@ def test_an_index_and_a_condition_are_named(window):
     assert [call.what for call in window.stop()] == ["index", "index", "bool", "bool"]
 
 
-def test_where_the_source_is_not_there_the_function_in_torch_is_named(window):
+def test_without_source_the_function_in_torch_is_named(window):
     script = {"torch": in_torch("def unique(): wait()", wait=wait)}
     exec(compile("torch.unique()", "/nowhere/train.py", "exec"), script)
     exec(compile("wait()", "/nowhere/train.py", "exec"), {"wait": wait})
@@ -271,7 +271,7 @@ def test_filters_that_the_script_adds_meanwhile_neither_raise_nor_hide(window, a
     assert len(window.stop()) == 2
 
 
-def test_a_location_that_has_warned_before_is_seen_again(debug_mode):
+def test_a_line_that_has_warned_before_is_seen_again(debug_mode):
     window = SyncWindow()
     with warnings.catch_warnings():
         warnings.simplefilter("once")
@@ -299,7 +299,7 @@ def test_afterwards_everything_is_as_it_was(debug_mode):
     assert window.stop() == ()
 
 
-def test_a_filter_list_that_the_script_kept_brings_nothing_back(debug_mode):
+def test_a_filter_list_kept_by_the_script_restores_nothing_of_ours(debug_mode):
     window = SyncWindow()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -311,7 +311,7 @@ def test_a_filter_list_that_the_script_kept_brings_nothing_back(debug_mode):
     assert len(seen) == 1
 
 
-def test_what_the_script_exchanges_meanwhile_stays(debug_mode, monkeypatch):
+def test_functions_that_the_script_replaces_meanwhile_stay(debug_mode, monkeypatch):
     window = SyncWindow()
     window.start()
     ours = torch._C._cuda_synchronize
@@ -343,7 +343,7 @@ def test_a_debug_mode_that_the_script_sets_meanwhile_stays(window, debug_mode):
     assert debug_mode.now == ERROR
 
 
-def test_without_cuda_nothing_is_exchanged(monkeypatch):
+def test_without_cuda_nothing_is_patched(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     filters, waiting = [*warnings.filters], torch._C._cuda_synchronize
     window = SyncWindow()
@@ -352,7 +352,7 @@ def test_without_cuda_nothing_is_exchanged(monkeypatch):
     assert window.stop() == ()
 
 
-def test_an_allocator_that_counts_nothing_has_no_retries(debug_mode, monkeypatch):
+def test_an_allocator_without_statistics_has_no_retries(debug_mode, monkeypatch):
     def refuses():
         raise RuntimeError("not supported by this allocator")
 

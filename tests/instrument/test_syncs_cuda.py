@@ -1,4 +1,4 @@
-"""The window on a GPU: what torch really says, and the script's lines that it finds."""
+"""The sync window on a GPU, with torch's real warnings."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ PLANTED = {
     "backward": lambda t: masked_sum(t).backward(),
     "clip_grad_norm_": lambda t: nn.utils.clip_grad_norm_([t], 1.0, error_if_nonfinite=True),
 }
-"""What the host waits in, one line each, by what is called there; a comma tells two apart."""
+"""Lines in which the host waits, by the function called; a comma separates variants."""
 SEVERAL = {"repr", "backward"}
 """These wait more than once, in one version of torch or the other."""
 ASYNCHRONOUS = {
@@ -58,7 +58,7 @@ def recorded(t: torch.Tensor) -> torch.Event:
 
 
 def masked_sum(t: torch.Tensor) -> torch.Tensor:
-    """A sum whose gradient is put where a mask says: backward looks for the places anew."""
+    """Return a sum by a mask; its backward pass searches the mask's places again."""
     weights = torch.ones_like(t, dtype=torch.float32, requires_grad=True)
     return weights[t.bool()].sum()
 
@@ -102,7 +102,7 @@ def test_all_are_found_in_one_window_each_with_its_own_line(tensor: torch.Tensor
 
 
 @pytest.mark.parametrize("kind", ASYNCHRONOUS)
-def test_what_does_not_wait_is_not_found(kind: str, tensor: torch.Tensor) -> None:
+def test_calls_that_do_not_wait_are_not_found(kind: str, tensor: torch.Tensor) -> None:
     assert seen(ASYNCHRONOUS[kind], tensor) == ()
 
 
@@ -160,7 +160,7 @@ def test_the_masked_losses_wait_where_the_source_says(make: Make, form: str) -> 
     of_loss = [call for call in calls if call.file == masked_loss.__file__]
     assert Counter(call.function for call in of_loss) == FOUND[form]
     others = [call for call in calls if call.file != masked_loss.__file__]
-    # backward looks for the mask's places anew, and is not in the loss
+    # backward searches the mask's places again, outside of the loss
     assert {call.what for call in others} == (
         {"backward"} if form in masked_loss.WAITING else set()
     )

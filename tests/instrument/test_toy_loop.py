@@ -1,4 +1,4 @@
-"""The instrument in a loop that is not ours: what the hooks of a user's script will be."""
+"""The instrument in a minimal loop."""
 
 import math
 
@@ -16,7 +16,7 @@ BATCHES = tuple(torch.ones(4, 3) * number for number in range(6))
 
 
 def train(phases_every_s: float) -> tuple[list[Event], float]:
-    """Train on the batches, as a script would; return what was reported and the last loss."""
+    """Train on the batches as a script does; return the reports and the last loss."""
     heard: list[Event] = []
     clock, losses = instruments(torch.device("cpu"), PHASES, phases_every_s)
     reports = Reports(clock, losses, lambda: ({}, 0), lambda: None, heard.append)
@@ -56,7 +56,7 @@ def test_every_step_of_a_plain_loop_is_reported_with_its_phases() -> None:
         assert named_ms < step.device_ms <= step.step_ms
 
 
-def test_steps_without_phases_are_timed_all_the_same() -> None:
+def test_steps_without_phases_are_timed_too() -> None:
     heard, _ = train(phases_every_s=math.inf)  # in the first two steps alone
     _, _, *others = steps(heard)
     assert len(others) == len(BATCHES) - 2

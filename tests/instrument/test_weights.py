@@ -1,4 +1,4 @@
-"""What an optimizer reads and writes in a step, by its own tensors."""
+"""The sizes of what an optimizer reads and writes in a step."""
 
 import pytest
 import torch
@@ -22,12 +22,12 @@ def trained(model, kind, **options):
     ("kind", "options", "moments"),
     [(SGD, {}, 0), (SGD, {"momentum": 0.9}, 1), (AdamW, {}, 2), (AdamW, {"amsgrad": True}, 3)],
 )
-def test_it_updates_the_weights_and_keeps_moments_of_their_size(kind, options, moments):
+def test_weights_and_state_have_the_expected_sizes(kind, options, moments):
     optimizer = trained(nn.Linear(64, 64, bias=False), kind, lr=0.1, **options)
     assert weights_of([optimizer]) == Weights(mib=16 * KIB, state_mib=16 * KIB * moments)
 
 
-def test_of_two_optimizers_both_count_and_shared_weights_once():
+def test_two_optimizers_both_count_but_shared_weights_only_once():
     model = nn.Linear(64, 64, bias=False)
     one, same = (trained(model, SGD, lr=0.1) for _ in range(2))
     other = trained(nn.Linear(64, 32, bias=False), SGD, lr=0.1)
@@ -41,7 +41,7 @@ def test_frozen_weights_are_not_updated():
 
 
 class Own(Optimizer):
-    """Keeps a number beside what it keeps for weights."""
+    """An optimizer whose state has more than tensors of weights."""
 
     def __init__(self, weights):
         super().__init__(weights, {})
@@ -49,21 +49,21 @@ class Own(Optimizer):
 
 
 class Around(Optimizer):
-    """An optimizer around another, by name alone."""
+    """An optimizer that wraps another one."""
 
     def __init__(self, inner):
         self.inner = inner
 
 
-def test_of_an_optimizer_of_the_scripts_own_what_has_the_usual_form_counts():
+def test_of_a_custom_optimizer_only_the_usual_state_counts():
     own = Own(nn.Linear(64, 64, bias=False).parameters())
     assert weights_of([own, Around(own)]) == Weights(mib=16 * KIB, state_mib=0)
 
 
-def test_weights_in_a_sparse_form_count_as_large_as_they_are():
+def test_sparse_weights_count_with_their_dense_size():
     sparse = nn.Parameter(torch.eye(64).to_sparse())
     assert weights_of([SGD([sparse], lr=0.1)]).mib == 16 * KIB
 
 
-def test_without_an_optimizer_there_is_nothing_to_tell():
+def test_without_an_optimizer_there_are_no_sizes():
     assert weights_of([]) is None

@@ -1,4 +1,4 @@
-"""Recordings as pages, made of the scripted snapshots that the dashboard's tests show."""
+"""Pages made from the scripted snapshots of the dashboard's tests."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A report in a real browser, without a screen: what it renders, complains of and fetches."""
+"""A report in a real headless browser: rendering, reported errors, and refused fetches."""
 
 import json
 import re
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def browse(folder, html, *flags, width=1100):
-    """Return what the browser makes of the page, and what it complains of."""
+    """Return the page as the browser renders it, and the browser's errors."""
     path = folder / "page.html"
     path.write_text(html, encoding="utf-8")
     command = [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}"]
@@ -67,14 +67,14 @@ def page():
     return page_of(scenes.decided(), failures=(FAILED,))
 
 
-def test_the_page_is_rendered_and_the_browser_complains_of_nothing(tmp_path, page):
+def test_the_page_is_rendered_without_browser_errors(tmp_path, page):
     dom, complaints = browse(tmp_path, page, "--dump-dom")
     assert "<h1>encdec on NVIDIA H200</h1>" in dom
     assert complaints == []
 
 
-def test_what_would_be_fetched_or_run_is_refused_and_complained_of(tmp_path, page):
-    """That nothing was complained of is worth something."""
+def test_the_browser_refuses_and_reports_what_would_be_fetched_or_run(tmp_path, page):
+    """This shows that the browser would report an error on the real page."""
     evil = '<img src="https://example.org/x.png"><script>document.title = "ran"</script></body>'
     dom, complaints = browse(tmp_path, page.replace("</body>", evil), "--dump-dom")
     assert len(complaints) == 2

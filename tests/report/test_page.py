@@ -1,4 +1,4 @@
-"""A report says what the dashboard shows, and nothing in a recording can become more than text."""
+"""A report has the dashboard's numbers, and text of a recording never becomes markup."""
 
 import math
 import re
@@ -25,7 +25,7 @@ change = msgspec.structs.replace
 
 
 class Read(HTMLParser):
-    """What a browser would find in a page."""
+    """A page as a browser would parse it."""
 
     def __init__(self, html):
         super().__init__()
@@ -106,7 +106,7 @@ def test_lever_changes_are_marked_in_every_chart_and_named():
     assert charts >= 5
 
 
-def test_what_a_recording_does_not_know_is_said():
+def test_the_page_says_what_a_recording_does_not_contain():
     text = Read(page_of(scenes.running(), metadata=None, unknown="phases are not in a CSV")).text
     assert "This is a CSV without its log: phases are not in a CSV." in text
     assert "There is no JSON beside it" in text
@@ -123,7 +123,7 @@ def test_a_device_that_was_not_recorded_is_not_named():
     assert "<h1>encdec</h1>" in page_of(change(known, device=device))
 
 
-def test_without_a_gpu_none_is_named():
+def test_without_a_gpu_the_page_names_none():
     text = Read(page_of(scenes.without_gpu())).text
     assert "Host" in text
     assert "GPU and host" not in text
@@ -133,19 +133,19 @@ def test_a_run_without_a_step_says_so():
     assert "No step was measured." in Read(page_of(Snapshot())).text
 
 
-def test_failures_are_told_with_their_moment():
+def test_failures_are_listed_with_their_moment():
     text = Read(page_of(scenes.failed(), failures=(FAILED,))).text
     assert "1:05" in text
     assert "out of memory at batch_size=64" in text
 
 
-def test_the_account_and_the_provenance_are_told():
+def test_the_page_has_the_wall_time_and_the_provenance():
     text = Read(page_of(scenes.running())).text
     for word in ("60.0 s", "training", "paused", "4.00 s", "unattributed", "10.0 %"):
         assert word in text
     for word in ("gpudash encdec --record run.csv", "570.1", "Linux-6.1", "2026-01-02 03:04:05"):
         assert word in text
-    assert "waiting for data" not in text  # none was
+    assert "waiting for data" not in text  # there was none
     assert "evaluation" not in text
     assert "gpudash report run.csv -o run.html" in text
 
@@ -156,14 +156,14 @@ def test_on_a_cpu_time_of_other_processes_is_unattributed():
     assert others not in Read(page_of(scenes.running())).text
 
 
-def test_time_in_which_the_training_did_without_steps_is_told():
+def test_time_of_evaluations_and_checkpoints_is_listed():
     spent = TimeBreakdown(wall_s=10.0, phases_s=5.0, evaluation_s=4.0, checkpoint_s=1.0)
     text = Read(page_of(scenes.running(), account=spent)).text
     for word in ("evaluation", "40.0 %", "saving checkpoints", "10.0 %"):
         assert word in text
 
 
-def test_whatever_a_text_holds_it_is_text():
+def test_markup_in_a_text_stays_text():
     known = scenes.decided()
     evil = change(
         known,
@@ -196,7 +196,7 @@ def test_a_page_stays_small_whatever_the_recordings_length():
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 40, 319, 320, 321, 1680])
-def test_bins_follow_each_other_and_hold_every_tick_once(ticks):
+def test_bins_are_contiguous_and_have_every_tick_once(ticks):
     series = long_run(ticks).series
     bins = bins_of(series, ticks / 2)
     assert len(bins.stretches) <= MOST_BINS
@@ -208,8 +208,8 @@ def test_bins_follow_each_other_and_hold_every_tick_once(ticks):
     assert bins.times[-1][1] == ticks / 2
 
 
-def test_the_columns_of_a_step_have_their_neighbours_edges():
-    """To the digit: a gap of a tenth would be a white line."""
+def test_neighbouring_columns_of_a_step_share_their_edges():
+    """A gap of a tenth would be drawn as a white line."""
     snapshot = long_run(400)
     chart, parts = step_chart(snapshot, bins_of(snapshot.series, 200.0))
     assert len(parts) >= 2
@@ -238,7 +238,7 @@ def test_a_curve_is_broken_where_nothing_was_measured():
     assert all(re.fullmatch(r"M[\d. L]+", line) for line in lines)
 
 
-def test_labels_that_have_no_room_are_left_out_and_none_overlaps():
+def test_labels_without_room_are_left_out_and_none_overlap():
     snapshot = long_run(400, markers=60)
     chart = throughput_chart(snapshot, bins_of(snapshot.series, 200.0))
     labels = [one for one in chart if one.get("class") == "label"]
@@ -251,7 +251,7 @@ def test_labels_that_have_no_room_are_left_out_and_none_overlaps():
             assert x + 6 * letters < following
 
 
-def test_an_interval_is_drawn_where_it_lies():
+def test_an_interval_is_drawn_to_scale():
     (shown,) = scenes.decided().verdicts
     chart = interval_chart(shown, reach_of([shown]))
     whisker = next(one for one in chart if one.get("class") == "whisker")
@@ -268,7 +268,7 @@ def test_markup_escapes_and_rounds():
     assert [number(value) for value in (1.0, 1.04, 1.06, -0.5)] == ["1", "1", "1.1", "-0.5"]
 
 
-def test_several_ranks_are_a_table_and_one_is_none():
+def test_several_ranks_have_a_table_and_a_single_one_has_none():
     text = " ".join(Read(page_of(scripts.of_gpus(4))).texts)
     assert "Ranks" in text
     assert "1,410" in text

@@ -1,10 +1,9 @@
 """Real ranks under torchrun: they obey at the same step, and none outlives the source."""
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,6 +15,7 @@ from gpudash.protocol import (
     BlocksEnded,
     Change,
     Changed,
+    Envelope,
     Event,
     Failed,
     Finished,
@@ -31,17 +31,34 @@ from gpudash.protocol import (
     Stop,
 )
 from gpudash.run.rank_processes import RankProcesses, start
+from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.worker_process import WorkerProcess
 
 PATIENCE_S = 120
 SMALL = {"batch_size": "2", "num_workers": "0", "data": "cached", "model_scale": "small"}
-PLAN = Plan(workload="encdec", settings=SMALL, device="cpu", nproc=2)
+TOO_LARGE = """
+import torch
+from gpudash import workload
+
+@workload()
+def mine(values, device):
+    model = torch.nn.Linear(4, 1).to(device)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 4))
+
+    def loss(model, batch):
+        if len(batch[0]) == 16:
+            raise torch.OutOfMemoryError("out of memory")
+        return model(batch[0]).mean()
+
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3), data, loss
+"""
+"""A batch of 16 is."""
 
 
 class Ranks:
     """Two ranks and all their messages."""
 
-    def __init__(self, plan: Plan = PLAN) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.link = RankProcesses(plan)
         self.said: dict[int, list[Event]] = {0: [], 1: []}
 
@@ -87,8 +104,11 @@ class Ranks:
 
 
 @pytest.fixture
-def ranks() -> Iterator[Ranks]:
-    running = Ranks()
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    file = tmp_path / "mine.py"
+    file.write_text(TOO_LARGE)
+    levers = {"num_workers": "0", "batch_size": "2"}
+    running = Ranks(Plan(workload=str(file), settings=levers, device="cpu", nproc=2))
     yield running
     running.link.close()
 
@@ -156,21 +176,66 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     }
     assert "communication" in phases
 
-    finished = ranks.ask(Stop(id=8), Finished)
+    ranks.ask(Change(id=8, settings={"batch_size": "16"}), Changed)
+    ranks.until(lambda: {len(one) for one in ranks.of(Refused)} == {2})  # as they compute
+    ranks.until(lambda: all(one[-1].answers == () for one in ranks.of(Changed)))
+    back = [one[-1] for one in ranks.of(Changed)]
+    assert [one.settings["batch_size"] for one in back] == ["4", "4"]
+    assert back[0].after_step == back[1].after_step
+    assert [one[-1].kind for one in ranks.of(Refused)] == ["out_of_memory"] * 2
+
+    ranks.train()
+    finished = ranks.ask(Stop(id=9), Finished)
     assert finished[0].total_steps == finished[1].total_steps
     ranks.end()
     assert ranks.link.exit_code() == 0
 
 
-def test_no_rank_outlives_the_source(ranks: Ranks):
+def load_torch(ranks: Ranks) -> None:
+    """Wait until both have begun to; an end costs least then."""
     ranks.until(
         lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.of(Status))
     )
+
+
+def test_no_rank_outlives_the_source(ranks: Ranks):
+    load_torch(ranks)
     trained = psutil.Process(ranks.link.pid).children(recursive=True)
     assert len(trained) >= 2
     ranks.link.close()
     _, alive = psutil.wait_procs(trained, PATIENCE_S)
     assert alive == []
+
+
+def test_where_one_rank_dies_all_end(ranks: Ranks):
+    load_torch(ranks)
+    launcher = psutil.Process(ranks.link.pid)
+    by_rank = {one.environ()["RANK"]: one for one in launcher.children()}
+    by_rank["1"].kill()
+    ranks.end()
+    assert not by_rank["0"].is_running()
+    assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
+
+
+def test_which_rank_was_killed_is_told_and_not_what_another_says_came_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    killed = Failed(at_s=2.0, kind="error", sentence="rank 1 was killed by SIGKILL")
+    lost = Failed(at_s=1.0, kind="error", sentence="Connection closed by peer")
+
+    def begin(ranks: RankProcesses, *_: object) -> None:
+        ranks._scratch = SimpleNamespace(name=str(tmp_path))
+
+    def told(failed: Failed) -> Callable[[object], list[Envelope]]:
+        return lambda _: [Envelope(source="training", seq=0, sent_s=3.0, body=failed)]
+
+    monkeypatch.setattr(WorkerProcess, "__init__", begin)
+    monkeypatch.setattr(WorkerProcess, "exit_code", lambda _: 1)
+    monkeypatch.setattr(WorkerProcess, "read", told(killed))
+    monkeypatch.setattr(TrainingProcesses, "read", told(lost))
+    assert [
+        one.body for one in RankProcesses(Plan(workload="encdec", settings={}, nproc=2)).read()
+    ] == [killed]
 
 
 def test_more_processes_than_gpus_are_refused_before_any_starts():
@@ -185,47 +250,3 @@ def test_more_processes_than_gpus_are_refused_before_any_starts():
     assert failed.sentence.startswith("--nproc 2 is not valid")
     assert not others
     assert len(heard) == 1  # the launcher's own
-
-
-TOO_LARGE = """
-import torch
-from gpudash import workload
-
-@workload()
-def mine(values, device):
-    model = torch.nn.Linear(4, 1).to(device)
-    data = torch.utils.data.TensorDataset(torch.randn(64, 4))
-
-    def loss(model, batch):
-        if len(batch[0]) == 16:
-            raise torch.OutOfMemoryError("out of memory")
-        return model(batch[0]).mean()
-
-    return model, torch.optim.SGD(model.parameters(), lr=1e-3), data, loss
-"""
-
-
-def test_where_all_run_out_of_memory_all_go_back_and_where_one_dies_all_end(tmp_path: Path):
-    file = tmp_path / "mine.py"
-    file.write_text(TOO_LARGE)
-    levers = {"num_workers": "0", "batch_size": "8"}
-    ranks = Ranks(Plan(workload=str(file), settings=levers, device="cpu", nproc=2))
-    try:
-        ranks.train()
-        ranks.train()
-        ranks.ask(Change(id=1, settings={"batch_size": "16"}), Changed)
-        ranks.until(lambda: all(len(one) == 2 for one in ranks.of(Changed)))
-        back = [one[-1] for one in ranks.of(Changed)]
-        refusals = [one.kind for said in ranks.of(Refused) for one in said]
-        assert [one.settings["batch_size"] for one in back] == ["8", "8"]
-        assert back[0].after_step == back[1].after_step
-        assert refusals == ["out_of_memory", "out_of_memory"]
-
-        ranks.train()
-        pids = [one[0].pid for one in ranks.of(Started)]
-        os.kill(pids[1], signal.SIGKILL)
-        ranks.end()
-        assert not any(map(psutil.pid_exists, pids))
-        assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
-    finally:
-        ranks.link.close()

@@ -1,4 +1,4 @@
-"""Drives `nvml_shim.c`: the real bindings over a driver library that says what a test wants."""
+"""Drives `nvml_shim.c`: the real bindings over a driver library whose answers a test sets."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def build(folder: Path, *, without: tuple[str, ...] = ()) -> Path:
 
 
 class Driver:
-    """What the stand-in answers, changeable at any time, and what it has been asked."""
+    """The stand-in's answers, changeable at any time, and its log of calls."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

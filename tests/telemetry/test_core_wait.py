@@ -1,4 +1,4 @@
-"""How long threads wait for a core, from the counts that the kernel keeps of each."""
+"""Core wait, from the run and wait times that the kernel counts for each thread."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ COUNTED = Path("/proc/self/schedstat").exists()
 
 
 def counts(**threads: tuple[float, float]) -> dict[str, Counts]:
-    """Seconds that each thread ran and waited so far."""
+    """Return the counts of threads from the seconds that each ran and waited."""
     return {
         name: Counts(round(ran_s * 1e9), round(waited_s * 1e9))
         for name, (ran_s, waited_s) in threads.items()
@@ -26,19 +26,19 @@ def alike(count: int, ran_s: float, waited_s: float) -> dict[str, Counts]:
     return counts(**{f"thread_{number}": (ran_s, waited_s) for number in range(count)})
 
 
-# ── what is made of the counts ──────────────────────────────────────────────────────────
+# ── the percentage ──────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
     ("ran_s", "waited_s", "percent"),
     [(2.0, 0.0, 0.0), (0.8, 1.2, 60.0), (0.0, 2.0, 100.0)],
 )
-def test_of_a_thread_that_always_wants_to_run_it_is_the_share_waited(ran_s, waited_s, percent):
+def test_a_thread_that_always_wants_to_run_waits_its_waited_share(ran_s, waited_s, percent):
     before, now = counts(main=(5.0, 7.0)), counts(main=(5.0 + ran_s, 7.0 + waited_s))
     assert core_wait_pct(before, now, 2.0, 16) == pytest.approx(percent)
 
 
-def test_threads_on_cores_enough_count_together():
+def test_threads_with_enough_cores_are_added_up():
     now = counts(main=(1.0, 0.0), loader=(0.5, 0.5), another=(0.0, 1.0))
     assert core_wait_pct({}, now, 1.0, 16) == pytest.approx(50.0)
 
@@ -60,21 +60,21 @@ def test_more_threads_than_cores_do_not_count_their_waiting_for_each_other():
 
 
 def test_what_others_took_of_all_cores_counts_however_many_threads_there_are():
-    """Four threads of others beside eight of ours get a third of the two cores."""
+    """Four threads of other programs beside eight of ours get a third of two cores."""
     assert core_wait_pct({}, alike(8, 1 / 6, 5 / 6), 1.0, 2) == pytest.approx(100 / 3)
 
 
-def test_a_wait_that_is_told_when_it_ends_is_no_more_than_all():
+def test_a_wait_reported_at_its_end_is_at_most_100_percent():
     assert core_wait_pct({}, counts(main=(0.05, 9.0)), 0.2, 1) == pytest.approx(75.0)
 
 
-def test_who_is_born_counts_from_birth_and_who_ended_takes_nothing_back():
+def test_a_new_thread_counts_from_its_start_and_an_ended_one_subtracts_nothing():
     before = counts(main=(1.0, 1.0), ended=(50.0, 60.0))
     now = counts(main=(1.5, 1.5), born=(0.5, 0.5))
     assert core_wait_pct(before, now, 1.0, 16) == pytest.approx(50.0)
 
 
-def test_a_thread_with_the_number_of_one_that_ended_takes_nothing_back_either():
+def test_a_reused_thread_id_subtracts_nothing():
     before = counts(main=(1.0, 1.0), other=(50.0, 60.0))
     now = counts(main=(2.2, 1.8), other=(0.1, 0.1))
     assert core_wait_pct(before, now, 1.0, 16) == pytest.approx(40.0)
@@ -109,18 +109,18 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
 
 
 def test_all_threads_of_all_processes_are_read(tree: Tree):
-    """1 s later: of two cores the three have asked for 1.5 and got 0.75."""
+    """In 1 s on two cores, three threads asked for 1.5 s of core time and got 0.75 s."""
     wait = CoreWait()
     for pid, thread in ((7, 7), (7, 8), (9, 9)):
         tree.has(pid, thread, "1000000000 3000000000 12")
-    assert wait.read([7, 9], 100.0) is None  # since when
+    assert wait.read([7, 9], 100.0) is None  # no reading before it
     for pid, thread in ((7, 7), (7, 8), (9, 9)):
         tree.has(pid, thread, "1250000000 3250000000 15")
     assert wait.read([7, 9], 101.0) == pytest.approx(50.0)
     assert wait.read([7, 9], 102.0) == 0.0
 
 
-def test_no_more_than_the_cores_that_we_may_use_is_asked_for(tree: Tree):
+def test_the_time_asked_for_is_limited_by_the_usable_cores(tree: Tree):
     wait = CoreWait()
     tree.has(7, 7, "1000000000 0 1")
     wait.read([7], 100.0)
@@ -129,16 +129,16 @@ def test_no_more_than_the_cores_that_we_may_use_is_asked_for(tree: Tree):
 
 
 @pytest.mark.parametrize("schedstat", [None, "0 0 0"])
-def test_where_nothing_is_counted_nothing_is_read(tree: Tree, schedstat: str | None):
+def test_a_kernel_without_counts_gives_no_value(tree: Tree, schedstat: str | None):
     wait = CoreWait()
     tree.has(7, 7, schedstat)
     assert [wait.read([7], at_s) for at_s in (100.0, 101.0)] == [None, None]
 
 
-def test_processes_and_threads_that_are_gone_are_passed_over(tree: Tree):
+def test_ended_processes_and_threads_are_skipped(tree: Tree):
     wait = CoreWait()
     for thread in (6, 8):
-        tree.has(7, thread, None)  # gone since it was listed
+        tree.has(7, thread, None)  # it ended after it was listed
     tree.has(7, 7, "1000000000 0 1")
     wait.read([5, 7], 100.0)
     tree.has(7, 7, "1500000000 500000000 2")
@@ -146,7 +146,7 @@ def test_processes_and_threads_that_are_gone_are_passed_over(tree: Tree):
     assert wait.read([5], 102.0) is None
 
 
-def test_two_readings_at_one_moment_have_no_time_between_them(tree: Tree):
+def test_two_readings_at_the_same_moment_give_no_value(tree: Tree):
     wait = CoreWait()
     tree.has(7, 7, "1000000000 0 1")
     assert [wait.read([7], 100.0) for _ in range(2)] == [None, None]
@@ -184,11 +184,11 @@ def test_two_processes_on_one_core_wait_for_each_other():
             one.kill()
             one.communicate()
     assert percent is not None
-    assert 25 < percent < 100  # half, and more where others take the core too
+    assert 25 < percent < 100  # about half, or more on a busy machine
 
 
 @pytest.mark.skipif(COUNTED, reason="this kernel counts")
-def test_a_kernel_that_does_not_count_is_told_by_no_value():
+def test_a_real_kernel_that_does_not_count_gives_no_value():
     reader = HostReader(psutil.Process().pid)
     reader.read()
     assert reader.read().number("core_wait_pct") is None

@@ -78,11 +78,11 @@ def test_a_slow_reading_is_in_the_units_of_its_names(gpu: Gpu):
     assert slow(gpu) == SLOW
 
 
-def test_the_table_knows_every_value_that_is_read():
+def test_every_value_read_is_a_known_metric():
     assert {*FAST, *SLOW} <= {*METRICS}
 
 
-def test_activity_names_the_moment_since_when_it_is_a_mean(gpu: Gpu):
+def test_activity_has_the_start_of_its_averaging_window(gpu: Gpu):
     first = gpu.slow()
     assert first.activity_since_s is None
     time.sleep(SHORTEST_S)
@@ -92,8 +92,8 @@ def test_activity_names_the_moment_since_when_it_is_a_mean(gpu: Gpu):
     assert gpu.slow().activity_since_s == second.at_s
 
 
-def test_energy_names_the_moment_its_counter_was_read(gpu: Gpu, driver: Driver):
-    driver.says("nvmlGpmSampleGet.delay_ms 50")  # asked before it
+def test_energy_has_the_moment_its_counter_was_read(gpu: Gpu, driver: Driver):
+    driver.says("nvmlGpmSampleGet.delay_ms 50")  # called before the energy counter
     reading = gpu.slow()
     assert reading.energy_at_s
     assert reading.energy_at_s >= reading.at_s + 0.05
@@ -126,7 +126,7 @@ def test_idling_and_chosen_clocks_are_no_throttling(
     assert gpu.fast().values.get("throttle") == throttle
 
 
-def test_the_call_that_blocks_is_never_made(gpu: Gpu, driver: Driver):
+def test_the_blocking_pcie_call_is_never_made(gpu: Gpu, driver: Driver):
     driver.says("gpm.20.error 3", "gpm.21.error 3", "field.197.error 3", "field.198.error 3")
     fast(gpu)
     slow(gpu)
@@ -158,7 +158,7 @@ def test_the_call_that_blocks_is_never_made(gpu: Gpu, driver: Driver):
         ),
     ],
 )
-def test_a_fast_value_that_fails_takes_no_other_with_it(
+def test_a_failing_fast_value_leaves_the_others(
     gpu: Gpu, driver: Driver, functions: list[str], missing: set[str], code: int
 ):
     driver.says(*(f"{function}.error {code}" for function in functions))
@@ -167,14 +167,12 @@ def test_a_fast_value_that_fails_takes_no_other_with_it(
 
 @pytest.mark.parametrize("name", GPM_IDS)
 @pytest.mark.parametrize("says", ["gpm.{}.error 3", "gpm.{} nan"])
-def test_a_gpm_metric_that_fails_takes_no_other_with_it(
-    gpu: Gpu, driver: Driver, name: str, says: str
-):
+def test_a_failing_gpm_metric_leaves_the_others(gpu: Gpu, driver: Driver, name: str, says: str):
     driver.says(says.format(GPM_IDS[name]), "field.197.error 3")
     assert slow(gpu) == {other: SLOW[other] for other in SLOW if other != name}
 
 
-def test_energy_that_fails_takes_no_metric_with_it(gpu: Gpu, driver: Driver):
+def test_failing_energy_leaves_the_gpm_metrics(gpu: Gpu, driver: Driver):
     driver.says("nvmlDeviceGetTotalEnergyConsumption.error 3")
     assert slow(gpu) == {name: SLOW[name] for name in GPM_IDS}
 
@@ -232,7 +230,7 @@ def test_two_samples_closer_than_the_driver_refreshes_give_no_activity(gpu: Gpu)
         ("nvmlDeviceGetCurrentClocksEventReasons", "throttle", "none"),
     ],
 )
-def test_an_older_driver_without_the_function_is_asked_in_the_older_way(
+def test_an_older_driver_is_read_by_its_older_function(
     driver: Driver,
     load: Callable[[Path], None],
     tmp_path: Path,
@@ -256,7 +254,7 @@ def test_a_field_value_of_an_unknown_type_is_not_guessed(gpu: Gpu, driver: Drive
     assert gpu.fast().values.get("power_w") is None
 
 
-# ── what is refused for good is not asked again ─────────────────────────────────────────
+# ── a final refusal is not asked again ──────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_PERMISSION])
@@ -332,7 +330,7 @@ def test_only_the_gpu_of_the_uuid_is_read_whatever_its_index(driver: Driver):
     assert not driver.asked_of(0)
 
 
-def test_a_uuid_is_followed_when_the_driver_lists_the_gpus_in_another_order(driver: Driver):
+def test_a_uuid_finds_its_gpu_in_any_listing_order(driver: Driver):
     driver.says(f"uuid.0 {SECOND}", f"uuid.1 {FIRST}", "gpu1.nvmlDeviceGetClockInfo 300")
     gpu = open_gpu(FIRST)
     assert (gpu.fast().index, gpu.fast().values.get("sm_clock_mhz")) == (1, 300)
@@ -350,7 +348,7 @@ def test_a_mig_slice_has_its_own_activity_and_memory_and_its_boards_clock(driver
     assert activity["sm_active_pct"] == 55
 
 
-def test_the_boards_activity_never_passes_for_that_of_a_slice(driver: Driver):
+def test_the_boards_activity_is_never_shown_as_a_slices(driver: Driver):
     driver.says("nvmlDeviceGetGpuInstanceId.error 3", "mig.nvmlGpmQueryDeviceSupport 0")
     gpu = open_gpu(SLICE)
     assert "sm_active_pct" not in slow(gpu)

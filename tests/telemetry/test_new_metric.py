@@ -1,4 +1,4 @@
-"""A new metric is one line in the table and one where it is measured: all else follows."""
+"""A new metric needs one line in the table and one where it is measured."""
 
 import csv
 from datetime import UTC, datetime

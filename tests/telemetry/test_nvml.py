@@ -1,4 +1,4 @@
-"""Opening the driver library: what is found, and the sentence for each way to fail."""
+"""Opening the driver library: the GPUs listed, and the sentence for each failure."""
 
 import os
 import subprocess
@@ -32,13 +32,13 @@ def test_the_library_is_found_as_the_system_finds_it(library: Path, tmp_path: Pa
     assert run(OPEN, Driver(tmp_path / "gpu").environment(library)) == "251.5"
 
 
-def test_without_a_usable_library_the_reason_is_that(tmp_path: Path):
+def test_an_unusable_library_is_the_reason(tmp_path: Path):
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
     environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
     assert run(OPEN, environment) == ("no NVIDIA driver library (libnvidia-ml.so.1) was found")
 
 
-def test_the_bindings_are_not_imported_before_a_gpu_is_asked_for():
+def test_the_bindings_are_imported_only_when_a_gpu_is_opened():
     code = "import sys, gpudash.telemetry.sampler; print('pynvml' in sys.modules)"
     assert run(code, dict(os.environ)) == "False"
 

@@ -1,4 +1,4 @@
-"""The pace of the sampler's threads: it neither drifts nor hurries after a delay."""
+"""The period of the sampler's threads: no drift, and no catching up after a delay."""
 
 import pytest
 
@@ -23,7 +23,7 @@ class FakeTime:
 
 
 def paced(works_s: list[float], monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Moments of the ticks at a period of 1 s when the work after each takes this long."""
+    """Return the moments of ticks with a period of 1 s and this much work after each."""
     clock = FakeTime()
     monkeypatch.setattr("gpudash.telemetry.sampler.time", clock)
     moments = []

@@ -51,7 +51,7 @@ for line in sys.stdin:
 
 
 class Clock:
-    """Moves only when told, so that a test decides how much time a reading covers."""
+    """A clock that a test moves, so that it sets how much time a reading covers."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -138,14 +138,14 @@ def test_children_count_as_soon_as_they_are_there(
     assert rss_mib(reader) > 1.5 * alone
 
 
-def test_one_listing_of_the_machine_serves_all_readers_of_a_pass(
+def test_one_pass_over_all_processes_serves_all_readers(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
     worker.does("spawn")
     listed = []
     monkeypatch.setattr(processes, "LISTS_CHILDREN", False)
     monkeypatch.setattr(psutil, "pids", lambda pids=psutil.pids: listed.append(1) or pids())
-    children = processes.family()
+    children = processes.children_lookup()
     first, second = (HostReader(worker.process.pid).read(children) for _ in range(2))
     assert first.number("worker_rss_mib") == second.number("worker_rss_mib")
     assert listed == [1]
@@ -159,7 +159,7 @@ def test_a_child_of_any_thread_counts(worker: Worker, clock: Clock):
 
 
 def cpu_s(reader: HostReader, clock: Clock) -> float:
-    """CPU seconds that the next reading states, a second after the one before."""
+    """Return the CPU seconds in the next reading, taken 1 s after the previous one."""
     clock.now_s += 1.0
     cpu_pct = reader.read().number("cpu_pct")
     assert cpu_pct is not None
@@ -179,11 +179,11 @@ def test_processes_that_replace_each_other_are_charged_for_all_they_used(
     assert 2 * BURNT_S - 0.04 < cpu_s(reader, clock) < 4 * BURNT_S
 
 
-@pytest.mark.parametrize("told_s", [5.2, 0.0])
-def test_what_a_parent_is_told_a_moment_late_is_not_charged_twice(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, told_s: float
+@pytest.mark.parametrize("reaped_s", [5.2, 0.0])
+def test_time_reaped_a_moment_late_is_not_counted_twice(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, reaped_s: float
 ):
-    """A child that had used 5 s used 0.2 s more and was reaped after its parent had been read."""
+    """A child with 5 s of CPU time uses 0.2 s more and is reaped after its parent was read."""
     used: dict[int, tuple[float, float]] = {1: (1.0, 0.0), 2: (5.0, 0.0)}
     monkeypatch.setattr(processes, "_tree", lambda *_: list(used))
     monkeypatch.setattr(
@@ -195,13 +195,13 @@ def test_what_a_parent_is_told_a_moment_late_is_not_charged_twice(
     reader.read()
     del used[2]
     assert cpu_s(reader, clock) == 0.0
-    used[1] = (1.0, told_s)
-    assert cpu_s(reader, clock) == pytest.approx(max(told_s - 5.0, 0.0))
-    used[1] = (1.0, told_s + 3.0)  # of another child, that came and went
+    used[1] = (1.0, reaped_s)
+    assert cpu_s(reader, clock) == pytest.approx(max(reaped_s - 5.0, 0.0))
+    used[1] = (1.0, reaped_s + 3.0)  # 3 s of another child that began and ended
     assert cpu_s(reader, clock) == pytest.approx(3.0)
 
 
-def test_a_reading_that_fails_makes_nobody_new(
+def test_a_failed_reading_does_not_make_a_process_new(
     worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     worker.does("burn")
@@ -214,9 +214,7 @@ def test_a_reading_that_fails_makes_nobody_new(
     assert cpu_s(reader, clock) < BURNT_S / 2
 
 
-def test_a_child_that_is_hidden_from_us_hides_no_other(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_hidden_child_does_not_hide_the_others(worker: Worker, monkeypatch: pytest.MonkeyPatch):
     worker.does("spawn")
     (child,) = psutil.Process(worker.process.pid).children()
 
@@ -234,7 +232,7 @@ def broken(_: str) -> bytes:
     raise OSError("too many open files")
 
 
-def test_a_child_that_is_reaped_is_not_charged_again(worker: Worker, clock: Clock):
+def test_a_reaped_child_is_not_counted_again(worker: Worker, clock: Clock):
     reader = HostReader(worker.process.pid, clock)
     worker.does("spawn")
     reader.read()
@@ -246,7 +244,7 @@ def test_a_child_that_is_reaped_is_not_charged_again(worker: Worker, clock: Cloc
 
 
 @pytest.mark.parametrize("end", ["kill", "leave a zombie"])
-def test_a_child_that_ends_stops_counting_and_takes_nothing_back(
+def test_an_ended_child_stops_counting_and_subtracts_nothing(
     worker: Worker, clock: Clock, end: str
 ):
     worker.does("spawn", "work")
@@ -261,7 +259,7 @@ def test_a_child_that_ends_stops_counting_and_takes_nothing_back(
     assert sample.number("cpu_pct") >= 0
 
 
-def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Clock):
+def test_an_ended_worker_reads_as_not_measured(worker: Worker, clock: Clock):
     reader = HostReader(worker.process.pid, clock)
     reader.read()
     worker.end()
@@ -270,12 +268,12 @@ def test_a_worker_that_is_gone_reads_as_not_measured(worker: Worker, clock: Cloc
     assert (sample.number("cpu_pct"), sample.number("worker_rss_mib")) == (None, None)
 
 
-def test_a_worker_that_never_was_reads_as_not_measured(worker: Worker):
+def test_a_worker_that_never_existed_reads_as_not_measured(worker: Worker):
     worker.end()
     assert HostReader(worker.process.pid).read().number("worker_rss_mib") is None
 
 
-def test_our_own_time_is_averaged_over_some_seconds(
+def test_gpudashs_own_cpu_time_is_averaged_over_5_s(
     worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     cpu_s = 3.0

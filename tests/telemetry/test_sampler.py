@@ -1,4 +1,4 @@
-"""The stream of samples: complete, steady, honest about what is missing, and stoppable."""
+"""The sampler's stream: complete, steady, with reasons for what is missing, and stoppable."""
 
 import os
 import subprocess
@@ -19,11 +19,11 @@ PATIENCE_S = 20
 FAST_S, SLOW_S = 0.02, 0.15
 ME, OTHER = os.getpid(), os.getppid()
 Found: TypeAlias = tuple[str, ...] | Exception
-"""The names of the GPUs that the driver lists, or how it fails to."""
+"""The names of the GPUs that the driver lists, or the error that it raises."""
 
 
 class Stream:
-    """A sampler at ten times its usual pace, and all that it has emitted."""
+    """A sampler at ten times its usual pace, and the samples that it has emitted."""
 
     def __init__(self) -> None:
         self.samples: list[Reading] = []
@@ -171,7 +171,7 @@ def test_training_on_the_cpu_reads_no_gpu_and_says_once_whether_there_is_one(
     assert not driver.asked("nvmlInitWithFlags")
 
 
-def test_a_gpu_trained_on_needs_no_listing(stream: Stream):
+def test_training_on_a_gpu_lists_no_gpus(stream: Stream):
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
     until(lambda: stream.gpu)
@@ -203,7 +203,7 @@ def test_a_gpu_lost_in_mid_run_leaves_the_host_and_a_reason(
 
 
 @pytest.mark.parametrize("reader", ["fast", "slow"])
-def test_a_reader_that_breaks_becomes_a_reason_and_ends_no_thread(
+def test_an_exception_in_a_reader_becomes_a_reason_and_ends_no_thread(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, reader: str
 ):
     def broken(_: Gpu) -> None:
@@ -246,7 +246,7 @@ def test_watching_again_follows_the_new_worker_and_its_gpu(stream: Stream, drive
 # ── the end ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_after_a_stop_nothing_comes_and_everything_is_given_back(stream: Stream, driver: Driver):
+def test_after_a_stop_nothing_is_emitted_and_everything_is_freed(stream: Stream, driver: Driver):
     threads = threading.active_count()
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
@@ -272,7 +272,7 @@ def test_a_sampler_may_be_started_again(stream: Stream):
     until(lambda: len(stream.gpu) > emitted + 2)
 
 
-def test_a_stop_without_a_start_is_nothing(stream: Stream):
+def test_a_stop_without_a_start_does_nothing(stream: Stream):
     stream.sampler.stop()
 
 
@@ -314,7 +314,7 @@ def test_another_gpu_may_come_and_go_while_the_first_is_read(stream: Stream, dri
     assert {one.uuid for one in stream.gpu[1:]} == {FIRST}
 
 
-def test_a_gpu_that_goes_and_comes_between_two_looks_is_open_once(stream: Stream, driver: Driver):
+def test_a_gpu_removed_and_added_between_two_reads_is_open_once(stream: Stream, driver: Driver):
     stream.sampler.watch_others({SECOND})
     before = stream.sampler._read_others({})
     stream.sampler.watch_others(())
@@ -330,7 +330,7 @@ def test_a_node_without_rank_0_has_its_gpus_read(stream: Stream):
     until(lambda: {one.uuid for one in stream.gpu} == {FIRST, SECOND})
 
 
-def test_a_gpu_of_another_machine_is_left_out_without_a_word(stream: Stream):
+def test_a_gpu_of_another_machine_is_left_out_silently(stream: Stream):
     stream.sampler.watch(ME, FIRST)
     stream.sampler.watch_others({"GPU-elsewhere"})
     stream.sampler.start()
@@ -342,7 +342,7 @@ def test_a_gpu_of_another_machine_is_left_out_without_a_word(stream: Stream):
 # ── the processes of other ranks ────────────────────────────────────────────────────────
 
 
-def test_the_processes_of_every_rank_are_read_and_our_own_time_once(stream: Stream):
+def test_the_processes_of_every_rank_are_read_and_gpudashs_own_once(stream: Stream):
     stream.sampler.watch(ME, None)
     stream.sampler.watch_processes({OTHER})
     stream.sampler.start()
@@ -351,7 +351,7 @@ def test_the_processes_of_every_rank_are_read_and_our_own_time_once(stream: Stre
     assert {one.pid for one in stream.host if "own_rss_mib" in one.values} == {ME}
 
 
-def test_those_of_other_ranks_are_read_at_the_slow_pace(stream: Stream):
+def test_processes_of_other_ranks_are_read_at_the_slow_pace(stream: Stream):
     stream.sampler.watch_processes({OTHER})
     stream.sampler.start()
     until(lambda: len(stream.host) >= 5)
@@ -359,7 +359,7 @@ def test_those_of_other_ranks_are_read_at_the_slow_pace(stream: Stream):
     assert last.at_s - first.at_s > 3 * SLOW_S
 
 
-def test_those_that_are_gone_or_no_longer_asked_for_are_read_no_more(stream: Stream):
+def test_processes_ended_or_unwatched_are_not_read(stream: Stream):
     gone = subprocess.Popen(["/bin/true"])
     gone.wait()
     stream.sampler.watch_processes({gone.pid, ME, OTHER})

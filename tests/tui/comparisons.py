@@ -10,7 +10,7 @@ VERDICT = "pipelined=off is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
 
 
 def closing_in(pairs=20):
-    """Intervals around +6 %, the first ones wild."""
+    """Return intervals around +6 %, the first ones very wide."""
     return tuple((0.06 - 0.8 / n**2, 0.06, 0.06 + 1.6 / n**2) for n in range(2, pairs + 1))
 
 

@@ -1,4 +1,4 @@
-"""What all tests of the screen share."""
+"""Fixtures for all tests of the screen."""
 
 import pytest
 from textual.css.model import RuleSet

@@ -15,7 +15,7 @@ from tests.tui.idle import idle
 
 @dataclass
 class Driver:
-    """The app under test, its engine and the hand on its keys."""
+    """The app under test, its engine, and methods to press keys and click."""
 
     app: Dashboard
     engine: FakeEngine
@@ -85,7 +85,7 @@ async def dashboard(
 ) -> AsyncIterator[Driver]:
     """Run the app until it has started its engine, and show it a snapshot.
 
-    A failure that the app outlives fails the test all the same, but where `fails` expects one.
+    A contained failure fails the test too, unless `fails` expects one.
     """
     engine = engine or FakeEngine()
     app = Dashboard(lambda: engine, engine.plan, **{"rate_hz": 1000.0, **options})

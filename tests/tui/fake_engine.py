@@ -164,7 +164,7 @@ def gpu_sample(**values: float | str) -> GpuReading:
 
 
 class FakeEngine:
-    """Remembers what it was told; publishes what a test or a script says."""
+    """Records every call; publishes the snapshots of a test or a script."""
 
     def __init__(self, plan: Plan | None = None) -> None:
         self.plan = plan or Plan(workload="encdec", settings={})
@@ -245,7 +245,7 @@ class FakeEngine:
 
     # ── what a test or a script calls ───────────────────────────────────────────────────
 
-    def told(self, name: str) -> list[tuple[Any, ...]]:
+    def calls_of(self, name: str) -> list[tuple[Any, ...]]:
         """The arguments of every call of this name."""
         return [call[1:] for call in self.calls if call[0] == name]
 

@@ -1,4 +1,4 @@
-"""What a training that nobody wrote for us looks like: a small GPT, from its public script."""
+"""Snapshots of a user's script: a small GPT, from its public script."""
 
 from gpudash.protocol import HostReading, LeverOffer, Phase
 from gpudash.snapshot import RankRow, Snapshot, Straggler

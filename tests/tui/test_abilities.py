@@ -1,4 +1,4 @@
-"""What the run's source cannot do is grey, and says why; all else works."""
+"""Requests that the run's source does not accept are grey and say why; all others work."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ PRESSED = {
 
 
 @pytest.mark.parametrize("key", PRESSED)
-async def test_a_key_that_can_do_nothing_says_why_and_asks_nothing(key):
+async def test_a_key_without_effect_says_why_and_requests_nothing(key):
     async with dashboard(snapshot=WATCHED) as d:
         calls = len(d.engine.calls)
         await d.press(key)
@@ -37,7 +37,7 @@ async def test_a_key_that_can_do_nothing_says_why_and_asks_nothing(key):
         assert d.app.screen is d.app._main
 
 
-async def test_footer_levers_and_palette_show_what_cannot_be():
+async def test_footer_levers_and_palette_show_what_is_not_possible():
     async with dashboard(snapshot=WATCHED) as d:
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["pause"]["space"] == "dim"
@@ -55,11 +55,11 @@ async def test_footer_levers_and_palette_show_what_cannot_be():
         assert "Levers · batch_size=16" in told
 
 
-def test_every_key_that_asks_something_of_the_training_names_what_it_needs():
+def test_every_key_with_a_request_names_the_ability_that_it_needs():
     assert {key.needs for key in KEYS} == {None, *PRESSED.values()}
 
 
-def test_the_key_that_tries_the_proposal_is_grey_in_its_place_where_nothing_is_proposed():
+def test_the_key_of_the_proposal_is_grey_without_a_proposal():
     buttons = {proposing: footer(training(), proposing=proposing) for proposing in (True, False)}
     assert [cell.rank for cell in buttons[True]] == [cell.rank for cell in buttons[False]]
     for proposing, ink in ((True, "key"), (False, "dim")):
@@ -67,7 +67,7 @@ def test_the_key_that_tries_the_proposal_is_grey_in_its_place_where_nothing_is_p
         assert button.parts[0] == ("x", ink)
 
 
-def test_undo_is_grey_in_its_place_where_nothing_is_to_be_undone():
+def test_undo_is_grey_without_a_change():
     for undoing, ink in ((True, "key"), (False, "dim")):
         buttons = footer(training(), undoing=undoing)
         (button,) = (cell for cell in buttons if cell.action == "undo")
@@ -78,3 +78,9 @@ def test_80_columns_have_room_for_the_keys_that_tell_why():
     able = changed(training(), can=("blocks", "levers", "pause", "profile"))
     shown = fitting(footer(able, focus="levers"), 78)
     assert {"why", "timeline", "try_it", "help", "leave"} <= {cell.action for cell in shown}
+
+
+@pytest.mark.parametrize(("state", "newest"), [("training", "live"), ("finished", "newest")])
+def test_charts_of_an_ended_training_do_not_go_live(state, newest):
+    shown = footer(changed(training(), state=state), focus="throughput")
+    assert [one.parts[1][0] for one in shown if one.action == "screen.live"] == [f" {newest}"]

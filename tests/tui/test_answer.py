@@ -92,13 +92,13 @@ async def test_at_200_columns_what_to_try_stands_beside_the_lanes():
     assert "channels_last=on" in rows[3]
 
 
-async def test_rows_that_are_left_say_what_to_try():
+async def test_remaining_rows_show_the_proposals():
     rows = await shown(cpu_step(), 80)
     assert "x channels_last=on  saves transposes" in rows[3]
     assert "compile=on" in rows[4]
 
 
-async def test_rows_that_are_left_hold_more_evidence_below_lanes_that_keep_their_place():
+async def test_remaining_rows_show_more_evidence_below_the_lanes():
     others = measured(device=CPU, core_wait_pct=48.0, step_ms=320.0, forward_ms=200.0)
     rows = await shown(others, 120)
     assert "waits for a core 48 % of the time" in rows[1]
@@ -118,7 +118,7 @@ async def test_without_a_frame_a_title_with_a_colon_needs_no_second_one():
     assert rows[0].strip().startswith(f"{title}; before that: GPU-bound")
 
 
-async def test_a_lane_ends_at_an_edge_so_that_the_step_is_not_taken_for_its_last_part():
+async def test_a_lane_ends_with_an_edge():
     rows = await shown(two_streams(), 120)
     assert "▏6.83 ms, the step" in rows[2]
     assert "·▏1.25 idle" in rows[3]
@@ -147,7 +147,7 @@ async def test_any_size_is_painted(snapshot, framed, size):
     assert not any("Error" in row for row in rows)
 
 
-async def test_a_start_tells_what_it_waits_for_and_how_long_it_took_last_time():
+async def test_a_start_shows_its_stage_and_the_length_of_the_last_start():
     rows = await shown(STARTING, 120, last_s=3.2)
     assert "about 3 s here last time" in rows[0]
     assert "✓ worker  ◌ torch 2 s …  · model  · first step" in rows[1]
@@ -155,7 +155,7 @@ async def test_a_start_tells_what_it_waits_for_and_how_long_it_took_last_time():
     assert "⏎ values  w another workload  ? every key" in rows[3]
 
 
-async def test_a_start_says_what_was_asked_for_as_far_as_it_is_whole():
+async def test_a_start_shows_the_requested_levers_that_fit_uncut():
     asked = {"batch_size": "4096", "data": "resident"}
     for width, said in (
         (60, "asked for: batch_size=4096  data=resident"),
@@ -170,7 +170,7 @@ async def test_a_start_of_a_run_without_levers_promises_none():
     assert "levers" not in "".join(rows)
 
 
-async def test_while_it_measures_it_says_which_row_and_what_stood_before_it():
+async def test_while_measuring_the_strip_names_the_row_and_the_last_answer():
     rows = (result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True))
     on_cpu = changed(cpu_step(), steps_since_break=3, results=rows)
     seen = "".join(await shown(on_cpu, 120))
@@ -258,7 +258,7 @@ async def test_at_80_columns_every_limit_shows_its_first_evidence():
         assert first in (await shown(snapshot, 80, 4, framed=False))[0]
 
 
-async def test_what_a_lever_can_bring_stands_beside_it_where_the_evidence_still_fits():
+async def test_a_levers_gain_is_shown_if_the_evidence_still_fits():
     starved = measured("jpeg_input", data_ms=3.0)
     rows = await shown(starved, 80, 4, framed=False)
     assert rows[0].startswith(" INPUT-BOUND: waits 3.00 of 10.0 ms")

@@ -1,4 +1,4 @@
-"""Any size, any values: nothing thrown, nothing overlapping, no number cut in the middle."""
+"""Any size, any values: no exception, no overlap, no number cut in the middle."""
 
 import re
 from itertools import combinations
@@ -60,7 +60,7 @@ def looks_whole(d: Driver, size: tuple[int, int]) -> bool:
 
 @pytest.mark.parametrize("scene", [scenes.running, scenes.decided])
 @pytest.mark.timeout(120)
-async def test_every_size_and_every_resize_between_is_survived(scene):
+async def test_every_size_and_every_resize_works(scene):
     async with dashboard((120, 40), snapshot=scene()) as d:
         sizes = [(width, height) for height in HEIGHTS for width in WIDTHS]
         order = [size for pair in zip(sizes, reversed(sizes), strict=True) for size in pair]
@@ -130,7 +130,7 @@ async def test_a_lever_with_60_values_is_named_and_its_values_can_be_chosen(monk
 HEBREW = "שלום־עולם"
 
 
-async def test_names_written_from_right_to_left_turn_nothing_around():
+async def test_right_to_left_names_do_not_reorder_the_row():
     row = result(1, f"{HEBREW}=\u202eabc", 200.0)
     device = changed(training().device, name=f"{HEBREW} \u202e 9000")
     snapshot = changed(training(), results=(row,), device=device, workload=HEBREW)
@@ -143,7 +143,7 @@ async def test_names_written_from_right_to_left_turn_nothing_around():
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12])
-async def test_values_of_any_size_fit_where_they_stand(scale):
+async def test_values_of_any_size_fit_their_place(scale):
     base = scenes.running()
     values = {
         name: tuple(None if value is None else scale * value for value in of_one)

@@ -1,4 +1,4 @@
-"""Where the parts of the main screen stand: everywhere something, nowhere two things."""
+"""The layout of the main screen: its parts cover the terminal and never overlap."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""With --ascii there is no Unicode on the screen, and everything stands where it stood."""
+"""With --ascii there is no Unicode on the screen, and the layout is the same."""
 
 import pytest
 from hypothesis import given

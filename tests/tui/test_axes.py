@@ -115,7 +115,7 @@ def test_the_last_two_minutes_are_shown_at_first():
     assert (time_range.begin_s, time_range.end_s) == (2000 - 120, 2000)
 
 
-def test_a_young_run_fills_most_of_the_chart_and_ends_at_its_right_border():
+def test_a_short_run_fills_most_of_the_chart_and_ends_at_its_right_border():
     time_range = shown(ticks(0, 106), 60, TimeView())
     assert (time_range.begin_s, time_range.end_s) == (53 - SHORTEST_S * 1.25**3, 53)
 

@@ -1,4 +1,4 @@
-"""The chooser: what is measured with each value of a lever, and what is answered."""
+"""The chooser: the measurements of each value of a lever, and the answers of the dialog."""
 
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
@@ -103,8 +103,8 @@ async def test_the_default_offered_is_the_one_on_this_device(device, default):
         assert values[-1].value == default
 
 
-async def test_what_is_known_of_a_script_s_lever_stands_where_others_are_unknown():
-    """Its recorded settings leave out what cannot be told, such as a loader that was not seen."""
+async def test_a_scripts_lever_shows_its_measurements_though_others_are_unknown():
+    """Its recorded settings leave out unknown values, such as of a loader that was not found."""
     offers = (offer("precision", "script", "bf16"), offer("num_workers", "unknown"))
     plain = {"precision": "script"}
     shown = compared(40, lever="precision", a="script", b="bf16", change=0.25, verdict="so")
@@ -123,7 +123,7 @@ async def test_what_is_known_of_a_script_s_lever_stands_where_others_are_unknown
         assert (bf16.how, bf16.change) == ("A/B", 0.25)
 
 
-def test_a_training_that_counts_no_samples_is_told_in_steps():
+def test_a_training_without_samples_is_shown_in_steps_per_s():
     rows = [changed(row(1, 10.0), samples_per_s=None)]
     snapshot = changed(training(), results=tuple(rows))
     assert unit_of(PIPELINED, snapshot) == "steps/s"
@@ -135,7 +135,7 @@ def test_a_training_that_counts_no_samples_is_told_in_steps():
     ("change", "text"),
     [(None, ""), (0.4, "+40 %"), (-0.012, "-1.2 %"), (0.0, "+0.0 %"), (9.99, "+999 %")],
 )
-def test_changes_are_told_in_percent(change, text):
+def test_changes_are_shown_in_percent(change, text):
     assert change_text(change) == text
     assert change_text(15.0) == "> +999 %"
 
@@ -180,7 +180,7 @@ def test_between_what_the_allocator_may_hold_and_what_tensors_need_nothing_is_ce
     assert found["64"] == "may not fit, ~134.0 GiB"
 
 
-def test_of_one_measured_size_nothing_is_said_of_others():
+def test_one_measured_size_gives_no_estimate():
     assert set(estimates((8, 30.0)).values()) == {""}
 
 
@@ -188,7 +188,7 @@ def test_sizes_measured_with_other_levers_say_nothing():
     assert set(estimates((8, 30.0), (16, 40.0), pipelined="on").values()) == {""}
 
 
-def test_what_others_use_of_the_device_is_no_room_for_a_batch():
+def test_memory_used_by_others_is_not_available_for_a_batch():
     rows = tuple(
         changed(
             row(n, 100.0 * n, batch_size=str(8 * n)),
@@ -203,7 +203,7 @@ def test_what_others_use_of_the_device_is_no_room_for_a_batch():
     assert [(one.fits, one.exceeds) for one in fits if one] == [(56, 64), (24, 28)]
 
 
-def test_which_batch_would_fit_is_not_told_of_another_lever_or_without_readings():
+def test_no_estimate_for_another_lever_or_without_readings():
     unread = changed(training(), results=ROWS, gpu=None)
     assert fitting(BATCH_SIZE, settings(), unread) is None
     assert fitting(BATCH_SIZE, settings(), changed(unread, gpu=gpu_sample(), host=None)) is None
@@ -303,7 +303,7 @@ SIDES = Choice(
     [(BATCH_SIZE, "8", "16"), (SIDES, "left", "right"), (SIDES, "right", "left")],
     ids=["the next", "the next but auto, which cannot be compared", "the one before the last"],
 )
-async def test_where_it_compares_the_value_that_is_meant_most_likely_is_chosen(lever, now, meant):
+async def test_the_chooser_of_an_ab_preselects_the_next_value(lever, now, meant):
     values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
     app = Host(Chooser(ValueTable(lever, now, values, "samples/s", compares=True)))
     async with app.run_test() as pilot:
@@ -320,7 +320,7 @@ async def test_where_it_compares_the_value_that_is_meant_most_likely_is_chosen(l
         (["8", "a"], "it is 8 now"),
     ],
 )
-async def test_what_cannot_be_is_told_and_the_dialog_stays(keys, why):
+async def test_an_invalid_answer_shows_why_and_the_dialog_stays(keys, why):
     async with asked() as (app, pilot):
         await pilot.press(*keys)
         await pilot.pause()
@@ -396,7 +396,7 @@ async def test_it_stands_at_any_size(lever, now, size):
         assert len(app.screen.children) == 1
 
 
-async def test_an_error_is_told_in_full_and_a_column_without_content_has_no_title():
+async def test_an_error_is_shown_in_full_and_an_empty_column_has_no_title():
     snapshot = changed(training(), results=())
     values = measured_values(BATCH_SIZE, "8", "8", settings(), snapshot)
     app = Host(Chooser(ValueTable(BATCH_SIZE, "8", values, "samples/s")))

@@ -1,4 +1,4 @@
-"""A/B on the dashboard: what the keys ask for, the panes, and what follows from a verdict."""
+"""A/B on the dashboard: the requests of the keys, the pane, and the actions on a verdict."""
 
 import re
 import shlex
@@ -30,7 +30,7 @@ SIZES = [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]
 async def test_a_compares_a_switch_with_its_other_value_at_once():
     async with dashboard(snapshot=training()) as d:
         await d.press("a")
-        assert d.engine.told("compare") == [(Question(lever="pipelined", a="on", b="off"),)]
+        assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="on", b="off"),)]
         assert d.app._main.pane.tab == "ab"
 
 
@@ -41,7 +41,7 @@ async def test_a_choice_is_compared_with_the_one_chosen_among_its_values():
         assert isinstance(d.app.screen, Chooser)
         present = d.app.control.active["precision"]
         await d.press("end", "a")
-        assert d.engine.told("compare") == [(Question(lever="precision", a=present, b="bf16"),)]
+        assert d.engine.calls_of("compare") == [(Question(lever="precision", a=present, b="bf16"),)]
         assert d.app._main.pane.tab == "ab"
 
 
@@ -52,7 +52,7 @@ async def test_a_count_is_typed_and_its_blocks_are_short_runs_where_a_loader_is_
         await d.type("48")
         await d.press("a")
         question = Question(lever="batch_size", a="8", b="48", short_runs=True)
-        assert d.engine.told("compare") == [(question,)]
+        assert d.engine.calls_of("compare") == [(question,)]
 
 
 async def test_enter_in_the_chooser_that_a_has_opened_compares_too():
@@ -64,8 +64,8 @@ async def test_enter_in_the_chooser_that_a_has_opened_compares_too():
         await d.type("16")
         await d.press("enter")
         question = Question(lever="batch_size", a="8", b="16", short_runs=True)
-        assert d.engine.told("compare") == [(question,)]
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("compare") == [(question,)]
+        assert d.engine.calls_of("change") == []
 
 
 async def test_escape_compares_nothing():
@@ -75,7 +75,7 @@ async def test_escape_compares_nothing():
             await d.press("a")
             assert d.app.screen is not d.app._main
             await d.press("escape")
-            assert d.engine.told("compare") == []
+            assert d.engine.calls_of("compare") == []
             assert d.app._main.pane.tab == "results"
 
 
@@ -87,14 +87,14 @@ async def test_escape_compares_nothing():
         ("8", "it is 8 now: choose what to compare that with"),
     ],
 )
-async def test_a_value_that_cannot_be_compared_is_said_in_the_chooser(typed, why):
+async def test_the_chooser_says_why_a_value_cannot_be_compared(typed, why):
     async with dashboard(snapshot=training()) as d:
         await d.choose("batch_size")
         await d.press("a")
         await d.type(typed)
         await d.press("a")
         assert why in d.text()
-        assert d.engine.told("compare") == []
+        assert d.engine.calls_of("compare") == []
         assert isinstance(d.app.screen, Chooser)
         await d.press("escape")
         assert d.app._main.pane.tab == "results"
@@ -105,7 +105,7 @@ async def test_x_compares_what_the_answer_proposes_first():
         first = d.app._main.answer.tries[0]
         assert f"x try {first.lever}={first.value} by A/B" in d.text()
         await d.press("x")
-        (question,) = d.engine.told("compare")[0]
+        (question,) = d.engine.calls_of("compare")[0]
         assert (question.lever, question.b) == (first.lever, first.value)
         assert d.app._main.pane.tab == "ab"
 
@@ -134,7 +134,7 @@ async def test_x_in_a_pause_says_that_nothing_can_be_compared():
 async def test_x_without_a_proposal_says_what_else_compares():
     async with dashboard(snapshot=changed(training(), steps_since_break=0)) as d:
         await d.press("x")
-        assert d.engine.told("compare") == []
+        assert d.engine.calls_of("compare") == []
         assert d.notices() == [
             "the answer proposes no lever now; press a to compare the one under the cursor"
         ]
@@ -155,7 +155,7 @@ async def test_without_a_running_training_a_says_why_and_asks_nothing(lever):
             await d.press("a")
             assert d.notices() == [why]
             d.app.clear_notifications()
-            assert d.engine.told("compare") == []
+            assert d.engine.calls_of("compare") == []
             assert d.app.screen is d.app._main
             assert d.app._main.pane.tab == "results"
 
@@ -165,8 +165,8 @@ async def test_a_again_ends_it():
         await d.press("a")
         await d.show(comparing())
         await d.press("a")
-        assert d.engine.told("end_comparison") == [()]
-        assert len(d.engine.told("compare")) == 1
+        assert d.engine.calls_of("end_comparison") == [()]
+        assert len(d.engine.calls_of("compare")) == 1
         assert d.notices() == ["the A/B ends after this step"]
 
 
@@ -175,7 +175,7 @@ async def test_a_again_before_any_snapshot_shows_it_ends_it_too():
         await d.press("a", "a")
         assert [call[0] for call in d.engine.calls[1:]] == ["compare", "end_comparison"]
         await d.press("a")  # nothing is on its way any more
-        assert len(d.engine.told("compare")) == 2
+        assert len(d.engine.calls_of("compare")) == 2
 
 
 async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for():
@@ -183,21 +183,21 @@ async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for()
         await d.press("a")
         await d.show(CONCLUDED)
         await d.press("a")
-        assert d.engine.told("end_comparison") == []
-        assert len(d.engine.told("compare")) == 2
+        assert d.engine.calls_of("end_comparison") == []
+        assert len(d.engine.calls_of("compare")) == 2
 
 
 async def test_a_while_paused_in_a_comparison_says_when_it_will_end():
     async with dashboard(snapshot=comparing()) as d:
         await d.press("space", "a")
-        assert d.engine.told("end_comparison") == [()]
+        assert d.engine.calls_of("end_comparison") == [()]
         assert d.notices() == ["the A/B ends once the training goes on"]
 
 
 async def test_a_just_after_another_key_compares_what_that_key_asked_for():
     async with dashboard(snapshot=training()) as d:
         await d.press("p", "a")
-        assert d.engine.told("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
+        assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
 
 
 async def test_a_restart_leaves_no_comparison_to_end():
@@ -206,7 +206,7 @@ async def test_a_restart_leaves_no_comparison_to_end():
         await d.show(changed(comparing(), state="starting"))  # until the worker is ready
         assert "end A/B" not in d.lines()[-1]
         await d.press("a")
-        assert d.engine.told("end_comparison") == []
+        assert d.engine.calls_of("end_comparison") == []
         assert "it is starting" in d.notices()[0]
 
 
@@ -216,7 +216,7 @@ async def test_every_other_key_works_during_a_comparison():
         told = [call[0] for call in d.engine.calls[1:]]
         assert told == ["change", "change", "pause", "resume", "new_row", "change"]
         await d.press("R")
-        assert len(d.engine.told("restart")) == 1
+        assert len(d.engine.calls_of("restart")) == 1
 
 
 async def test_the_footer_says_that_a_ends_it():
@@ -232,7 +232,7 @@ async def test_the_footer_says_that_a_ends_it():
 async def test_the_footer_ends_it_by_mouse():
     async with dashboard(size=(80, 24), snapshot=comparing()) as d:
         await d.click("a end A/B")
-        assert d.engine.told("end_comparison") == [()]
+        assert d.engine.calls_of("end_comparison") == [()]
 
 
 async def test_without_an_a_b_the_footer_offers_nothing_that_needs_one():
@@ -334,7 +334,7 @@ async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
         active = msgspec.structs.replace(CONCLUDED, settings=settings(pipelined=other))
         await d.show(active)
         await d.press(key)
-        assert d.engine.told("change") == [({"pipelined": value},)]
+        assert d.engine.calls_of("change") == [({"pipelined": value},)]
         (notice,) = d.notices()
         assert notice.startswith(f"pipelined={value} from the next step on")
 
@@ -344,7 +344,7 @@ async def test_without_a_verdict_enter_keeps_nothing():
     failed = compared(3, lever="batch_size", a="8", b="4096", failure=failure)
     async with at_a_verdict(changed(training(), comparison=failed)) as d:
         await d.press("enter")
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
         assert d.notices() == ["the A/B has no verdict: there is nothing to keep"]
 
 
@@ -359,11 +359,11 @@ async def test_c_takes_home_what_the_a_b_was_about_wherever_the_levers_cursor_is
         assert "pipelined=off · y copies" in d.text()
 
 
-async def test_m_runs_it_anew_with_more_pairs():
+async def test_m_runs_the_ab_again_with_more_pairs():
     async with at_a_verdict() as d:
         await d.press("m")
         question = Question(lever="pipelined", a="on", b="off", pairs=80)
-        assert d.engine.told("compare") == [(question,)]
+        assert d.engine.calls_of("compare") == [(question,)]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -376,7 +376,7 @@ async def test_a_verdict_says_so_where_cores_were_short(size):
         assert f"{VERDICT}{short}" in " ".join(lines)
 
 
-async def test_m_and_o_before_a_verdict_ask_nothing():
+async def test_m_and_o_before_a_verdict_request_nothing():
     async with at_a_verdict(comparing()) as d:
         await d.press("m", "o", "enter")
         assert d.engine.calls == []
@@ -440,15 +440,15 @@ async def test_enter_on_a_row_puts_its_levers_in_force_as_one_change_that_u_take
     row = result(3, "batch_size=32", 400.0, settings=settings(pipelined="off", batch_size="32"))
     async with dashboard(snapshot=with_rows(row)) as d:
         await d.press("5", "down", "enter")
-        assert d.engine.told("change") == [({"pipelined": "off", "batch_size": "32"},)]
+        assert d.engine.calls_of("change") == [({"pipelined": "off", "batch_size": "32"},)]
         await d.press("u")
-        assert d.engine.told("change")[1:] == [({"pipelined": "on", "batch_size": "8"},)]
+        assert d.engine.calls_of("change")[1:] == [({"pipelined": "on", "batch_size": "8"},)]
 
 
 async def test_enter_on_a_verdict_row_says_why_it_sets_nothing():
     async with dashboard(snapshot=with_rows(verdict_row())) as d:
         await d.press("5", "down", "enter")
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
         assert d.notices() == ["a verdict has no settings of its own; choose a numbered row"]
 
 
@@ -471,6 +471,6 @@ async def test_every_lever_of_every_workload_can_be_compared(workload):
                 if value != lever.default_text
             )
             d.app.control.compare(lever.name, other)
-            (question,) = d.engine.told("compare")[-1]
+            (question,) = d.engine.calls_of("compare")[-1]
             assert (question.lever, question.b) == (lever.name, other)
             assert question.short_runs == (lever.effect != "next step")

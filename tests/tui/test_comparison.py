@@ -1,4 +1,4 @@
-"""How an A/B is painted: its axis, its intervals, and what is told of it."""
+"""The rows of an A/B: its axis, its intervals, and its texts."""
 
 import math
 import re
@@ -114,7 +114,7 @@ def test_the_newest_blocks_are_in_sight_where_there_is_no_room_for_all():
     ("passed", "said"),
     [(True, "✓ passed so far"), (False, "✗ failed so far"), (None, "needs more pairs")],
 )
-def test_the_check_is_told_while_it_runs(passed, said):
+def test_the_aa_check_is_shown_while_the_ab_runs(passed, said):
     lines = text_of(comparison_rows(compared(check_passed=passed), 118, 8))
     assert f"A/A check {said}" in lines[-1]
 

@@ -1,4 +1,4 @@
-"""Whatever fails on the screen, the training goes on: what failed is closed; the log says so."""
+"""A failure of the screen closes what failed and is logged; the training goes on."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ def broken(*_args, **_kwargs):
 
 
 def said(d: Driver) -> list[str]:
-    """What the log has of failures."""
+    """Return the log's lines about failures."""
     return [line for line in d.app._main.pane.lines["log"] if line.startswith("gpudash: ")]
 
 
@@ -50,9 +50,9 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
     assert line.endswith("; the training goes on")
     assert "KeyError: 0" in line
     assert d.app.screen is d.app._main
-    before = len(d.engine.told("change"))
+    before = len(d.engine.calls_of("change"))
     await d.press("p")
-    assert len(d.engine.told("change")) == before + 1
+    assert len(d.engine.calls_of("change")) == before + 1
     assert "off …" in d.text() or "on …" in d.text()
 
 
@@ -86,7 +86,7 @@ async def test_what_cannot_be_computed_costs_its_own_widget_alone(monkeypatch):
         assert "KeyError" not in d.lines()[0]
 
 
-async def test_an_action_that_fails_is_told_once_however_often_it_is_pressed(monkeypatch):
+async def test_a_failing_action_is_logged_once_however_often_it_is_pressed(monkeypatch):
     async with dashboard(snapshot=training(), fails=True) as d:
         monkeypatch.setattr(d.engine, "new_row", broken)
         await d.press("n", "n", "n")
@@ -143,7 +143,7 @@ async def test_a_dialog_that_cannot_be_composed_is_closed(monkeypatch):
         await assert_goes_on(d, said_of="the open dialog")
 
 
-async def test_an_answer_that_cannot_be_obeyed_is_told(monkeypatch):
+async def test_a_failing_answer_to_a_dialog_is_logged(monkeypatch):
     async with dashboard(snapshot=training(), fails=True) as d:
         await d.press("w", "down")
         with monkeypatch.context() as patch:
@@ -170,11 +170,11 @@ async def test_two_enters_in_the_palette_run_a_command_once():
         await d.type("new")
         await d.until("New row of the results")
         await d.press_together("enter", "enter")
-        while not d.engine.told("new_row"):
+        while not d.engine.calls_of("new_row"):
             await d.pilot.pause(0.02)
         await d.settle()
         assert d.app.screen is d.app._main
-        assert d.engine.told("new_row") == [()]
+        assert d.engine.calls_of("new_row") == [()]
 
 
 async def test_without_a_training_a_failure_ends_the_app(monkeypatch):
@@ -196,7 +196,7 @@ async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypa
                 break
             d.engine.publish(msgspec.structs.replace(snapshot, elapsed_s=float(tick)))
             await asyncio.sleep(0.01)  # not the pilot's: it paints by itself
-        assert d.engine.told("stop_recording") == [()]
+        assert d.engine.calls_of("stop_recording") == [()]
         assert d.app.return_code == 1
         (line,) = d.app.failures.values()
         assert line.startswith("gpudash: the main screen failed: KeyError: 0")

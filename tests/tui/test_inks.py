@@ -103,7 +103,7 @@ def test_text_on_fills_and_on_the_cursor_has_a_contrast_of_4_5(theme):
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("eye", EYES)
 @pytest.mark.parametrize("kind", ["line", "fill"])
-def test_what_stands_side_by_side_is_told_apart_by_every_eye(theme, eye, kind):
+def test_neighbouring_inks_are_distinct_for_every_eye(theme, eye, kind):
     for pair in SIDE_BY_SIDE:
         names = [f"fill-{one}" if kind == "fill" else LINES[one] for one in pair]
         one, other = (oklab(shown(name, theme, "background")[0], eye) for name in names)

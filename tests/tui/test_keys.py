@@ -1,4 +1,4 @@
-"""Every key, by keyboard, mouse and palette, and what the engine is told."""
+"""Every key, by keyboard, mouse and palette, and the calls of the engine."""
 
 import threading
 
@@ -40,7 +40,7 @@ async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_th
     async with app.run_test(size=(120, 40)) as pilot:
         while engine.listener is None:
             await pilot.pause(0.01)
-    assert engine.told("start") == [()]
+    assert engine.calls_of("start") == [()]
     assert engine.started_on is threading.main_thread()
     assert painted == [True, True]  # once opened, once started
 
@@ -48,23 +48,23 @@ async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_th
 async def test_p_switches_pipelining_over_and_shows_it_as_pending():
     async with dashboard(snapshot=training()) as d:
         await d.press("p")
-        assert d.engine.told("change") == [({"pipelined": "off"},)]
+        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
         assert "on → off …" in d.text()
 
 
 async def test_two_quick_presses_add_up_before_any_snapshot_confirms_them():
     async with dashboard(snapshot=training()) as d:
         await d.press("plus", "equals_sign")
-        assert d.engine.told("change") == [({"batch_size": "16"},), ({"batch_size": "32"},)]
+        assert d.engine.calls_of("change") == [({"batch_size": "16"},), ({"batch_size": "32"},)]
         assert "8 → 32 …" in d.text()
         await d.press("minus")
-        assert d.engine.told("change")[-1] == ({"batch_size": "16"},)
+        assert d.engine.calls_of("change")[-1] == ({"batch_size": "16"},)
 
 
 async def test_p_twice_is_back_where_it_began():
     async with dashboard(snapshot=training()) as d:
         await d.press("p", "p")
-        assert d.engine.told("change") == [({"pipelined": "off"},), ({"pipelined": "on"},)]
+        assert d.engine.calls_of("change") == [({"pipelined": "off"},), ({"pipelined": "on"},)]
         assert "…" not in "".join(line for line in d.lines() if "pipelined  " in line)
 
 
@@ -85,7 +85,7 @@ async def test_at_its_bound_the_batch_size_stays():
     snapshot = msgspec.structs.replace(training(), settings=settings(batch_size="1"))
     async with dashboard(snapshot=snapshot) as d:
         await d.press("minus")
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
 
 
 async def test_space_pauses_and_resumes():
@@ -100,14 +100,14 @@ async def test_space_pauses_and_resumes():
 async def test_n_begins_a_new_row():
     async with dashboard(snapshot=training()) as d:
         await d.press("n")
-        assert d.engine.told("new_row") == [()]
+        assert d.engine.calls_of("new_row") == [()]
 
 
 async def test_capital_r_restarts_the_same_plan():
     plan = Plan(workload="encdec", settings={"pipelined": "on"}, device="cuda:1", steps=500)
     async with dashboard(engine=FakeEngine(plan), snapshot=training()) as d:
         await d.press("R")
-        assert d.engine.told("restart") == [(plan,)]
+        assert d.engine.calls_of("restart") == [(plan,)]
 
 
 @pytest.mark.parametrize("state", ["failed", "finished", "stopped"])
@@ -118,14 +118,14 @@ async def test_without_a_worker_a_change_waits_for_the_restart(state):
         await d.press("minus", "p")
         for _ in range(12):
             await d.show(dead)
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
         assert "press R to restart with" in d.text()
         assert "batch_size=4" in d.text()
         await d.press("space")
-        assert d.engine.told("pause") == []
+        assert d.engine.calls_of("pause") == []
         assert "press R" in d.notices()[-1]
         await d.press("R")
-        ((plan,),) = d.engine.told("restart")
+        ((plan,),) = d.engine.calls_of("restart")
         assert plan.settings == {"batch_size": "4", "pipelined": "off"}
         await d.press("p")
         await d.show(training())
@@ -147,7 +147,7 @@ async def test_arrows_right_and_left_step_through_a_choice():
     async with dashboard(snapshot=training()) as d:
         await d.choose("data")
         await d.press("right", "left", "l", "h")
-        assert d.engine.told("change") == [({"data": "cached"},), ({"data": "loader"},)] * 2
+        assert d.engine.calls_of("change") == [({"data": "cached"},), ({"data": "loader"},)] * 2
 
 
 async def test_enter_opens_the_values_and_sets_the_one_chosen():
@@ -157,7 +157,7 @@ async def test_enter_opens_the_values_and_sets_the_one_chosen():
         assert isinstance(d.app.screen, Chooser)
         assert "▸ loader" in d.text()
         await d.press("down", "down", "enter")
-        assert d.engine.told("change") == [({"data": "resident"},)]
+        assert d.engine.calls_of("change") == [({"data": "resident"},)]
 
 
 async def test_any_number_can_be_typed_and_a_bad_one_gets_the_levers_own_words():
@@ -166,9 +166,9 @@ async def test_any_number_can_be_typed_and_a_bad_one_gets_the_levers_own_words()
         await d.type("0")
         await d.press("enter")
         assert "'0' is not valid; valid: a whole number from 1 to" in d.text()
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
         await d.press("backspace", *"24", "enter")
-        assert d.engine.told("change") == [({"batch_size": "24"},)]
+        assert d.engine.calls_of("change") == [({"batch_size": "24"},)]
 
 
 async def test_keys_typed_into_a_dialog_are_text_and_escape_changes_nothing():
@@ -188,9 +188,9 @@ async def test_w_lists_the_workloads_and_another_one_starts_fresh():
         begun, below = (one for one in d.lines() if "frozen convol" in one or "encoder," in one)
         assert below.index("encoder,") == begun.index("encdec") + 2  # set in, below its name
         await d.press("enter")
-        assert d.engine.told("restart") == []
+        assert d.engine.calls_of("restart") == []
         d.app.control.start_workload("encdec")
-        ((plan,),) = d.engine.told("restart")
+        ((plan,),) = d.engine.calls_of("restart")
         assert plan.settings == {}
 
 
@@ -210,7 +210,7 @@ async def test_u_undoes_the_last_change_and_capital_u_makes_it_again():
         await d.press("u")
         assert "U redoes batch_size 8→16" in d.text()
         await d.press("U")
-        values = [change["batch_size"] for (change,) in d.engine.told("change")]
+        values = [change["batch_size"] for (change,) in d.engine.calls_of("change")]
         assert values == ["16", "8", "16"]
 
 
@@ -219,7 +219,7 @@ async def test_without_a_change_there_is_nothing_to_undo_or_redo(key):
     async with dashboard(snapshot=training()) as d:
         await d.press(key)
         assert "there is no" in d.notices()[0]
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
 
 
 # ── A/B ─────────────────────────────────────────────────────────────────────────────────
@@ -231,7 +231,7 @@ async def test_x_compares_what_the_answer_proposes():
     async with dashboard(snapshot=training()) as d:
         proposed = d.app._main.answer.tries[0]
         await d.press("x")
-        ((question,),) = d.engine.told("compare")
+        ((question,),) = d.engine.calls_of("compare")
         assert (question.lever, question.b) == (proposed.lever, proposed.value)
 
 
@@ -247,11 +247,11 @@ async def test_a_verdict_is_kept_taken_back_and_asked_for_anew_by_keys_of_its_ta
     shown = msgspec.structs.replace(CONCLUDED, settings=settings(pipelined="on"))
     async with dashboard(snapshot=shown) as d:
         await d.press("5", "right", "enter")
-        assert d.engine.told("change") == [({"pipelined": "off"},)]
+        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
         await d.press("o")
-        assert d.engine.told("change")[1:] == [({"pipelined": "on"},)]
+        assert d.engine.calls_of("change")[1:] == [({"pipelined": "on"},)]
         await d.press("m")
-        ((question,),) = d.engine.told("compare")
+        ((question,),) = d.engine.calls_of("compare")
         assert (question.a, question.b, question.pairs) == ("on", "off", 80)
 
 
@@ -268,7 +268,7 @@ async def test_a_with_the_focus_elsewhere_compares_the_lever_chosen_last():
     async with dashboard(snapshot=CONCLUDED) as d:
         await d.choose("pin_memory")
         await d.press("5", "right", "a")
-        ((question,),) = d.engine.told("compare")
+        ((question,),) = d.engine.calls_of("compare")
         assert question.lever == "pin_memory"
 
 
@@ -276,7 +276,7 @@ async def test_enter_on_a_row_puts_its_levers_in_force():
     rows = (result(1, "off", 276.4, settings=settings(pipelined="off")), *training().results[1:])
     async with dashboard(snapshot=msgspec.structs.replace(training(), results=rows)) as d:
         await d.press("5", "up", "enter")
-        assert d.engine.told("change") == [({"pipelined": "off"},)]
+        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
 # ── copying ─────────────────────────────────────────────────────────────────────────────
@@ -384,18 +384,18 @@ async def test_above_a_dialog_the_palette_leaves_out_what_only_the_main_screen_c
 
 
 @pytest.mark.parametrize(
-    ("title", "told"),
+    ("title", "change"),
     [
         ("Run · Pipelining on or off", {"pipelined": "off"}),
         ("Levers · batch_size=32", {"batch_size": "32"}),
     ],
 )
-async def test_a_command_of_the_palette_does_what_its_key_does(title, told):
+async def test_a_command_of_the_palette_does_what_its_key_does(title, change):
     async with dashboard(snapshot=training()) as d:
         commands = {c.title: c.callback for c in d.app.get_system_commands(d.app.screen)}
         next(run for name, run in commands.items() if name.startswith(title))()
         await d.settle()
-        assert d.engine.told("change") == [(told,)]
+        assert d.engine.calls_of("change") == [(change,)]
 
 
 @pytest.mark.parametrize("opening", ["ctrl+p", "colon"])
@@ -405,7 +405,7 @@ async def test_the_palette_opens_and_runs_a_command(opening):
         await d.type("new")
         await d.until("New row of the results")
         await d.press("enter")
-        while not d.engine.told("new_row"):
+        while not d.engine.calls_of("new_row"):
             await d.pilot.pause(0.02)
         assert d.app.screen is d.app._main
 
@@ -436,7 +436,7 @@ async def test_a_dialog_answers_the_first_of_several_enters_alone(presses):
     async with dashboard(snapshot=training()) as d:
         await d.press("down", "enter", *"24")
         await d.press_together(*["enter"] * presses)
-        assert d.engine.told("change") == [({"batch_size": "24"},)]
+        assert d.engine.calls_of("change") == [({"batch_size": "24"},)]
 
 
 @pytest.mark.parametrize("opening", ["w", "r"])
@@ -446,7 +446,7 @@ async def test_two_enters_close_a_dialog_once(opening, tmp_path, monkeypatch):
         await d.press(opening)
         await d.press_together("enter", "enter")
         assert d.app.screen is d.app._main
-        assert len(d.engine.told("record")) == (opening == "r")
+        assert len(d.engine.calls_of("record")) == (opening == "r")
 
 
 async def test_two_enters_on_an_existing_file_leave_the_question_open(tmp_path):
@@ -457,7 +457,7 @@ async def test_two_enters_on_an_existing_file_leave_the_question_open(tmp_path):
         d.app.screen.query_one("Input").value = str(target)
         await d.press_together("enter", "enter")
         assert isinstance(d.app.screen, Confirm)
-        assert d.engine.told("record") == [(target, False)]
+        assert d.engine.calls_of("record") == [(target, False)]
 
 
 @pytest.mark.parametrize("answer", ["enter", "y"])
@@ -467,7 +467,7 @@ async def test_leaving_is_answered_once(answer):
         await d.press("q")
         await d.press_together(answer, answer)
         assert d.app._exit == (answer == "y")
-        assert len(d.engine.told("stop_recording")) == (answer == "y")
+        assert len(d.engine.calls_of("stop_recording")) == (answer == "y")
 
 
 @pytest.mark.parametrize("key", ["enter", "w", "r", "question_mark", "ctrl+q", "e", "slash"])
@@ -491,14 +491,14 @@ async def test_footer_keys_are_buttons():
         await d.click("+ batch")
         await d.click("n new row")
         assert [c[0] for c in d.engine.calls[1:]] == ["change", "change", "new_row"]
-        assert d.engine.told("change")[1] == ({"batch_size": "16"},)
+        assert d.engine.calls_of("change")[1] == ({"batch_size": "16"},)
 
 
 async def test_a_click_chooses_a_lever_and_a_second_one_opens_its_values():
     async with dashboard(snapshot=training()) as d:
         await d.click("pin_memory")
         assert d.app._main.levers.chosen.name == "pin_memory"
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
         await d.click("pin_memory", times=2)
         assert len(d.app.screen_stack) == 2
         assert isinstance(d.app.screen, Chooser)
@@ -514,18 +514,18 @@ async def test_r_asks_for_a_file_and_records(tmp_path):
         assert "gpudash-encdec-" in d.text()
         d.app.screen.query_one("Input").value = str(target)
         await d.press("enter")
-        assert d.engine.told("record") == [(target, False)]
+        assert d.engine.calls_of("record") == [(target, False)]
         await d.show(msgspec.structs.replace(training(), recording=recording(str(target))))
         assert "● REC" in d.lines()[0]
         await d.press("r")
-        assert d.engine.told("stop_recording") == [()]
+        assert d.engine.calls_of("stop_recording") == [()]
 
 
 async def test_an_existing_file_is_replaced_only_when_confirmed(tmp_path):
     target = tmp_path / "old.csv"
     target.touch()
     async with dashboard(snapshot=training()) as d:
-        for answer, told in (("enter", [(target, False)]), ("y", [(target, False)] * 2)):
+        for answer, calls in (("enter", [(target, False)]), ("y", [(target, False)] * 2)):
             await d.press("r")
             d.app.screen.query_one("Input").value = str(target)
             await d.press("enter")
@@ -534,9 +534,9 @@ async def test_an_existing_file_is_replaced_only_when_confirmed(tmp_path):
             assert "--force" not in d.text()
             await d.press(answer)
             if answer == "enter":
-                assert d.engine.told("record") == told
+                assert d.engine.calls_of("record") == calls
             else:
-                assert d.engine.told("record") == [*told, (target, True)]
+                assert d.engine.calls_of("record") == [*calls, (target, True)]
         assert d.notices() == []
 
 
@@ -553,7 +553,7 @@ async def test_an_empty_file_name_is_refused():
         await d.press("r")
         d.app.screen.query_one("Input").value = "  "
         await d.press("enter")
-        assert d.engine.told("record") == []
+        assert d.engine.calls_of("record") == []
         assert "file name" in d.notices()[0]
 
 
@@ -570,12 +570,12 @@ async def test_q_asks_while_recording():
         assert "270 rows" in d.text()
         await d.press("escape")
         assert not d.app._exit
-        assert d.engine.told("stop_recording") == []
+        assert d.engine.calls_of("stop_recording") == []
         await d.press("q")
         await d.pilot.press("y")
         await d.pilot.pause()
         assert d.app._exit
-        assert d.engine.told("stop_recording") == [()]
+        assert d.engine.calls_of("stop_recording") == [()]
 
 
 @pytest.mark.parametrize("opened", [(), ("question_mark",), ("down", "enter")])
@@ -585,4 +585,4 @@ async def test_ctrl_c_completes_the_file_and_leaves_from_anywhere(opened):
         await d.press(*opened)
         await d.pilot.press("ctrl+c")
         assert d.app._exit
-        assert d.engine.told("stop_recording") == [()]
+        assert d.engine.calls_of("stop_recording") == [()]

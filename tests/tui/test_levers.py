@@ -135,7 +135,7 @@ async def test_the_frame_holds_the_undo_button_and_the_legend():
         assert "new" not in lines(shown)[-1]
 
 
-async def test_why_nothing_can_be_changed_is_said():
+async def test_the_panel_says_why_nothing_can_be_changed():
     async with panel(why_not="a recording is shown", size=(80, 8)) as (shown, _):
         assert "a recording is shown" in lines(shown)[0]
     async with panel(why_not="the levers of this run cannot be changed") as (shown, _):
@@ -144,13 +144,13 @@ async def test_why_nothing_can_be_changed_is_said():
         assert "the levers of this run cannot be changed" in text
 
 
-async def test_what_is_asked_for_is_shown_until_it_is_active():
+async def test_a_requested_value_is_shown_until_it_is_active():
     pending = changed(own(value="8"), pending="16")
     async with panel(rows=(pending,)) as (shown, _):
         assert "8 → 16 …" in line_of(shown, "own")
 
 
-async def test_where_not_all_levers_have_room_it_is_said_how_many_more_there_are():
+async def test_without_room_for_all_levers_the_number_of_others_is_shown():
     async with panel(size=(80, 8)) as (shown, pilot):
         assert "8 more↓" in lines(shown)[6]
         shown.move(9)
@@ -175,7 +175,7 @@ async def test_the_list_has_its_room_before_the_explanation():
 
 
 ODD = (
-    own("שכבה של קידוד", "ערך ארוך מאוד " * 9, default="א", said="ב +5.0 %", context="נגד א"),
+    own("שכבה של קידוד", "ערך ארוך מאוד " * 9, default="א", result="ב +5.0 %", context="נגד א"),
     own("a-name-longer-than-any-panel-is-wide-" * 4, "b" * 200),
     own("many", "choice-59", choices=tuple(f"choice-{n}" for n in range(60)), default="choice-0"),
     own("電源", "電" * 60, pending="源" * 60),
@@ -199,7 +199,7 @@ ODD = (
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("rows", [(), ODD, ODD * 20], ids=["none", "odd", "many"])
-async def test_anything_stands_at_any_size(rows, size):
+async def test_any_rows_fit_at_any_size(rows, size):
     async with panel(rows=rows, size=size, undo="שכבה " + "x" * 90 + "→y") as (shown, pilot):
         for _ in range(len(rows[:7]) + 1):
             drawn = lines(shown)

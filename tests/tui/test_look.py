@@ -1,4 +1,4 @@
-"""What is configured of the dashboard counts, comes before what is remembered, and leaves that."""
+"""The dashboard's configuration overrides saved preferences, and does not change them."""
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from gpudash.tui.screens.help import Help
 from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
-from tests.tui.test_replay import SHOWN, Hand
+from tests.tui.test_replay import SHOWN, FakePlayer
 
 changed = msgspec.structs.replace
 REMEMBERED = Preferences(theme="gruvbox", pane="ab")
@@ -53,11 +53,11 @@ async def test_an_action_has_its_configured_keys_and_no_others():
     )
     async with dashboard(look=look, snapshot=training()) as d:
         await d.press("p")
-        assert d.engine.told("pause") == [()]
+        assert d.engine.calls_of("pause") == [()]
         await d.press("f5", "exclamation_mark", "plus", "equals_sign")
-        assert d.engine.told("change") == [({"batch_size": "16"},), ({"batch_size": "32"},)]
+        assert d.engine.calls_of("change") == [({"batch_size": "16"},), ({"batch_size": "32"},)]
         await d.press("space")
-        assert d.engine.told("change")[-1] == ({"pipelined": "off"},)
+        assert d.engine.calls_of("change")[-1] == ({"pipelined": "off"},)
         assert "p pause" in d.lines()[-1]
         assert "space pipeline" in d.lines()[-1]
         await d.press("question_mark")
@@ -107,9 +107,9 @@ def test_in_a_replay_what_plays_it_comes_first_as_it_does_by_default():
 
 async def test_a_recording_is_played_with_the_configured_keys():
     look = Look(keys={"play": ("p",), "seek_back": ("f5",), "pause": ("P",)})
-    async with dashboard(look=look, snapshot=SHOWN, player=Hand()) as d:
+    async with dashboard(look=look, snapshot=SHOWN, player=FakePlayer()) as d:
         await d.press("p", "f5", "space", "left")
-        assert d.app.control.player.told == [("play_or_hold",), ("seek", 26.0)]
+        assert d.app.control.player.calls == [("play_or_hold",), ("seek", 26.0)]
         assert "p hold" in d.lines()[-1]
 
 

@@ -1,9 +1,9 @@
-"""`M`: who owns device memory, asked of the training and shown when it has answered."""
+"""`M` requests who owns device memory; the report is shown when it arrives."""
 
 import msgspec
 
 from gpudash.protocol import MemoryOwners, Owner
-from gpudash.tui.screens.dialog import Told
+from gpudash.tui.screens.dialog import ShowLines
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
 
@@ -25,19 +25,19 @@ def knowing(owners: MemoryOwners):
 async def test_the_answer_opens_when_it_comes_and_once():
     async with dashboard(snapshot=ABLE) as d:
         await d.press("M")
-        assert d.engine.told("memory_owners") == [()]
+        assert d.engine.calls_of("memory_owners") == [()]
         await d.show(knowing(told()))
-        assert isinstance(d.app.screen, Told)
+        assert isinstance(d.app.screen, ShowLines)
         assert "train.py:42 in step" in d.text()
         await d.press("escape")
         await d.show(knowing(told()))
-        assert not isinstance(d.app.screen, Told)
+        assert not isinstance(d.app.screen, ShowLines)
 
 
 async def test_memory_that_ran_out_opens_nothing():
     async with dashboard(snapshot=ABLE) as d:
         await d.show(knowing(told(answers=())))
-        assert not isinstance(d.app.screen, Told)
+        assert not isinstance(d.app.screen, ShowLines)
 
 
 async def test_an_open_dialog_is_left_alone():
@@ -48,12 +48,12 @@ async def test_an_open_dialog_is_left_alone():
         assert d.app.screen is before
 
 
-async def test_a_run_that_cannot_tell_is_not_asked():
+async def test_a_run_without_memory_owners_is_not_asked():
     async with dashboard(snapshot=training()) as d:
         await d.press("M")
-        assert d.engine.told("memory_owners") == []
+        assert d.engine.calls_of("memory_owners") == []
         assert d.notices() == ["who owns memory is not recorded here"]
     ended = msgspec.structs.replace(ABLE, state="finished")
     async with dashboard(snapshot=ended) as d:
         await d.press("M")
-        assert d.engine.told("memory_owners") == []
+        assert d.engine.calls_of("memory_owners") == []

@@ -1,4 +1,4 @@
-"""The pane at the bottom, mounted alone: tabs, results, log, and where each is read."""
+"""The pane at the bottom, mounted alone: tabs, results, log, and scrolling."""
 
 import math
 import re
@@ -464,7 +464,7 @@ def test_wide_characters_are_wrapped_by_the_cells_they_take():
         ("  File gpudash: no", False),
     ],
 )
-def test_lines_that_say_that_something_is_wrong_are_told_from_others(line, trouble):
+def test_warnings_and_errors_are_recognised(line, trouble):
     assert is_trouble(line) == trouble
 
 
@@ -504,7 +504,7 @@ async def test_what_is_being_read_stays_as_the_oldest_lines_are_dropped():
         assert "line 1500." in seen(one)[-2]
 
 
-async def test_a_log_told_again_replaces_what_was_there():
+async def test_a_rewound_log_replaces_the_earlier_lines():
     async with pane(lines=["old"]) as one:
         one.open("log")
         one.show(training(), ["new"], rewound=True)

@@ -1,4 +1,4 @@
-"""What is remembered between runs; and that nothing is, where it cannot be."""
+"""Preferences saved between runs, also where they cannot be saved."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_the_first_time_nothing_is_remembered():
         b'{"a":' + b"[" * 100_000,
     ],
 )
-def test_a_broken_file_is_as_none(home, content):
+def test_a_broken_file_counts_as_none(home, content):
     preferences.save(CHOSEN).join()
     (home / "gpudash" / "preferences.json").write_bytes(content)
     assert preferences.load() == Preferences()

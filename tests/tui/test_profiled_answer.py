@@ -1,4 +1,4 @@
-"""A profile that was read deepens the answer, while all is set as it was for the profile."""
+"""A profile adds evidence to the answer, as long as its settings are the present ones."""
 
 from contextlib import asynccontextmanager
 
@@ -30,7 +30,7 @@ async def asked():
     """A run of which a profile was asked for."""
     async with dashboard(snapshot=RUNNING) as d:
         await d.press("t")
-        while not d.engine.told("profile"):
+        while not d.engine.calls_of("profile"):
             await d.pilot.pause(0.01)
         yield d
 

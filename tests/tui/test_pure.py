@@ -20,7 +20,7 @@ ANY = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(st.lists(ANY, max_size=80), st.integers(0, 60), st.integers(0, 12))
-def test_nothing_that_plotext_dies_of_reaches_it(values, width, height):
+def test_values_that_crash_plotext_never_reach_it(values, width, height):
     at_s = tuple(0.5 * (tick + 1) for tick in range(len(values)))
     time_range = axes.range_of(Series(at_s=at_s), width, TimeView())
     runs = axes.cut(values, axes.bins_of(at_s, time_range), time_range)
@@ -79,7 +79,7 @@ def test_the_inbox_keeps_the_newest_and_knocks_once():
     assert knocks == [1, 1]
 
 
-def test_a_bar_drops_what_matters_least():
+def test_a_bar_leaves_out_the_least_important_cells():
     cells = tuple(
         Cell(parts=((name * 5, "text"),), rank=rank)
         for name, rank in zip("abc", (0, 2, 1), strict=True)

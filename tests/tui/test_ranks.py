@@ -1,4 +1,4 @@
-"""The ranks side by side: who waits, who is waited for, and what fits at which size."""
+"""The table of ranks: waits, the slow rank, and the columns that fit."""
 
 import math
 
@@ -50,9 +50,9 @@ def test_a_second_without_a_step_is_blank():
 @pytest.mark.parametrize("width", [18, 40, 58, 78, 118, 198, 398])
 @pytest.mark.parametrize("count", [2, 8])
 def test_rows_fit_and_numbers_are_whole(width, count):
-    told = lines(job(count), width)
-    assert max(map(len, told)) <= width
-    for line in told[1:]:
+    rows = lines(job(count), width)
+    assert max(map(len, rows)) <= width
+    for line in rows[1:]:
         assert "6.9" in line
 
 
@@ -92,7 +92,7 @@ def test_the_slow_rank_stays_in_sight_wherever_the_list_is_read():
     assert in_sight(job(64, straggler=None), range(20, 24)) == [20, 21, 22, 23]
 
 
-def test_the_spread_of_steps_and_waits_is_told():
+def test_the_range_of_steps_and_waits_is_shown():
     assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 ms of it waiting"
     assert spread(job_of(scripts.of_ranks(2))) == "step 106 ms"
     assert spread(Job()) == ""
@@ -100,8 +100,8 @@ def test_the_spread_of_steps_and_waits_is_told():
 
 def test_the_slow_rank_is_named_with_phase_cost_and_cause():
     slow = job().straggler
-    told = verdict(job())
-    assert told.startswith("rank 3 is 36 % slow in backward; the others wait 2.50 ms a step; clock")
+    text = verdict(job())
+    assert text.startswith("rank 3 is 36 % slow in backward; the others wait 2.50 ms a step; clock")
     imbalance = replace(slow, kind="imbalance", why="", others_wait_ms=None)
     assert (
         verdict(job(straggler=imbalance)) == "rank 3 has more to work on: 36 % longer in backward"
@@ -112,7 +112,7 @@ def test_the_slow_rank_is_named_with_phase_cost_and_cause():
     assert verdict(job(straggler=None)) == ""
 
 
-def test_while_no_rank_finishes_a_step_it_says_where_they_are():
+def test_during_a_hang_the_ranks_positions_are_shown():
     stacks = (
         RankStack(
             rank=0, steps=7, collective="all_reduce", doing="waits in all_reduce (train.py:57)"
@@ -132,10 +132,10 @@ def text_of(snapshot):
 
 
 def test_the_header_has_the_whole_jobs_rate_and_each_ranks_batch():
-    told = text_of(scripts.of_ranks(8))
-    assert "8 ranks" in told
-    assert "   904   samples/s" in told
-    assert "12 samples a step and rank" in told
+    text = text_of(scripts.of_ranks(8))
+    assert "8 ranks" in text
+    assert "   904   samples/s" in text
+    assert "12 samples a step and rank" in text
 
 
 def test_ranks_whose_batches_differ_have_the_least_and_the_most_in_the_header():
@@ -161,7 +161,7 @@ async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_is_no_number_is_shown_as_not_measured(value):
+def test_nan_and_infinity_are_shown_as_not_measured(value):
     first, second = job(2).ranks
     odd = replace(second, step_ms_p50=value, waits_ms=value, samples_per_s=value, history=(value,))
     before, after = lines(Job(ranks=(first, first)))[1], lines(Job(ranks=(first, odd)))
@@ -174,7 +174,7 @@ def test_what_is_no_number_is_shown_as_not_measured(value):
 
 @pytest.mark.parametrize("size", [(20, 5), (60, 16), (80, 24), (120, 40), (400, 120)])
 @pytest.mark.parametrize("count", [2, 64])
-async def test_no_size_throws(size, count):
+async def test_no_size_raises(size, count):
     async with script(scripts.of_gpus(count), size=size) as d:
         d.app._main.open_tab("ranks")
         await d.press("down", "pagedown", "end", "home")

@@ -19,19 +19,19 @@ PLAYBACK = Playback(
 SHOWN = msgspec.structs.replace(training(), can=(), playback=PLAYBACK)
 
 
-class Hand:
-    """A player that remembers what it was told."""
+class FakePlayer:
+    """A player that records its calls."""
 
     def __init__(self):
         self.position_s = 31.0
-        self.told = []
+        self.calls = []
 
     def __getattr__(self, name):
-        return lambda *arguments: self.told.append((name, *arguments))
+        return lambda *arguments: self.calls.append((name, *arguments))
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "call"),
     {
         "space": ("play_or_hold",),
         "left": ("seek", 26.0),
@@ -43,17 +43,17 @@ class Hand:
         "end": ("seek_end",),
     }.items(),
 )
-async def test_a_key_plays_the_recording_and_asks_nothing_of_a_training(key, told):
-    async with dashboard(snapshot=SHOWN, player=Hand()) as d:
+async def test_a_key_plays_the_recording_and_asks_nothing_of_a_training(key, call):
+    async with dashboard(snapshot=SHOWN, player=FakePlayer()) as d:
         calls = len(d.engine.calls)
         await d.press(key)
-        assert d.app.control.player.told == [told]
+        assert d.app.control.player.calls == [call]
         assert len(d.engine.calls) == calls
 
 
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
 async def test_header_and_scrubber_say_where_the_recording_stands(size):
-    async with dashboard(size, snapshot=SHOWN, player=Hand()) as d:
+    async with dashboard(size, snapshot=SHOWN, player=FakePlayer()) as d:
         assert "replay run.csv  0:00:31 of 0:00:53  ×4" in d.lines()[0]
         scrubber = d.lines()[-3]
         assert scrubber.startswith(" 0:00:00 ├")
@@ -67,17 +67,17 @@ async def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s)
     markers = ((10.0, "batch_size=1024"), (later_s, "pipelined=on"))
     playback = msgspec.structs.replace(PLAYBACK, position_s=position_s, markers=markers)
     shown = msgspec.structs.replace(SHOWN, playback=playback)
-    async with dashboard((80, 24), snapshot=shown, player=Hand()) as d:
+    async with dashboard((80, 24), snapshot=shown, player=FakePlayer()) as d:
         line = d.lines()[-3].partition("├")[2].partition("┤")[0]
         assert line.count("┊") == 2
         assert not set("1024") & set(line)
 
 
 async def test_a_click_on_the_scrubber_goes_there():
-    async with dashboard((80, 24), snapshot=SHOWN, player=Hand()) as d:
+    async with dashboard((80, 24), snapshot=SHOWN, player=FakePlayer()) as d:
         await d.pilot.click("#scrubber", offset=(10, 0))
         await d.settle()
-        assert d.app.control.player.told == [("seek", 0.0)]
+        assert d.app.control.player.calls == [("seek", 0.0)]
 
 
 REFUSED = ("p", "plus", "r", "R", "w", "u", "a", "x", "o", "m", "enter")
@@ -85,11 +85,11 @@ REFUSED = ("p", "plus", "r", "R", "w", "u", "a", "x", "o", "m", "enter")
 
 
 @pytest.mark.parametrize("key", REFUSED)
-async def test_what_a_recording_cannot_do_says_so_and_asks_nothing(key):
+async def test_a_key_that_a_recording_cannot_obey_says_so_and_requests_nothing(key):
     judged = msgspec.structs.replace(
         CONCLUDED, can=(), playback=PLAYBACK, verdicts=(CONCLUDED.comparison,)
     )
-    async with dashboard(snapshot=judged, player=Hand()) as d:
+    async with dashboard(snapshot=judged, player=FakePlayer()) as d:
         if key in "om":
             d.app._main.open_tab("ab")
         calls = len(d.engine.calls)
@@ -102,15 +102,15 @@ async def test_what_a_recording_cannot_do_says_so_and_asks_nothing(key):
 @pytest.mark.parametrize("tab", ["results", "ab"])
 async def test_enter_in_the_pane_of_a_recording_sets_nothing(tab):
     judged = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
-    async with dashboard(snapshot=judged, player=Hand()) as d:
+    async with dashboard(snapshot=judged, player=FakePlayer()) as d:
         d.app._main.open_tab(tab)
         await d.press("enter")
         assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
 
 
 async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only():
-    async with dashboard(size=(200, 50), snapshot=SHOWN, player=Hand()) as d:
+    async with dashboard(size=(200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["compare"]["a"] == "dim"
         assert footer["screen.play"]["space"] == "key"
@@ -121,7 +121,7 @@ async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only()
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(size):
     running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
-    async with dashboard(size, snapshot=running, player=Hand()) as d:
+    async with dashboard(size, snapshot=running, player=FakePlayer()) as d:
         d.app._main.open_tab("ab")
         await d.settle()
         assert "so far pipelined=off +6.0 %" in d.text()
@@ -140,7 +140,7 @@ OF_RANKS = {"bucket_cap_mb": "4", "gradient_compression": "none"}
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 async def test_the_levers_that_several_processes_have_are_shown_with_their_values(size):
     settings = SHOWN.settings | OF_RANKS
-    async with dashboard(size, snapshot=SHOWN, player=Hand()) as d:
+    async with dashboard(size, snapshot=SHOWN, player=FakePlayer()) as d:
         assert "bucket_cap_mb" not in {row.lever.name for row in d.app.control.rows()}
         await d.show(msgspec.structs.replace(SHOWN, settings=settings))
         shown = {row.lever.name: (row.value, row.default) for row in d.app.control.rows()}
@@ -159,7 +159,7 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
 
 
 async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered():
-    async with dashboard((200, 50), snapshot=SHOWN, player=Hand()) as d:
+    async with dashboard((200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
         newest = f"at {minutes(SHOWN.series.at_s[-1])}"
         assert (d.text().count(newest), "live" in d.text()) == (2, False)
         (values,) = (one for one in d.app._main.query_one("#footer")._cells if "values" in str(one))
@@ -171,13 +171,13 @@ async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered():
 
 async def test_a_running_ab_of_a_recording_does_not_offer_to_end_it():
     running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
-    async with dashboard(snapshot=running, player=Hand()) as d:
+    async with dashboard(snapshot=running, player=FakePlayer()) as d:
         d.app._main.open_tab("ab")
         await d.settle()
         assert "a ends it" not in d.text()
         await d.press("a")
         assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
-        assert d.engine.told("end_comparison") == []
+        assert d.engine.calls_of("end_comparison") == []
 
 
 PARTS = ("throughput", "activity", "step", "levers", "pane")
@@ -194,7 +194,7 @@ async def test_a_replay_shows_what_was_on_the_screen_live(size, tab):
         answer = d.app._main.answer
         live = {name: figures(d, name) for name in PARTS}
     recorded = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
-    async with dashboard((width, height + 1), snapshot=recorded, player=Hand()) as d:
+    async with dashboard((width, height + 1), snapshot=recorded, player=FakePlayer()) as d:
         d.app._main.open_tab(tab)
         await d.settle()
         for name in PARTS:
@@ -213,8 +213,8 @@ def figures(d, name):
     return [line for line in lines if not re.search(f"from the next step|{RECORDED}", line)]
 
 
-async def test_a_log_that_is_told_again_is_not_shown_twice():
-    async with dashboard(snapshot=SHOWN, player=Hand()) as d:
+async def test_a_log_sent_again_is_not_shown_twice():
+    async with dashboard(snapshot=SHOWN, player=FakePlayer()) as d:
         d.app._main.open_tab("log")
         d.app.inbox.on_log(["first"])
         await d.until("first")

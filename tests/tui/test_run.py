@@ -41,7 +41,7 @@ def restarted(control):
     """The settings that a restart sends, which the snapshot then knows of."""
     control.restart()
     control.take(changed(control.snapshot, last_command=control.engine.requests))
-    return control.engine.told("restart")[-1][0].settings
+    return control.engine.calls_of("restart")[-1][0].settings
 
 
 # ── pause ───────────────────────────────────────────────────────────────────────────────
@@ -92,7 +92,7 @@ def planned(**values):
     return FakeEngine(Plan(workload="encdec", settings=values))
 
 
-def test_a_restart_sends_the_plan_and_not_what_the_worker_made_of_it():
+def test_a_restart_sends_the_plan_and_not_the_resolved_values():
     control = running(planned(model_scale="auto"), model_scale="small")
     assert restarted(control) == {"model_scale": "auto"}
 
@@ -147,7 +147,7 @@ def test_steps_through_a_lever_faster_than_they_are_made_end_at_the_last():
     assert restarted(control) == {"batch_size": "32"}
 
 
-def test_what_is_lowered_after_a_failure_wins():
+def test_a_value_lowered_after_a_failure_is_sent():
     control = running(planned(batch_size="64"), batch_size="64")
     ask(control, batch_size="4096")
     tried = in_force({"batch_size": "4096"}, 1, batch_size="4096")
@@ -164,14 +164,14 @@ async def test_a_held_key_restarts_once_until_the_run_is_there_again(before):
         await d.press_together(*"RRR")
         await d.show(starting)
         await d.press("R")
-        assert len(d.engine.told("restart")) == 1
+        assert len(d.engine.calls_of("restart")) == 1
         assert set(d.notices()) == {"the training is starting"}
         await d.show(changed(training(), worker_pid=4243))
         await d.press("R")
         await d.show(starting)
         await d.show(changed(starting, state="failed"))
         await d.press("R")
-        assert len(d.engine.told("restart")) == 3
+        assert len(d.engine.calls_of("restart")) == 3
 
 
 def test_a_restart_after_choosing_a_workload_is_of_that_workload():
@@ -182,13 +182,13 @@ def test_a_restart_after_choosing_a_workload_is_of_that_workload():
     last = control.engine.requests
     control.take(changed(training(), pending={"batch_size": "32"}, last_command=last))
     assert restarted(control) == {}
-    assert control.engine.told("restart")[-1][0].workload == "other"
+    assert control.engine.calls_of("restart")[-1][0].workload == "other"
 
 
 # ── a worker that cannot be started ─────────────────────────────────────────────────────
 
 
-async def test_a_worker_that_cannot_start_is_told_and_tried_again():
+async def test_a_failed_start_is_shown_and_can_be_tried_again():
     engine = FakeEngine()
     engine.refuse_worker = "cannot start the training process: no more processes"
     app = Dashboard(lambda: engine, engine.plan)
@@ -199,17 +199,17 @@ async def test_a_worker_that_cannot_start_is_told_and_tried_again():
         assert f"{engine.refuse_worker} · change a setting and press R" in text
         await pilot.press("minus", "R")
         await pilot.pause()
-        assert engine.told("start") == [(), ()]
+        assert engine.calls_of("start") == [(), ()]
         engine.refuse_worker = None
         await pilot.press("R")
         await pilot.pause()
-        assert engine.told("start") == [(), (), ()]
+        assert engine.calls_of("start") == [(), (), ()]
         assert engine.plan.settings == {"batch_size": "4"}
         assert engine.listener is app.inbox
 
 
 @pytest.mark.parametrize("state", ["training", "failed"])
-async def test_a_restart_that_cannot_be_is_told_and_forgets_nothing(state):
+async def test_an_impossible_restart_says_why_and_keeps_the_requests(state):
     async with dashboard(snapshot=changed(training(), state=state)) as d:
         d.engine.refuse_worker = "cannot start the training process: no more processes"
         await d.press("plus", "R")
@@ -230,23 +230,23 @@ async def test_where_nothing_runs_there_is_nothing_to_record(state, tmp_path):
         assert d.app.screen is d.app._main
         assert d.notices() == ["nothing is running to record; press R first"]
         d.app._record(str(tmp_path / "run.csv"))  # the run ended while the dialog was open
-        assert d.engine.told("record") == []
+        assert d.engine.calls_of("record") == []
 
 
-async def test_ending_a_recording_is_told_once_and_not_before_it_is_done():
+async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete():
     async with dashboard(snapshot=RECORDING) as d:
         await d.press("r", "r")
-        assert d.engine.told("stop_recording") == [()]
+        assert d.engine.calls_of("stop_recording") == [()]
         assert set(d.notices()) == {"completing /data/run.csv"}
         told = d.notices()
         await d.show(training())
         assert d.notices() == told
         await d.show(RECORDING)
         await d.press("r")
-        assert d.engine.told("stop_recording") == [(), ()]
+        assert d.engine.calls_of("stop_recording") == [(), ()]
 
 
-async def test_a_recording_that_ends_with_the_run_is_told():
+async def test_a_recording_that_ends_with_the_run_is_announced():
     async with dashboard(snapshot=RECORDING) as d:
         await d.show(changed(training(), state="finished"))
         assert d.notices() == ["recording complete: /data/run.csv"]
@@ -262,7 +262,7 @@ async def test_a_recording_that_failed_is_not_called_complete():
         assert d.notices() == ["recording complete: /data/run.csv"]
 
 
-async def test_a_recording_without_a_row_leaves_no_file_to_tell_of():
+async def test_a_recording_without_a_row_is_not_announced():
     empty = changed(training(), state="starting", recording=recording("/data/run.csv", 0))
     async with dashboard(snapshot=empty) as d:
         await d.show(changed(training(), state="failed"))

@@ -101,7 +101,7 @@ async def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
         assert "3.1 GiB" in text
 
 
-async def test_a_failure_is_told_in_words_and_its_traceback_is_in_the_log():
+async def test_a_failure_is_a_sentence_and_its_traceback_is_in_the_log():
     async with dashboard() as d:
         d.engine.log("Traceback (most recent call last):", '  File "x.py", line 1', "KeyError: 'a'")
         d.app._main.open_tab("log")
@@ -165,7 +165,7 @@ async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers():
     async with dashboard(snapshot=msgspec.structs.replace(training(), workload="own")) as d:
         await d.press("p", "plus", "right", "enter")
         assert "none known" in d.text()
-        assert d.engine.told("change") == []
+        assert d.engine.calls_of("change") == []
         assert d.notices()[0].startswith("unknown lever 'pipelined'")
 
 
@@ -320,7 +320,7 @@ async def test_a_cuda_graph_is_a_phase_of_its_own_where_there_is_one():
         assert "█ graph 2.13" in d.text()
 
 
-async def test_notes_are_told_apart_in_the_status_line():
+async def test_notes_are_separate_clauses_of_the_status_line():
     snapshot = msgspec.structs.replace(training(), notes=("one: chosen", "two: chosen"))
     async with dashboard(snapshot=snapshot) as d:
         assert d.lines()[-2].rstrip().endswith(" · one: chosen · two: chosen")

@@ -83,7 +83,7 @@ async def arrive(d: Driver, name: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", STATES)
-async def test_a_state_looks_as_it_did_when_it_was_looked_at(name, size):
+async def test_a_state_looks_like_its_golden_file(name, size):
     player = Player() if name == "replay" else None
     engine = FakeEngine(SCRIPT if name.startswith("script") else None)
     async with dashboard(size, engine, player=player) as d:

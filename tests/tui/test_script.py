@@ -1,4 +1,4 @@
-"""The dashboard of a training that nobody wrote for us: its levers, its output, and its end."""
+"""The dashboard of a user's script: its levers, its output, and its end."""
 
 import pytest
 
@@ -41,7 +41,7 @@ async def test_the_levers_are_those_that_the_training_offers():
         ]
         await d.choose("fused_optimizer")
         await d.press("right")
-        assert d.engine.told("change") == [({"fused_optimizer": "fused"},)]
+        assert d.engine.calls_of("change") == [({"fused_optimizer": "fused"},)]
 
 
 async def test_a_refused_lever_says_why_and_is_neither_set_nor_chosen_nor_compared():
@@ -137,7 +137,7 @@ async def test_a_script_that_starts_again_has_no_lever_of_the_last_ab_to_show_th
         assert d.notices() == ["levers are known from the first training step on"]
 
 
-async def test_where_there_is_nothing_to_copy_that_is_said():
+async def test_without_anything_to_copy_a_notice_says_so():
     async with script(scripts.starting()) as d:
         await d.press("y")
         assert d.notices() == ["there is nothing to copy"]
@@ -154,7 +154,7 @@ async def test_where_several_processes_train_every_lever_is_refused():
 async def test_where_several_processes_train_a_pause_is_refused():
     async with script(scripts.of_ranks(2)) as d:
         await d.press("space")
-        assert d.engine.told("pause") == []
+        assert d.engine.calls_of("pause") == []
         assert d.notices() == [
             "several ranks are not paused: in a pause their collectives would time out"
         ]
@@ -214,7 +214,7 @@ async def test_before_the_numbers_change_the_user_is_asked_once(keys):
         await d.choose("compile")
         await d.press("right")
         assert asked(d) is None
-        assert d.engine.told("change")[-1] == ({"compile": "on"},)
+        assert d.engine.calls_of("change")[-1] == ({"compile": "on"},)
 
 
 async def test_an_enter_that_is_held_does_not_answer():
@@ -229,7 +229,7 @@ async def test_the_question_can_be_answered_with_the_mouse():
     async with script() as d:
         await d.press("right")
         await d.click("y  change it")
-        assert d.engine.told("change") == [({"precision": "tf32"},)]
+        assert d.engine.calls_of("change") == [({"precision": "tf32"},)]
 
 
 async def test_redoing_what_changes_the_numbers_asks_as_well():
@@ -240,11 +240,11 @@ async def test_redoing_what_changes_the_numbers_asks_as_well():
         await d.press("U")
         assert asked(d) is not None
         await d.press("y")
-        changes = [settings["precision"] for (settings,) in d.engine.told("change")]
+        changes = [settings["precision"] for (settings,) in d.engine.calls_of("change")]
         assert changes == ["tf32", "script", "tf32"]
 
 
-async def test_what_computes_the_same_is_not_asked_about():
+async def test_a_lever_that_keeps_the_numbers_needs_no_confirmation():
     async with script() as d:
         await d.choose("fused_optimizer")
         await d.press("right")
@@ -252,11 +252,11 @@ async def test_what_computes_the_same_is_not_asked_about():
         assert d.engine.requests == 1
 
 
-async def test_an_ab_that_was_agreed_to_opens_its_tab():
+async def test_a_confirmed_ab_opens_its_tab():
     async with script() as d:
         await d.press("x", "y")
         assert d.app._main.pane.tab == "ab"
-        assert d.engine.told("compare")[0][0].b == "bf16"
+        assert d.engine.calls_of("compare")[0][0].b == "bf16"
 
 
 # ── leaving ─────────────────────────────────────────────────────────────────────────────
@@ -269,39 +269,39 @@ async def test_quitting_asks_whether_the_training_is_to_go_on():
         await d.press("enter", "escape")
         assert d.app.screen is d.app._main
         await d.press("q", "l")
-        assert d.engine.told("leave") == [()]
-        assert not d.engine.told("stop")
+        assert d.engine.calls_of("leave") == [()]
+        assert not d.engine.calls_of("stop")
         assert d.app._exit
 
 
 async def test_a_training_that_is_stopped_is_waited_for():
     async with script() as d:
         await d.press("q", "s")
-        assert d.engine.told("stop") == [()]
+        assert d.engine.calls_of("stop") == [()]
         assert "train.py is ending; q again leaves it" in d.text()
         assert not d.app._exit
         await d.show(scripts.training(state="finished", status="train.py was interrupted"))
         assert d.app._exit
-        assert not d.engine.told("leave")
+        assert not d.engine.calls_of("leave")
 
 
 async def test_a_training_that_does_not_stop_is_left():
     async with script() as d:
         await d.press("q", "s", "q")
-        assert d.engine.told("leave") == [()]
+        assert d.engine.calls_of("leave") == [()]
         assert d.app._exit
 
 
 async def test_ctrl_c_reaches_the_script_first_and_then_asks():
     async with script() as d:
         await d.press("ctrl+c")
-        assert d.engine.told("stop") == [()]
+        assert d.engine.calls_of("stop") == [()]
         assert d.notices() == ["train.py was sent Ctrl-C; ^c again asks to quit"]
         assert not d.app._exit
         await d.press("ctrl+c")
         assert "train.py is running" in asked(d)
         assert "by SIGTERM this time" in d.text()
-        assert d.engine.told("stop") == [()]
+        assert d.engine.calls_of("stop") == [()]
 
 
 async def test_the_end_of_a_script_keeps_the_dashboard_open_and_ctrl_c_then_quits():
@@ -314,26 +314,26 @@ async def test_the_end_of_a_script_keeps_the_dashboard_open_and_ctrl_c_then_quit
         assert "train.py has ended" in d.notices()
         await d.press("n")
         assert "train.py has ended: a new row would stay empty" in d.notices()
-        assert d.engine.told("new_row") == []
+        assert d.engine.calls_of("new_row") == []
         (new_row,) = (one for one in footer(d.app.control.snapshot) if one.action == "new_row")
         assert new_row.parts[0] == ("n", "dim")
         await d.press("ctrl+c")
         assert d.app._exit
-        assert not d.engine.told("leave")
+        assert not d.engine.calls_of("leave")
 
 
 async def test_a_signal_leaves_the_script_running():
     async with script() as d:
         d.app.leave_soon()
         await d.settle()
-        assert d.engine.told("leave") == [()]
+        assert d.engine.calls_of("leave") == [()]
 
 
 async def test_a_training_of_our_own_is_not_asked_about():
     async with dashboard(snapshot=own_training()) as d:
         await d.press("q")
         assert d.app._exit
-        assert not d.engine.told("leave")
+        assert not d.engine.calls_of("leave")
 
 
 # ── what it prints ──────────────────────────────────────────────────────────────────────
@@ -354,7 +354,7 @@ async def test_what_a_script_prints_has_a_tab_of_its_own():
         assert not any("epoch" in line for line in d.app._main.pane.lines["log"])
 
 
-async def test_more_than_was_printed_can_be_void():
+async def test_more_lines_than_were_printed_can_be_replaced():
     async with script() as d:
         d.engine.print("one", replaces=7)
         await d.settle()
@@ -373,18 +373,18 @@ async def test_a_line_can_be_typed_for_the_script():
         assert isinstance(d.app.screen, AskText)
         await d.type("yes")
         await d.press("enter")
-        assert d.engine.told("type") == [("yes\n",)]
+        assert d.engine.calls_of("type") == [("yes\n",)]
 
 
 async def test_an_enter_that_is_held_types_nothing_and_a_space_is_an_empty_line():
     async with script() as d:
         await d.press("5")
         await d.press_together(*["enter"] * 4)
-        assert not d.engine.told("type")
+        assert not d.engine.calls_of("type")
         if d.app.screen is d.app._main:
             await d.press("enter")
         await d.press("space", "enter")
-        assert d.engine.told("type") == [("\n",)]
+        assert d.engine.calls_of("type") == [("\n",)]
 
 
 async def test_where_nothing_can_be_typed_enter_says_so():
@@ -415,7 +415,7 @@ async def test_what_a_training_does_between_steps_is_no_pause_of_the_users(doing
         assert doing in d.lines()[1]
         assert "resume" not in status + footer_line
         await d.press("space")
-        assert d.engine.told("pause") == [()]
+        assert d.engine.calls_of("pause") == [()]
         await d.press("a")
         assert d.notices() == [f"an A/B needs a running training; it is {doing}"]
 
@@ -425,7 +425,7 @@ async def test_a_pause_that_was_asked_for_is_ended_by_its_key():
         await d.show(scripts.training(state="paused", status="paused"))
         assert "space resumes" in d.lines()[-2]
         await d.press("space")
-        assert d.engine.told("resume") == [()]
+        assert d.engine.calls_of("resume") == [()]
 
 
 async def test_a_script_that_ends_without_a_step_says_so():
@@ -456,7 +456,7 @@ async def test_each_of_several_processes_has_a_row():
 
 
 @pytest.mark.parametrize("size", [(20, 5), (60, 16), (80, 24), (400, 120)])
-async def test_no_size_throws(size):
+async def test_no_size_raises(size):
     async with script(scripts.of_ranks(8), size=size) as d:
         d.engine.print(*scripts.PRINTED)
         for key in ("5", "v", "v", "q", "escape", "4", "right"):
@@ -468,7 +468,7 @@ async def test_a_choice_of_an_offer_can_be_made():
         await d.press("enter")
         assert isinstance(d.app.screen, Chooser)
         await d.press("down", "down", "enter", "y")
-        assert d.engine.told("change") == [({"precision": "bf16"},)]
+        assert d.engine.calls_of("change") == [({"precision": "bf16"},)]
 
 
 # ── what is in sight first ──────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Where a list is being read, as rows are added and the cursor moves."""
+"""The scroll position of a list, as rows are added and the cursor moves."""
 
 from hypothesis import given
 from hypothesis import strategies as st

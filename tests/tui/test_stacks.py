@@ -1,4 +1,4 @@
-"""What a step's time consists of, and that as columns: they add up, whatever was measured."""
+"""The parts of the step time, and their columns: they add up, whatever was measured."""
 
 import msgspec
 import pytest
@@ -60,7 +60,7 @@ def test_what_runs_beside_the_training_is_hidden():
     assert hidden(step) == {"encode": 5.0}
 
 
-def test_preparing_that_outlasts_the_training_shows_as_far_as_it_does():
+def test_preparing_longer_than_the_training_is_shown_in_part():
     step = step_of(8.0, overlap_ms=3.0, copy=2.0, prepare=6.0, forward=3.0)
     assert shown(step) == pytest.approx({"copy": 1.25, "encode": 3.75, "forward": 3.0})
     assert hidden(step) == pytest.approx({"copy": 0.75, "encode": 2.25})
@@ -80,7 +80,7 @@ def test_where_no_phase_was_measured_there_is_the_step_alone():
     assert parts_of(Snapshot())[1:-1] == (PARTS[-2],)
 
 
-def test_no_step_is_no_column():
+def test_without_a_step_there_is_no_column():
     assert step_of(None, forward=1.0) is None
     series = Series(at_s=(0.5,), values={"forward_ms": (1.0,)})
     ((cell,),) = columns_of(series, PARTS, [slice(0, 1)], 1.0, 1)
@@ -133,7 +133,7 @@ def test_a_columns_parts_add_up_to_its_height_and_never_exceed_the_rows(times, t
 
 
 @given(st.floats(0, 100), st.floats(0, 100), st.integers(1, 20))
-def test_a_longer_step_is_no_lower(one_ms, other_ms, rows):
+def test_a_longer_step_is_not_lower(one_ms, other_ms, rows):
     low, high = (
         sum(height for _, height in column_of(INKS, step_of(ms, forward=ms / 2), 50.0, rows))
         for ms in sorted((one_ms, other_ms))
@@ -174,7 +174,7 @@ def test_the_first_steps_of_a_run_and_after_a_change_do_not_set_the_scale():
     )
 
 
-def test_where_there_are_no_others_they_do():
+def test_first_steps_set_the_scale_if_there_are_no_others():
     assert scale([18.0] * 3) == 20.0
 
 
@@ -184,7 +184,7 @@ def test_a_rare_slow_step_is_cut_but_not_what_steps_take_now():
     assert scale(steps_ms, now_ms=49.0) == 50.0
 
 
-def test_a_hang_counts_as_the_one_step_that_it_is_however_many_columns_it_fills():
+def test_a_hang_counts_as_one_step():
     hang_s, ticks = 30.0, 60
     series = Series(
         at_s=tuple(0.5 * (tick + 1) for tick in range(ticks + 40)),

@@ -1,4 +1,4 @@
-"""The throughput chart: what it shows, and the widget alone at many sizes."""
+"""The throughput chart: its data, and the widget alone at many sizes."""
 
 import math
 from contextlib import asynccontextmanager
@@ -56,7 +56,7 @@ def test_samples_are_drawn_and_steps_where_nobody_knows_the_samples():
     assert (data.unit, data.values, data.now) == ("steps/s", (7.0,), unknown.steps_per_s)
 
 
-def test_without_a_point_it_says_what_is_waited_for():
+def test_a_chart_without_points_says_what_it_waits_for():
     assert throughput(run([])).empty == "waiting for the first step"
     assert throughput(run([], state="failed")).empty == "nothing measured"
 
@@ -129,9 +129,7 @@ def test_a_column_shows_side_bs_share_of_what_was_compared_in_it():
 
 
 @given(st.integers(1, 400), st.floats(2.0, 600.0), st.floats(0.05, 3.0))
-def test_wherever_there_was_a_comparison_a_column_tells_of_it_and_nowhere_else(
-    columns, span_s, block_s
-):
+def test_exactly_the_columns_of_a_comparison_are_marked(columns, span_s, block_s):
     time_range = TimeRange(begin_s=700.0 - span_s, end_s=700.0, columns=columns)
     blocks = [
         block(600 + block_s * n, 600 + block_s * (n + 1), "ab"[n % 2])
@@ -148,7 +146,7 @@ def test_wherever_there_was_a_comparison_a_column_tells_of_it_and_nowhere_else(
         assert set(compared) == set(range(first, time_range.column_of(before_s) + 1))
 
 
-def test_the_sides_of_many_short_blocks_are_told_apart_once_they_fill_columns():
+def test_sides_of_short_blocks_are_distinct_once_they_fill_columns():
     blocks = [block(100 + n / 10, 100.1 + n / 10, "ab"[n % 2]) for n in range(99)]
     assert {side_of(share) for share in compared_in(blocks, TEN_S).values()} == {""}
     zoomed = TimeRange(begin_s=104.0, end_s=105.0, columns=30)
@@ -189,25 +187,25 @@ def test_a_rare_long_step_does_not_stretch_the_histogram():
 class Alone(App):
     def __init__(self):
         super().__init__()
-        self.told = []
+        self.messages = []
 
     def compose(self):
         yield ThroughputChart(id="throughput")
 
     def on_cursor_moved(self, message: CursorMoved):
-        self.told.append(("cursor", message.at_s))
+        self.messages.append(("cursor", message.at_s))
 
     def on_zoomed(self, message: Zoomed):
-        self.told.append(("zoom", message.direction))
+        self.messages.append(("zoom", message.direction))
 
     def on_range_chosen(self, message: RangeChosen):
-        self.told.append(("range", message.begin_s, message.end_s))
+        self.messages.append(("range", message.begin_s, message.end_s))
 
 
 class Chart:
     def __init__(self, pilot):
         self.pilot = pilot
-        self.told = pilot.app.told
+        self.messages = pilot.app.messages
         self.widget = pilot.app.query_one(ThroughputChart)
         self.widget.styles.width, self.widget.styles.height = "100%", "100%"
         self.widget.allow_drawing()
@@ -218,7 +216,7 @@ class Chart:
         return self.lines()
 
     def lines(self):
-        """Whatever fails is told in a line of the widget."""
+        """The widget's lines; a failure would be one of them."""
         return [self.widget.render_line(y).text for y in range(self.widget.size.height)]
 
 
@@ -396,7 +394,7 @@ async def test_a_click_puts_the_cursor_and_beside_the_plot_does_nothing():
         await one.show(LEVELS, SECONDS)
         await one.pilot.click(ThroughputChart, offset=(7 + 22, 4))
         await one.pilot.click(ThroughputChart, offset=(3, 4))
-    assert one.told == [("cursor", 30.5)]
+    assert one.messages == [("cursor", 30.5)]
 
 
 async def test_a_drag_chooses_a_range():
@@ -405,7 +403,7 @@ async def test_a_drag_chooses_a_range():
         await one.pilot.mouse_down(ThroughputChart, offset=(7 + 42, 4))
         await one.pilot.mouse_up(ThroughputChart, offset=(7 + 22, 4))
         await one.pilot.pause()
-    assert one.told == [("range", 50.5, 30.5)]
+    assert one.messages == [("range", 50.5, 30.5)]
 
 
 async def test_the_wheel_zooms():
@@ -415,4 +413,4 @@ async def test_the_wheel_zooms():
             [events.MouseScrollUp, events.MouseScrollDown], ThroughputChart, offset=(20, 4)
         )
         await one.pilot.pause()
-    assert one.told == [("zoom", -1), ("zoom", 1)]
+    assert one.messages == [("zoom", -1), ("zoom", 1)]

@@ -73,9 +73,9 @@ async def until_open(d):
 
 async def asked(d) -> Path:
     """The path that the engine was given."""
-    while not d.engine.told("profile"):
+    while not d.engine.calls_of("profile"):
         await d.pilot.pause(0.01)
-    steps, path = d.engine.told("profile")[-1]
+    steps, path = d.engine.calls_of("profile")[-1]
     assert steps == PROFILED_STEPS
     return path
 
@@ -99,7 +99,7 @@ async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tm
         assert "profiling" not in d.text()
         await d.press("t")
         assert is_open(d)
-        assert len(d.engine.told("profile")) == 1
+        assert len(d.engine.calls_of("profile")) == 1
 
 
 async def test_a_profile_that_ended_early_says_how_many_of_the_steps_it_has(traces):
@@ -119,7 +119,7 @@ async def test_asking_for_memory_does_not_end_a_profile(traces):
         await asked(d)
         await d.press("M")
         assert d.notices() == ["a profile is being made: ask for memory afterwards"]
-        assert d.engine.told("memory_owners") == []
+        assert d.engine.calls_of("memory_owners") == []
 
 
 async def test_asking_twice_is_asking_once(traces):
@@ -128,7 +128,7 @@ async def test_asking_twice_is_asking_once(traces):
         await asked(d)
         await d.press("t")
         assert d.notices() == ["a profile is being made"]
-        assert len(d.engine.told("profile")) == 1
+        assert len(d.engine.calls_of("profile")) == 1
 
 
 async def test_a_profile_that_is_refused_can_be_asked_for_again(traces):
@@ -526,8 +526,8 @@ async def test_s_shows_where_the_time_of_a_step_goes():
         assert "64 %" in d.lines()[1]
         legend = d.lines()[2].split("   ")
         assert [one.strip() for one in legend if one.strip()][:2] == ["busy", "nothing launched"]
-        for told in ("device busy", "train.py:41", "aten::item", "conv<float, 4>", "to device"):
-            assert told in text
+        for words in ("device busy", "train.py:41", "aten::item", "conv<float, 4>", "to device"):
+            assert words in text
         await d.press("s")
         assert "stream 13" in d.lines()[4]
 
@@ -592,8 +592,8 @@ async def test_w_copies_the_path_and_y_what_is_under_the_cursor():
 async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions():
     async with timeline(size=(100, 70)) as d:
         commands = d.app.get_system_commands(d.app.screen)
-        told = {Content.from_markup(one.help).plain for one in commands}
-        assert {f"key {key.shown}" for key in TIMELINE_KEYS if key.palette} <= told
+        words = {Content.from_markup(one.help).plain for one in commands}
+        assert {f"key {key.shown}" for key in TIMELINE_KEYS if key.palette} <= words
         await d.press("question_mark")
         assert all(key.help in d.text() for key in TIMELINE_KEYS)
 

@@ -14,9 +14,9 @@ from tests.tui.test_run import ask, in_force, running
 changed = msgspec.structs.replace
 
 
-def told(control):
+def changes_of(control):
     """Every change that the engine was asked for."""
-    return [change for (change,) in control.engine.told("change")]
+    return [change for (change,) in control.engine.calls_of("change")]
 
 
 def answered(control, requested=None, /, **values):
@@ -40,7 +40,7 @@ def test_undo_makes_the_opposite_change_and_redo_makes_it_again():
     control.go("redo")
     answered(control, pipelined="on")
     assert labels(control) == ("pipelined on→off", "")
-    assert told(control) == [{"pipelined": one} for one in ("on", "off", "on")]
+    assert changes_of(control) == [{"pipelined": one} for one in ("on", "off", "on")]
 
 
 def test_each_change_is_undone_by_itself_the_newest_first():
@@ -53,7 +53,11 @@ def test_each_change_is_undone_by_itself_the_newest_first():
     for left in ({"batch_size": "32"}, {"batch_size": "16"}, {}):
         control.go("undo")
         answered(control, **left)
-    assert told(control)[3:] == [{"pipelined": "off"}, {"batch_size": "16"}, {"batch_size": "8"}]
+    assert changes_of(control)[3:] == [
+        {"pipelined": "off"},
+        {"batch_size": "16"},
+        {"batch_size": "8"},
+    ]
 
 
 def test_keys_that_come_faster_than_answers_undo_one_change_each():
@@ -62,7 +66,11 @@ def test_keys_that_come_faster_than_answers_undo_one_change_each():
     control.go("undo")
     control.go("undo")
     control.go("redo")
-    assert told(control)[2:] == [{"pipelined": "off"}, {"batch_size": "8"}, {"batch_size": "16"}]
+    assert changes_of(control)[2:] == [
+        {"pipelined": "off"},
+        {"batch_size": "8"},
+        {"batch_size": "16"},
+    ]
     answered(control, batch_size="16")
     assert labels(control) == ("batch_size 16→8", "pipelined off→on")
 
@@ -74,7 +82,7 @@ def test_where_nothing_was_changed_there_is_nothing_to_undo_or_redo():
         control.go("undo")
     with pytest.raises(UsageError, match="there is no lever change to redo"):
         control.go("redo")
-    assert told(control) == []
+    assert changes_of(control) == []
 
 
 def test_a_new_change_ends_what_could_be_redone():
@@ -177,7 +185,7 @@ def test_changes_before_a_restart_can_be_undone_after_it():
     control.take(changed(in_force({}, 2, batch_size="16"), worker_pid=4243))
     assert control.label("undo") == "batch_size 16→8"
     control.go("undo")
-    assert told(control)[-1] == {"batch_size": "8"}
+    assert changes_of(control)[-1] == {"batch_size": "8"}
 
 
 def test_another_workload_begins_without_a_past():
@@ -196,7 +204,7 @@ def test_changes_to_the_next_start_are_undone_without_a_worker():
     assert control.next_start == {}
     control.go("redo")
     assert control.next_start == {"batch_size": "16"}
-    assert told(control) == []
+    assert changes_of(control) == []
 
 
 def test_a_recording_has_no_change_to_undo():
@@ -217,10 +225,10 @@ def row(number=2, /, **values):
 def test_a_row_is_put_in_force_as_one_change_of_what_differs():
     control = running(precision="bf16")
     control.use_row(row(pipelined="on", batch_size="32"))
-    assert told(control) == [{"pipelined": "on", "batch_size": "32", "precision": "tf32"}]
+    assert changes_of(control) == [{"pipelined": "on", "batch_size": "32", "precision": "tf32"}]
     assert control.label("undo") == "3 levers"
     control.go("undo")
-    assert told(control)[1] == {"pipelined": "off", "batch_size": "8", "precision": "bf16"}
+    assert changes_of(control)[1] == {"pipelined": "off", "batch_size": "8", "precision": "bf16"}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +243,7 @@ def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why):
     control = running()
     with pytest.raises(UsageError, match=why):
         control.use_row(wrong)
-    assert told(control) == []
+    assert changes_of(control) == []
 
 
 # ── the stack alone ─────────────────────────────────────────────────────────────────────

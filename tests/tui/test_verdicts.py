@@ -49,20 +49,20 @@ def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
     assert control.label("undo") == "pipelined on→off"
     assert control.back() == "pipelined=off from the next step on"
     assert control.back() == "pipelined stays off"
-    assert control.engine.told("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]
+    assert control.engine.calls_of("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]
 
 
 def test_more_pairs_asks_the_same_anew_with_twice_as_many():
     control = after()
     assert control.more_pairs() == "the A/B of pipelined runs anew, with 80 pairs"
     question = Question(lever="pipelined", a="off", b="on", pairs=80)
-    assert control.engine.told("compare") == [(question,)]
+    assert control.engine.calls_of("compare") == [(question,)]
     assert control.comparing
     loader = compared(40, lever="batch_size", a="8", b="16", verdict="slower", planned_pairs=9000)
     control = after(loader)
     control.more_pairs()
     question = Question(lever="batch_size", a="8", b="16", pairs=10_000, short_runs=True)
-    assert control.engine.told("compare") == [(question,)]
+    assert control.engine.calls_of("compare") == [(question,)]
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_a_try_compares_the_lever_as_it_is_set_with_the_value():
     control = running(batch_size="16")
     control.compare("batch_size", "32")
     question = Question(lever="batch_size", a="16", b="32", short_runs=True)
-    assert control.engine.told("compare") == [(question,)]
+    assert control.engine.calls_of("compare") == [(question,)]
 
 
 def test_a_value_that_stands_for_another_one_is_not_compared():
     control = running()
     with pytest.raises(UsageError, match="model_scale=auto stands for another value"):
         control.compare("model_scale", "auto")
-    assert control.engine.told("compare") == []
+    assert control.engine.calls_of("compare") == []
 
 
 # ── rows of levers ──────────────────────────────────────────────────────────────────────
@@ -98,20 +98,20 @@ def test_a_lever_knows_what_its_newest_ab_has_found_and_where_that_was():
     slower = compared(40, a="off", b="on", change=-0.02, low=-0.03, high=-0.01, verdict="slower")
     control = after(batch_size="32")
     row = rows(control)["pipelined"]
-    assert (row.said, row.context) == (
+    assert (row.result, row.context) == (
         "on +6.0 % [+5.9, +6.1]",
         "against off, 40 pairs, batch_size=8",
     )
-    assert rows(control)["batch_size"].said == ""
+    assert rows(control)["batch_size"].result == ""
     snapshot = control.snapshot
     newer = changed(slower, settings=others(batch_size="32"))
     control.take(changed(snapshot, verdicts=(*snapshot.verdicts, newer)))
     row = rows(control)["pipelined"]
-    assert (row.said, row.context) == ("on -2.0 % [-3.0, -1.0]", "against off, 40 pairs")
+    assert (row.result, row.context) == ("on -2.0 % [-3.0, -1.0]", "against off, 40 pairs")
 
 
 def test_no_interval_is_said_of_fewer_than_four_pairs():
-    assert rows(after(changed(CONCLUDED, pairs=3)))["pipelined"].said == "on +6.0 %"
+    assert rows(after(changed(CONCLUDED, pairs=3)))["pipelined"].result == "on +6.0 %"
 
 
 def test_a_default_is_told_where_the_lever_is_set_otherwise():

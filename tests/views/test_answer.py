@@ -566,6 +566,16 @@ def test_a_training_that_mostly_evaluates_is_limited_by_that():
     assert ask(evaluating(0.6, mark_s=-60.0)).kind == "none"
 
 
+def test_the_time_of_a_profile_is_none_of_evaluation():
+    snapshot = evaluating(0.45)
+    rates = tuple(0.0 if 20 <= tick < 40 else 55.0 for tick in range(60))
+    series = changed(snapshot.series, values=snapshot.series.values | {"steps_per_s": rates})
+    profile = Marker(at_s=10.0, label="profile", lasts_s=10.0)
+    snapshot = changed(snapshot, series=series, markers=(*snapshot.markers, profile))
+    assert recent_step(snapshot).aside_pct == pytest.approx(45.0)
+    assert ask(snapshot).kind == "none"
+
+
 # ── with a profile ────────────────────────────────────────────────────────────────
 
 
@@ -927,3 +937,42 @@ def test_a_new_profile_is_looked_at_within_the_same_tick():
     without = answers.give(snapshot, levers)
     profile = Summary(steps=10, step_ms=10.0, on_device=True, busy_ms=9.9)
     assert answers.give(snapshot, levers, profile=profile) != without
+
+
+def test_a_change_that_was_over_within_a_tick_is_seen_at_once():
+    answers, snapshot, levers = Answers(), gpu_step(), CATALOGUE["encdec"].levers
+    best = answers.give(snapshot, levers).tries[0]
+    moved = changed(
+        snapshot,
+        settings={**snapshot.settings, best.lever: best.value},
+        steps_since_break=3,
+        markers=(Marker(at_s=10.0, label=best.label),),
+    )
+    assert answers.give(moved, levers).kind == "measuring"
+    answers.give(snapshot, levers)
+    resumed = changed(moved, settings=snapshot.settings, elapsed_s=10.0)
+    assert answers.give(resumed, levers).kind == "measuring"
+
+
+def test_a_limit_holds_below_its_threshold_through_a_profile_and_once_it_has_ended():
+    answers, levers, less = Answers(), CATALOGUE["encdec"].levers, measured(data_ms=0.9)
+    assert ask(less).kind == "none"
+    assert answers.give(measured(data_ms=1.1), levers).kind == "data"
+    answers.give(changed(less, profiling=True), levers)
+    assert answers.give(less, levers).kind == "data"
+    end = changed(less, state="finished")
+    for last in (end, changed(end, series=changed(end.series))):
+        ended = answers.give(last, levers)
+        assert ended.title == "finished; it was input-bound"
+        assert sum(line.startswith("▸") for line in why_lines(ended, end)) == 1
+
+
+def test_where_a_replay_goes_back_nothing_is_shown_of_what_came_later():
+    answers, levers = Answers(), CATALOGUE["encdec"].levers
+    answers.give(changed(gpu_step(), elapsed_s=60.0), levers)
+    paused = changed(gpu_step(), state="paused", status="paused", elapsed_s=70.0)
+    assert answers.give(paused, levers).evidence[0] == "before that: GPU-bound"
+    assert answers.give(changed(paused, elapsed_s=20.0), levers).evidence == ()
+    answers.give(changed(gpu_step(), elapsed_s=60.0), levers)
+    other = changed(paused, settings=settings(batch_size="64"))
+    assert answers.give(other, levers).evidence == ()  # it went ahead, past a change

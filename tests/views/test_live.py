@@ -159,7 +159,7 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
     assert (shown.state, shown.status) == ("training", "training")
     assert shown.steps_per_s == pytest.approx(20.0)
     assert shown.steps_since_break == steps
-    assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, why)]
+    assert [(one.at_s, one.label, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
 
 
 def test_short_evaluations_leave_the_time_axis_to_others():
@@ -382,6 +382,16 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
     assert rates[1:4] == pytest.approx((20.0,) * 3)
     assert rates[4:9] == (None,) * 5  # nobody was there to train
     assert rates[9:] == pytest.approx((10.0,) * 7)
+
+
+def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trains():
+    watched = Watched().trained()
+    watched.feed(Paused(at_s=watched.run.now_s, why="evaluation"))
+    assert watched.now().status == "evaluating"
+    watched.run.now_s += 5.0
+    shown = watched.feed(msgspec.structs.replace(watched.run.start(), pid=43)).now()
+    assert (shown.status, shown.steps_since_break) == ("training", 0)
+    assert [mark.label for mark in shown.markers] == ["restart"]
 
 
 def test_another_workload_is_named_where_it_begins():

@@ -1,4 +1,4 @@
-"""The real loop in this process, on a workload that does nothing but what a test asks for."""
+"""The real loop in this process, on a workload that does only what a test sets."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ SETTINGS = {"batch_size": "2", "data": "cached", "model_scale": "small"}
 
 
 class Zeros(Samples):
-    """Samples that hold nothing."""
+    """Empty samples."""
 
     def __len__(self) -> int:
         return 64
@@ -36,7 +36,7 @@ def nothing(_values: Mapping[str, Value]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FakeEntry(Entry):
-    """An entry whose workload does what its fields say, with the values of the levers."""
+    """An entry whose workload calls the functions in its fields with the levers' values."""
 
     name: str = "fake"
     summary: str = "Nothing."
@@ -46,9 +46,9 @@ class FakeEntry(Entry):
     prepares: str = "prepare"
     on_cpu: Mapping[str, str] = field(default_factory=lambda: {"precision": "fp32"})
     during: Mapping[Phase, Callable[[Mapping[str, Value]], None]] = field(default_factory=dict)
-    """What is done in a phase; `idle` stands for after the step, in no phase."""
+    """Called in each phase; `idle` is after the step, in no phase."""
     building: Callable[[Mapping[str, Value]], None] = nothing
-    """What is done when a batches is built."""
+    """Called when the batches are built."""
 
     def build(self) -> type:
         """Return the workload."""
@@ -90,7 +90,7 @@ class FakeEntry(Entry):
 
 
 class Run:
-    """A loop, what is said to it and what it says. `react` hears each event, and may send."""
+    """A loop with its commands and events. `react` is called with each event, and may send."""
 
     def __init__(
         self,
@@ -105,18 +105,18 @@ class Run:
         reading, self._writing = os.pipe()
         self._pipes = (reading, self._writing)
         plan = plan or Plan(workload="fake", settings={}, duration_s=PATIENCE_S)
-        self._loop = Loop(self.training, plan, CommandPipe(reading), self._hear)
+        self._loop = Loop(self.training, plan, CommandPipe(reading), self._receive)
 
     def send(self, command: Command) -> None:
         """Send a command, as the parent would."""
         os.write(self._writing, msgspec.json.encode(command) + b"\n")
 
     def stop(self) -> None:
-        """Ask it to end."""
+        """Send a Stop."""
         self.send(Stop(id=0))
 
     def until_stopped(self, *commands: Command) -> "Run":
-        """Run it with these commands waiting; return what it has become."""
+        """Run the loop to its end with these commands waiting; return self."""
         for command in commands:
             self.send(command)
         try:
@@ -127,12 +127,12 @@ class Run:
                 os.close(fd)
         return self
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         self.events.append(event)
         self._react(self, event)
 
     def of(self, kind: type) -> list:
-        """Return its events of this kind."""
+        """Return the events of this kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property

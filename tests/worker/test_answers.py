@@ -1,4 +1,4 @@
-"""Every command has exactly one answer that names it, whatever the worker is doing."""
+"""Every command is answered exactly once by its id, whatever the worker is doing."""
 
 import time
 from collections import Counter
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event]]]] = {
 
 @pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
 @pytest.mark.parametrize("case", CASES)
-def test_every_command_has_one_answer_that_names_it(
+def test_every_command_is_answered_once_by_its_id(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, together: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where traces go
@@ -133,13 +133,13 @@ def test_every_command_has_one_answer_that_names_it(
         assert kind in (None, type(answers[number][0])), answers[number]
 
 
-def test_pausing_twice_moves_nothing() -> None:
+def test_a_second_pause_changes_nothing() -> None:
     run = Run(FakeEntry(during={"forward": work}), stop_after(Paused, 2))
     first, second = run.until_stopped(Pause(id=1), Pause(id=2)).of(Paused)
     assert (first.at_s, first.after_step) == (second.at_s, second.after_step)
 
 
-def test_what_comes_too_late_is_answered_by_the_end() -> None:
+def test_a_command_that_comes_too_late_is_answered_by_finished() -> None:
     def react(run: Run, event: Event) -> None:
         if isinstance(event, Progress) and event.total_steps == 5:
             run.send(Change(id=1, settings={"batch_size": "3"}))
@@ -150,20 +150,20 @@ def test_what_comes_too_late_is_answered_by_the_end() -> None:
     assert not run.of(Changed)
 
 
-def test_a_change_given_up_later_says_so_before_the_way_back_and_answers_nobody() -> None:
+def test_a_rollback_is_refused_then_changed_and_answers_no_command() -> None:
     run = Run(FakeEntry(during={"forward": work}), stop_after(Changed, 2))
     run.until_stopped(Change(id=1, settings={"batch_size": "4"}))
-    told = [event for event in run.events if isinstance(event, Changed | Refused)]
-    assert [(type(event), event.answers) for event in told] == [
+    events = [event for event in run.events if isinstance(event, Changed | Refused)]
+    assert [(type(event), event.answers) for event in events] == [
         (Changed, (1,)),
         (Refused, ()),
         (Changed, ()),
     ]
-    assert told[1].kind == "out_of_memory"
+    assert events[1].kind == "out_of_memory"
     assert [event.requested for event in run.of(Changed)] == [{"batch_size": "4"}, {}]
 
 
-def test_what_did_not_fit_says_which_batch_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_batch_size_says_which_would_have_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     def peak(run: Run) -> DeviceMemory:
         mib = 1000.0 + 100.0 * int(run.training.settings["batch_size"])
         return DeviceMemory(peak_mib=mib, reserved_mib=mib)
@@ -197,7 +197,7 @@ def stop_after(kind: type[Event], count: int):  # a reaction, as above
     return react
 
 
-def test_memory_that_runs_out_for_good_says_which_batch_would_fit(
+def test_a_final_out_of_memory_says_which_batch_would_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)

@@ -1,4 +1,4 @@
-"""What a workload of a user's own is, told by a child: the only one that runs the user's code."""
+"""The description of a user's own workload, made by a child process that runs the user's code."""
 
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LEVERS = {lever.name: lever for entry in CATALOGUE.values() for lever in entry.l
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working folder. What is added to the catalogue is taken out again."""
+    """Work in an empty folder; remove what was added to the catalogue."""
     monkeypatch.chdir(tmp_path)
     known = [*CATALOGUE]
     yield tmp_path
@@ -36,7 +36,7 @@ def test_a_lever_survives_being_offered(lever: Lever) -> None:
     assert vars(again) == vars(lever)
 
 
-def test_what_the_file_prints_does_not_get_into_the_description() -> None:
+def test_output_of_the_file_is_not_in_the_description() -> None:
     Path("mine.py").write_text(f"import os\nprint('hello')\nos.system('echo hello')\n{LAZY}")
     done = child.run("-m", "gpudash.worker.describe", "mine.py")
     described = msgspec.json.decode(done.stdout, type=Description)
@@ -45,13 +45,13 @@ def test_what_the_file_prints_does_not_get_into_the_description() -> None:
     assert done.stderr.count("hello") == 2
 
 
-def test_a_thread_of_the_users_does_not_hold_it_up() -> None:
+def test_a_thread_of_the_users_does_not_delay_it() -> None:
     sleeper = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\n"
     Path("mine.py").write_text(sleeper + LAZY)
     assert find("mine.py").summary == "Fit a sum."
 
 
-def test_what_is_wrong_is_told_in_the_description() -> None:
+def test_an_error_is_the_description() -> None:
     done = child.run("-m", "gpudash.worker.describe", "mine.py")
     expected = Unfit(why="mine.py: No such file or directory")
     assert msgspec.json.decode(done.stdout, type=Description) == expected
@@ -76,7 +76,7 @@ def test_a_workload_once_found_is_in_the_catalogue_as_it_is_in_its_own_process(m
         ("import os\nos.write(2, b'\\xff')\nos._exit(3)\n", "Python ended with 3"),
     ],
 )
-def test_a_file_that_ends_its_process_is_told_in_one_plain_line(text: str, why: str) -> None:
+def test_a_file_that_ends_its_process_is_described_in_one_line(text: str, why: str) -> None:
     Path("mine.py").write_text(text)
     with pytest.raises(LeverError) as refused:
         find("mine.py")

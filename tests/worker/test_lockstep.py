@@ -1,4 +1,4 @@
-"""Ranks obey at the same step: the leader says before which, and what."""
+"""Ranks obey at the same step: the leader sends the commands and the step."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ from gpudash.worker import lockstep
 from gpudash.worker.lockstep import Follower, Leader
 
 MANY = 1024
-"""Descriptors: what select can take."""
+"""The number of descriptors that select can take."""
 PROFILE = Profile(id=2, steps=10, path="p.json")
 
 
@@ -45,15 +45,15 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     pair.close()
 
 
-def test_a_follower_takes_the_leaders_sync_points_in_their_order(pair: Pair):
+def test_a_follower_receives_the_leaders_sync_points_in_order(pair: Pair):
     pair.ask(Change(id=1, settings={"batch_size": "4"}))
-    told = [pair.leader.sync(taken) for taken in (0, 1)]
-    assert told[0] is not None
-    assert [one.id for one in told[0].commands] == [1]
-    assert [pair.follower.sync(0), pair.follower.sync(1)] == told
+    synced = [pair.leader.sync(taken) for taken in (0, 1)]
+    assert synced[0] is not None
+    assert [one.id for one in synced[0].commands] == [1]
+    assert [pair.follower.sync(0), pair.follower.sync(1)] == synced
 
 
-def test_sync_points_grow_apart_until_they_fill_the_time_between_two_looks(
+def test_sync_points_move_apart_until_25_ms_lie_between_them(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
     now_s = [100.0]
@@ -68,8 +68,8 @@ def test_sync_points_grow_apart_until_they_fill_the_time_between_two_looks(
     assert apart == [1, 2, 4, 8, 9, 9, 9, 9]
 
 
-def test_a_follower_of_many_descriptors_waits_too(tmp_path: Path) -> None:
-    """Loader workers take four each, and are there before."""
+def test_a_follower_with_more_than_1024_descriptors_waits_too(tmp_path: Path) -> None:
+    """Loader workers take four descriptors each, and start before."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < MANY + 64:
         pytest.skip("so many descriptors are not allowed here")
@@ -78,9 +78,9 @@ def test_a_follower_of_many_descriptors_waits_too(tmp_path: Path) -> None:
     pair = Pair(tmp_path / "leader")
     try:
         assert pair.follower.sync(5, paused=True) is None
-        told = pair.leader.sync(5)
+        synced = pair.leader.sync(5)
         assert pair.follower.wait(10)
-        assert pair.follower.sync(5, paused=True) == told
+        assert pair.follower.sync(5, paused=True) == synced
     finally:
         for one in held:
             os.close(one)
@@ -88,24 +88,24 @@ def test_a_follower_of_many_descriptors_waits_too(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_while_paused_a_sync_point_comes_with_a_command_alone(pair: Pair):
+def test_while_paused_only_a_command_makes_a_sync_point(pair: Pair):
     assert pair.leader.sync(5, paused=True) is None
     assert pair.follower.sync(5, paused=True) is None
     pair.ask(Pause(id=1))
     assert pair.leader.sync(5, paused=True) == pair.follower.sync(5, paused=True) is not None
 
 
-def test_a_profile_is_the_leaders_own_and_the_others_step_on_beside_it(pair: Pair):
+def test_only_the_leader_profiles_while_the_others_step_on(pair: Pair):
     pair.ask(Pause(id=1), PROFILE, Memory(id=3))
     kinds = [type(one) for _ in range(3) for one in pair.leader.sync(0).commands]
     assert kinds == [Pause, Profile, Memory]
-    told = [pair.follower.sync(0) for _ in range(3)]
-    assert [[type(one) for one in point.commands] for point in told if point] == [[Pause], [], []]
-    assert told[1] is not None
-    assert told[1].next_at > PROFILE.steps + 2
+    synced = [pair.follower.sync(0) for _ in range(3)]
+    assert [[type(one) for one in point.commands] for point in synced if point] == [[Pause], [], []]
+    assert synced[1] is not None
+    assert synced[1].next_at > PROFILE.steps + 2
 
 
-def test_a_sync_point_for_the_time_alone_leaves_the_commands_waiting(pair: Pair):
+def test_a_time_sync_leaves_the_commands_waiting(pair: Pair):
     pair.ask(Pause(id=1))
     assert pair.leader.sync_time(0).commands == ()
     point = pair.leader.sync(1)
@@ -113,7 +113,7 @@ def test_a_sync_point_for_the_time_alone_leaves_the_commands_waiting(pair: Pair)
     assert [one.id for one in point.commands] == [1]
 
 
-def test_a_follower_whose_leader_is_gone_ends(pair: Pair):
+def test_a_follower_ends_when_its_leader_has_ended(pair: Pair):
     del pair.leader
     with pytest.raises(ParentGone):
         pair.follower.sync(0)

@@ -1,4 +1,4 @@
-"""Blocks in the real loop: in order, baseline again, and unmoved by what happens in between."""
+"""Blocks in the real loop: their order, the return to the baseline, changes and failures."""
 
 import os
 import time
@@ -61,22 +61,22 @@ def blocks(*changes: dict[str, str], wall_clock: str | None = None) -> Blocks:
 THREE = blocks({"pipelined": "on"}, {"batch_size": "3"}, {})
 
 
-def stop_at_home(run: Run, event: Event) -> None:
-    """Stop once it trains on after the blocks."""
+def stop_at_baseline(run: Run, event: Event) -> None:
+    """Stop once the training goes on after the blocks."""
     if run.entered and run.entered[-1] is None and reaches(run, event):
         run.stop()
 
 
 def reaches(run: Run, event: Event) -> bool:
-    """Tell whether a step of the newest segment is in this report."""
+    """Return whether this report has a step of the newest segment."""
     newest = max((changed.segment for changed in run.of(Changed)), default=0)
     return isinstance(event, Progress) and any(step.segment == newest for step in event.steps)
 
 
 def when(
-    condition: Callable[[Event], bool], *commands: object, then: Callable = stop_at_home
+    condition: Callable[[Event], bool], *commands: object, then: Callable = stop_at_baseline
 ) -> Callable[[Run, Event], None]:
-    """Send commands at the first event that fits; stop at baseline."""
+    """Send commands at the first event that fits; stop at the baseline."""
     left = list(commands)
 
     def react(run: Run, event: Event) -> None:
@@ -92,14 +92,14 @@ def begins(number: int) -> Callable[[Event], bool]:
 
 
 def numbered(run: Run) -> None:
-    """See that no step was lost or counted twice."""
+    """Check that no step was lost or counted twice."""
     numbers = [step.step for step in run.steps]
     assert numbers == list(range(1, len(numbers) + 1))
     assert run.of(Finished)[0].total_steps == numbers[-1] == run.training.trained_steps
 
 
-def test_blocks_are_run_in_order_and_then_it_is_as_before():
-    run = Run(ENTRY, stop_at_home).until_stopped(THREE)
+def test_blocks_run_in_order_and_end_at_the_baseline():
+    run = Run(ENTRY, stop_at_baseline).until_stopped(THREE)
     assert run.entered == [0, 1, 2, None]
     baseline = run.training.settings
     assert [event.settings for event in run.of(Changed)] == [
@@ -119,14 +119,16 @@ def test_blocks_are_run_in_order_and_then_it_is_as_before():
 @pytest.mark.parametrize("pipelined", ["off", "on"])
 def test_a_block_from_the_loader_measures_whole_bursts(pipelined: str):
     loader = {"data": "loader", "num_workers": "2", "pipelined": pipelined}
-    run = Run(ENTRY, stop_at_home, SETTINGS | loader).until_stopped(blocks({"batch_size": "3"}, {}))
+    run = Run(ENTRY, stop_at_baseline, SETTINGS | loader).until_stopped(
+        blocks({"batch_size": "3"}, {})
+    )
     for event in run.of(Changed)[:2]:
         steps = [step for step in run.steps if step.segment == event.segment]
         measured = len(steps) - event.warmup_steps - 1  # as analysis.blocks counts them
         assert measured == 4  # two bursts, though three steps were asked for
 
 
-def test_a_change_ends_the_blocks_at_home_with_the_change():
+def test_a_change_ends_the_blocks_at_the_baseline_with_the_change():
     change = Change(id=9, settings={"batch_size": "4"})
     run = Run(ENTRY, when(begins(0), change)).until_stopped(
         blocks({"pipelined": "on"}, *[{"batch_size": "3"}] * 50)
@@ -140,7 +142,7 @@ def test_a_change_ends_the_blocks_at_home_with_the_change():
 
 
 @pytest.mark.parametrize("value", ["off", "on"])
-def test_a_change_to_what_the_block_or_home_has_ends_the_blocks_too(value: str):
+def test_a_change_to_a_value_of_block_or_baseline_ends_the_blocks_too(value: str):
     """Whether it moves anything depends on the block in progress, which the user cannot know."""
     change = Change(id=9, settings={"pipelined": value})
     long = Block(number=0, changes={"pipelined": "on"}, min_steps=300, min_s=0.0)
@@ -165,14 +167,14 @@ def test_a_refused_change_leaves_the_comparison_running():
 
 
 @pytest.mark.parametrize("wall_clock", [None, "instrumented", "uninstrumented"])
-def test_out_of_memory_costs_the_block_and_not_the_run(wall_clock: str | None):
+def test_out_of_memory_ends_the_block_and_not_the_run(wall_clock: str | None):
     def fail(values: Mapping[str, Value]) -> None:
         if values["batch_size"] == 4:
             raise torch.OutOfMemoryError("CUDA out of memory")
         work(values)
 
     asked = blocks({"pipelined": "on"}, {"batch_size": "4"}, {}, wall_clock=wall_clock)
-    run = Run(FakeEntry(during={"forward": fail}), stop_at_home).until_stopped(asked)
+    run = Run(FakeEntry(during={"forward": fail}), stop_at_baseline).until_stopped(asked)
     (refused,) = run.of(Refused)
     assert (refused.block, refused.changes["batch_size"]) == (1, "4")
     assert "out of memory" in refused.reason
@@ -182,7 +184,7 @@ def test_out_of_memory_costs_the_block_and_not_the_run(wall_clock: str | None):
     assert run.training.settings["pipelined"] == "off"
 
 
-def test_no_blocks_at_all_end_them_early():
+def test_an_empty_command_ends_the_blocks_early():
     many = blocks(*[{"pipelined": "on"}, {}] * 50)
     run = Run(ENTRY, when(begins(0), Blocks(id=9, run=1, blocks=()))).until_stopped(many)
     assert run.entered[-1] is None
@@ -192,7 +194,7 @@ def test_no_blocks_at_all_end_them_early():
 
 
 @pytest.mark.parametrize("wall_clock", [None, "instrumented"])
-def test_a_pause_within_a_block_is_no_part_of_it(wall_clock: str | None):
+def test_a_pause_within_a_block_is_not_measured(wall_clock: str | None):
     paused_s = 0.9
 
     def react(run: Run, event: Event) -> None:
@@ -202,11 +204,11 @@ def test_a_pause_within_a_block_is_no_part_of_it(wall_clock: str | None):
         resumed = isinstance(event, Progress) and paused and not run.of(Resumed)
         if resumed and event.until_s > paused[0].at_s + paused_s:
             run.send(Resume(id=3))
-        stop_at_home(run, event)
+        stop_at_baseline(run, event)
 
     long = [{"pipelined": "on"}, {"batch_size": "3"}, {}]
     asked = blocks(*long, wall_clock=wall_clock).blocks
-    asked = tuple(  # longer than a command takes to be read, and than a busy machine holds us up
+    asked = tuple(  # longer than a command's way, and than the delays of a busy machine
         Block(
             number=one.number, changes=one.changes, min_steps=20, min_s=0.3, wall_clock=wall_clock
         )
@@ -217,7 +219,7 @@ def test_a_pause_within_a_block_is_no_part_of_it(wall_clock: str | None):
     (resumed,) = run.of(Resumed)
     first = run.of(Changed)[0]
     after = [s for s in run.steps if s.segment == first.segment and s.finished_s > resumed.at_s]
-    assert len(after) > first.warmup_steps + 20  # a whole block since then
+    assert len(after) > first.warmup_steps + 20  # a whole block after the pause
     numbered(run)
     if wall_clock:
         timed_first = run.of(Timed)[0]
@@ -227,9 +229,9 @@ def test_a_pause_within_a_block_is_no_part_of_it(wall_clock: str | None):
 
 
 @pytest.mark.parametrize("wall_clock", ["instrumented", "uninstrumented"])
-def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(wall_clock: str):
+def test_a_block_timed_by_the_wall_clock_counts_its_steps_and_samples(wall_clock: str):
     asked = blocks({"pipelined": "on"}, {"batch_size": "3"}, {}, wall_clock=wall_clock)
-    run = Run(ENTRY, stop_at_home).until_stopped(asked)
+    run = Run(ENTRY, stop_at_baseline).until_stopped(asked)
     timed = run.of(Timed)
     assert [one.block for one in timed] == [0, 1, 2]
     for one, batch_size in zip(timed, (2, 3, 2), strict=True):
@@ -245,7 +247,7 @@ def test_a_block_under_the_stopwatch_counts_its_steps_and_samples(wall_clock: st
     assert run.of(Finished)[0].total_steps == run.training.trained_steps
 
 
-def test_a_run_that_ends_within_a_bare_block_has_counted_it():
+def test_a_run_that_ends_within_an_uninstrumented_block_counts_its_steps():
     plan = Plan(workload="fake", settings={}, steps=200)
     endless = Block(number=0, changes={}, min_steps=1000, min_s=0.0, wall_clock="uninstrumented")
     first = when(
@@ -270,7 +272,7 @@ def test_a_run_that_ends_within_a_bare_block_has_counted_it():
     ],
     ids=["a refusal", "the user's error", "torch's error", "the system's memory"],
 )
-def test_what_fails_while_a_change_is_built_is_refused(
+def test_a_change_that_fails_while_built_is_refused(
     error: Exception, why: str, *, within_block: bool
 ):
     def fail(values: Mapping[str, Value]) -> None:
@@ -303,7 +305,7 @@ def test_what_fails_while_a_change_is_built_is_refused(
     numbered(run)
 
 
-def test_what_fails_while_a_change_is_checked_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_change_that_fails_while_checked_is_refused(monkeypatch: pytest.MonkeyPatch):
     def refusal(values: Mapping[str, Value], _device: torch.device) -> None:
         if values["batch_size"] == 4:
             raise KeyError("size")
@@ -316,7 +318,7 @@ def test_what_fails_while_a_change_is_checked_is_refused(monkeypatch: pytest.Mon
 
 
 def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
-    """On two streams the weights have moved by then: the batch must not be trained on again."""
+    """On two streams the weights are updated by then: the batch must not be trained on again."""
     trained: list[Value] = []
     failed: list[Value] = []
 
@@ -352,4 +354,4 @@ def test_the_last_loss_is_the_last_steps():
 
 
 def nothing(_run: Run, _event: Event) -> None:
-    """Leave the run alone."""
+    """Do nothing."""

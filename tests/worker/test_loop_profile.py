@@ -1,4 +1,4 @@
-"""A profile in the worker's loop: traced steps train as all others, and are in no rate."""
+"""A profile in the worker's loop: traced steps train as all others, and count in no rate."""
 
 import json
 import time
@@ -74,7 +74,7 @@ def test_traced_steps_are_counted_and_not_reported(tmp_path: Path, pipelined: st
     assert paused.at_s < found.at_s <= resumed.at_s
 
 
-def test_it_is_told_what_the_optimizer_updates(
+def test_a_profile_has_the_size_of_the_optimizers_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def react(run: Run, event: Event) -> None:
@@ -88,7 +88,7 @@ def test_it_is_told_what_the_optimizer_updates(
     assert run.of(Profiled)[0].weights == Weights(mib=1.0, state_mib=0.0)
 
 
-def test_what_is_asked_ends_a_profile_with_the_steps_that_it_has(tmp_path: Path) -> None:
+def test_a_command_ends_a_profile_with_the_steps_so_far(tmp_path: Path) -> None:
     def react(run: Run, event: Event) -> None:
         if isinstance(event, Paused) and event.why == "profile":
             run.send(Pause(id=2))
@@ -108,7 +108,7 @@ def test_a_profile_ends_with_the_plan(tmp_path: Path) -> None:
     assert run.of(Profiled)[0].steps < 4
 
 
-def test_beside_a_graph_nothing_is_counted_as_all_of_a_steps_flops(
+def test_with_a_cuda_graph_no_flops_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ComputeOptions, "refusal", lambda *_: None)
@@ -156,7 +156,7 @@ def test_a_profile_changes_no_bit_of_the_weights(tmp_path: Path, pipelined: str)
         assert torch.equal(one, other)
 
 
-def test_what_a_profile_takes_of_the_device_is_in_no_peak(
+def test_memory_used_by_a_profile_is_in_no_peak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []

@@ -13,7 +13,7 @@ from gpudash.worker import rank
 
 
 @pytest.mark.parametrize(("code", "times"), [(0, 1), (1, 0)])
-def test_it_leaves_the_process_group_where_its_training_has_ended_well(
+def test_a_rank_leaves_the_process_group_only_after_success(
     code: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = []

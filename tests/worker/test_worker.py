@@ -1,4 +1,4 @@
-"""The real worker process: it trains, obeys, reports late to a late reader, and never lingers."""
+"""The real worker process: training, commands, slow readers, and its end."""
 
 import fcntl
 import os
@@ -25,7 +25,6 @@ from gpudash.protocol import (
     Envelope,
     Event,
     Failed,
-    Finished,
     Hello,
     MemoryOwners,
     Pause,
@@ -52,7 +51,7 @@ SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
 
 
 class Worker:
-    """A worker and everything it has said so far."""
+    """A worker and its events so far."""
 
     def __init__(self, plan: Plan) -> None:
         self.link = WorkerProcess(plan)
@@ -71,7 +70,7 @@ class Worker:
         return [*self.of(Started), *self.of(Changed)][-1].settings
 
     def change(self, **settings: str) -> Changed:
-        """Have levers changed; return the answer."""
+        """Change levers; return the answer."""
         known = len(self.of(Changed))
         self.link.send(Change(id=1, settings=settings))
         self.until(lambda: len(self.of(Changed)) > known)
@@ -113,7 +112,7 @@ def start() -> Iterator[Callable[..., Worker]]:
         worker.link.close()
 
 
-def test_a_plan_of_steps_is_kept_to_the_step_on_two_streams_too() -> None:
+def test_a_plan_of_steps_is_exact_on_two_streams_too() -> None:
     plan = Plan(workload="encdec", settings={}, steps=7)
     settings = SMALL | {"pipelined": "on", "num_workers": "0"}
     run = Run(CATALOGUE["encdec"], lambda _run, _event: None, settings, plan).until_stopped()
@@ -130,14 +129,14 @@ def test_a_plan_of_steps_is_kept_to_the_step_on_two_streams_too() -> None:
         (Plan(workload="encdec", settings={}, device="cuda:99"), "device 'cuda:99' is not valid"),
     ],
 )
-def test_what_cannot_start_is_said_in_one_sentence(plan: Plan, why: str) -> None:
+def test_a_plan_that_cannot_start_fails_with_one_sentence(plan: Plan, why: str) -> None:
     failed = failure_of(plan, build)
     assert failed.kind == "bad_setting"
     assert why in failed.sentence
 
 
 def failure_of(plan: Plan, build: Callable[[Plan, EventPipe], Training]) -> Failed:
-    """Return the last word of a worker that fails before it trains."""
+    """Return the failure of a worker that fails before it trains."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert work(plan, EventPipe(theirs.fileno()), build, lambda *_: None) == 1
@@ -165,11 +164,11 @@ print(os.read(commands, 99))
 """
 
 
-def test_what_the_users_code_starts_takes_no_command_away() -> None:
-    told = subprocess.run(
+def test_a_process_started_by_the_users_code_takes_no_command_away() -> None:
+    done = subprocess.run(
         [sys.executable, "-c", TAKES], input=b"a command", capture_output=True, check=True
     )
-    assert told.stdout == b"b'a command'\n"
+    assert done.stdout == b"b'a command'\n"
 
 
 def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) -> None:
@@ -215,26 +214,6 @@ def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_
     assert not left.exists()
 
 
-def test_a_crash_arrives_with_its_traceback_also_from_a_directory_with_a_long_name(
-    start: Callable[..., Worker], short_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A socket's path may have 107 bytes, and clusters give every job a directory of its own."""
-    folder = short_path / ("job-" + "x" * 90)
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    worker = start(settings={"num_workers": "1"})
-    worker.until(lambda: worker.steps)  # no batch is kept away
-    assert list(Path(worker.link._scratch.name).rglob("listener-*"))  # goes with the worker
-    for child in psutil.Process(worker.link.pid).children():
-        child.kill()  # a loader worker dies: torch raises in the training process
-    assert worker.end() == 1
-    assert worker.of(Failed), "\n".join(worker.printed)
-    (failed,) = worker.of(Failed)
-    assert failed.kind == "error"
-    assert "DataLoader worker" in failed.sentence
-    assert "Traceback" in failed.traceback
-
-
 @pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a CUDA device")
 def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on() -> None:
     import torch
@@ -247,8 +226,8 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
         worker.link.send(Change(id=1, settings={"batch_size": "512"}))
         worker.until(lambda: worker.of(Refused))
         assert "out of memory with batch_size=512" in worker.of(Refused)[0].reason
-        (told,) = worker.of(MemoryOwners)
-        assert any("workloads" in owner.file for owner in told.owners)
+        (report,) = worker.of(MemoryOwners)
+        assert any("workloads" in owner.file for owner in report.owners)
         settled = worker.of(Changed)[-1]
         assert settled.settings["batch_size"] == "8"
         worker.until(lambda: worker.steps[-1].segment == settled.segment)
@@ -262,35 +241,41 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
         torch.cuda.empty_cache()
 
 
-# ── one training, in the last tests of the file: it goes on until they are over ─────────
+# ── one training, in the last tests of the file: the last one ends it ───────────────────
 
 
 @pytest.fixture(scope="module")
 def training() -> Iterator[Worker]:
-    """One that trains: torch is loaded once for several tests. It loses no step and ends well."""
-    worker = Worker(Plan(workload="encdec", settings=SMALL, device="cpu"))
-    worker.until(lambda: len(worker.steps) >= 5)
-    yield worker
-    worker.link.send(Stop(id=4))
-    try:
-        assert worker.end() == 0
-        numbers = [s.step for s in worker.steps]
-        assert numbers == list(range(1, len(numbers) + 1))
-        assert worker.of(Finished)[0].total_steps == numbers[-1]
-    finally:
-        worker.link.close()
+    """A training for several tests, as loading torch is slow. It loads batches and loses no step.
+
+    A socket's path has at most 107 bytes, and clusters give jobs directories with long names.
+    """
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        long = Path(folder, "job-" + "x" * 90)
+        long.mkdir()
+        patch.setattr(tempfile, "tempdir", str(long))
+        worker = Worker(Plan(workload="encdec", settings=SMALL, device="cpu"))
+        patch.undo()
+        try:
+            worker.until(lambda: len(worker.steps) >= 5)
+            yield worker
+            numbers = [s.step for s in worker.steps]
+            assert numbers == list(range(1, len(numbers) + 1))
+        finally:
+            worker.link.close()
 
 
-def test_what_it_trains_is_told_and_then_every_step(training: Worker) -> None:
+def test_the_worker_reports_its_training_and_then_every_step(training: Worker) -> None:
     assert isinstance(training.events[0], Hello)
-    assert isinstance(training.events[1], Status)  # before torch is there
+    assert isinstance(training.events[1], Status)  # sent before torch is loaded
     (started,) = training.of(Started)
     assert started.settings["batch_size"] == "2"
     assert started.pid == training.link.pid
-    told = {phase.name: phase.label for phase in started.phases}
-    assert [*told] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
-    assert told["prepare"] == "encode"  # the workload's own word
-    assert {name for step in training.steps for name in step.phases_ms or {}} == {*told} - {"graph"}
+    labels = {phase.name: phase.label for phase in started.phases}
+    assert [*labels] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
+    assert labels["prepare"] == "encode"  # the workload's own word
+    measured = {name for step in training.steps for name in step.phases_ms or {}}
+    assert measured == {*labels} - {"graph"}
 
 
 def test_a_change_holds_from_its_segment_on(training: Worker) -> None:
@@ -313,7 +298,7 @@ def test_a_change_holds_from_its_segment_on(training: Worker) -> None:
         ({"model_scale": "small"}, "nothing changes"),
     ],
 )
-def test_a_change_that_cannot_be_is_refused_with_its_reason(
+def test_an_impossible_change_is_refused_with_a_reason(
     training: Worker, bad: dict[str, str], reason: str
 ) -> None:
     refusals = len(training.of(Refused))
@@ -322,7 +307,7 @@ def test_a_change_that_cannot_be_is_refused_with_its_reason(
     assert reason in training.of(Refused)[-1].reason
 
 
-def test_a_pause_is_told_once_and_is_in_no_step(training: Worker) -> None:
+def test_a_pause_keeps_its_moment_and_is_in_no_step(training: Worker) -> None:
     training.link.send(Pause(id=2))
     training.link.send(Pause(id=2))
     training.until(lambda: training.of(Paused))
@@ -334,12 +319,12 @@ def test_a_pause_is_told_once_and_is_in_no_step(training: Worker) -> None:
     training.until(lambda: training.of(Resumed) and training.steps[-1].finished_s > paused_s)
     after = next(s for s in training.steps if s.finished_s > paused_s)
     resumed_s = training.of(Resumed)[0].at_s
-    assert after.step_ms <= (after.finished_s - resumed_s) * 1e3 + 1e-6  # the pause is not in it
+    assert after.step_ms <= (after.finished_s - resumed_s) * 1e3 + 1e-6  # without the pause
     assert len({event.at_s for event in training.of(Paused)}) == 1
 
 
 def unread_bytes(fd: int) -> int:
-    """Return how much waits in a pipe."""
+    """Return the number of unread bytes in a pipe."""
     answer = array("i", [0])
     fcntl.ioctl(fd, termios.FIONREAD, answer)
     return answer[0]
@@ -353,7 +338,7 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -
     fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, 4096)  # full after a few messages
     process = psutil.Process(training.link.pid)
     unread, used_s, full_s = -1, inf, inf
-    while process.cpu_times().user < used_s + 0.5:  # it works on, and nothing more fits
+    while process.cpu_times().user < used_s + 0.5:  # it trains on while the pipe is full
         if unread_bytes(events) != unread:
             unread, used_s = unread_bytes(events), process.cpu_times().user
             full_s = time.monotonic()
@@ -364,3 +349,17 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -
     assert len([s for s in training.steps if full_s < s.finished_s < read_s]) > 3
     numbers = [s.step for s in training.steps]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_crash_arrives_with_its_traceback(training: Worker) -> None:
+    changed = training.change(data="loader", batch_size="2")
+    training.until(lambda: training.steps[-1].segment == changed.segment)
+    assert list(Path(training.link._scratch.name).rglob("listener-*"))  # goes with the worker
+    for child in psutil.Process(training.link.pid).children():
+        child.kill()  # a loader worker dies: torch raises in the training process
+    assert training.end() == 1
+    assert training.of(Failed), "\n".join(training.printed)
+    (failed,) = training.of(Failed)
+    assert failed.kind == "error"
+    assert "DataLoader worker" in failed.sentence
+    assert "Traceback" in failed.traceback

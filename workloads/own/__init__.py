@@ -1,6 +1,6 @@
-"""A workload of a user's own: declared by a decorator, found by a name, trained as ours are.
+"""A user's own workload: declared by a decorator, found by its name, trained like the others.
 
-Importing it costs no torch.
+This module does not import torch.
 """
 
 from workloads.own.declaration import workload

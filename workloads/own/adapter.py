@@ -1,6 +1,6 @@
-"""What a user's function returns, as a workload: all standard levers act on it.
+"""The adapter from a user's function to a workload, on which all standard levers act.
 
-`prepare` copies the batch, so that pipelining copies one batch ahead; `train` is the rest.
+`prepare` copies the batch, so that pipelining copies one batch ahead; `train` does the rest.
 """
 
 import random
@@ -28,7 +28,7 @@ RETURNS = "model, optimizer, data, loss"
 
 
 class Parts(NamedTuple):
-    """What the user's function returns."""
+    """The return value of the user's function."""
 
     model: nn.Module
     optimizer: Optimizer
@@ -38,7 +38,7 @@ class Parts(NamedTuple):
 
 
 def adapted(function: Callable[..., Any]) -> type[Workload]:
-    """Return the workload that the function builds the parts of."""
+    """Return a workload class around the user's function."""
     return type(function.__name__, (OwnWorkload,), {"function": staticmethod(function)})
 
 
@@ -51,7 +51,7 @@ class OwnWorkload:
         seed = int(values["seed"])
         torch.manual_seed(seed)
         random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  # what a user's dataset may draw from
+        np.random.seed(seed)  # noqa: NPY002  # a user's dataset may use it
         name = self.function.__name__
         parts = checked(self.function(dict(values), device), place(self.function), device)
         self.model = parts.model
@@ -61,7 +61,7 @@ class OwnWorkload:
         self._options = ComputeOptions()
 
     def configure(self, values: Mapping[str, Value]) -> None:
-        """Compute as the optimizations say. Raises LeverError for one that cannot act."""
+        """Configure the optimizations. Raises LeverError for one that cannot be used here."""
         options = ComputeOptions.of(values)
         if options.channels_last and not any(p.ndim == 4 for p in self.model.parameters()):
             raise LeverError("channels_last=on: the model has no weights of four dimensions")
@@ -76,16 +76,16 @@ class OwnWorkload:
 
     @staticmethod
     def refusal(_values: Mapping[str, Value], _device: torch.device) -> str | None:
-        """Nothing is known of a combination before it is built."""
+        """Return None: a combination is only checked when it is built."""
         return None
 
     @staticmethod
     def host_bytes(_values: Mapping[str, Value], _device: torch.device) -> tuple[int, int]:
-        """Nothing is known of the sizes before it is built."""
+        """Return zeros: the sizes are not known before it is built."""
         return 0, 0
 
     def prepare(self, batch: Any, mark: Mark) -> Any:
-        """Copy the batch to the device, images in the memory order that the model wants."""
+        """Copy the batch to the device; put images into the model's memory order."""
         mark("copy")
         batch = moved(batch, self._device, non_blocking=True)
         return tree_map(_channels_last, batch) if self._options.channels_last else batch
@@ -102,12 +102,12 @@ class OwnTrainStep(TrainStep):
         super().__init__(parts.model, parts.optimizer, device)
         self._user_loss = parts.loss
         self._name = name
-        self._shape: TreeSpec | None = None  # of a batch: what its leaves hang from
+        self._shape: TreeSpec | None = None  # the structure of a batch around its leaves
 
     def configure(self, options: ComputeOptions) -> None:
-        """Train that way from now on. Raises LeverError for what the optimizer cannot be."""
+        """Use these options from now on. Raises LeverError if the optimizer lacks one of them."""
         if options.cuda_graph != self._options.cuda_graph:
-            self._graph = None  # the optimizer's state moves
+            self._graph = None  # the optimizer's state moves between host and device
         super().configure(options)
 
     def train(self, batch: Any, mark: Mark) -> Tensor:
@@ -136,7 +136,7 @@ class OwnTrainStep(TrainStep):
 
 
 class OwnSamples(Samples):
-    """The user's dataset, with what makes batches of its samples."""
+    """The user's dataset and collate function."""
 
     def __init__(self, data: Any) -> None:
         self._dataset = data
@@ -144,7 +144,7 @@ class OwnSamples(Samples):
         if isinstance(data, DataLoader):
             self._dataset = data.dataset
             self._collate = data.collate_fn
-        if hasattr(self._dataset, "__getitems__"):  # a whole batch at a time, where it can
+        if hasattr(self._dataset, "__getitems__"):  # it can return a whole batch at a time
             self.__getitems__ = self._dataset.__getitems__
 
     def __len__(self) -> int:
@@ -154,25 +154,25 @@ class OwnSamples(Samples):
         return self._dataset[index]
 
     def collate(self, samples: list[Any]) -> Any:
-        """Make a batch as the user's loader does."""
+        """Make a batch by the user's collate function."""
         return self._collate(samples)
 
     @property
     def are_tensors(self) -> bool:
-        """Whether batches hold nothing else, as the first sample shows."""
+        """Whether a batch of the first sample has only tensors."""
         batch = self.collate([self[0]])
         return all(isinstance(leaf, Tensor) for leaf in tree_leaves(batch))
 
 
 def place(function: Callable[..., Any]) -> str:
-    """Return where a function stands, and its name."""
+    """Return a function's file, line and name."""
     code = getattr(function, "__code__", None)
     where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: " if code else ""
     return f"{where}{function.__name__}"
 
 
 def checked(returned: Any, name: str, device: torch.device) -> Parts:
-    """Return what the function returned. Raises LeverError for what cannot be trained."""
+    """Return the parts that the function returned. Raises LeverError for invalid ones."""
     if not isinstance(returned, tuple) or len(returned) != len(Parts._fields):
         raise LeverError(f"{name} returned {_kind(returned)}; valid: {RETURNS}")
     parts = Parts(*returned)
@@ -204,7 +204,7 @@ def checked(returned: Any, name: str, device: torch.device) -> Parts:
 
 
 def _is_indexed(data: Any) -> bool:
-    """Tell whether samples have numbers, so that every loader goes on where the last one was."""
+    """Return whether samples have indices, so that a new loader can go on at the cursor."""
     if isinstance(data, DataLoader):
         if data.batch_sampler is None:  # batch_size=None: the dataset makes the batches
             return False
@@ -223,7 +223,7 @@ def _kind(value: Any) -> str:
 
 @cache
 def _say(text: str) -> None:
-    """Print it once; a model is built many times."""
+    """Print a text only once, as models are built many times."""
     print(text, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of a workload of one's own need: every variant computes the same, levers move."""
+"""Checks for tests of a user's own workload: variants compute the same, and levers work."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "backward_thread": ("autograd",),
     "cuda_graph": ("on",),
 }
-"""Values that change how a step is computed, and not what. `compile` takes minutes: name it."""
+"""Values that change how a step is computed, and not what. `compile` takes minutes: request it."""
 COMPARED_STEPS = 4
-"""As many batches as data=cached replays."""
+"""Number of batches that data=cached replays."""
 RTOL, ATOL = 1e-3, 1e-5
-"""Another order of the same additions stays well within."""
+"""Tolerances well above the rounding of another order of additions."""
 
 
 def check_variants(
@@ -38,10 +38,10 @@ def check_variants(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> dict[str, str]:
-    """Train a few steps under each variant; raise AssertionError where the losses differ.
+    """Train a few steps under each variant; raise AssertionError if the losses differ.
 
-    `workload` is what the decorator was put on, or a name as `gpudash train` takes it. `settings`
-    holds in all variants, `also` names more of them. Returns the refused ones with their reasons.
+    `workload` is the decorated function or class, or a name as for `gpudash train`. `settings`
+    apply to all variants; `also` adds variants. Returns the refused ones with their reasons.
     """
     entry, where = _entry(workload), pick_device(device)
     settings = {"num_workers": "0", **(settings or {})}
@@ -68,10 +68,10 @@ def check_levers(
     device: str = "cpu",
     leave_out: tuple[str, ...] = ("compile",),
 ) -> dict[str, str]:
-    """Move every lever to each of its values while it trains, and take a step.
+    """Change every lever to each of its values during training, and take a step.
 
-    Of a number, its neighbours on both sides are tried. Raises AssertionError where a loss is no
-    finite number. Returns the refused values with their reasons.
+    A number is changed to its neighbours on both sides. Raises AssertionError if a loss is not
+    finite. Returns the refused values with their reasons.
     """
     entry, where = _entry(workload), pick_device(device)
     settings = {"num_workers": "0", **(settings or {})}
@@ -120,14 +120,14 @@ def _training(
 def _losses(entry: Entry, settings: Mapping[str, str], device: torch.device) -> torch.Tensor:
     """Return the first losses, on the host."""
     with _training(entry, settings, device) as training:
-        torch.manual_seed(0)  # a loader draws a number of its own before a model's dropout does
+        torch.manual_seed(0)  # as a loader draws a number, which shifts a model's dropout
         trained = [training.step() for _ in range(COMPARED_STEPS)] + [training.drain()]
         training.synchronize()
         return torch.stack([one.loss for one in trained if one is not None]).float().cpu()
 
 
 def _step(training: Training, where: str) -> None:
-    trained = training.step() or training.step()  # pipelined, the first one only prepares
+    trained = training.step() or training.step()  # if pipelined, the first one only prepares
     assert trained is not None, f"{where}: no step was trained"
     assert trained.loss.isfinite(), f"{where}: the loss is {trained.loss.item()}"
 

@@ -1,4 +1,4 @@
-"""The decorator that makes a function, or a class, a workload; its keywords are its levers."""
+"""The decorator that makes a function or a class a workload; its keywords are levers."""
 
 import copy
 import importlib
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 TargetT = TypeVar("TargetT", bound=Callable[..., Any])
 MARK = "gpudash_workload"
-"""The attribute that holds what was declared."""
+"""The attribute with the declaration."""
 LARGEST = 2**31 - 1
 PROTOCOL = ("configure", "samples", "refusal", "host_bytes", "prepare", "train")
 RESERVED = ("instruments", "model_scale")
-"""Names that have a meaning of their own."""
+"""Names that a user's lever cannot have."""
 STANDARD: tuple[Lever, ...] = (
     pipelined("Copy batch n+1 on one CUDA stream while n trains on another."),
     batch_size(32),
@@ -36,14 +36,14 @@ def workload(
     target: None = None, /, **levers: Value | tuple[Value, ...]
 ) -> Callable[[TargetT], TargetT]: ...
 def workload(target: Any = None, /, **levers: Value | tuple[Value, ...]) -> Any:
-    """Make a function, or a class, a workload that gpudash trains.
+    """Make a function or a class a workload that gpudash trains.
 
     The function takes `values`, every lever's value by name, and a `device`. It returns model,
     optimizer, data (a Dataset or a DataLoader) and `loss(model, batch)`. A class follows
     `workloads.workload.Workload`.
 
-    Each keyword is a lever. A standard one gets this default. Any other is the workload's own, and
-    a change of it builds the model anew: a bool is a switch, a whole number a count, a tuple a
+    Each keyword is a lever. A standard lever gets this default. Any other is the workload's own,
+    and a change of it rebuilds the model: a bool is a switch, a whole number a count, a tuple a
     choice whose first value is the default. Raises LeverError.
     """
 
@@ -62,7 +62,7 @@ def workload(target: Any = None, /, **levers: Value | tuple[Value, ...]) -> Any:
 
 
 class Declaration:
-    """What the decorator was told."""
+    """A decorated function or class, with its levers."""
 
     def __init__(self, target: Callable[..., Any], levers: tuple[Lever, ...]) -> None:
         self.target = target
@@ -70,7 +70,7 @@ class Declaration:
 
 
 class OwnEntry(Entry):
-    """A workload of a user's own, in the process that trains it."""
+    """The entry of a user's own workload, in the process that trains it."""
 
     def __init__(self, name: str, place: str, declaration: Declaration) -> None:
         levers = declaration.levers
@@ -86,7 +86,7 @@ class OwnEntry(Entry):
         self._target = declaration.target
 
     def build(self) -> "type[Workload]":
-        """Return the class; a function gets one around it, for which torch is imported."""
+        """Return the class, or a class around the function, which imports torch."""
         if isinstance(self._target, type):
             return self._target
         adapted: type[Workload] = importlib.import_module(self.module).adapted(self._target)
@@ -94,7 +94,7 @@ class OwnEntry(Entry):
 
 
 class Options(Choice):
-    """One of the values that a user has listed; not only names."""
+    """A choice among values of any type that a user has listed."""
 
     def __init__(self, *, options: tuple[Value, ...], **about: Any) -> None:
         self.options = {text_of(option): option for option in options}
@@ -107,7 +107,7 @@ class Options(Choice):
 
 
 def _levers(declared: Mapping[str, Value | tuple[Value, ...]]) -> tuple[Lever, ...]:
-    """Return all levers: the standard ones, and behind the batch size those of the user's own."""
+    """Return all levers: the standard ones, with the user's own after the batch size."""
     names = [lever.name for lever in STANDARD]
     first, rest = STANDARD[:2], STANDARD[2:]
     own = (_own(name, default) for name, default in declared.items() if name not in names)
@@ -149,7 +149,7 @@ def _own(name: str, default: Value | tuple[Value, ...]) -> Lever:
 
 
 def _can_be_options(options: tuple[Any, ...]) -> bool:
-    """Tell whether each can be typed, told from the others, and listed between commas."""
+    """Return whether all options can be typed, are distinct, and can be listed with commas."""
     if len(options) < 2 or not all(isinstance(one, (bool, int, float, str)) for one in options):
         return False
     texts = [text_of(one) for one in options]

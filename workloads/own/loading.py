@@ -1,4 +1,4 @@
-"""Finding a workload by its name, which runs the user's code: in the training process alone."""
+"""Finding a workload by its name. This runs the user's code, so only training processes do it."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from workloads.own.names import GROUP, installed, parts
 
 
 def find(name: str) -> Entry:
-    """Return the entry of any workload. Raises LeverError, with the line of the user's code."""
+    """Return the entry of any workload. Raises LeverError, with the line in the user's code."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     found = parts(name)
@@ -31,18 +31,18 @@ def find(name: str) -> Entry:
 
 
 def located(error: BaseException, file: str) -> str | None:
-    """Return the error in one line that begins with the line of `file` it came from, if it did.
+    """Return the error in one line with the line of `file` that raised it; None if none did.
 
-    Also an error of a loader worker, whose traceback is text.
+    This also finds errors of loader workers, whose traceback is text.
     """
     trace = "".join(traceback.format_exception(error))
-    path = re.escape(os.path.abspath(file))  # noqa: PTH100  # nothing is to be resolved
+    path = re.escape(os.path.abspath(file))  # noqa: PTH100  # links are not resolved
     lines = re.findall(rf'File "{path}", line (\d+)', trace)
     return f"{file}:{lines[-1]}: {said(error)}" if lines else None
 
 
 def failure(error: BaseException, workload: str) -> str:
-    """Return an error of a training in one line: where in the user's file, or of which workload."""
+    """Return an error of a training in one line, with the user's line or the workload's name."""
     file = parts(workload)
     return (file and located(error, file[0])) or f"{workload} failed: {said(error)}"
 
@@ -81,7 +81,7 @@ def _none(file: str) -> str:
 
 
 def _plain(file: str) -> str:
-    """Return what to do with a script that declares no workload."""
+    """Return a hint for a script that declares no workload."""
     return f"; a plain script: gpudash run {file}"
 
 
@@ -97,15 +97,15 @@ def _of_package(name: str) -> OwnEntry:
 
 
 def _declared(module: ModuleType) -> dict[str, Declaration]:
-    """Return the workloads in a module by their names there."""
+    """Return the workloads in a module by name."""
     values = {k: v for k, v in vars(module).items() if isinstance(v, (FunctionType, type))}
     marks: dict[str, Any] = {name: vars(value).get(MARK) for name, value in values.items()}
     return {name: mark for name, mark in marks.items() if isinstance(mark, Declaration)}
 
 
 def _import(file: str) -> ModuleType:
-    """Run a file as Python would run a script, but under a name of its own. Raises LeverError."""
-    path = os.path.abspath(file)  # noqa: PTH100  # as a script's __file__: links are kept
+    """Run a file like a script, but under its own module name. Raises LeverError."""
+    path = os.path.abspath(file)  # noqa: PTH100  # links are kept, as in a script's __file__
     folder, base = os.path.split(path)
     module = ModuleType(f"gpudash_{base.removesuffix('.py')}")
     module.__file__ = path
@@ -115,13 +115,13 @@ def _import(file: str) -> ModuleType:
     except OSError as error:
         near = _near(folder, base) if isinstance(error, FileNotFoundError) else ""
         raise LeverError(f"{file}: {error.strerror}{near}") from error
-    sys.modules[module.__name__] = module  # dataclasses and pickle look there
+    sys.modules[module.__name__] = module  # for dataclasses and pickle
     try:
         with _first_on_path(folder):
             exec(loader.source_to_code(source, path), vars(module))  # noqa: S102  # asked for
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit as well
+    except BaseException as error:  # including SystemExit
         hint = "" if b"workload" in source else _plain(file)
         raise LeverError(f"{located(error, file) or f'{file}: {said(error)}'}{hint}") from error
     return module
@@ -136,11 +136,11 @@ def _near(folder: str, base: str) -> str:
 
 @contextmanager
 def _first_on_path(folder: str) -> Iterator[None]:
-    """Import from a folder first, as a script does; afterwards, when a function imports, last."""
+    """Put a folder first on the import path, as for a script; afterwards put it last."""
     sys.path.insert(0, folder)
     try:
         yield
     finally:
-        if folder in sys.path:  # else the file has taken it away itself
+        if folder in sys.path:  # else the file has removed it itself
             sys.path.remove(folder)
         sys.path.append(folder)

@@ -1,4 +1,4 @@
-"""What levers change in an optimizer that is not ours."""
+"""The levers that act on a user's optimizer."""
 
 from torch import Tensor
 from torch.optim import LBFGS, SGD, Optimizer
@@ -7,7 +7,7 @@ from workloads.levers import LeverError
 
 
 def check(optimizer: Optimizer, *, fused: bool, capturable: bool) -> None:
-    """Raise LeverError for what the optimizer cannot be."""
+    """Raise LeverError if the optimizer does not support these options."""
     name = type(optimizer).__name__
     if isinstance(optimizer, LBFGS):
         raise LeverError("LBFGS computes the loss several times a step; valid: another optimizer")
@@ -18,7 +18,7 @@ def check(optimizer: Optimizer, *, fused: bool, capturable: bool) -> None:
 
 
 def arrange(optimizer: Optimizer, *, fused: bool, capturable: bool) -> None:
-    """Have it update the weights that way from now on. Raises LeverError."""
+    """Set the optimizer's options. Raises LeverError if it does not support them."""
     check(optimizer, fused=fused, capturable=capturable)
     for group in optimizer.param_groups:
         if "fused" in group:
@@ -27,5 +27,5 @@ def arrange(optimizer: Optimizer, *, fused: bool, capturable: bool) -> None:
             group["capturable"] = capturable
     for weight, state in optimizer.state.items():
         step = state.get("step")
-        if isinstance(step, Tensor):  # such kernels count steps where the weights are
+        if isinstance(step, Tensor):  # these kernels count steps on the weights' device
             state["step"] = step.to(weight.device if fused or capturable else "cpu")

@@ -1,4 +1,4 @@
-"""The verbs, a module each: its `VERB` says what may be asked of it."""
+"""The verbs, a module each: its `VERB` defines arguments, help and exit codes."""
 
 from importlib import import_module
 
@@ -23,16 +23,16 @@ VERBS = (
     "completion",
     "help",
 )
-"""In the order of `gpudash --help`."""
+"""The verbs in the order of `gpudash --help`."""
 
 
 def load(name: str) -> Verb:
-    """Return a verb by its name; the dashboard's is empty."""
+    """Return a verb by its name; the dashboard's name is empty."""
     verb: Verb = import_module(f"gpudash.cli.verbs.{name or 'dashboard'}").VERB
     return verb
 
 
 def summaries() -> str:
-    """Return the verbs, with a line each."""
+    """Return the list of verbs for the help, with a line each."""
     verbs = [(name, load(name).summary) for name in VERBS]
     return definitions("verbs (gpudash help VERB says more)", verbs)

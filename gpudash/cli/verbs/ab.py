@@ -7,7 +7,7 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `ab` takes."""
+    """Add the arguments of `ab`."""
     add_training_options(parser)
     question = parser.add_argument_group("comparison")
     what = question.add_mutually_exclusive_group(required=True)

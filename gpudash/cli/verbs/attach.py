@@ -6,7 +6,7 @@ from gpudash.errors import OF_SCRIPT
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `attach` takes."""
+    """Add the arguments of `attach`."""
     parser.add_argument(
         "run", nargs="?", metavar="PID|NAME", help="which one, where several commands run"
     )

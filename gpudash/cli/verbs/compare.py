@@ -6,7 +6,7 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `compare` takes."""
+    """Add the arguments of `compare`."""
     for name in ("base", "new"):
         add_file(parser, name, name.upper(), "a recording or a sweep's CSV")
     parser.add_argument(

@@ -6,7 +6,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `completion` takes."""
+    """Add the arguments of `completion`."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 

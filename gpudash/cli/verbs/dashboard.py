@@ -18,7 +18,7 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what the dashboard takes."""
+    """Add the arguments of the dashboard."""
     add_training_options(parser)
     length = parser.add_argument_group("length").add_mutually_exclusive_group()
     add_whole(length, "--steps", 1, 10**12, "stop after N steps")
@@ -50,10 +50,10 @@ def add_arguments(parser: Parser) -> None:
 
 
 class Versions(argparse.Action):
-    """Prints the versions of gpudash, Python and what the training and the screen are made of."""
+    """Prints the versions of gpudash, Python and the libraries of training and screen."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print them and exit, without importing any of it."""
+        """Print the versions and exit, without importing the libraries."""
         from gpudash.commands.versions import versions  # noqa: PLC0415  # slow
 
         gpudash, *others = [f"{name} {version or '–'}" for name, version in versions().items()]

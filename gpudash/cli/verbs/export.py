@@ -5,7 +5,7 @@ from gpudash.cli.parser import Parser, Verb
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `export` takes."""
+    """Add the arguments of `export`."""
     add_file(parser, "recording", "LOG", "FILE.jsonl, or the CSV beside it")
     add_output(parser, "FILE", "ends in .csv (FILE.json is written too), .jsonl or .parquet")
 

@@ -4,7 +4,7 @@ from gpudash.cli.parser import Parser, Verb
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `help` takes."""
+    """Add the arguments of `help`."""
     parser.add_argument("verb", nargs="?", default="", metavar="VERB", help="a verb; none: all")
 
 

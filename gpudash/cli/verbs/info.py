@@ -5,7 +5,7 @@ from gpudash.cli.parser import Parser, Verb
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `info` takes: the options whose effect it can tell."""
+    """Add the arguments of `info`: the options whose effect it shows."""
     add_training_options(parser)
     add_screen_options(parser)
     parser.add_profile_option()

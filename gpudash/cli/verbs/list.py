@@ -5,7 +5,7 @@ from gpudash.cli.parser import Parser, Verb
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `list` takes."""
+    """Add the arguments of `list`."""
     parser.add_argument(
         "workload",
         nargs="?",

@@ -6,7 +6,7 @@ from gpudash.run.speeds import SPEEDS
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `replay` takes."""
+    """Add the arguments of `replay`."""
     add_file(parser, "file", "FILE", "a recording's CSV, or the log beside it")
     parser.add_argument(
         "--speed",

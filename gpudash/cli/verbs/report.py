@@ -5,7 +5,7 @@ from gpudash.cli.parser import Parser, Verb
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `report` takes."""
+    """Add the arguments of `report`."""
     add_file(parser, "recording", "RUN", "a recording's CSV, or the log beside it")
     add_output(parser, "FILE.html", "the page to write; it needs nothing beside it")
 

@@ -12,7 +12,7 @@ from gpudash.errors import OF_SCRIPT
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `run` takes besides the command."""
+    """Add the arguments of `run` before the user's command."""
     parser.add_argument(
         "--python",
         metavar="PATH",

@@ -4,7 +4,7 @@ from gpudash.cli.parser import Parser, Verb
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `schema` takes."""
+    """Add the arguments of `schema`."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="a document; none: their names")
 
 

@@ -5,7 +5,7 @@ from gpudash.cli.parser import Parser, Verb
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `show` takes."""
+    """Add the arguments of `show`."""
     parser.add_argument("what", metavar="LEVER[=VALUE]", help="a lever, or one of its values")
     parser.add_argument(
         "--workload", metavar="WORKLOAD", help="whose lever is meant; any by default"

@@ -16,8 +16,8 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what `sweep` takes."""
-    add_training_options(parser, default=None)  # a preset brings its own workload
+    """Add the arguments of `sweep`."""
+    add_training_options(parser, default=None)  # a preset has its own workload
     nproc = parser.options["nproc"]
     nproc.type, nproc.metavar = wholes("--nproc", 1, MOST_PROCESSES), "N,…"
     nproc.help = (

@@ -1,4 +1,4 @@
-"""`gpudash train FILE.py`: the dashboard's verb, over a workload of a user's own."""
+"""`gpudash train FILE.py`: the dashboard's verb for a user's own workload."""
 
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import dashboard
@@ -6,7 +6,7 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what the dashboard takes, the workload being required."""
+    """Add the arguments of the dashboard, with a required workload."""
     dashboard.add_arguments(parser)
     workload = parser.options["workload"]
     workload.nargs, workload.default = None, None

@@ -1,4 +1,4 @@
-"""What can be moved in a training that nobody wrote for us."""
+"""The levers of a training that was not written for gpudash."""
 
 import functools
 import weakref
@@ -12,7 +12,7 @@ from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.channels_last import ChannelsLast
 from gpudash.hooks.levers.compile import Backend, Compile
 from gpudash.hooks.levers.handover import Redirects
-from gpudash.hooks.levers.loader import LoaderWay
+from gpudash.hooks.levers.loader import LoaderLevers
 from gpudash.hooks.levers.offers import Computing, Family, Option, Refusal, absent, canonical
 from gpudash.hooks.levers.optimizer import OptimizerForm
 from gpudash.hooks.levers.precision import Precision
@@ -22,7 +22,7 @@ from gpudash.protocol import LeverOffer, Settings
 __all__ = ["Refusal", "ScriptLevers"]
 
 WARMUP_STEPS = 2
-"""An allocator finds its blocks."""
+"""The allocator needs these to find its blocks."""
 BATCH_SIZE = absent(
     "batch_size",
     "the script sets its batch size itself",
@@ -33,7 +33,7 @@ BATCH_SIZE = absent(
 
 
 class ScriptLevers:
-    """The levers of a user's script; to be used on the thread that trains, between two steps."""
+    """The levers of a user's script. Use them on the thread that trains, between two steps."""
 
     def __init__(
         self, found: Found, redirects: Redirects, *, backend: Backend = "inductor"
@@ -45,8 +45,8 @@ class ScriptLevers:
             ChannelsLast(),
             self._precision,
         )
-        self._loader = LoaderWay(redirects)
-        # the loader last: of all, it alone cannot be put back at no cost
+        self._loader = LoaderLevers(redirects)
+        # the loader last: only its change cannot be undone for free
         self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
         self._families: tuple[Family, ...] = (*self._computing, *self._others)
         self._rehearsed: set[tuple[str, ...]] = set()
@@ -57,8 +57,8 @@ class ScriptLevers:
     def update(self, found: Found) -> None:
         """Act on these objects from now on.
 
-        With other models or optimizers than before, those levers are put back: nothing is known of
-        what they would do to the new ones.
+        If models or optimizers are new, put their levers back, because nothing is known of how the
+        levers would affect the new objects.
         """
         objects = (*modules_of(found.roots), *found.optimizers)
         trained = tuple(weakref.ref(thing) for thing in objects)
@@ -67,14 +67,14 @@ class ScriptLevers:
             self._rehearsed.clear()
         self._trained = trained
         self._roots = found.roots
-        self._bar = _bar(found)
+        self._refusal = _refusal(found)
         for family in self._families:
             family.update(found)
         self._wrap()
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """Each lever, with the reason where it cannot be moved here."""
+        """The offer of each lever, with the reason if it cannot be moved here."""
         return tuple(option.offer for option in self._options())
 
     @property
@@ -87,17 +87,17 @@ class ScriptLevers:
 
     @property
     def warmup_steps(self) -> int:
-        """Steps after the newest change until its cost has passed."""
-        # prefetched batches mask the loader's rate until they are used up
-        return WARMUP_STEPS + self._drained_batches + self._loader.held_batches
+        """Steps after the newest change that must not be measured."""
+        # prefetched batches hide the loader's rate until they are used up
+        return WARMUP_STEPS + self._drained_batches + self._loader.batches_in_flight
 
     @property
     def burst_steps(self) -> int:
-        """How many batches arrive at a time: loader workers begin together and finish together."""
+        """How many batches arrive at a time: loader workers begin and finish together."""
         return max(1, self._loader.num_workers)
 
     def resolve(self, changes: Settings) -> Settings:
-        """Return all settings that `changes` leads to. Raises Refusal."""
+        """Return all settings after these changes. Raises Refusal."""
         settings = self.settings
         options = {option.offer.name: option for option in self._options()}
         resolved = dict(settings)
@@ -112,18 +112,18 @@ class ScriptLevers:
         return resolved
 
     def needs_call(self, wanted: Settings) -> bool:
-        """Tell whether it has to be rehearsed, with the roots' newest call."""
+        """Return whether the settings must be rehearsed on the roots' newest training call."""
         computed = self._computed(wanted)
         known = {self._computed(self.settings), self._computed(self._defaults()), *self._rehearsed}
         return computed not in known and bool(modules_of(self._roots))
 
     def enter(self, wanted: Settings) -> None:
-        """Make resolved settings active. Raises Refusal; then everything is as before."""
+        """Make resolved settings active. Raises Refusal, and then changes nothing."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise Refusal("a CUDA graph is being captured")
-        if self._bar:
-            raise Refusal(self._bar)
-        before, held_batches = self.settings, self._loader.held_batches
+        if self._refusal:
+            raise Refusal(self._refusal)
+        before, batches_in_flight = self.settings, self._loader.batches_in_flight
         rehearsal = self.needs_call(wanted)
         try:
             for computing in self._computing:
@@ -136,11 +136,11 @@ class ScriptLevers:
             self._put(before)
             raise
         finally:
-            for root in self._roots:  # its tensors are the script's to let go of
+            for root in self._roots:  # the script decides how long its tensors live
                 root.keeps_calls, root.newest = False, None
         if rehearsal:
             self._rehearsed.add(self._computed(wanted))
-        self._drained_batches = held_batches if self._loader_moved(before) else 0
+        self._drained_batches = batches_in_flight if self._loader_moved(before) else 0
         self._wrap()
 
     def restore(self) -> None:
@@ -179,15 +179,15 @@ class ScriptLevers:
 
     def _options(self) -> tuple[Option, ...]:
         options = [BATCH_SIZE, *(option for family in self._families for option in family.options)]
-        return tuple(self._barred(option) for option in options)
+        return tuple(self._refused(option) for option in options)
 
-    def _barred(self, option: Option) -> Option:
-        if not self._bar or option is BATCH_SIZE:
+    def _refused(self, option: Option) -> Option:
+        if not self._refusal or option is BATCH_SIZE:
             return option
-        return Option(msgspec.structs.replace(option.offer, refusal=self._bar))
+        return Option(msgspec.structs.replace(option.offer, refusal=self._refusal))
 
 
-def _bar(found: Found) -> str | None:
+def _refusal(found: Found) -> str | None:
     """Return why no lever at all may be moved; None: they may."""
     if found.graphs:
         return "the script replays its steps as CUDA graphs"
@@ -199,16 +199,16 @@ def _wrapped(layers: list[Callable[[Call], Call]], call: Call) -> Call:
     for layer in layers:
         wrapped = layer(wrapped)
 
-    def unless_looked_into(*args: Any, **kwargs: Any) -> Any:
-        return (call if _is_looked_into() else wrapped)(*args, **kwargs)
+    def unless_traced(*args: Any, **kwargs: Any) -> Any:
+        return (call if _is_traced() else wrapped)(*args, **kwargs)
 
-    return unless_looked_into
+    return unless_traced
 
 
-def _is_looked_into() -> bool:
-    """Tell whether the script traces the model or transforms it, by `torch.jit` or `torch.func`."""
+def _is_traced() -> bool:
+    """Return whether `torch.jit` or `torch.func` is tracing or transforming the model."""
     if torch.compiler.is_dynamo_compiling():
         return False
-    private = torch._C  # noqa: SLF001  # nothing public tells
+    private = torch._C  # noqa: SLF001  # no public name
     tracing = private._get_tracing_state() is not None  # noqa: SLF001  # same
     return tracing or private._functorch.peek_interpreter_stack() is not None  # noqa: SLF001  # same

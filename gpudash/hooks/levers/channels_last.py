@@ -1,10 +1,10 @@
-"""Images and weights in NHWC order.
+"""Keeps images and weights in NHWC order.
 
-Weights, their gradients and the optimizer's state move together, since fused updates want one
-order. The model's outputs are put back, so that the script's `view` works on them. A `state_dict`
-of the model taken meanwhile holds weights in NHWC order: the same numbers under the same shapes,
-which `load_state_dict` copies into any order. An optimizer's holds the script's order. Limit: the
-script's own `weight.view(-1)` outside of the model fails meanwhile.
+Weights, their gradients and the optimizer's state change order together, as fused updates need one
+order. The model's outputs get their own order back, so that the script's `view` works on them.
+Meanwhile a `state_dict` of the model has weights in NHWC order. Their shapes and numbers are the
+same, and `load_state_dict` copies them into any order. An optimizer's `state_dict` has the script's
+order. Limit: `weight.view(-1)` outside of the model fails meanwhile.
 """
 
 import weakref
@@ -28,7 +28,7 @@ SUMMARY = (
 )
 SOURCE = "PyTorch, Channels Last Memory Format tutorial"
 FLATTENING = {"LBFGS", "Muon"}
-"""Optimizers of PyTorch's own that take a view of the weights' gradients."""
+"""Optimizers of PyTorch that flatten gradients with `view`."""
 
 
 class ChannelsLast:
@@ -37,7 +37,7 @@ class ChannelsLast:
     def __init__(self) -> None:
         self._on: bool | None = None
         self._default = False
-        self._strides = WeakTensorKeyDictionary()  # of the script's own, while they are others
+        self._strides = WeakTensorKeyDictionary()  # the script's strides, while changed
         self._hooks: list[RemovableHandle] = []
 
     def update(self, found: Found) -> None:
@@ -126,7 +126,7 @@ class ChannelsLast:
         return (optimizer for ref in self._optimizers if (optimizer := ref()))
 
     def _all_tensors(self) -> Iterator[Tensor]:
-        """Yield the weights, and what is kept for each of them."""
+        """Yield the weights, their gradients, and the optimizers' state of the same shape."""
         for weight in self._weights():
             yield weight
             if weight.grad is not None and not weight.grad.is_sparse:
@@ -136,7 +136,7 @@ class ChannelsLast:
                 yield from (kept for kept in state.values() if _alike(kept, weight))
 
     def _in_script_order(self, _: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
-        """Return the state as the script's own order would have saved it."""
+        """Return an optimizer's state dict in the script's order."""
         state = {
             index: {
                 name: self._own(kept) if _is_4d(kept) else kept for name, kept in states.items()
@@ -150,7 +150,7 @@ class ChannelsLast:
 
 
 def _rearranged(call: Call) -> Call:
-    """Return the call with images in NHWC order inside, and not outside."""
+    """Return the call, with images in NHWC order inside and their own order outside."""
 
     def channels_last_call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = each_tensor(_channels_last, args), each_tensor(_channels_last, kwargs)
@@ -160,7 +160,7 @@ def _rearranged(call: Call) -> Call:
 
 
 def _contiguous(call: Call) -> Call:
-    """Return the call with images in NCHW order."""
+    """Return the call, with images in NCHW order inside."""
 
     def contiguous_call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = each_tensor(_plain, args), each_tensor(_plain, kwargs)

@@ -1,4 +1,4 @@
-"""torch.compile of a root's call. The module stays as it is: its class, its keys, its pickles."""
+"""Compiles a root's call with torch.compile. The module's class, keys and pickles stay the same."""
 
 import functools
 import importlib.util
@@ -26,10 +26,10 @@ WRAPPED = {
     "DeepSpeedEngine": "DeepSpeed runs the model",
     "DataParallel": "DataParallel runs the model",
 }
-"""Classes whose calls are more than a forward pass."""
+"""Classes whose calls do more than a forward pass."""
 VARIANTS = 64
-"""Shapes, precisions and layouts that torch.compile keeps apart; its default of 8 would fall back
-to eager without a word that reaches the user."""
+"""How many shapes, precisions and layouts torch.compile keeps. At its default of 8 it would fall
+back to eager, with a warning that the user does not see."""
 
 
 class Compile:
@@ -89,9 +89,9 @@ class Compile:
 
     def _compiled_call(self, call: Call) -> Call:
         if getattr(call, "__func__", None) is not nn.Module._call_impl:  # noqa: SLF001  # same
-            return call  # the script has compiled it meanwhile
+            return call  # the script has compiled it since
         if self._compiled is None:
-            # a function of the module, for all of them: it keeps none alive
+            # one function for all modules, so that it keeps none alive
             self._compiled = torch.compile(_called, backend=self._backend)
         return functools.partial(self._compiled, call.__self__)  # type: ignore[attr-defined]  # bound
 
@@ -110,7 +110,7 @@ class Compile:
 
 
 def _called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-    """Call the module: a frame of torch's own, as `_call_impl`, would not be compiled."""
+    """Call the module. torch.compile would skip a frame of torch's own, such as `_call_impl`."""
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # noqa: SLF001  # what Module.compile compiles
 
 

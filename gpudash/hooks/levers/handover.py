@@ -1,9 +1,9 @@
-"""Batches of an iterator that another iterator makes from some point on.
+"""Replaces an iterator of a DataLoader in the middle of an epoch.
 
-The iterator that the script holds gives the rest of its sampler to a new one, serves what it has
-prefetched, and then answers with the new one's batches: the same batches in the same order.
+The iterator that the script holds gives the rest of its sampler to a new one. It serves what it has
+prefetched, and then the new one's batches. Batches and their order stay the same.
 """
-# ruff: noqa: SLF001  # PyTorch has no public door to the sampler of an iterator
+# ruff: noqa: SLF001  # PyTorch has no public access to an iterator's sampler
 
 import functools
 import inspect
@@ -29,12 +29,12 @@ Iterator: TypeAlias = _BaseDataLoaderIter
 Redirects: TypeAlias = MutableMapping[Any, Callable[[], Any]]
 
 TRIAL_S = 10.0
-"""How long a dataset that was never in a loader worker may take for its first batch there."""
+"""Seconds that a dataset new to loader workers may take for its first batch there."""
 BETWEEN = "loader workers are tried out on the epoch's next batch, and here is none: ask again"
 
 
 class Handovers:
-    """Who makes the rest of an iterator's batches."""
+    """Knows which iterator makes the rest of another one's batches."""
 
     def __init__(self, redirects: Redirects) -> None:
         self._redirects = redirects
@@ -44,27 +44,27 @@ class Handovers:
         self._unprimed: Iterator | None = None
 
     def newest(self, iterator: Iterator) -> Iterator:
-        """Return the one that has the rest of an iterator's sampler."""
+        """Return the iterator that has the rest of this one's sampler."""
         while (following := self._successors.get(iterator)) is not None:
             iterator = following
         return iterator
 
     def hand_over(self, old: Iterator, new: Iterator) -> None:
-        """Let `new` have the rest of the sampler of `old`, whose `next` answers with both."""
+        """Give the rest of `old`'s sampler to `new`; `old` then serves the batches of both."""
         new._sampler_iter, old._sampler_iter = old._sampler_iter, iter(())
         self._successors[old] = new
-        # weak: the iterator that a script holds lives as long as the script wants
+        # weak: only the script decides how long its iterator lives
         self._redirects[old] = functools.partial(self._next, weakref.ref(old))
         self._unprimed = new
 
-    def _next(self, face: Callable[[], Iterator | None]) -> Any:
-        """Return the next batch; raises StopIteration, and what the script's own code raises."""
-        if self._unprimed is not None:  # here, not between two steps: a sampler may raise
+    def _next(self, old_ref: Callable[[], Iterator | None]) -> Any:
+        """Return the next batch. Raises StopIteration, and what the script's own code raises."""
+        if self._unprimed is not None:  # not between steps: a sampler may raise
             new, self._unprimed = self._unprimed, None
             _prime(new)
-        held = face()
-        assert held is not None
-        source: Any = held  # torch types `_next_data` as if it never returned
+        old = old_ref()
+        assert old is not None
+        source: Any = old  # torch's annotation says that `_next_data` never returns
         while source is not None:
             try:
                 batch = source._next_data()
@@ -72,30 +72,30 @@ class Handovers:
                 following = self._successors.get(source)
                 if following is not None:
                     _shut_down(source)
-                    self._successors[held] = following  # one between them is let go of
+                    self._successors[old] = following  # releases an iterator between the two
                 source = following
             else:
-                held._num_yielded += 1
+                old._num_yielded += 1
                 return batch
         raise StopIteration
 
 
 def successor(old: Iterator, loader: DataLoader[Any]) -> Iterator:
-    """Return an iterator made as the loader says, with nothing to draw from so far."""
+    """Return a new iterator with the loader's settings, and no sampler yet."""
     new = _made(loader, loader.num_workers, int(old._base_seed))
     new._index_sampler = old._index_sampler
     return new
 
 
 def _made(loader: DataLoader[Any], num_workers: int, seed: int) -> Iterator:
-    """Return an iterator over nothing."""
+    """Return a new iterator of the loader over an empty sampler."""
     stand_in: DataLoader[Any] = object.__new__(DataLoader)
     vars(stand_in).update(vars(loader))
     sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
     vars(stand_in)[sampler] = ()
     vars(stand_in)["num_workers"] = num_workers
     vars(stand_in)["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
-    # it draws its workers' seed
+    # making an iterator draws a seed for its workers
     vars(stand_in)["generator"] = torch.Generator().manual_seed(seed)
     kind = _MultiProcessingDataLoaderIter if num_workers else _SingleProcessDataLoaderIter
     made: Iterator = kind(stand_in)
@@ -103,7 +103,7 @@ def _made(loader: DataLoader[Any], num_workers: int, seed: int) -> Iterator:
 
 
 def _prime(iterator: Iterator) -> None:
-    """Ask the workers for their first batches."""
+    """Request the first batches from the workers."""
     if isinstance(iterator, _MultiProcessingDataLoaderIter):
         most = iterator._prefetch_factor * iterator._num_workers
         for _ in range(most - len(iterator._task_info)):
@@ -111,9 +111,9 @@ def _prime(iterator: Iterator) -> None:
 
 
 def try_out(new: Any, old: Iterator) -> bool:
-    """Let workers make the next batch, to see whether they can; it is served. Raises Refusal.
+    """Have a worker make the next batch, as a trial; that batch is served. Raises Refusal.
 
-    Returns False where none is left.
+    Return False if no batch is left.
     """
     try:
         index = next(old._sampler_iter)
@@ -127,16 +127,16 @@ def try_out(new: Any, old: Iterator) -> bool:
         old._sampler_iter = itertools.chain([index], old._sampler_iter)
         raise
     new._tasks_outstanding -= 1
-    new._task_info[0] += (batch,)  # as torch keeps what arrives before its turn
+    new._task_info[0] += (batch,)  # as torch keeps a batch that arrives early
     return True
 
 
 def try_out_between(loader: DataLoader[Any]) -> None:
-    """Let a worker make a batch that nobody gets: no epoch is in progress. Raises Refusal."""
+    """Have a worker make one batch that is dropped, between two epochs. Raises Refusal."""
     batches = loader.batch_sampler
     samplers = (loader.sampler,) if batches is None else (batches, getattr(batches, "sampler", 0))
     if not all(type(one).__module__.startswith("torch.utils.data.") for one in samplers):
-        raise Refusal(BETWEEN)  # a sampler of the script's may know no item 0
+        raise Refusal(BETWEEN)  # the script's own sampler may not have an item 0
     new = _made(loader, 1, 0)
     try:
         _first_batch(new, 0 if batches is None else [0])
@@ -145,7 +145,7 @@ def try_out_between(loader: DataLoader[Any]) -> None:
 
 
 def _first_batch(new: Any, index: Any) -> Any:
-    """Return what a worker of a new iterator makes of the index. Raises Refusal."""
+    """Return the batch that a worker of a new iterator makes of an index. Raises Refusal."""
     new._sampler_iter = iter([index])
     new._try_put_index()
     arrived, answer = new._try_get_data(TRIAL_S)
@@ -157,7 +157,7 @@ def _first_batch(new: Any, index: Any) -> Any:
 
 
 def is_over(iterator: Iterator) -> bool:
-    """Tell whether nothing is left to draw; False where it cannot be told."""
+    """Return whether the sampler has nothing left; False if that is not known."""
     rest = iterator._sampler_iter
     if inspect.isgenerator(rest):
         return inspect.getgeneratorstate(rest) == inspect.GEN_CLOSED

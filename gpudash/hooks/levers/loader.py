@@ -1,13 +1,12 @@
-"""The DataLoader's workers, prefetching and pinning, also in the middle of an epoch.
+"""Moves the DataLoader's workers, prefetching and pinning, also in the middle of an epoch.
 
-Batches and their order stay the same, and so do the script's random numbers: a new iterator's seed
-is drawn from the old one's.
+Batches and their order stay the same. So do the script's random numbers, as a new iterator's seed
+comes from the old one's.
 
-Limits: a dataset that draws random numbers draws others in a worker than in the training process,
-as it does with another `num_workers` from the start. A sampler that draws from the script's own
-random numbers batch by batch draws them earlier where more batches are prefetched. A dataset that
-was in no loader worker before is tried out there with one batch; what fails later fails as with
-the same `num_workers` in the script.
+Limits: a dataset that draws random numbers gets others in a worker, as with another `num_workers`
+from the start. A sampler that draws from the script's generator batch by batch draws earlier if
+more batches are prefetched. A dataset new to loader workers is tried with one batch; a later
+failure is the same as with that `num_workers` in the script.
 """
 
 import multiprocessing
@@ -49,27 +48,27 @@ SOURCE = "torch.utils.data.DataLoader"
 MOST = 256
 
 
-class _Way(NamedTuple):
-    """How batches are made."""
+class _LoaderSettings(NamedTuple):
+    """How a loader makes its batches."""
 
     num_workers: int
     prefetch_factor: int
-    """Latent without workers."""
+    """Kept without workers, but then has no effect."""
     pin_memory: bool
 
     @classmethod
-    def of(cls, loader: DataLoader[Any]) -> "_Way":
+    def of(cls, loader: DataLoader[Any]) -> "_LoaderSettings":
         factor = loader.prefetch_factor
         return cls(loader.num_workers, 2 if factor is None else factor, bool(loader.pin_memory))
 
     @classmethod
-    def named(cls, settings: Settings) -> "_Way":
+    def named(cls, settings: Settings) -> "_LoaderSettings":
         workers, factor = int(settings["num_workers"]), int(settings["prefetch_factor"])
         return cls(workers, factor, settings["pin_memory"] == "on")
 
-    def give(self, loader: DataLoader[Any]) -> None:
-        """Let a loader make its batches that way."""
-        # else the next epoch's begin would warn the script of what it has not done
+    def apply_to(self, loader: DataLoader[Any]) -> None:
+        """Set the loader's attributes."""
+        # else torch would warn the script, at the next epoch, of workers it did not ask for
         if self.num_workers > len(os.sched_getaffinity(0)):
             warnings.filterwarnings("ignore", message="This DataLoader will create")
         loader.num_workers = self.num_workers
@@ -85,28 +84,28 @@ class _Way(NamedTuple):
         }
 
     @property
-    def held(self) -> int:
-        """How many batches are in flight."""
+    def batches_in_flight(self) -> int:
+        """Batches in flight at most."""
         return self.num_workers * self.prefetch_factor + 1 if self.num_workers else 0
 
 
-class LoaderWay:
+class LoaderLevers:
     """The levers `num_workers`, `prefetch_factor` and `pin_memory`."""
 
     def __init__(self, redirects: Redirects) -> None:
         self._handovers = Handovers(redirects)
         self._feed: Feed | None = None
-        self._own: _Way | None = None
-        self._way: _Way | None = None
-        self._tried = False  # whether workers have been seen to make batches of this dataset
+        self._own: _LoaderSettings | None = None
+        self._active: _LoaderSettings | None = None
+        self._tried = False  # workers have made batches of this dataset
 
     def update(self, found: Found) -> None:
         """See Family."""
         before, loader = self._loader(), found.feed.loader() if found.feed else None
         if loader is None or loader is not before:
             if before is not None and self._own is not None:
-                self._own.give(before)  # the script is done with it, or comes back to it
-            self._own = self._way = _Way.of(loader) if loader is not None else None
+                self._own.apply_to(before)  # in case the script uses it again
+            self._own = self._active = _LoaderSettings.of(loader) if loader is not None else None
             self._tried = loader is not None and loader.num_workers > 0
         self._feed = found.feed
         self._device = found.device
@@ -120,41 +119,41 @@ class LoaderWay:
     def settings(self) -> Settings:
         """See Family."""
         values = {option.offer.name: option.offer.default for option in self.options}
-        return self._way.settings if self._way else values
+        return self._active.settings if self._active else values
 
     @property
-    def held_batches(self) -> int:
-        """How many batches are in flight."""
-        return self._way.held if self._way else 0
+    def batches_in_flight(self) -> int:
+        """Batches in flight at most."""
+        return self._active.batches_in_flight if self._active else 0
 
     @property
     def num_workers(self) -> int:
-        """How many processes make batches."""
-        return self._way.num_workers if self._way else 0
+        """Loader processes."""
+        return self._active.num_workers if self._active else 0
 
     def apply(self, wanted: Settings) -> None:
         """See Family."""
         loader = self._loader()
-        if loader is None or self._way is None or self._own is None:
+        if loader is None or self._active is None or self._own is None:
             return
-        before, way = self._way, _Way.named(wanted)
-        if way == before:
+        before, new = self._active, _LoaderSettings.named(wanted)
+        if new == before:
             return
-        way.give(loader)
+        new.apply_to(loader)
         why = None
         try:
             self._switch(loader)
         except Refusal as error:
             why = str(error)
-        except Exception as error:  # no process or descriptor left, no pickle
+        except Exception as error:  # no process or descriptor left, or a pickling error
             if is_from_handler(error):
-                before.give(loader)
+                before.apply_to(loader)
                 raise
             why = reason(error)
-        if why and way != self._own:  # which the next epoch has in any case
-            before.give(loader)
+        if why and new != self._own:  # else the next epoch has it in any case
+            before.apply_to(loader)
             raise Refusal(why)
-        self._way = way
+        self._active = new
 
     def _loader(self) -> DataLoader[Any] | None:
         return self._feed.loader() if self._feed else None
@@ -171,7 +170,7 @@ class LoaderWay:
             name=name,
             kind=KINDS[name],
             default=default,
-            # persistent: one draw of random numbers an epoch more would be another run;
+            # persistent workers: one more draw of random numbers an epoch would be another run;
             # with a timeout, PyTorch asserts that there are workers
             minimum=1 if lasting or name == "prefetch_factor" else 0,
             maximum=MOST,
@@ -189,14 +188,14 @@ class LoaderWay:
             return "the script has let go of its DataLoader"
         if isinstance(loader.dataset, IterableDataset):
             return "the loader is over an IterableDataset"
-        if type(loader)._get_iterator is not DataLoader._get_iterator:  # noqa: SLF001  # who makes its iterators
+        if type(loader)._get_iterator is not DataLoader._get_iterator:  # noqa: SLF001  # overrides who makes its iterators
             return f"{type(loader).__name__} makes its iterators itself"
         if name == "pin_memory" and self._device.type != "cuda":
             return "needs a GPU"
-        return _rerun(loader) if name == "num_workers" and not self._tried else None
+        return _rerun_refusal(loader) if name == "num_workers" and not self._tried else None
 
     def _switch(self, loader: DataLoader[Any]) -> None:
-        """Go on in the way that the loader now has; the next epoch's iterator is made that way."""
+        """Continue the epoch with the loader's new attributes."""
         newest = self._newest(loader)
         handed_over = newest is not None and self._hand_over(newest, loader)
         if not handed_over and self._is_untried(loader):
@@ -205,7 +204,7 @@ class LoaderWay:
 
     def _newest(self, loader: DataLoader[Any]) -> Iterator | None:
         """Return the iterator that has the rest of the epoch; None between two epochs."""
-        persistent = loader._iterator  # noqa: SLF001  # of persistent workers, for all epochs
+        persistent = loader._iterator  # noqa: SLF001  # one iterator for all epochs
         iterator = persistent
         if iterator is None and self._feed is not None:
             iterator = self._feed.iterator()
@@ -215,23 +214,23 @@ class LoaderWay:
         return None if persistent is None and is_over(newest) else newest
 
     def _hand_over(self, old: Iterator, loader: DataLoader[Any]) -> bool:
-        """Have another iterator make the rest of the epoch; False where no batch is left."""
+        """Have a new iterator make the rest of the epoch; return False if no batch is left."""
         new = successor(old, loader)
         if self._is_untried(loader) and not try_out(new, old):
             return False
         self._handovers.hand_over(old, new)
-        if loader._iterator is not None:  # noqa: SLF001  # its `_reset` begins the next epoch
-            loader._iterator = new  # noqa: SLF001  # so does this one's
+        if loader._iterator is not None:  # noqa: SLF001  # its `_reset` begins each epoch
+            loader._iterator = new  # noqa: SLF001  # as above
         return True
 
     def _is_untried(self, loader: DataLoader[Any]) -> bool:
         return loader.num_workers > 0 and not self._tried
 
 
-def _rerun(loader: DataLoader[Any]) -> str | None:
-    """Return what a worker would begin with, unless it is forked: nobody knows of a main guard."""
+def _rerun_refusal(loader: DataLoader[Any]) -> str | None:
+    """Return why a worker would run the script again; None if workers are forked."""
     context: Any = loader.multiprocessing_context or multiprocessing
-    # without `allow_none` the script could choose no other afterwards
+    # without `allow_none` this would fix the start method
     method = context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
     if method == "fork":
         return None

@@ -1,4 +1,4 @@
-"""What every family of levers has: offers, values, refusals."""
+"""What all families of levers share: offers, values, refusals."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -7,27 +7,27 @@ from gpudash.hooks.found import Call, Found
 from gpudash.protocol import LeverOffer, Settings
 
 UNKNOWN = "unknown"
-"""Stands for a value that cannot be told; only a refused lever has it."""
+"""The value of a refused lever whose value is not known."""
 
 
 class Refusal(Exception):  # noqa: N818  # nothing went wrong
-    """A lever that is not moved; the message says why not, as a clause."""
+    """A lever is not moved; the message says why, as a clause."""
 
 
 class Option(NamedTuple):
-    """A lever as it is offered."""
+    """A lever's offer, and choices that are impossible here."""
 
     offer: LeverOffer
     impossible: Mapping[str, str] = {}
-    """Choices that are missing here: why."""
+    """By choice: why it is impossible."""
 
 
 class Family(Protocol):
-    """Levers that are moved together."""
+    """Levers that are implemented together."""
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """Its levers, as they are offered now."""
+        """The family's levers, as offered now."""
 
     @property
     def settings(self) -> Settings:
@@ -37,18 +37,18 @@ class Family(Protocol):
         """Act on these objects from now on."""
 
     def apply(self, wanted: Settings) -> None:
-        """Make its levers' values active. If it raises, everything is as before."""
+        """Make the wanted values of this family active. If it raises, nothing has changed."""
 
 
 class Computing(Family, Protocol):
-    """A family that changes how a root's call is computed, and may break it."""
+    """A family that changes how a root's call is computed, and could break it."""
 
     def around(self) -> Callable[[Call], Call] | None:
         """Return what to put around each root's call; None: nothing."""
 
 
 def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> Option:
-    """Return the offer of a lever that cannot be moved here at all."""
+    """Return the offer of a lever that cannot be moved here."""
     return Option(
         LeverOffer(
             name=name,
@@ -65,7 +65,7 @@ def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNO
 def choice(
     name: str, impossible: Mapping[str, str], values: tuple[str, ...], *, summary: str, source: str
 ) -> Option:
-    """Return the offer of those values that are possible; the first is the script's own."""
+    """Return the offer of the possible values; the first value is the script's own."""
     possible = tuple(value for value in values if value not in impossible)
     offer = LeverOffer(
         name=name,
@@ -81,7 +81,7 @@ def choice(
 
 
 def canonical(option: Option, text: str) -> str:
-    """Return a value's canonical text. Raises Refusal."""
+    """Return a value in its canonical spelling. Raises Refusal."""
     offer = option.offer
     if text in option.impossible:
         raise Refusal(f"{offer.name}={text}: {option.impossible[text]}")

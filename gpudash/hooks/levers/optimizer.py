@@ -1,7 +1,7 @@
-"""How the optimizer updates the weights: one fused kernel, a few foreach kernels, or one by one.
+"""Moves how the optimizer updates weights: in one fused kernel, in foreach kernels, or one by one.
 
-A checkpoint or a copy taken meanwhile holds what the script had: its flags, and its device of
-`step`. A shallow copy shares its groups and is moved with them, and put back.
+A checkpoint or a deep copy taken meanwhile has the script's own flags, and its device of `step`. A
+shallow copy shares groups and state, so it is moved and put back with the optimizer.
 """
 
 import copy
@@ -34,10 +34,10 @@ from gpudash.hooks.levers.rehearsal import reason
 from gpudash.protocol import Settings
 
 WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
-"""They differ from their own fused form by less than 1e-7, and a subclass may compute another
-thing."""
+"""Their fused form differs by less than 1e-7. Subclasses are excluded, as they may compute
+something else."""
 WITHOUT_FUSED = (Adadelta, Adamax, NAdam, RAdam, RMSprop)
-"""They have the two other forms."""
+"""They have only the forms foreach and single."""
 FLAGS = {
     "fused": {"fused": True, "foreach": False},
     "foreach": {"fused": False, "foreach": True},
@@ -45,9 +45,9 @@ FLAGS = {
 }
 AMP = "_step_supports_amp_scaling"
 OWN = (AMP, "_need_device_dtype_check_for_fused")
-"""Attributes that a fused form sets on its optimizer."""
+"""Attributes that a fused optimizer sets on itself."""
 STATE = "__getstate__"
-"""Which pickle and copies ask for, first of the optimizer itself."""
+"""Pickle and copy look this up on the optimizer itself first."""
 Group: TypeAlias = dict[str, Any]
 
 
@@ -118,7 +118,7 @@ class OptimizerForm:
 
 
 class _Moved:
-    """An optimizer whose flags are not its own."""
+    """An optimizer with flags that are not the script's."""
 
     def __init__(self, optimizer: Optimizer, flags: dict[str, bool]) -> None:
         self._optimizer = weakref.ref(optimizer)
@@ -126,8 +126,8 @@ class _Moved:
         self._attributes = {name: vars(optimizer)[name] for name in OWN if name in vars(optimizer)}
         self._hooks: tuple[RemovableHandle, ...] = (
             optimizer.register_state_dict_post_hook(self._as_the_script_had_it),
-            # what is loaded has the flags of the script, as what is saved
-            optimizer.register_load_state_dict_post_hook(self._move_what_is_loaded),
+            # loaded groups have the script's flags, as saved ones do
+            optimizer.register_load_state_dict_post_hook(self._move_loaded),
         )
         self._default = self._flags_of(optimizer.defaults)
         self._learn_groups(optimizer)
@@ -142,10 +142,10 @@ class _Moved:
         for group in optimizer.param_groups:
             group.update(self._flags)
         _place_steps(optimizer.state, optimizer.param_groups)
-        vars(optimizer)[AMP] = self._flags.get("fused", False)  # a GradScaler asks who unscales
+        vars(optimizer)[AMP] = self._flags.get("fused", False)  # tells a GradScaler who unscales
 
     def put_back(self) -> None:
-        """Give the optimizer its own flags back."""
+        """Give the optimizer the script's flags back."""
         optimizer = self._optimizer()
         for hook in self._hooks:
             hook.remove()
@@ -162,23 +162,23 @@ class _Moved:
     def _learn_groups(self, optimizer: Optimizer) -> None:
         self._groups = {id(group): self._flags_of(group) for group in optimizer.param_groups}
 
-    def _move_what_is_loaded(self, optimizer: Optimizer) -> None:
+    def _move_loaded(self, optimizer: Optimizer) -> None:
         self._learn_groups(optimizer)
         self.move()
 
     def _flags_of(self, group: Group) -> Group:
-        """Return what a group, or the default of groups to come, has for the flags moved."""
+        """Return the values that a group, or the defaults, has for the moved flags."""
         return {name: group.get(name) for name in self._flags}
 
     def _own(self, optimizer: Optimizer) -> list[Group]:
-        """Return the script's flags of each group; those added meanwhile have the default ones."""
+        """Return the script's flags of each group; groups added meanwhile have its defaults."""
         return [self._groups.get(id(group), self._default) for group in optimizer.param_groups]
 
     def _state(self) -> dict[str, Any]:
-        """Return what a copy is made of, as the script would have it."""
+        """Return the state that a pickle or a deep copy would have without the lever."""
         optimizer = self._optimizer()
-        assert optimizer is not None, "whom it is asked of"
-        caller = sys._getframe(1)  # noqa: SLF001  # nothing else tells a shallow copy from a pickle
+        assert optimizer is not None, "the caller is its pickling or copying"
+        caller = sys._getframe(1)  # noqa: SLF001  # nothing else separates a shallow copy from a pickle
         if caller.f_code is copy.copy.__code__:
             return self._shared_with_a_copy(optimizer)
         states = defaultdict(dict, {one: dict(state) for one, state in optimizer.state.items()})
@@ -189,13 +189,13 @@ class _Moved:
         return {"defaults": defaults, "state": states, "param_groups": groups}
 
     def _shared_with_a_copy(self, optimizer: Optimizer) -> dict[str, Any]:
-        """Return what a shallow copy is made of: the optimizer's own groups, moved and put back.
+        """Return the state of a shallow copy, which shares groups that are still to be put back.
 
-        The copy's hook has the optimizer live on, which those are put back by.
+        A hook in the copy keeps the optimizer alive, because they are put back through it.
         """
 
         def saved_by(copied: Optimizer, saved: Group) -> Group:
-            shared = copied.param_groups is optimizer.param_groups  # until another one is loaded
+            shared = copied.param_groups is optimizer.param_groups  # until it loads others
             return self._as_the_script_had_it(copied, saved) if shared else saved
 
         hooks: OrderedDict[int, Any] = OrderedDict()
@@ -223,7 +223,7 @@ def _place_steps(states: Mapping[Tensor, dict[str, Any]], groups: Iterable[Group
 
 
 def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:
-    """Put a weight's count of steps where an optimizer with these flags has it."""
+    """Move a weight's step count to the device and dtype that these flags need."""
     step = state.get("step")
     if not isinstance(step, Tensor):
         return
@@ -235,14 +235,14 @@ def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:
 
 
 def _why_not(optimizer: Optimizer, value: str) -> str | None:
-    """Ask the class itself, with one small weight of each kind that there is."""
+    """Return why the optimizer has no such form, by trying its class on small weights."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     if value == "fused" and not all(weight.is_floating_point() for weight in weights):
         return "its weights are not all real numbers"
     kinds = {(weight.device, weight.dtype) for weight in weights}
     known = inspect.signature(type(optimizer)).parameters
     for group in optimizer.param_groups:
-        if value == "foreach" and group.get("differentiable"):  # which fails at a step alone
+        if value == "foreach" and group.get("differentiable"):  # fails only in a step
             return "its steps are differentiable"
         options = {name: given for name, given in (group | FLAGS[value]).items() if name in known}
         options["params"] = [_like(*kind) for kind in kinds]

@@ -1,4 +1,4 @@
-"""What the layers compute in: as the script has it, TF32, or bf16 by autocast."""
+"""Moves the precision of the layers: the script's own, TF32, or bf16 by autocast."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Precision:
 
     def __init__(self) -> None:
         self._value = "script"
-        self._script_tf32: _Tf32 | None = None  # while it is not the script's
+        self._script_tf32: _Tf32 | None = None  # while TF32 is the lever's
 
     def update(self, found: Found) -> None:
         """See Family."""
@@ -72,10 +72,10 @@ class Precision:
 
     @property
     def probe(self) -> Callable[[Call], Call] | None:
-        """What a rehearsal puts around a call first, to look for an autocast inside of it."""
+        """What a rehearsal first puts around a call, to detect an autocast inside."""
         modules = [module for root in modules_of(self._roots) for module in root.modules()]
         if self._value != "bf16" or any(hasattr(module, "_orig_mod") for module in modules):
-            return None  # compiled code is not to be looked into
+            return None  # compiled code is not intercepted
         return functools.partial(_watched, self._device.type)
 
     def _no_tf32(self) -> str | None:
@@ -103,7 +103,7 @@ class Precision:
         return None
 
     def _sharded(self) -> str | None:
-        """Return why the model cannot be rehearsed on one rank; None: it can."""
+        """Return why one rank alone cannot rehearse the model; None: it can."""
         if not self._is_shared:
             return None
         modules = [one for root in modules_of(self._roots) for one in root.modules()]
@@ -117,7 +117,7 @@ class Precision:
 
 
 def _autocast(device_type: str, call: Call) -> Call:
-    """Return the call inside an autocast; what is outside sees float32, as without."""
+    """Return the call inside an autocast, with outputs cast back to float32."""
 
     def autocast_call(*args: Any, **kwargs: Any) -> Any:
         if torch.is_autocast_enabled(device_type):  # the script's own
@@ -134,7 +134,7 @@ def _as_float32(tensor: Tensor) -> Tensor:
 
 
 def _watched(device_type: str, call: Call) -> Call:
-    """Return the call, which raises Refusal if it has an autocast inside."""
+    """Return the call; it raises Refusal if there is an autocast inside."""
 
     def watched_call(*args: Any, **kwargs: Any) -> Any:
         with _Autocasts(device_type) as autocasts:
@@ -147,7 +147,7 @@ def _watched(device_type: str, call: Call) -> Call:
 
 
 class _Autocasts(TorchFunctionMode):
-    """Looks at every function of torch whether an autocast is active."""
+    """Detects an active autocast at any function of torch."""
 
     def __init__(self, device_type: str) -> None:
         super().__init__()
@@ -166,20 +166,20 @@ class _Autocasts(TorchFunctionMode):
 
 
 class _Tf32(NamedTuple):
-    """Where the script has TF32 on.
+    """The script's TF32 settings.
 
-    PyTorch has two interfaces, and a write through the newer one makes reads through the older one
-    raise, inductor's too.
+    PyTorch has two interfaces. After a write through the newer one, reads through the older one
+    raise, and inductor reads through the older one.
     """
 
     older: tuple[str, bool] | None
     """Of matrix products and of cuDNN; None: the script has used the newer interface."""
     newer: tuple[str, ...]
-    """Of matrix products, convolutions, recurrent layers; of matrix products on a CPU."""
+    """Of matrix products, convolutions and recurrent layers, then of matrix products on a CPU."""
 
     @classmethod
     def now(cls) -> "_Tf32":
-        """Read it."""
+        """Return the current settings."""
         try:
             older = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
         except RuntimeError:
@@ -187,7 +187,7 @@ class _Tf32(NamedTuple):
         return cls(older, tuple(place.fp32_precision for place in _places()))
 
     def switch_on(self) -> None:
-        """Compute in TF32 everywhere, by the interface that the script uses."""
+        """Turn TF32 on everywhere, through the interface that the script uses."""
         if self.older:
             torch.set_float32_matmul_precision("high")
             torch.backends.cudnn.allow_tf32 = True
@@ -196,12 +196,12 @@ class _Tf32(NamedTuple):
                 place.fp32_precision = "tf32"
 
     def put_back(self) -> None:
-        """Put both interfaces back."""
+        """Restore the settings of both interfaces."""
         if self.older:
             torch.set_float32_matmul_precision(self.older[0])
             torch.backends.cudnn.allow_tf32 = self.older[1]
         for place, precision in zip(_places(), self.newer, strict=True):
-            if place.fp32_precision != precision:  # the older interface wrote here too
+            if place.fp32_precision != precision:  # the older interface writes here too
                 place.fp32_precision = precision
 
 

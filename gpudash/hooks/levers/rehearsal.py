@@ -1,11 +1,11 @@
-"""A root's newest training call once more, forward and backward, to see whether a lever breaks it.
+"""Repeats a root's newest training call, forward and backward, to see whether a lever breaks it.
 
-Random numbers and buffers are put back, and gradients go nowhere. What else a script's `forward`
-keeps in Python, such as a counter of calls, is changed by the rehearsal too.
+Random numbers and buffers are put back, and gradients are dropped. Python state that the script's
+`forward` keeps, such as a counter of calls, does change.
 
-Of a model in DistributedDataParallel the inner one is called: the wrapper would wait for a backward
-pass. A collective in a rehearsal is a refusal: on a rank whose rehearsal fails before it, nobody
-would take part in it.
+For DistributedDataParallel the inner model is called, as the wrapper would wait for a backward
+pass. A collective in a rehearsal is refused: the rehearsal of another rank may fail before it, and
+then this rank would wait in vain.
 """
 
 import random
@@ -25,38 +25,38 @@ from gpudash.hooks.levers.offers import Refusal
 from gpudash.hooks.signals import is_from_handler
 
 COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
-"""Namespaces of operators that other ranks take part in."""
+"""Namespaces of operators in which other ranks take part."""
 OWNED = ("_parameters", "_buffers")
-"""Where a module has them by name: some models replace one at each call."""
+"""Where a module keeps them by name. Some models replace one in each call."""
 MAX_REASON = 160
-"""Characters of an error that become a refusal's reason."""
+"""Characters of an error in a refusal."""
 
 
 def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
-    """Compute a root's newest call with `around` put around it, and undo it. Raises Refusal."""
+    """Run a root's newest call inside `around`, and undo its effects. Raises Refusal."""
     module, newest = root.module, root.newest
     if module is None or newest is None:
         raise Refusal("the model was not called in the newest step")
     called: Any = module.module if isinstance(module, DistributedDataParallel) else module
-    call = around(called._call_impl)  # noqa: SLF001  # its call without the tracker's own
+    call = around(called._call_impl)  # noqa: SLF001  # without the tracker's hook
     why = None
     try:
-        with undone(module), _alone(), torch.inference_mode(False), torch.enable_grad():
+        with undone(module), _no_collectives(), torch.inference_mode(False), torch.enable_grad():
             with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
                 outputs = call(*newest.args, **newest.kwargs)
             _backward(module, outputs)
     except Refusal:
         raise
-    except Exception as error:  # whatever the model raises is a reason
+    except Exception as error:  # any error of the model's is a reason
         if is_from_handler(error):
             raise
         why = reason(error)
-    if why:  # the error is gone by now, and what its frames held
+    if why:  # outside of `except`, so that the error's frames are released
         raise Refusal(why)
 
 
 class _NoCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
-    """Raises Refusal at a collective, before any rank is asked for its part."""
+    """Raises Refusal at a collective, before it reaches another rank."""
 
     def __torch_dispatch__(
         self,
@@ -70,7 +70,7 @@ class _NoCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in 
         return func(*args, **(kwargs or {}))
 
 
-def _alone() -> AbstractContextManager[object]:
+def _no_collectives() -> AbstractContextManager[object]:
     distributed = torch.distributed
     is_shared = distributed.is_available() and distributed.is_initialized()
     return _NoCollectives() if is_shared else nullcontext()  # type: ignore[no-untyped-call]  # same
@@ -85,13 +85,13 @@ def reason(error: BaseException) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text that is no longer than a reason may be."""
+    """Return the text, cut to the length of a reason."""
     return text if len(text) <= MAX_REASON else text[: MAX_REASON - 1] + "…"
 
 
 @contextmanager
 def undone(module: nn.Module) -> Iterator[None]:
-    """Put random numbers and the module's buffers back at the end, and what it has replaced."""
+    """Restore at the end: random numbers, buffers, and parameters that the module has replaced."""
     owned = [(vars(one)[kind], {**vars(one)[kind]}) for one in module.modules() for kind in OWNED]
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     devices = {t.device for t in (*nn.Module.parameters(module), *module.buffers()) if t.is_cuda}
@@ -109,7 +109,7 @@ def undone(module: nn.Module) -> Iterator[None]:
             names.clear()
             names.update(own)
         for buffer, before in buffers:
-            buffer.data.copy_(before)  # through .data: a graph that saved it is still valid
+            buffer.data.copy_(before)  # through .data, so that a graph that saved it stays valid
 
 
 def _backward(module: nn.Module, outputs: Any) -> None:

@@ -1,1 +1,1 @@
-"""What keys, buttons and the palette do: parts of the app, by what they are about."""
+"""The app's actions, run by keys, buttons and the palette."""

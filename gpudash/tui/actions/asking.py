@@ -1,4 +1,4 @@
-"""An app that asks something of the run, and says why that cannot be."""
+"""The base of all actions: requests to the run, dialogs, and notices of refusals."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,13 @@ from workloads.levers import LeverError
 
 
 class Asking(ContainedApp):
-    """What all actions are made of."""
+    """The base of all actions."""
 
     control: Control
     _main: MainScreen
 
     def _ask(self, request: Callable[[], None]) -> bool:
-        """Make a request of the run; show it, or why it cannot be. Return whether it was made."""
+        """Make a request, and show it or why it is refused; return whether it was made."""
         try:
             request()
         except OtherNumbersError as asked:
@@ -31,7 +31,7 @@ class Asking(ContainedApp):
         return True
 
     def _ask_first(self, question: str, request: Callable[[], None]) -> None:
-        """Make the request once the user agrees that it changes what is computed."""
+        """Ask the user to confirm that numbers change, then make the request."""
 
         def answered(key: str | None) -> None:
             if key == "y":
@@ -42,11 +42,11 @@ class Asking(ContainedApp):
         self._open(AskKey(question, answers, "leaves it as it is"), answered)
 
     def _confirm(self, question: str, yes: str, no: str, agreed: Callable[[], None]) -> None:
-        """Ask yes or no; do it where the user agrees."""
+        """Ask yes or no; call `agreed` on yes."""
         self._open(Confirm(question, yes, no), lambda answer: agreed() if answer else None)
 
-    def _tell_of(self, request: Callable[[], str]) -> None:
-        """Make a request that answers with a notice; show it, or why it cannot be."""
+    def _ask_and_notify(self, request: Callable[[], str]) -> None:
+        """Make a request that returns a notice; show the notice, or why it is refused."""
         self._ask(lambda: self.notify(request(), markup=False))
 
     def _refuse(self, error: Exception) -> None:
@@ -55,7 +55,7 @@ class Asking(ContainedApp):
     def _open(
         self, dialog: Dialog[Answer], answered: Callable[[Answer | None], None] | None = None
     ) -> None:
-        """Open a dialog, unless its like is open: the key is held, or it was a double click."""
+        """Open a dialog, unless one of its type is open (held key, double click)."""
         if not isinstance(self.screen, type(dialog)):
             self.push_screen(dialog, answered)
 

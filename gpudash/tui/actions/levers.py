@@ -1,4 +1,4 @@
-"""Levers are moved, and compared by A/Bs."""
+"""Actions on levers: changes and A/Bs."""
 
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
@@ -9,24 +9,24 @@ from workloads.levers import Lever, Switch
 
 
 class LeverActions(Asking):
-    """They act on the lever under the cursor, on a row of results, or on the last A/B."""
+    """Actions on the lever under the cursor, on a row of results, or on the last A/B."""
 
     def action_pipelining(self) -> None:
-        """Switch pipelining over."""
+        """Toggle pipelining."""
         self._step("pipelined", 1)
 
     def action_batch(self, direction: int) -> None:
-        """Take the next power of two."""
+        """Change the batch size to the next power of two, up (+1) or down (-1)."""
         self._step("batch_size", direction)
 
     def action_nudge(self, direction: int) -> None:
-        """Give the lever under the cursor its neighbouring value."""
+        """Change the lever under the cursor to the next value (+1) or the previous one (-1)."""
         lever = self._chosen()
         if lever is not None:
             self._step(lever.name, direction)
 
     def _chosen(self) -> Lever | None:
-        """Return the lever under the cursor; where there is none, say why."""
+        """Return the lever under the cursor; without one, show why."""
         lever = self._main.levers.chosen
         if lever is None:
             self._ask(lambda: self.control.require("levers"))
@@ -82,7 +82,7 @@ class LeverActions(Asking):
             self.action_code_of(lever.name)
 
     def action_code_of(self, name: str, value: str | None = None) -> None:
-        """Show the lines of PyTorch for a lever with this value; without one, as it is set."""
+        """Show the lines of PyTorch for a lever with this value, by default the present one."""
         from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # after the first frame
 
         def show() -> None:
@@ -95,9 +95,9 @@ class LeverActions(Asking):
     # ── A/B ─────────────────────────────────────────────────────────────────────────────
 
     def action_compare(self) -> None:
-        """Compare the lever under the cursor as it is with another value; or end that."""
+        """Compare the lever's present value with another one, or end the running A/B."""
         if self.control.comparing:
-            self._tell_of(self.control.end_comparison)
+            self._ask_and_notify(self.control.end_comparison)
             return
         lever = self._chosen()
         if lever is None or not self._ask(lambda: self.control.check_comparable(lever)):
@@ -108,7 +108,7 @@ class LeverActions(Asking):
             self._open_chooser(lever, compares=True)
 
     def action_try_it(self) -> None:
-        """Compare what the answer proposes first."""
+        """Run an A/B of the answer's first proposal."""
         proposed = self._main.answer.tries if self._main.answer else ()
         if not self._ask(lambda: self.control.require("blocks")):
             return
@@ -130,15 +130,15 @@ class LeverActions(Asking):
 
     def action_keep(self) -> None:
         """Keep the A/B's second value."""
-        self._tell_of(self.control.keep)
+        self._ask_and_notify(self.control.keep)
 
     def action_go_back(self) -> None:
         """Go back to the A/B's first value."""
-        self._tell_of(self.control.back)
+        self._ask_and_notify(self.control.back)
 
     def action_more_pairs(self) -> None:
-        """Run the last A/B anew, with more pairs."""
-        self._tell_of(self.control.more_pairs)
+        """Run the last A/B again with more pairs."""
+        self._ask_and_notify(self.control.more_pairs)
 
     def action_copy_command(self) -> None:
         """Copy the last A/B as a command line."""

@@ -1,4 +1,4 @@
-"""Steps are profiled; the trace is read, summed up, and shown as a timeline."""
+"""Actions on profiles: tracing steps, reading the trace, showing it as a timeline."""
 
 import asyncio
 import importlib
@@ -20,14 +20,14 @@ if TYPE_CHECKING:  # they load numpy, which most runs of the dashboard never nee
 
 
 class ProfileActions(Asking):
-    """They act on the newest profile."""
+    """Actions on the newest profile."""
 
-    _profile: Profiled | None = None  # the one that was read last
-    _shown: "Shown | None" = None  # … as it is shown
+    _profile: Profiled | None = None  # the profile that was read last
+    _shown: "Shown | None" = None  # its timeline and summary
     _timeline: "TimelineScreen | None" = None
 
     def action_timeline(self) -> None:
-        """Show the newest profile of this run, or have the first one made."""
+        """Show the newest profile of this run, or make the first one."""
         profile = self.control.snapshot.profile
         if profile is None:
             self.action_profile()
@@ -37,7 +37,7 @@ class ProfileActions(Asking):
             self._show_profile(self._shown)
 
     def action_profile(self) -> None:
-        """Trace the next steps; their timeline is shown when it is there."""
+        """Trace the next steps; their timeline opens when it is ready."""
         if self._ask(self.control.check_profilable):
             self._ask_for_profile()
 
@@ -48,7 +48,7 @@ class ProfileActions(Asking):
         recording = self.control.snapshot.recording
         now = datetime.now()  # noqa: DTZ005  # the user's own clock
         beside = recording.path if recording else None
-        try:  # a home that is gone would block for long
+        try:  # on a thread: an unreachable home may block for long
             path = await asyncio.to_thread(new_path, self.control.file_stem, beside, now)
         except OSError as error:
             self._refuse(error)
@@ -56,7 +56,7 @@ class ProfileActions(Asking):
             self._ask(lambda: self.control.profile(path))
 
     def _take_profile(self) -> None:
-        """Read the profile that was asked for, when it is there."""
+        """Read the requested profile once it is there."""
         profile = self.control.new_profile()
         if profile is not None:
             self._read_profile(profile)
@@ -66,19 +66,19 @@ class ProfileActions(Asking):
 
     @work(exclusive=True, group="profile")
     async def _read_profile(self, profile: Profiled) -> None:
-        """Read a trace in a thread and show it; sum it up in another, which takes as long again."""
+        """Read a trace on a thread and show it; then summarise it on a thread, as long again."""
         before = self._shown
-        of = self.control.snapshot.profile_of  # by now the settings may be others
-        self._say_of_profile("reading the profile …")
+        of = self.control.snapshot.profile_of  # the settings may have changed since
+        self._set_profile_note("reading the profile …")
         try:
             shown = await asyncio.to_thread(_loaded, Path(profile.path))
         except (GpudashError, OSError) as error:
-            self._say_of_profile(str(error))
+            self._set_profile_note(str(error))
             return
         self._profile, self._shown = profile, shown
-        self._say_of_profile("")
+        self._set_profile_note("")
         self._show_profile(shown)
-        from gpudash.tui.profiles import sum_up  # noqa: PLC0415  # loaded by now
+        from gpudash.tui.profiles import sum_up  # noqa: PLC0415  # loads numpy
 
         self._shown = await asyncio.to_thread(sum_up, shown, before)
         if self._shown.summary is not None:
@@ -87,13 +87,13 @@ class ProfileActions(Asking):
         if self._timeline is not None:
             self._timeline.take(self._shown)
 
-    def _say_of_profile(self, line: str) -> None:
-        self.control.profile_told = line
+    def _set_profile_note(self, line: str) -> None:
+        self.control.profile_note = line
         self._main.show()
 
     def _show_profile(self, shown: "Shown") -> None:
-        """Open its timeline; not above a dialog in which the user may be typing."""
-        from gpudash.tui.screens.timeline import TimelineScreen  # noqa: PLC0415  # it loads numpy
+        """Open the timeline, unless a dialog is open in which the user may be typing."""
+        from gpudash.tui.screens.timeline import TimelineScreen  # noqa: PLC0415  # loads numpy
 
         timeline = TimelineScreen(self.control, shown)
         if self.screen is self._main:
@@ -107,8 +107,8 @@ class ProfileActions(Asking):
 
 
 def _loaded(path: Path) -> "Shown":
-    """Return what is shown of a trace: for a thread, which imports what that needs too."""
-    from gpudash.tui.profiles import load  # noqa: PLC0415  # it loads numpy
+    """Return the profile in a trace; called on a thread, as its imports are slow too."""
+    from gpudash.tui.profiles import load  # noqa: PLC0415  # loads numpy
 
     importlib.import_module("gpudash.tui.screens.timeline")
     return load(path)

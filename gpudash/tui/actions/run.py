@@ -1,4 +1,4 @@
-"""The run is paused, restarted, typed into, recorded and left."""
+"""Actions on the run: pause, restart, typing, recording and quitting."""
 
 from datetime import datetime
 from functools import partial
@@ -12,10 +12,10 @@ from workloads import CATALOGUE
 
 
 class RunActions(Asking):
-    """They act on the run as a whole."""
+    """Actions on the run as a whole."""
 
     def action_workload(self) -> None:
-        """Choose a workload; another one than the present starts at once."""
+        """Choose a workload; a different one starts at once."""
         if not self._ask(lambda: self.control.require("restart")):
             return
         current = self.control.workload
@@ -29,13 +29,13 @@ class RunActions(Asking):
         self._open(AskChoice("workload", choices, current, hint), answered)
 
     def action_pause(self) -> None:
-        """Pause or go on."""
+        """Pause or resume."""
         notice = self.control.pause_or_resume()
         if notice:
             self.notify(notice, markup=False)
 
     def action_restart(self) -> None:
-        """Start the same plan again, with the levers as they are shown."""
+        """Start the same plan again with the levers as shown."""
         self._ask(self.control.restart)
 
     def action_type_line(self) -> None:
@@ -44,7 +44,7 @@ class RunActions(Asking):
             return
 
         def answered(line: str | None) -> None:
-            if line:  # an Enter that is held must not answer the script
+            if line:  # a held Enter must not answer the script
                 self.control.engine.type(f"{'' if line.isspace() else line}\n")
 
         script = fmt.plain(self.control.workload)
@@ -56,13 +56,13 @@ class RunActions(Asking):
         self._ask(self.control.new_row)
 
     def action_memory(self) -> None:
-        """Ask who owns device memory; the answer opens a dialog."""
+        """Request who owns device memory; the report opens a dialog."""
         self._ask(self.control.ask_memory_owners)
 
     # ── recording ───────────────────────────────────────────────────────────────────────
 
     def action_record(self) -> None:
-        """Complete the recording, or ask for the file of a new one."""
+        """Complete the recording, or ask for a new file to record to."""
         recording = self.control.snapshot.recording
         if recording is not None:
             self.control.stop_recording(recording.path)
@@ -98,18 +98,18 @@ class RunActions(Asking):
     # ── leaving ─────────────────────────────────────────────────────────────────────────
 
     def action_leave(self) -> None:
-        """Quit; ask first if a recording would be cut short, or a script of the user's runs."""
+        """Quit; ask first if a recording would be cut short or a user's script runs."""
         recording = self.control.snapshot.recording
         if self.control.leavable and not self.control.ending:
-            self._ask_what_becomes_of_it()
+            self._ask_stop_or_leave()
         elif recording is None or self.control.dead or self.control.leavable:
             self._quit()
         else:
             question = f"Recording to {recording.path}, {recording.rows:,} rows so far. Quit?"
             self._confirm(question, "complete the file and quit", "go on", self._quit)
 
-    def _ask_what_becomes_of_it(self) -> None:
-        """Ask whether a script is to end with the dashboard, or to go on alone."""
+    def _ask_stop_or_leave(self) -> None:
+        """Ask whether to stop a script or to leave it running."""
 
         def answered(key: str | None) -> None:
             if key == "s":
@@ -129,7 +129,7 @@ class RunActions(Asking):
         self._open(AskKey(question, answers, "stays"), answered)
 
     def action_leave_now(self) -> None:
-        """Quit; a script of the user's is sent the Ctrl-C first, and then it is asked."""
+        """Quit; with a user's script, first send it Ctrl-C, and the next time ask."""
         if not self.control.leavable:
             self._quit()
         elif self.control.interrupted:
@@ -140,7 +140,7 @@ class RunActions(Asking):
             self.notify(f"{script} was sent Ctrl-C; {again} again asks to quit", markup=False)
 
     def _quit(self) -> None:
-        """Complete a recording and quit; a script that runs goes on."""
+        """Complete a recording and quit; a running script goes on."""
         if self.control.leavable:
             self.control.engine.leave()
         if self.control.snapshot.recording is not None:

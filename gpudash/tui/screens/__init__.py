@@ -1,1 +1,1 @@
-"""The main screen, and the dialogs that ask one thing each."""
+"""The screens: main screen, replay, timeline and dialogs."""

@@ -1,4 +1,4 @@
-"""Keys as Textual binds them to a screen."""
+"""Textual's bindings from the table of keys."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from gpudash.tui.keys import Key
 
 
 def bindings(keys: Iterable[Key], *, named: bool = False) -> list[BindingType]:
-    """Return them; a keymap may have other keys for those that are `named`."""
+    """Return the bindings of these keys; the user's keymap can change `named` ones."""
     return [
         Binding(
             key.keys,

@@ -1,4 +1,4 @@
-"""The main screen's layout: its parts stand where `arrangement` says."""
+"""The main screen's layout, by the regions from `arrangement`."""
 
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
@@ -8,7 +8,7 @@ from gpudash.tui.arrangement import Shown, places
 
 
 class Board(Layout):
-    """Places the parts of the screen as `arrangement` says."""
+    """A Textual layout that places the parts of the screen by `arrangement.places`."""
 
     name = "board"
 
@@ -22,7 +22,7 @@ class Board(Layout):
         size: Size,
         greedy: bool = True,  # noqa: ARG002, FBT001, FBT002  # Textual's signature
     ) -> ArrangeResult:
-        """Return where each child stands; one that is not in sight is not placed."""
+        """Return the place of each visible child."""
         regions = places(*size, self.shown)
         return [
             WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)

@@ -1,4 +1,4 @@
-"""The chooser: what a lever may be set to, what each value was worth here; set one, or compare."""
+"""The chooser: a dialog with a lever's values and their measurements, to set or compare one."""
 
 from typing import ClassVar, Literal
 
@@ -16,14 +16,14 @@ ALL = 1_000_000
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """What is to be done with a value: set it, or compare it with the present one by an A/B."""
+    """The chosen value, and whether to set it or compare it with the present one by an A/B."""
 
     verb: Literal["set", "compare"]
     value: str
 
 
 class Chooser(Dialog[Chosen]):
-    """Asks for a value of a lever. Its present one is no answer: nothing would change."""
+    """Asks for a value of a lever; choosing the present value answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "set", "set", show=False),
@@ -47,7 +47,7 @@ class Chooser(Dialog[Chosen]):
         yield self._table
 
     def on_key(self, event: events.Key) -> None:
-        """Take the digits of a number."""
+        """Add a digit to the typed number."""
         digit = event.character or ""
         if isinstance(self._table.lever, Count) and digit.isascii() and digit.isdigit():
             event.stop()
@@ -55,7 +55,7 @@ class Chooser(Dialog[Chosen]):
             self._table.type((self._table.typed + digit)[:longest])
 
     def action_erase(self) -> None:
-        """Take back the digit typed last."""
+        """Remove the last digit typed."""
         self._table.type(self._table.typed[:-1])
 
     def action_move(self, rows: int) -> None:
@@ -63,7 +63,7 @@ class Chooser(Dialog[Chosen]):
         self._table.scroll_rows(rows)
 
     def action_set(self) -> None:
-        """Answer that the value is to be set."""
+        """Answer with the value, to be set."""
         if self._table.compares:
             self.action_compare()
             return
@@ -72,7 +72,7 @@ class Chooser(Dialog[Chosen]):
             self.dismiss(Chosen("set", value) if value != self._table.now else None)
 
     def action_compare(self) -> None:
-        """Answer that the value is to be compared with the present one."""
+        """Answer with the value, to be compared with the present one."""
         value = self._value()
         if value == self._table.now:
             self._table.complain(f"it is {value} now: choose what to compare that with")
@@ -89,7 +89,7 @@ class Chooser(Dialog[Chosen]):
             self.app.call_later(self.app.run_action, action)
 
     def _value(self) -> str | None:
-        """Return the value asked for, or None where it cannot be; the table then says why."""
+        """Return the chosen value; None if it is not valid, and the table shows why."""
         try:
             return self._table.lever.canonical(self._table.asked)
         except LeverError as error:

@@ -1,4 +1,4 @@
-"""The dialogs: each asks one thing, answers once, with its result or None, and leaves on Escape."""
+"""The dialogs: each asks one question and answers once; Escape answers None."""
 
 import textwrap
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from gpudash.format import plain
 
 
 def text(content: str, *, classes: str | None = None) -> Static:
-    """Return a widget that shows text as it is; of what it contains only line feeds are obeyed."""
+    """Return a widget with plain text: no markup, and no control characters but line feeds."""
     shown = "\n".join(map(plain, content.split("\n")))
     return Static(shown, classes=classes, markup=False)
 
@@ -33,12 +33,12 @@ class Dialog(ModalScreen[Answer]):
     ]
 
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
-        """Answer; the second of two Enters that arrive together finds it answered."""
+        """Answer once: a second Enter that arrives together with the first has no effect."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
 
 class AskText(Dialog[str]):
-    """Asks for a line of text: a file's name, a part of a name; Enter answers."""
+    """Asks for a line of text, such as a file's name; Enter answers."""
 
     def __init__(self, title: str, value: str, hint: str) -> None:
         super().__init__()
@@ -52,19 +52,19 @@ class AskText(Dialog[str]):
             yield text(f"{self._hint}\nenter accepts · esc cancels", classes="dialog-hint")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer with what was typed, as it was typed."""
+        """Answer with the typed text, unchanged."""
         event.stop()
         self.dismiss(event.value)
 
 
 ROOM = 58
-"""Columns of an entry of a list."""
+"""Columns of a list's entry."""
 INDENT = 4
-"""Columns by which its second line is set in, below its name."""
+"""Columns by which an entry's second line is indented."""
 
 
 class AskChoice(Dialog[str]):
-    """Asks for one of a few names, each with a line on what it is."""
+    """Asks for one of a few names, each with a line of explanation."""
 
     def __init__(self, title: str, choices: dict[str, str], current: str, hint: str) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class AskChoice(Dialog[str]):
         return textwrap.fill(line, ROOM, subsequent_indent=" " * INDENT)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer with the name chosen."""
+        """Answer with the chosen name."""
         event.stop()
         self.dismiss(event.option.id)
 
@@ -96,11 +96,11 @@ class AskChoice(Dialog[str]):
 class AskKey(Dialog[str]):
     """Asks for one of a few answers, each by its own key or a click.
 
-    Enter answers nothing: a key that is held would do so before the question is read.
+    Enter does not answer: a held key would, before the question is read.
     """
 
     def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
-        """`answers` has a line for each key; `escape` says what Escape does."""
+        """`answers` has a line for each key; `escape` is the text about Escape."""
         super().__init__()
         self._question, self._answers, self._escape = question, answers, escape
 
@@ -113,14 +113,14 @@ class AskKey(Dialog[str]):
             yield text(f"esc {self._escape}", classes="dialog-hint")
 
     def on_key(self, event: events.Key) -> None:
-        """Answer with a key that is one of them."""
+        """Answer with the key, if it is one of the answers'."""
         if event.key in self._answers:
             event.stop()
             self.dismiss(event.key)
 
 
 class _Line(Static):
-    """An answer with its key; a click gives it."""
+    """An answer with its key; a click chooses it."""
 
     def __init__(self, key: str, what: str) -> None:
         super().__init__(f"{key}  {what}", markup=False)
@@ -131,7 +131,7 @@ class _Line(Static):
 
 
 class Confirm(Dialog[bool]):
-    """Asks yes or no; `y`, Enter or a click on yes agree, all else does not."""
+    """Asks yes or no; `y`, Enter or a click on yes answer True, everything else False."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n,q", "dismiss(False)", "no", show=False),
@@ -143,7 +143,7 @@ class Confirm(Dialog[bool]):
         self._question, self._yes, self._no = question, yes, no
 
     def compose(self) -> ComposeResult:
-        """Yield the question and both answers, the harmless one chosen."""
+        """Yield the question and both answers, with `no` highlighted."""
         with Vertical(classes="dialog"):
             yield text(self._question, classes="dialog-title")
             options = OptionList(
@@ -153,13 +153,13 @@ class Confirm(Dialog[bool]):
             yield options
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer with the option chosen."""
+        """Answer with the chosen option."""
         event.stop()
         self.dismiss(event.option.id == "yes")
 
 
-class Told(Dialog[None]):
-    """Shows some lines; any of Escape, Enter and `q` leaves."""
+class ShowLines(Dialog[None]):
+    """Shows some lines; Escape, Enter, `q` and `e` close it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,q,e", "dismiss(None)", "close", show=False)

@@ -22,7 +22,7 @@ while most of the GPU idles."""
 
 
 def keys_text(keys: Sequence[Key], panel: str = "") -> str:
-    """Return the list of keys, one a line, in groups; those of the panel first."""
+    """Return the list of keys, one per line, in groups; the panel's keys come first."""
     own = [key for key in keys if panel in key.panels]
     groups = {"Here": own} if own else {}
     for group, title in GROUPS.items():
@@ -35,19 +35,19 @@ def keys_text(keys: Sequence[Key], panel: str = "") -> str:
 
 
 class Help(Dialog[None]):
-    """Lists the keys; any of Escape, `?`, `q` and Enter leaves."""
+    """Lists the keys; Escape, `?`, `q` and Enter close it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,q,enter", "dismiss(None)", "close", show=False)
     ]
 
     def __init__(self, keys: Sequence[Key], panel: str = "", reading: str = READING) -> None:
-        """Say how to read the screen by `reading`."""
+        """Show the keys, those of `panel` first, and the explanation `reading` of the screen."""
         super().__init__()
         self._text, self._reading = keys_text(keys, panel), reading
 
     def compose(self) -> ComposeResult:
-        """Yield the keys, then the reading aid."""
+        """Yield the keys, then the explanation."""
         with VerticalScroll(classes="dialog wide"):
             yield text("gpudash · keys", classes="dialog-title")
             yield text(self._text)

@@ -1,4 +1,4 @@
-"""The main screen: who is shown what, where the focus is, and what the keys mean there."""
+"""The main screen: updates its panels, moves the focus, and runs the screen's actions."""
 
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, get_args
@@ -37,13 +37,13 @@ from gpudash.tui.wording import result_text, verdict_text
 from gpudash.views.answer import Answer, Answers
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
-"""By their digits, from 1."""
+"""The panels in the order of their digits, from 1."""
 REMEMBERED: tuple[Tab, ...] = ("results", "ab", "log")
-"""The tabs that every run has: the next one begins with the one chosen last."""
+"""The tabs that every run has; the next run opens the one chosen last."""
 
 
 class ProfiledWith(NamedTuple):
-    """A profile, and what it is of."""
+    """A profile's summary, with its workload and settings."""
 
     workload: str
     settings: Settings
@@ -51,7 +51,7 @@ class ProfiledWith(NamedTuple):
 
 
 class MainScreen(Contained, Screen[None]):
-    """The dashboard. It shows what it is given; what asks something of the run is the app's."""
+    """The main screen. It shows snapshots; the app's actions make requests to the run."""
 
     AUTO_FOCUS = "#levers"
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS, named=True)
@@ -64,20 +64,20 @@ class MainScreen(Contained, Screen[None]):
         self.profiled: ProfiledWith | None = None
         """The newest profile that was read."""
         self.last_start_s: float | None = None
-        """How long a start took the last time."""
+        """How long the last run's start took, in seconds."""
         self.keys: Sequence[Key] = KEYS
-        """As footer, help and palette tell of them."""
+        """The keys of footer, help and palette."""
         self.chosen_tab: Tab = "results"
-        """Of the pane: the one that the user has chosen last."""
+        """The pane's tab that the user has chosen last."""
         self._time = TimeView()
 
     @property
     def layout(self) -> Layout:
-        """Textual's hook: a layout of one's own has no name that a style could give."""
+        """The layout; overrides Textual's, as a stylesheet cannot name a custom layout."""
         return self._board
 
     def compose(self) -> ComposeResult:
-        """Yield every part; the arrangement says which of them are in sight."""
+        """Yield every part; the arrangement decides which are visible."""
         yield Bar(id="header")
         yield AnswerStrip(id="answer")
         yield ThroughputChart(id="throughput")
@@ -91,27 +91,27 @@ class MainScreen(Contained, Screen[None]):
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        """Show what is known before anything runs: the first frame has its content."""
+        """Show the initial snapshot, so that the first frame has content."""
         self.pane.open(self.chosen_tab)
         if self.chosen_tab == "output" and not is_wide(self.app.size.width):
-            self.pane.focus()  # else it is out of sight, and a script may ask something
+            self.pane.focus()  # else it is hidden, and a script may ask something
         self.show()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Choose what fits."""
+        """Adapt to the new size."""
         width, height = event.size
         self.query_one("#answer", AnswerStrip).framed = is_roomy(width, height)
         if self.too_small:
             self.query_one("#too-small", Static).update(
                 f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
             )
-        elif self.focused is None:  # it was out of sight
+        elif self.focused is None:  # the focused panel was hidden
             shown = self._board.shown
             self.call_after_refresh(self.query_one(f"#{shown.zoomed or shown.chosen}").focus)
 
     @property
     def profile(self) -> Summary | None:
-        """What a profile tells of the present settings; None where none was of them."""
+        """The summary of a profile of the present settings; None without one."""
         if self.profiled is None:
             return None
         snapshot, (workload, settings, summary) = self._control.snapshot, self.profiled
@@ -119,22 +119,22 @@ class MainScreen(Contained, Screen[None]):
 
     @property
     def too_small(self) -> bool:
-        """Whether nothing is shown but that the terminal is too small."""
+        """Whether the terminal is too small to show anything."""
         return is_too_small(*self.size)
 
     @property
     def focus_id(self) -> str:
-        """The panel that keys are for; of the pane the tab, where it has keys of its own."""
+        """The panel whose keys apply; for the pane's A/B tab `ab`, as it has its own keys."""
         return "ab" if self._focused == "pane" and self.pane.tab == "ab" else self._focused
 
     @property
     def _focused(self) -> str:
-        """The id of the panel that has the focus; empty for none."""
+        """Id of the panel with the focus; empty for none."""
         return self.focused.id or "" if self.focused is not None else ""
 
     @property
     def answer(self) -> Answer | None:
-        """The newest, with what it proposes."""
+        """The newest answer, with its proposals."""
         return self._answers.newest
 
     @property
@@ -150,16 +150,16 @@ class MainScreen(Contained, Screen[None]):
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
     def show(self, mail: Mail = NO_MAIL) -> None:
-        """Hand the newest state, and what was told, to every part; each paints what changed."""
+        """Pass the newest snapshot and log lines to every part; each paints what has changed."""
         control, snapshot = self._control, self._control.snapshot
         undo, redo = control.label("undo"), control.label("redo")
         with self.query_one("#header", Bar).contained() as header:
             header.show(bars.header(snapshot), bars.header_right(snapshot))
         with self.query_one("#status", StatusLine).contained() as status:
             ending = control.ending
-            said = control.profile_said
+            line = control.profile_status
             status.show(
-                bars.status(snapshot, control.next_start, undo, redo, ending=ending, profile=said)
+                bars.status(snapshot, control.next_start, undo, redo, ending=ending, profile=line)
             )
         with self.query_one("#answer", AnswerStrip).contained() as strip:
             found = self._answers.give(snapshot, control.levers, control.cores, self.profile)
@@ -199,24 +199,24 @@ class MainScreen(Contained, Screen[None]):
         """Let the chart draw: plotext has been imported."""
         self.query_one(ThroughputChart).allow_drawing()
 
-    # ── where the focus is, and what is in sight ────────────────────────────────────────
+    # ── focus and arrangement ───────────────────────────────────────────────────────────
 
     def _rearrange(self, **changes: object) -> None:
         before = places(*self.size, self._board.shown)
         self._board.shown = msgspec.structs.replace(self._board.shown, **changes)
         if places(*self.size, self._board.shown) != before:
-            # a part asks: Textual keeps a screen's arrangement until one of its children does
+            # by a child, as Textual caches a screen's arrangement until a child requests another
             self.query_one("#header").refresh(layout=True)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Bring the panel into sight; the footer has its keys first."""
+        """Make the panel visible, and put its keys first in the footer."""
         focused = event.widget.id
         if focused in get_args(Part):
             self._rearrange(chosen=focused)
         self._show_footer()
 
     def action_panel_number(self, number: int) -> None:
-        """Give the focus to a panel by its digit."""
+        """Focus a panel by its digit."""
         self._focus_on(PANELS[number - 1])
 
     def _focus_on(self, name: str) -> None:
@@ -224,11 +224,11 @@ class MainScreen(Contained, Screen[None]):
             self._rearrange(device=name == "device")
         if self._board.shown.zoomed:
             self._zoom(name)
-        # not by the widget's `focus`: it acts later, and the next key would mean the old panel
+        # not the widget's `focus`, which acts later: the next key would go to the old panel
         self.set_focus(self.query_one(f"#{name}"))
 
     def action_panel(self, direction: int) -> None:
-        """Give the focus to the next panel, or to the one before."""
+        """Focus the next panel (+1) or the previous one (-1)."""
         device = self._board.shown.device
         panels = [name for name in PANELS if name != ("levers" if device else "device")]
         here = self._focused
@@ -236,18 +236,18 @@ class MainScreen(Contained, Screen[None]):
         self._focus_on(panels[index % len(panels)])
 
     def action_view(self) -> None:
-        """Show the next of levers, results, A/B, what a script prints, and log."""
+        """Show the next of levers, results, A/B, output and log."""
         tabs = [tab for tab in self.pane.tabs if tab != "timeline"]
         if self.focused is not self.pane:
             self.open_tab(self.pane.tab)
         elif self.pane.tab in tabs[:-1]:
             self.choose_tab(tabs[tabs.index(self.pane.tab) + 1])
         else:
-            self.pane.open(tabs[0])  # the next round begins with it
+            self.pane.open(tabs[0])  # for the next round
             self._focus_on("levers")
 
     def choose_tab(self, tab: Tab) -> None:
-        """Show this tab of the pane, also the next time that gpudash is started."""
+        """Show this tab of the pane, and open it in the next run."""
         if tab in REMEMBERED:
             self.chosen_tab = tab
         self.open_tab(tab)
@@ -260,7 +260,7 @@ class MainScreen(Contained, Screen[None]):
         self._show_footer()
 
     def find(self, text: str) -> bool:
-        """Go to the next lever with this text; with the focus on the pane, the next row or line."""
+        """Go to the next match: a row or line if the pane has the focus, else a lever."""
         if self.focused is self.pane:
             return self.pane.find(text)
         found = self.levers.find(text)
@@ -269,7 +269,7 @@ class MainScreen(Contained, Screen[None]):
         return found
 
     def copied(self) -> str:
-        """Return what is focused as text: a verdict, a row, a lever."""
+        """Return the focused verdict, row or lever as text."""
         control, snapshot = self._control, self._control.snapshot
         shown = snapshot.comparison
         row = self.pane.chosen_result if self.focused is self.pane else None
@@ -285,7 +285,7 @@ class MainScreen(Contained, Screen[None]):
         self._focus_on("levers" if self._board.shown.device else "device")
 
     def action_zoom(self) -> None:
-        """Give the focused panel all the room, or take it back."""
+        """Maximise the focused panel, or restore the layout."""
         self._zoom("" if self._board.shown.zoomed else self._focused or "throughput")
 
     def _zoom(self, name: str) -> None:
@@ -295,7 +295,7 @@ class MainScreen(Contained, Screen[None]):
         chart.redraw()
 
     def action_leave_level(self) -> None:
-        """Go one level back: from zoom, cursor and frozen charts; then to the levers."""
+        """Leave one of zoom, cursor and frozen charts, in this order; else focus the levers."""
         time = self._time
         if self._board.shown.zoomed:
             self._zoom("")
@@ -306,7 +306,7 @@ class MainScreen(Contained, Screen[None]):
         else:
             self._focus_on("levers")
 
-    # ── what the arrows mean ────────────────────────────────────────────────────────────
+    # ── arrows and Enter ────────────────────────────────────────────────────────────────
 
     async def action_move(self, columns: int, rows: int) -> None:
         """Move inside the focused panel."""
@@ -334,7 +334,7 @@ class MainScreen(Contained, Screen[None]):
         self.pane.scroll_pages(direction)
 
     async def action_enter(self) -> None:
-        """Do what Enter means in the focused panel."""
+        """Run the focused panel's action for Enter."""
         focused = self._focused
         if focused in CHARTS:
             self.action_zoom()
@@ -362,7 +362,7 @@ class MainScreen(Contained, Screen[None]):
         self._show_charts()
 
     def action_range(self, direction: int) -> None:
-        """Show a shorter or a longer stretch of time."""
+        """Show a shorter (-1) or a longer (+1) time range."""
         self._look(self._time.zoomed(direction, self._newest_s))
 
     def action_whole_run(self) -> None:
@@ -378,7 +378,7 @@ class MainScreen(Contained, Screen[None]):
         self._look(self._time.live())
 
     def action_to_marker(self, direction: int) -> None:
-        """Put the cursor on the next lever change, or on the one before."""
+        """Put the cursor on the next lever change (+1) or on the previous one (-1)."""
         moments = [marker.at_s for marker in self._control.snapshot.markers]
         self._look(self._time.jumped(direction, moments, self._newest_s))
 
@@ -387,9 +387,9 @@ class MainScreen(Contained, Screen[None]):
         self._look(self._time.at(event.at_s, self._newest_s))
 
     def on_range_chosen(self, event: RangeChosen) -> None:
-        """Show what the mouse was dragged over."""
+        """Show the time range that the mouse was dragged over."""
         self._look(self._time.between(event.begin_s, event.end_s))
 
     def on_zoomed(self, event: Zoomed) -> None:
-        """Zoom as the wheel turns."""
+        """Zoom by the mouse wheel."""
         self.action_range(event.direction)

@@ -1,4 +1,4 @@
-"""The lines of PyTorch that do in one's own script what a lever does here."""
+"""The dialog with the lines of PyTorch that do in the user's script what a lever does here."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from workloads.levers import Lever
 from workloads.take_home import Recipe, recipe
 
 INKS = {"+": "$text-success", "-": "$text-muted"}
-"""By a line's mark."""
+"""Style of a line by its mark."""
 
 
 class TakeHome(Dialog[None]):
@@ -31,7 +31,7 @@ class TakeHome(Dialog[None]):
         self._lever, self._value = lever, value
 
     def compose(self) -> ComposeResult:
-        """Yield the head, with the keys that a long script would push out of sight, and lines."""
+        """Yield the head with the keys, which stays visible above a long script, and the lines."""
         with VerticalScroll(classes="dialog wide"):
             yield Static(self._head, classes="dialog-title")
             yield Static(self._lines, id="lines")
@@ -52,7 +52,7 @@ class TakeHome(Dialog[None]):
         return Content("\n").join(Content.styled(line, INKS.get(line[:1], "")) for line in lines)
 
     def action_move(self, direction: int) -> None:
-        """Show the next value, or the one before."""
+        """Show the next value (+1) or the previous one (-1)."""
         if not self._lever.values:
             return
         self._value = self._lever.step(self._value, direction)
@@ -60,7 +60,7 @@ class TakeHome(Dialog[None]):
         self.query_one("#lines", Static).update(self._lines)
 
     def action_copy(self) -> None:
-        """Copy the script, without the marks."""
+        """Copy the lines without their marks."""
         code = _recipe(self._lever, self._value).code
         if code:
             self.app.copy_to_clipboard(code)
@@ -69,7 +69,7 @@ class TakeHome(Dialog[None]):
 
 
 def _recipe(lever: Lever, value: str) -> Recipe:
-    """Return the recipe; a script's lever may have values that no workload of ours has."""
+    """Return the recipe; a script's lever may have values for which no lines are written."""
     try:
         return recipe(lever, value)
     except FileNotFoundError:

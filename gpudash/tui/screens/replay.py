@@ -1,4 +1,4 @@
-"""The dashboard of a recording: it is played, held and wound; some keys have another meaning."""
+"""The main screen of a replay: some keys control the player."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from gpudash.tui.screens.main import MainScreen
 from gpudash.tui.widgets.scrubber import Scrubber
 
 MARKER_REACH_S = 1.0
-"""So far behind a marker, the one before is another one."""
+"""Up to this far behind a marker, going back skips it."""
 
 
 class ReplayScreen(MainScreen):
@@ -29,30 +29,30 @@ class ReplayScreen(MainScreen):
         self._board.shown = Shown(scrubber=True)
 
     def compose(self) -> ComposeResult:
-        """Yield the scrubber besides."""
+        """Yield the main screen's parts and the scrubber."""
         yield from super().compose()
         yield Scrubber(id="scrubber")
 
     def show(self, mail: Mail = NO_MAIL) -> None:
-        """Show where in the recording this is, too."""
+        """Show the snapshot, and the position in the recording."""
         super().show(mail)
         with self.query_one(Scrubber).contained() as scrubber:
             scrubber.show(self._control.snapshot.playback)
 
     def action_play(self) -> None:
-        """Play the recording, or hold it."""
+        """Toggle between playing and holding."""
         self._player.play_or_hold()
 
     def action_speed(self, direction: int) -> None:
-        """Play at twice the speed, or at half of it."""
+        """Play at the next higher speed (+1) or the next lower one (-1)."""
         self._player.faster(direction)
 
     def action_seek(self, seconds: float) -> None:
-        """Go so far forward, or back."""
+        """Go forward by some seconds, or back if negative."""
         self._player.seek(self._player.position_s + seconds)
 
     def action_seek_to(self, position_s: float) -> None:
-        """Go to a place of the recording."""
+        """Go to a position in the recording."""
         self._player.seek(position_s)
 
     def action_seek_end(self) -> None:
@@ -60,11 +60,11 @@ class ReplayScreen(MainScreen):
         self._player.seek_end()
 
     def action_seek_marker(self, direction: int) -> None:
-        """Go to the next marker (+1), or to the one before (-1); beyond the first and the last."""
+        """Go to the next marker (+1) or the previous one (-1), or else to the end or begin."""
         playback = self._control.snapshot.playback
         if playback is None:
             return
-        # one that was just reached is not the one before
+        # the marker that was just reached is not the previous one
         here_s = self._player.position_s + min(direction, 0) * MARKER_REACH_S
         places = (0.0, *(at_s for at_s, _ in playback.markers), playback.length_s)
         beyond = [at_s for at_s in places if (at_s - here_s) * direction > 0]

@@ -1,4 +1,4 @@
-"""The timeline of a profile: its lanes, what a step's time goes into, and what has changed."""
+"""The screen of a profile: lanes over time, summary of the step time, and changes."""
 
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias
@@ -27,7 +27,7 @@ from gpudash.tui.widgets.trace_rows import duration, facts
 
 Page: TypeAlias = Literal["lanes", "summary", "changes"]
 ALL = 1_000_000
-"""Rows; no table has as many."""
+"""More rows than any table has."""
 READING = """\
 A lane is a CUDA stream, or a thread of the host by how deep its
 calls are nested. Copies and collectives have lanes besides.
@@ -38,7 +38,7 @@ device. The share at the right is of the time that is shown."""
 
 
 class TimelineScreen(Contained, Screen[None]):
-    """Shows a profile; what asks something of the run is the app's."""
+    """Shows a profile; the app's actions make requests to the run."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(TIMELINE_KEYS)
 
@@ -48,10 +48,10 @@ class TimelineScreen(Contained, Screen[None]):
         self._shown = shown
         self._page: Page = "lanes"
         self.keys: tuple[Key, ...] = TIMELINE_KEYS
-        """As footer, help and palette tell of them."""
+        """The keys of footer, help and palette."""
 
     def compose(self) -> ComposeResult:
-        """Yield what stands above, one page, and the keys."""
+        """Yield header, lanes, tables and footer; lanes or tables are hidden."""
         yield Bar(id="header")
         yield Lanes(view_of(self._shown.timeline), self.show_bars)
         yield Tables(id="tables")
@@ -89,7 +89,7 @@ class TimelineScreen(Contained, Screen[None]):
         return partial(summary_rows, summary)
 
     def take(self, shown: Shown) -> None:
-        """Show it as it is known by now, if it is the one that is shown."""
+        """Update the profile with its summary, if it is the one that is shown."""
         if shown.timeline is not self._shown.timeline:
             return
         self._shown = shown
@@ -97,7 +97,7 @@ class TimelineScreen(Contained, Screen[None]):
             self._turn_to("summary" if shown.before is None else self._page)
 
     def show_bars(self) -> None:
-        """Bring header and footer up to date."""
+        """Update header and footer."""
         with self.query_one("#header", Bar).contained() as header:
             header.show(self._header(), self._header_right())
         with self.query_one("#footer", Bar).contained() as footer:
@@ -105,11 +105,11 @@ class TimelineScreen(Contained, Screen[None]):
 
     def _header(self) -> tuple[Cell, ...]:
         trace = self._shown.timeline.trace
-        said = fmt.plain(self._control.profile_said)
+        status = fmt.plain(self._control.profile_status)
         steps = f"{len(trace.steps)} steps" if len(trace.steps) != 1 else "one step"
         return (
             cell({"lanes": "timeline"}.get(self._page, self._page), "strong"),
-            *((cell(said, "busy", rank=1),) if said else ()),
+            *((cell(status, "busy", rank=1),) if status else ()),
             *((cell(fmt.plain(trace.device), rank=4),) if trace.device else ()),
             *((cell(steps, "dim", rank=5),) if trace.steps else ()),
             *((cell(f"{trace.dropped:,} dropped", "dim", rank=6),) if trace.dropped else ()),
@@ -127,7 +127,7 @@ class TimelineScreen(Contained, Screen[None]):
         step = () if view.step is None else (cell(f"step {view.step + 1} of {len(steps)}", rank=3),)
         return (*found, *step, cell(f"{duration(view.span.length_us)} shown", "dim", rank=2))
 
-    # ── what the keys do ────────────────────────────────────────────────────────────────
+    # ── actions of the keys ─────────────────────────────────────────────────────────────
 
     def _look(self, view: TraceView) -> None:
         if self._page == "lanes":
@@ -138,36 +138,36 @@ class TimelineScreen(Contained, Screen[None]):
         self._look(self.lanes.view.moved(cells, self.lanes.cell_us))
 
     def action_lane(self, rows: int) -> None:
-        """Move the cursor by rows; scroll a table."""
+        """Move the cursor by rows, or scroll a table."""
         if self._page == "lanes":
             self._look(self.lanes.view.in_lane(self.lanes.view.lane + rows))
         else:
             self.tables.scroll_rows(rows)
 
     def action_page(self, direction: int) -> None:
-        """Move by as many rows as are in sight."""
+        """Move by a page of rows."""
         self.action_lane(direction * max(self.size.height - 3, 1))
 
     def action_event(self, direction: int) -> None:
-        """Go to the next event of the lane, or to the one before."""
+        """Go to the next event of the lane (+1) or the previous one (-1)."""
         self._look(self.lanes.view.beside(direction))
 
     def action_next(self, direction: int) -> None:
-        """Go to the next match of the search; without one to the next event."""
+        """Go to the next match of the search; without a search to the next event."""
         view = self.lanes.view
         self._look(view.beside(direction) if view.found is None else view.match(direction))
 
     def action_step(self, direction: int) -> None:
-        """Show the next step, or the one before."""
+        """Show the next step (+1) or the previous one (-1)."""
         self._look(self.lanes.view.beside_step(direction))
 
     def action_pan(self, direction: int) -> None:
-        """Show what comes later, or earlier."""
+        """Pan to later (+1) or earlier (-1) times."""
         view = self.lanes.view
         self._look(view.panned(direction * PAN * view.span.length_us))
 
     def action_end(self, direction: int) -> None:
-        """Go to the end of the trace (+1), or to its begin (-1); of a table likewise."""
+        """Go to the end (+1) or the begin (-1) of the trace or table."""
         view = self.lanes.view
         if self._page == "lanes":
             self._look(
@@ -189,7 +189,7 @@ class TimelineScreen(Contained, Screen[None]):
         self._look(self.lanes.view.on_event(self.lanes.cell_us))
 
     def action_find(self) -> None:
-        """Ask for a text, and go to the first event with it in its name."""
+        """Ask for a text, and go to the first event whose name contains it."""
 
         def answered(text: str | None) -> None:
             if text is None:
@@ -211,7 +211,7 @@ class TimelineScreen(Contained, Screen[None]):
             self._turn_to("lanes" if page == self._page else page)
 
     def action_where(self) -> None:
-        """Say where the trace is, and copy that."""
+        """Show and copy the path of the trace."""
         path = str(self._shown.path)
         self.app.copy_to_clipboard(path)
         self.app.notify(f"copied: {fmt.plain(path)}; Perfetto opens it too", markup=False)
@@ -232,7 +232,7 @@ class TimelineScreen(Contained, Screen[None]):
         self.app.push_screen(Help(self.keys, reading=READING))
 
     def action_leave(self) -> None:
-        """End a search, go back to the lanes, or to the dashboard."""
+        """Go back to the lanes, or else end a search, or else go back to the dashboard."""
         if self._page != "lanes":
             self._turn_to("lanes")
         elif self.lanes.view.found is not None:

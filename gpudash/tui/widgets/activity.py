@@ -1,4 +1,4 @@
-"""What the GPU and the host do: a row for each reading, its name, its past and its number."""
+"""The activity panel: a row with label, sparkline and value for each reading of GPU and host."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,22 +18,22 @@ from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
 LEAST_LINE = 4
-"""Columns below which a sparkline says nothing."""
+"""Fewest columns of a sparkline."""
 ROOMY = 48
-"""Columns from which the title has room for both."""
+"""Columns from which the title is `GPU and host`."""
 
 
 class Activity(TimePanel):
-    """The most important readings that there is room for; the device panel has them all."""
+    """The most important readings that fit; the device panel has them all."""
 
     _readings: Sequence[Reading] = ()
     _series = Series()
     _view = TimeView()
     _reason = ""
-    _of_rank_0 = False  # others train too
+    _of_rank_0 = False  # whether the readings are of one of several ranks
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Take new values; nothing is painted where none of them changed."""
+        """Update the readings; repaint if any of them changed."""
         before = (self._readings, self._series.at_s, self._view, self._reason, self._of_rank_0)
         self._readings = readings(snapshot, view)
         self._series, self._view = snapshot.series, view
@@ -49,7 +49,7 @@ class Activity(TimePanel):
         return time_range.moment_in(x - label_width - 2) if columns else None
 
     def frame(self) -> Frame:
-        """Return what the readings are of, and what the tops of the sparklines stand for."""
+        """Return the title, and the scales of the sparklines."""
         width, height = self.inside
         shown, view = self._fitting(width, height), self._view
         kinds = {one.kind for one in shown}
@@ -69,14 +69,14 @@ class Activity(TimePanel):
         )
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield why no GPU is read, if so, and the readings."""
+        """Yield why no GPU is read, if that is so, and the readings."""
         for line in self._why(width, height):
             yield [Segment(f" {line}", self.ink("dim"))]
         shown = self._fitting(width, height)
         yield from reading_rows(self, shown, self._series, self._view, width)
 
     def _why(self, width: int, height: int) -> list[str]:
-        """Return the reason in two lines at most; the device panel has all of it."""
+        """Return the reason in at most two lines; the device panel has all of it."""
         room = min(max(height - 2, 0), 2)
         if not (self._reason and room):
             return []
@@ -87,7 +87,7 @@ class Activity(TimePanel):
 
 
 def no_gpu(snapshot: Snapshot) -> str:
-    """Return why no GPU is read; nothing where it is not known yet, or nobody reads one."""
+    """Return why no GPU is read; empty if that is not known yet, or no training has run."""
     if snapshot.gpu_missing is None or snapshot.state == "starting":
         return ""
     if snapshot.state == "failed" and not snapshot.worker_pid:
@@ -98,7 +98,7 @@ def no_gpu(snapshot: Snapshot) -> str:
 def reading_rows(
     painter: Painted, shown: Sequence[Reading], series: Series, view: TimeView, width: int
 ) -> Iterator[Row]:
-    """Yield name, sparkline and number of each reading, in columns."""
+    """Yield label, sparkline and value of each reading, in columns."""
     label_width, columns = _layout(shown, width)
     lines = sparklines(series, shown, columns, view)
     for one, line in zip(shown, lines, strict=True):
@@ -114,7 +114,7 @@ def reading_rows(
 
 
 def _layout(shown: Sequence[Reading], width: int) -> tuple[int, int]:
-    """Return the columns of a name and of a sparkline; 0 where there is no room for one."""
+    """Return the columns of labels and of sparklines; (0, 0) without room for sparklines."""
     drawn = [one for one in shown if one.past]
     label_width = max((cell_len(one.label) for one in drawn), default=0)
     value_width = max((cell_len(one.value) for one in drawn), default=0)

@@ -1,4 +1,4 @@
-"""The answer strip: what limits the training, the step as lanes on one scale, what to try."""
+"""The answer strip: what limits the training, the lanes of a step, and what to try."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
@@ -19,22 +19,22 @@ from gpudash.views.remedies import Try
 from workloads.levers import phrase
 
 NAME_WIDTH = 8
-"""Columns for a lane's name, at most."""
+"""Most columns of a lane's name."""
 TRIES_BESIDE = 150
-"""Columns from which what to try stands beside the lanes."""
+"""Columns from which the proposals are beside the lanes."""
 TRIES_WIDTH = 66
 LEAST_BAR = 10
-"""Columns of a lane; where fewer are left, it has no text beside it."""
+"""Fewest columns of a lane with text beside it."""
 EDGE, IDLE = "▏", "·"
-"""Parts begin with an edge, and a lane ends at one: they are told apart without colour too."""
+"""An edge begins each part and ends a lane, so that parts are distinct without colour too."""
 STAGES = ("worker", "torch", "model", "first step")
-"""What a start waits for, in this order."""
+"""The stages of a start, in order."""
 OF_SCRIPT = ("started", "torch", "first training step")
-"""The same of a script of the user's."""
+"""The stages of a user's script."""
 
 
 class AnswerStrip(Panel):
-    """The first thing to read. Its buttons run the actions `try_it` and `why`."""
+    """The answer strip. Its buttons run the actions `try_it` and `why`."""
 
     _answer = Answer(kind="starting", title="starting")
     _stages: tuple[str, ...] = ()
@@ -42,20 +42,20 @@ class AnswerStrip(Panel):
     _took = ""
 
     def show(self, answer: Answer, snapshot: Snapshot, last_s: float | None = None) -> None:
-        """Take a new answer; `last_s` is how long a start took the last time."""
+        """Update the answer; `last_s` is how long the last run's start took."""
         starting = answer.kind == "starting"
         stages = start_stages(snapshot) if starting else ()
         meanwhile = start_hints(snapshot) if starting else ()
         took = f"about {last_s:.0f} s here last time" if starting and last_s is not None else ""
-        told = (answer, stages, meanwhile, took)
-        if told != (self._answer, self._stages, self._meanwhile, self._took):
-            self._answer, self._stages, self._meanwhile, self._took = told
+        shown = (answer, stages, meanwhile, took)
+        if shown != (self._answer, self._stages, self._meanwhile, self._took):
+            self._answer, self._stages, self._meanwhile, self._took = shown
             self.repaint()
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
-        """Return the answer as the title, and the keys that go on from it."""
+        """Return the answer as the title, and its buttons."""
         answer = self._answer
         right = [cell(self._took, "dim", rank=2)] if self._took else []
         if answer.tries:
@@ -65,9 +65,9 @@ class AnswerStrip(Panel):
         return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the evidence, the lanes and, in the rows that are left, more of it and the tries.
+        """Yield evidence, lanes, and in the remaining rows more evidence and the proposals.
 
-        The lanes keep their place, however much there is to say.
+        The lanes keep their place, however much evidence there is.
         """
         answer = self._answer
         if answer.kind == "starting":
@@ -93,48 +93,48 @@ class AnswerStrip(Panel):
             yield [*row, Segment(" " * (width - TRIES_WIDTH - width_of(row))), *one]
 
     def _first_row(self, width: int, clauses: int | None = None) -> Row:
-        """Return the evidence, so many clauses of it; without a frame the title before it."""
+        """Return at most `clauses` of the evidence; without a frame, the title before it."""
         if not self.framed:
             return self._title(width)
-        return [Segment(f" {self._said(width - 2, clauses)}", self.ink("text"))]
+        return [Segment(f" {self._text(width - 2, clauses)}", self.ink("text"))]
 
     def _title(self, width: int) -> Row:
-        """Return the answer in a line, as much of its evidence as fits, and the key to try."""
+        """Return one line: the answer, as much evidence as fits, and the button to try."""
         answer = self._answer
         button = self._line_button(width)
         room = width - 1 - (width_of(button) + 2 if button else 0)
         says_limit = answer.lanes and answer.kind not in (*INTERRUPTED, "measuring")
         title = answer.title.upper() if says_limit else answer.title
         row = [Segment(f" {_fitting(title.split(' '), room, ' ')}", self.ink("strong"))]
-        said = self._said(room - cell_len(title) - 2)
+        text = self._text(room - cell_len(title) - 2)
         between = " " if title.endswith("…") else "; " if ": " in title else ": "
-        row += [Segment(f"{between}{said}", self.ink("text"))] if said else []
+        row += [Segment(f"{between}{text}", self.ink("text"))] if text else []
         gap = width - width_of(row) - width_of(button) - 1
         return [*row, Segment(" " * gap), *button] if button else row
 
     def _line_button(self, width: int) -> Row:
-        """Return the key that tries the first remedy, where there is room beside the title.
+        """Return the button of the first proposal, if it fits beside the title.
 
-        What that can bring is said where the first evidence still fits.
+        Its possible gain is shown if the first evidence still fits.
         """
         if not self._answer.tries:
             return []
         key, first = key_for("try_it"), self._answer.tries[0]
         evidence = f": {self._answer.evidence[0]}" if self._answer.evidence else ""
         for text, beside in ((_offer(first), evidence), (first.label, "")):
-            told = f" try {text} (A/B)"
-            if width >= cell_len(self._answer.title + beside + key + told) + 4:
-                return [Segment(key, self.ink("key")), Segment(told, self.ink("dim"))]
+            label = f" try {text} (A/B)"
+            if width >= cell_len(self._answer.title + beside + key + label) + 4:
+                return [Segment(key, self.ink("key")), Segment(label, self.ink("dim"))]
         return []
 
-    def _said(self, width: int, clauses: int | None = None) -> str:
-        """Return what a start waits for, or so many clauses of the evidence, as much as fits."""
+    def _text(self, width: int, clauses: int | None = None) -> str:
+        """Return the stages of a start, or at most `clauses` of the evidence, as many as fit."""
         if self._answer.kind == "starting":
             return _fitting(self._stages, width, "  ")
         return _fitting(self._answer.evidence[:clauses], width, "; ")
 
     def _lanes(self, width: int) -> Iterator[Row]:
-        """Yield the lanes, all on one scale: a column is the same moment of the step."""
+        """Yield the lanes on one scale: a column is the same moment of the step in all."""
         answer = self._answer
         if not answer.step_ms:
             return
@@ -158,7 +158,7 @@ class AnswerStrip(Panel):
             yield [*row, Segment(f"{EDGE}{text}", self.ink("dim"))]
 
     def _tries(self, width: int) -> Iterator[Row]:
-        """Yield what to try, the first one's key before it."""
+        """Yield the proposals, the first one with its key."""
         tries = self._answer.tries
         wide = max((len(one.label) for one in tries), default=0)
         key = f" {key_for('try_it')} "
@@ -174,7 +174,7 @@ class AnswerStrip(Panel):
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
     def clicked(self, x: int, y: int) -> None:
-        """Try what a click on its key means; a click on the answer asks why."""
+        """Run `try_it` for a click on its button, else `why`."""
         button = [] if self.framed else self._line_button(self.size.width)
         on_button = y == 0 and bool(button) and x >= self.size.width - 1 - width_of(button)
         if on_button:
@@ -184,12 +184,12 @@ class AnswerStrip(Panel):
 
 
 def _offer(one: Try) -> str:
-    """Return what to try and, where that is known, what it can bring."""
+    """Return a proposal with its possible gain, if that is known."""
     return one.label if one.gain is None else f"{one.label}: {one.gain.label}"
 
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return what a start waits for: what is done, what goes on and for how long so far."""
+    """Return the stages of a start: done, present with its time so far, and to come."""
     stages = OF_SCRIPT if is_script(snapshot) else STAGES
     now = stages.index(_stage(snapshot))
     began_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
@@ -202,7 +202,7 @@ def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
-    """Return, in clauses, what can be done before the first step, and what was asked for."""
+    """Return lines of clauses: what can be done before the first step, and requested levers."""
     if is_script(snapshot):
         script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
@@ -218,24 +218,24 @@ def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
 
 
 def _stage(snapshot: Snapshot) -> str:
-    """Return the stage that goes on, by what the worker, or the script's source, says."""
-    said = snapshot.status
+    """Return the present stage of a start, by the snapshot's status."""
+    status = snapshot.status
     if is_script(snapshot):
-        waits = snapshot.state == "starting" and "torch is imported" not in said
+        waits = snapshot.state == "starting" and "torch is imported" not in status
         return OF_SCRIPT[1] if waits else OF_SCRIPT[2]
     if snapshot.state != "starting":
         return "first step"
-    return "torch" if "torch" in said else "model" if "building" in said else "worker"
+    return "torch" if "torch" in status else "model" if "building" in status else "worker"
 
 
 def rest_text(lane: Lane, step_ms: float) -> str:
-    """Return how much of the step a lane has left; nothing where that rounds to nothing."""
+    """Return the rest of the step in a lane as text; empty below 0.5 % of the step."""
     ms = fmt.milliseconds(lane.rest_ms)
     return f"{ms} {lane.rest}" if lane.rest_ms >= 0.005 * step_ms else ""
 
 
 def spread(lane: Lane, step_ms: float, width: int) -> list[tuple[Part | None, int]]:
-    """Return the parts with their columns, and the rest as None: together exactly `width`.
+    """Return the parts with their columns, and None with the rest; the sum is `width`.
 
     A part's columns lie between the rounded moments of its begin and its end.
     """
@@ -248,7 +248,7 @@ def spread(lane: Lane, step_ms: float, width: int) -> list[tuple[Part | None, in
 
 
 def printed(part: Part, columns: int) -> str:
-    """Return the part in so many columns, labelled as fully as there is room."""
+    """Return the part as text of `columns`, with the longest label that fits."""
     ms = fmt.milliseconds(part.ms)
     for label in (f"{part.label} {ms}", f"{part.short} {ms}", ms, part.short, ""):
         text = f"{EDGE}{fmt.plain(label)}"
@@ -258,11 +258,11 @@ def printed(part: Part, columns: int) -> str:
 
 
 def _fitting(clauses: Sequence[str], width: int, between: str) -> str:
-    """Return the first clauses, as many as fit as a whole: a number is never cut."""
-    said = ""
+    """Return as many of the first clauses as fit uncut."""
+    text = ""
     for clause in clauses:
-        longer = f"{said}{between}{clause}" if said else clause
+        longer = f"{text}{between}{clause}" if text else clause
         if cell_len(longer) > width:
             break
-        said = longer
-    return said
+        text = longer
+    return text

@@ -16,7 +16,7 @@ class Bar(Painted):
     _right: tuple[Cell, ...] = ()
 
     def show(self, cells: tuple[Cell, ...], right: tuple[Cell, ...] = ()) -> None:
-        """Take new cells; nothing is painted where nothing changed."""
+        """Update the cells; repaint if they changed."""
         if (cells, right) != (self._cells, self._right):
             self._cells, self._right = cells, right
             self.repaint()

@@ -1,6 +1,6 @@
-"""An A/B comparison: the interval closing in, the verdict, and those before it.
+"""Rows of an A/B comparison: its intervals so far, the verdict, and earlier verdicts.
 
-Intervals are drawn on one axis of relative change, on which 0 is the setting compared with.
+Intervals are drawn on one axis of relative change, on which 0 is value A.
 """
 
 import math
@@ -22,12 +22,12 @@ Interval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
 
 FIRST_PAIRS = 2
-"""Pairs behind the first interval of a history."""
+"""Number of pairs of the first interval in a history."""
 MOST_INTERVALS = 5
-"""Drawn of one history, the newest among them."""
+"""Most intervals drawn of a history, the newest among them."""
 LEAST_LENGTH = 0.01
 MOST = 10.0
-"""An axis is at least and at most so long, each way."""
+"""Shortest length of an axis, and its longest reach on either side, as relative changes."""
 LABEL = 12
 """Columns left of an axis."""
 VALUE = 12
@@ -37,25 +37,25 @@ NONE_YET = "no A/B yet: it compares two values of a lever, in alternating blocks
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of relative change, from left to right; 0 is on it."""
+    """An axis of relative change, which includes 0."""
 
     left: float
     right: float
     step: float
-    """From one label to the next."""
+    """Distance between two labels."""
 
     def column(self, change: float, width: int) -> int:
-        """Return where a change stands on so many columns; at the end for one beyond."""
+        """Return the column of a change; the outermost one for a change beyond the axis."""
         share = (change - self.left) / (self.right - self.left)
         return int(min(max(share, 0.0), 1.0) * (width - 1) + 0.5)
 
     def labels(self, width: int, zero: str = "0") -> str:
-        """Return the labels in percent, as many as stand apart; always the one at 0."""
+        """Return the labels in percent, as many as fit; always the one at 0."""
         row = [" "] * width
         free = [True] * width
         first = math.ceil(round(self.left / self.step, 6))
         steps = range(first, round(self.right / self.step) + 1)
-        for number in dict.fromkeys((0, steps[0], steps[-1], *steps)):  # the first have room
+        for number in dict.fromkeys((0, steps[0], steps[-1], *steps)):  # most important first
             unit = " %" * (number in (steps[0], steps[-1]))
             text = f"{100 * number * self.step:+g}{unit}" if number else zero
             begin = self.column(number * self.step, width) - cell_len(text) // 2
@@ -67,7 +67,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(row)
 
     def bar(self, interval: Interval, width: int) -> str:
-        """Return an interval, `│` at 0; an end beyond the axis is a `◂` or a `▸`."""
+        """Return an interval as text, with `│` at 0, and `◂` or `▸` for an end beyond the axis."""
         low, change, high = interval
         cells = [" "] * width
         cells[self.column(0, width)] = "│"
@@ -87,7 +87,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def axis_of(intervals: Sequence[Interval]) -> Axis:
-    """Return the axis that holds the last interval; those before it may end beyond."""
+    """Return an axis that includes the last interval; earlier ones may extend beyond it."""
     low, change, high = intervals[-1] if intervals else (0.0, 0.0, 0.0)
     most = min(max(1.0, 2 * abs(change)), MOST)
     left, right = max(min(low, 0.0), -most), min(max(high, 0.0), most)
@@ -97,7 +97,7 @@ def axis_of(intervals: Sequence[Interval]) -> Axis:
         right = max(right, min(earlier_high, most, max(high, 0.0) + beyond))
     step = nice_ceiling(max(right - left, LEAST_LENGTH) / 5)
     return Axis(
-        # no rate falls by more than all of it
+        # a rate cannot fall by more than 100 %
         left=max(math.floor(round(left / step, 6)) * step, -1.0) or -step * (right <= 0),
         right=math.ceil(round(right / step, 6)) * step or step,
         step=step,
@@ -105,13 +105,13 @@ def axis_of(intervals: Sequence[Interval]) -> Axis:
 
 
 def sampled(count: int, rows: int) -> list[int]:
-    """Return at most `rows` of `count` indices, evenly spread, the last one among them."""
+    """Return at most `rows` of `count` indices, evenly spaced, including the last one."""
     rows = min(rows, count)
     return [round((index + 1) * count / rows) - 1 for index in range(rows)]
 
 
 def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> Iterator[Parts]:
-    """Yield a comparison, running or concluded: the most important rows that there is room for."""
+    """Yield the most important rows of a running or concluded comparison that fit."""
     room = width - 2
     if shown is None:
         yield from (((f" {line}", "dim"),) for line in textwrap.wrap(NONE_YET, max(room, 1)))
@@ -124,7 +124,7 @@ def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> I
     intervals = _intervals(shown)
     least = 2 * bool(intervals)
     room_below = left - least
-    if shown.is_over and room_below < len(foot):  # one of the two sides alone says nothing
+    if shown.is_over and room_below < len(foot):  # one side without the other is useless
         room_below = 0
     del foot[max(room_below, 0 if shown.is_over else 1) :]
     middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, left - len(foot))
@@ -171,7 +171,7 @@ def _interval(shown: ComparisonShown) -> Interval | None:
 
 
 def _intervals(shown: ComparisonShown) -> list[tuple[int, Interval]]:
-    """Return (pairs, interval) for each number of pairs that says something."""
+    """Return (pairs, interval) for each number of pairs from `FEWEST_PAIRS` on."""
     numbered = enumerate(shown.history, FIRST_PAIRS)
     return list(islice(numbered, FEWEST_PAIRS - FIRST_PAIRS, None))
 
@@ -194,7 +194,7 @@ def _interval_rows(
 
 
 def _found(shown: ComparisonShown, width: int) -> list[Parts]:
-    """Return the verdict, or why there is none and what is known."""
+    """Return the verdict, or why there is none and the change so far."""
     if shown.verdict is not None:
         mark, ink = ("✓ ", "better") if shown.proven else ("  ", "strong")
         lines = textwrap.wrap(fmt.plain(shown.verdict), max(width - 2, 1))
@@ -208,7 +208,7 @@ def _found(shown: ComparisonShown, width: int) -> list[Parts]:
 
 
 def _blocks(shown: ComparisonShown, width: int) -> Parts:
-    """Return the order of the blocks measured, the newest in sight, and what A and B are."""
+    """Return the order of the measured blocks, cut to the newest, and the values A and B."""
     named = [
         f"{side} {fmt.clip(fmt.plain(value), VALUE)}"
         for side, value in zip("AB", (shown.a, shown.b), strict=True)
@@ -222,27 +222,27 @@ def _blocks(shown: ComparisonShown, width: int) -> Parts:
 
 
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
-    """Return what is known before the end: the change, both rates, when it ends."""
+    """Return the state of a running comparison: the change, both rates, and its goal."""
     if _interval(shown) is None:
-        said = f"{shown.pairs} of {FEWEST_PAIRS} pairs before an interval is shown"
+        text = f"{shown.pairs} of {FEWEST_PAIRS} pairs before an interval is shown"
     else:
-        said = f"so far {_name(shown)} {_change(shown)}"
+        text = f"so far {_name(shown)} {_change(shown)}"
     rates = [f"{fmt.plain(value)}: {_figure(rate)}" for value, rate in _rates(shown)]
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
     return _fields(
-        [(said, "strong"), ("  ".join(rates) + f" {shown.unit}", "text"), (goal, "dim")], width
+        [(text, "strong"), ("  ".join(rates) + f" {shown.unit}", "text"), (goal, "dim")], width
     )
 
 
 def _check(shown: ComparisonShown, width: int) -> Parts:
     passed = {True: "✓ passed so far", False: "✗ failed so far", None: "needs more pairs"}
     ink = "bad" if shown.check_passed is False else "dim"
-    said = (f"A/A check {passed[shown.check_passed]}", ink)
-    return _fields([said, ("it compares blocks of the same setting", "dim")], width)
+    check = (f"A/A check {passed[shown.check_passed]}", ink)
+    return _fields([check, ("it compares blocks of the same setting", "dim")], width)
 
 
 def _figure(value: float | None) -> str:
-    """Return a number in four digits or more: the difference is often in the last ones."""
+    """Return a number with four digits or more: differences are often in the last ones."""
     if value is None or not 0.01 <= abs(value) < 999.95:
         return fmt.significant(value)
     return f"{value:#.4g}"
@@ -253,7 +253,7 @@ def _rates(shown: ComparisonShown) -> Iterable[tuple[str, float | None]]:
 
 
 def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
-    """Return a row of figures for each of the two settings, in columns; none without figures."""
+    """Return a row of figures for each of the two values, in columns; empty without figures."""
     names = [fmt.plain(value) for value in (shown.a, shown.b)]
     name_width = min(max(map(cell_len, names)), max(width // 3, 1))
     columns = []
@@ -280,7 +280,7 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
 
 
 def _fields(fields: Sequence[tuple[str, str]], width: int, gap: int = GAP) -> Parts:
-    """Return as many of the fields, the first ones, as there is room for; the first in any case."""
+    """Return as many of the first fields as fit; the first one is cut if it does not."""
     row: list[tuple[str, str]] = []
     used = 0
     for text, ink in fields:

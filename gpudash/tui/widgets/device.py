@@ -1,4 +1,4 @@
-"""The device panel: every reading of the GPU and the training processes, and what gpudash costs."""
+"""The device panel: all readings of GPU and training processes, and gpudash's own cost."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -22,22 +22,22 @@ from gpudash.tui.widgets.painted import Row, Scrolled, width_of
 from gpudash.tui.widgets.panel import Frame, Panel
 
 TEXT_WIDTH = 30
-"""Of a sentence: the panel is never narrower where there is room for it."""
+"""Columns at which sentences are wrapped: the panel's least width."""
 TWO_COLUMNS = 68
-"""Columns from which the lines stand in two where they would not fit in one."""
+"""Width from which lines that do not fit are in two columns."""
 NOW = TimeView()
 BESIDE = {
     "mem_used_mib": (" of ", "mem_total_mib"),
     "pcie_rx_mib_s": (" in, ", "pcie_tx_mib_s"),
     "nvlink_rx_mib_s": (" in, ", "nvlink_tx_mib_s"),
 }
-"""What stands in the row of another reading, and the words between: a row less each."""
+"""Metric → text and metric that are added to its row."""
 IF_THERE = {"nvlink_rx_mib_s"}
-"""Most machines have none: no row says so."""
+"""Metrics that have no row if they were not measured, as most machines have none."""
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A line of words."""
+    """A line of text, perhaps a heading."""
 
     text: str
     heads: bool = False
@@ -47,9 +47,9 @@ Line: TypeAlias = Reading | Text
 
 
 def device_lines(snapshot: Snapshot, cores: int | None = None) -> list[Line]:
-    """Return everything that was read, under headings; `–` for what could not be.
+    """Return all readings under headings, with `–` for values that were not measured.
 
-    `cores` are those that the training may use, if they are known.
+    `cores` is the number of cores that the training may use, if it is known.
     """
     return [
         *_gpu(snapshot),
@@ -78,7 +78,7 @@ def _gpu(snapshot: Snapshot) -> Iterator[Line]:
 
 
 def _joined(value: str, between: str, other: str) -> str:
-    """Return both, the unit once where it is the same: `2.8 of 140.4 GiB`."""
+    """Return both values, with a common unit only once: `2.8 of 140.4 GiB`."""
     unit = other.rpartition(" ")[2]
     return f"{value.removesuffix(f' {unit}')}{between}{other}"
 
@@ -116,25 +116,25 @@ def _loader(snapshot: Snapshot) -> Iterator[Line]:
 
 
 class DevicePanel(Panel, Scrolled):
-    """All readings, in the levers' place; hidden until asked for."""
+    """All readings, in the levers' place; hidden until the user opens it."""
 
     _snapshot = Snapshot()
     _cores: int | None = None
     _first = 0
 
     def show(self, snapshot: Snapshot, cores: int | None = None) -> None:
-        """Take new values; only rows that changed are painted."""
+        """Update the values; repaint the rows that changed."""
         self._snapshot, self._cores = snapshot, cores
         vars(self).pop("_lines", None)
         self.repaint()
 
     @cached_property
     def _lines(self) -> list[Line]:
-        """All readings; made where they are in sight."""
+        """All lines; made only if the panel is visible."""
         return device_lines(self._snapshot, self._cores)
 
     def frame(self) -> Frame:
-        """Return the title, how many lines are out of sight, and the way back."""
+        """Return the title, the number of hidden lines, and the button that closes it."""
         below = len(self._lines) - self._top(*self.inside) - self._room(*self.inside)
         return Frame(
             top=(cell("⁶device", "strong"),),
@@ -148,7 +148,7 @@ class DevicePanel(Panel, Scrolled):
         self.repaint()
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the lines, in two columns where one is too short for them."""
+        """Yield the lines, in two columns if they do not fit in one."""
         first, room = self._top(width, height), self._room(width, height)
         shown = self._lines[first : first + room]
         if room == height:
@@ -161,11 +161,11 @@ class DevicePanel(Panel, Scrolled):
             yield [*left, Segment(" " * (half - width_of(left))), *right]
 
     def _room(self, width: int, height: int) -> int:
-        """Return how many lines are in sight."""
+        """Return the number of visible lines."""
         return 2 * height if width >= TWO_COLUMNS and len(self._lines) > height else height
 
     def _top(self, width: int, height: int, direction: int = 0) -> int:
-        """Return the first line in sight, or what it becomes."""
+        """Return the topmost visible line, moved by `direction`."""
         last = max(len(self._lines) - self._room(width, height), 0)
         return min(max(self._first + direction, 0), last)
 

@@ -1,4 +1,4 @@
-"""The lever panel: every lever with its value, and what is known of the one under the cursor."""
+"""The lever panel: every lever with its value, and an explanation of the one under the cursor."""
 
 import textwrap
 from collections.abc import Iterator
@@ -19,18 +19,18 @@ from workloads.levers import Effect, Lever
 
 TITLE = "⁴levers"
 SIDE_BY_SIDE = 64
-"""Columns from which the explanation stands beside the list instead of below it."""
+"""Columns from which the explanation is beside the list instead of below it."""
 LIST_WIDTH = 36
 LEAST_EXPLAINED = 3
-"""Rows: with fewer below the list, nothing is explained."""
+"""Fewest rows for an explanation below the list."""
 LEAST_NAME = 6
 VALUE_WIDTH = 9
-"""Columns for a value, where its lever's name is cut."""
+"""Columns kept for a value if its lever's name is cut."""
 MARKS: dict[Effect, str] = {"next step": "", "new loader": "◦", "rebuilt model": "!"}
-"""What a change costs."""
+"""Marks for the cost of a change."""
 LEGEND = {"◦": "◦ new loader", "!": "! new weights"}
 REBUILT = "! rebuilt model"
-"""In the legend of a script's levers: it keeps its weights."""
+"""The legend of `!` for a user's script, which keeps its weights."""
 EFFECTS: dict[Effect, str] = {
     "next step": "from the next step",
     "new loader": "with a new loader",
@@ -45,18 +45,18 @@ class LeverPanel(Panel, Scrolled):
     _why_not: str | None = None
     _undo = ""
     _cursor = 0
-    _moved = False  # by the user
-    _first = 0  # lever in sight
+    _moved = False  # whether the user has moved the cursor
+    _first = 0  # the topmost visible lever
 
     def show(
         self, levers: tuple[LeverRow, ...], why_not: str | None = None, undo: str = ""
     ) -> None:
-        """Take new values, why they cannot be changed, and what undo would do."""
+        """Update the values, why they cannot be changed, and what undo would do."""
         if (levers, why_not, undo) != (self._levers, self._why_not, self._undo):
             before = self.chosen
             self._levers, self._why_not, self._undo = levers, why_not, undo
             names = [row.lever.name for row in levers]
-            if before is not None and before.name in names:  # others may stand before it now
+            if before is not None and before.name in names:  # its row may have changed
                 self._cursor = names.index(before.name)
             self._cursor = min(self._cursor, max(len(levers) - 1, 0))
             if not self._moved:
@@ -70,17 +70,17 @@ class LeverPanel(Panel, Scrolled):
         return self._levers[self._cursor].lever if self._levers else None
 
     def move(self, direction: int) -> None:
-        """Move the cursor, from the end to the other end."""
+        """Move the cursor down (+1) or up (-1), wrapping around."""
         if self._levers:
             self._choose((self._cursor + direction) % len(self._levers))
 
     def scroll_rows(self, direction: int) -> None:
-        """Move the cursor up (-1) or down (+1), as far as there are levers."""
+        """Move the cursor up (-1) or down (+1), without wrapping around."""
         if 0 <= self._cursor + direction < len(self._levers):
             self._choose(self._cursor + direction)
 
     def find(self, text: str) -> bool:
-        """Move the cursor to the next lever with this in its name; return whether there is one."""
+        """Move the cursor to the next lever whose name contains the text; return whether found."""
         count = len(self._levers)
         for index in (*range(self._cursor + 1, count), *range(min(self._cursor + 1, count))):
             if text.lower() in self._levers[index].lever.name.lower():
@@ -93,7 +93,7 @@ class LeverPanel(Panel, Scrolled):
         self.repaint()
 
     def clicked(self, x: int, y: int) -> None:
-        """Choose the lever under the pointer; the one that is chosen is edited, as by Enter."""
+        """Choose the lever under the pointer, or edit it if it is chosen already."""
         width, height = self.inside
         in_list = x < (LIST_WIDTH if width >= SIDE_BY_SIDE else width)
         index = y + self._first
@@ -124,7 +124,7 @@ class LeverPanel(Panel, Scrolled):
 
     def _undo_button(self) -> Cell:
         label = fmt.plain(self._undo)
-        if self.size.width < SIDE_BY_SIDE:  # the name is the first to go
+        if self.size.width < SIDE_BY_SIDE:  # without the lever's name
             label = label.rpartition(" ")[2] if "→" in label else label
         return button(f"undo {_cut(label, 20)}", "undo", rank=2)
 
@@ -140,12 +140,12 @@ class LeverPanel(Panel, Scrolled):
         levers = self._list(LIST_WIDTH, height)
         beside = self._explanation(width - LIST_WIDTH - 2, height)
         blank: Row = []
-        for row, said, _ in zip_longest(levers, beside, range(height), fillvalue=blank):
+        for row, text, _ in zip_longest(levers, beside, range(height), fillvalue=blank):
             padding = " " * max(LIST_WIDTH - width_of(row), 0)
-            yield [*row, Segment(f"{padding}│", self.ink("border")), *said]
+            yield [*row, Segment(f"{padding}│", self.ink("border")), *text]
 
     def _list_height(self, width: int, height: int) -> int:
-        """Rows for levers: all that there are, before anything is explained below them."""
+        """Return the rows of the list: an explanation below it never hides a lever."""
         if width >= SIDE_BY_SIDE:
             return height
         left = height - len(self._levers) - 1
@@ -167,7 +167,7 @@ class LeverPanel(Panel, Scrolled):
             yield self._row(index, width, column, " ".join(more))
 
     def _row(self, index: int, width: int, column: int, more: str) -> Row:
-        """Return a lever's row, its value at a column; `more` says how many are beyond it."""
+        """Return a lever's row with its value at `column`; `more` counts hidden levers."""
         row, under_cursor = self._levers[index], index == self._cursor
         room = width - 1 - (cell_len(more) + 1 if more else 0)  # after the cursor's column
         name = _named(row)
@@ -179,7 +179,7 @@ class LeverPanel(Panel, Scrolled):
         )
         if value == "…" and not any(character.isdigit() for character in row.value):
             value = _cut(fmt.plain(row.value), beside)
-        # a long value begins left of the column, a longer one cuts the name
+        # a long value begins left of the column, and a longer one cuts the name
         column = max(min(column, room - cell_len(value)), 0)
         name = set_cell_size(_cut(name, column - 1), column)
         value = set_cell_size(value, max(room - column, 0))
@@ -201,7 +201,7 @@ class LeverPanel(Panel, Scrolled):
         ]
 
     def _explanation(self, width: int, height: int) -> Iterator[Row]:
-        """Yield what is known of the lever under the cursor, the summary cut first."""
+        """Yield the explanation of the lever under the cursor; without room the summary is cut."""
         if not self._levers:
             return
         row = self._levers[self._cursor]
@@ -217,9 +217,9 @@ class LeverPanel(Panel, Scrolled):
         keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
         if row.acts and not fixed and cell_len(effect[0] + keys) < width:
             effect[0] += keys
-        said = _wrap(f"A/B: {row.said}", width) if row.said else []
-        said_where = _wrap(row.context, width)
-        rest = [*effect, *fits, *said, *said_where]
+        result = _wrap(f"A/B: {row.result}", width) if row.result else []
+        context = _wrap(row.context, width)
+        rest = [*effect, *fits, *result, *context]
         if len(summary) + len(values) + len(rest) > height:
             values = []  # Enter shows them
         room = max(height - len(rest), 1)
@@ -229,8 +229,8 @@ class LeverPanel(Panel, Scrolled):
             ("text", summary),
             ("dim", [*values, *effect]),
             ("text", fits),
-            ("strong", said),
-            ("dim", said_where),
+            ("strong", result),
+            ("dim", context),
         ):
             yield from ([Segment(f" {line}", self.ink(ink))] for line in lines)
 
@@ -241,7 +241,7 @@ def _named(row: LeverRow) -> str:
 
 
 def _values(row: LeverRow) -> Iterator[str]:
-    """Yield the value in ever fewer words: beside the other one and the default, alone."""
+    """Yield the value as text, longest first: with the other values and the default, or alone."""
     value, values = fmt.plain(row.value), row.lever.values
     if row.pending is not None:
         pending = fmt.plain(row.pending)
@@ -261,7 +261,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _cut(text: str, width: int, *, force: bool = False) -> str:
-    """Return text in at most so many terminal cells; `…` says that some is missing."""
+    """Return the text in at most this many terminal cells; `…` marks that it was cut."""
     if cell_len(text) <= width and not force:
         return text
     return f"{set_cell_size(text.rstrip('…'), max(width - 1, 0)).rstrip()}…" if width > 0 else ""

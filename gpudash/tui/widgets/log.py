@@ -1,4 +1,4 @@
-"""The log: what the worker prints, as plain text whatever it contains."""
+"""Rows of the log: printed lines as plain text, without control characters."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,29 +9,29 @@ from gpudash.format import plain
 from gpudash.tui.cells import Parts
 
 LONGEST_LINE = 4000
-"""Characters kept of one line; more is said to be missing, not shown."""
+"""Most characters kept of a line; the number of the others is shown."""
 TROUBLE = re.compile(r"gpudash: |Traceback |(\S+:\d+: )?[\w.]*(Error|Exception|Warning)\b: ?")
-"""How a line begins that says that something is wrong."""
+"""The beginning of a warning or an error."""
 PIECE = re.compile(r"\s*[^\s/]+/*|\s*/+|\s+")
-"""What a row is not broken within: a word, or a part of a path."""
+"""A piece that is not wrapped: a word, or a part of a path."""
 
 
 def kept(line: str) -> str:
-    """Return a line as the pane keeps it: plain, and of bounded length."""
+    """Return a line as the pane keeps it: plain text of limited length."""
     if len(line) <= LONGEST_LINE:
         return plain(line)
     return f"{plain(line[:LONGEST_LINE])} … {len(line) - LONGEST_LINE:,} more characters"
 
 
 def is_trouble(line: str) -> bool:
-    """Tell whether a line is a warning or an error."""
+    """Return whether a line is a warning or an error."""
     return TROUBLE.match(line) is not None
 
 
 def log_rows(
     lines: Sequence[str], last: int, width: int, height: int, ink: str = "dim"
 ) -> Iterator[Parts]:
-    """Yield the lines up to number `last`, wrapped: as many as there is room for."""
+    """Yield the lines up to number `last`, wrapped, as many as fit."""
     rows: list[tuple[str, str]] = []  # the lowest first
     while last >= 0 and len(rows) < height and width > 2:
         line, last = lines[last], last - 1
@@ -41,7 +41,7 @@ def log_rows(
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return the rows of a line, broken between words, all as far in as the first one."""
+    """Return a line wrapped between words; all rows have the line's indentation."""
     if cell_len(line) <= width:
         return [line]
     words = line.lstrip()

@@ -1,4 +1,4 @@
-"""The base of every widget here: rows painted as strips, only changed rows refreshed."""
+"""The base of all widgets: paints rows as strips, and refreshes only changed rows."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ from gpudash.tui.containment import Contained, PartFailed
 
 Row = list[Segment]
 FEW_COLOURS = (None, "standard")
-"""Of rich's colour systems those that have sixteen colours, or none."""
+"""rich's colour systems with sixteen colours or none."""
 
 
 class Painted(Contained, Widget):
-    """A widget that knows how to draw itself as rows of segments at its present size."""
+    """A widget that draws itself as rows of segments."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
@@ -33,36 +33,36 @@ class Painted(Contained, Widget):
         self._base: Style | None = None
         self._inks: dict[str, Style] = {}
         self._textures: dict[Style, dict[int, str]] = {}
-        self._complaint: str | None = None  # what failed as it was last brought up to date
+        self._failure: str | None = None  # why the last update failed
 
     def rows(self, width: int, height: int) -> Iterable[Row]:
-        """Return the rows; what is beyond `width` or `height` is cut off."""
+        """Return the rows; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     @contextmanager
     def contained(self) -> Iterator[Self]:
-        """Bring the widget up to date in here: where that fails it says so, until it succeeds."""
-        before, self._complaint = self._complaint, None
+        """Update the widget in the block; if it raises, the widget shows that until it succeeds."""
+        before, self._failure = self._failure, None
         try:
             yield self
-        except Exception as error:  # noqa: BLE001  # whatever it is, the others are shown
-            self._complaint = self._fail(error)
-        if before or self._complaint:
+        except Exception as error:  # noqa: BLE001  # the other widgets are still shown
+            self._failure = self._fail(error)
+        if before or self._failure:
             self.repaint()
 
     def _fail(self, error: Exception) -> str:
-        """Tell the app; return the line to show."""
+        """Report the failure to the app; return the line to show."""
         failed = PartFailed(self, error)
         self.post_message(failed)
         return failed.sentence
 
     def repaint(self) -> None:
-        """Draw again and have the terminal shown those rows that differ; out of sight, nothing."""
+        """Draw again, and refresh the rows that differ; a hidden widget does nothing."""
         if not self.region:
-            self._painted_size = None  # drawn when it comes into sight
+            self._painted_size = None  # drawn when it is shown
             return
         if self._painted_size != self.size:
-            self.refresh()  # never drawn at this size: rendering will
+            self.refresh()  # a new size: `render_line` draws
             return
         before, self._strips = self._strips, self._draw()
         changed = [y for y, strip in enumerate(self._strips) if strip != before[y]]
@@ -70,16 +70,16 @@ class Painted(Contained, Widget):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def redraw(self) -> None:
-        """Draw again although the size is the same: something else has changed its own."""
+        """Draw again even if the size is unchanged."""
         self._painted_size = None
         self.refresh()
 
     def on_show(self) -> None:
-        """Draw what has changed while it was out of sight."""
+        """Draw what has changed while the widget was hidden."""
         self.redraw()
 
     def render_line(self, y: int) -> Strip:
-        """Return a row as it was drawn; after a change of size all are drawn first."""
+        """Return a drawn row; after a change of size, draw all rows first."""
         if self._painted_size != self.size:
             self._strips, self._painted_size = self._draw(), self.size
         return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
@@ -87,24 +87,24 @@ class Painted(Contained, Widget):
     def _draw(self) -> list[Strip]:
         width, height = self.size
         if self._base is None:
-            self._base = self.rich_style  # a millisecond of walking up the tree
+            self._base = self.rich_style  # cached, as it takes a millisecond
         base = self._base
         try:
             rows = self._rows(width, height)
             strips = [_strip(self._textured(row), width, base) for row in rows]
-        except Exception as error:  # noqa: BLE001  # whatever it is, the others are painted
+        except Exception as error:  # noqa: BLE001  # the other widgets are still painted
             strips = [_strip([Segment(f" {self._fail(error)}")], width, base)]
         return strips + [Strip.blank(width, base)] * (height - len(strips))
 
     def _rows(self, width: int, height: int) -> Iterable[Row]:
         if not (width and height):
             return ()
-        if self._complaint:
-            return ([Segment(f" {self._complaint}")],)
+        if self._failure:
+            return ([Segment(f" {self._failure}")],)
         return islice(self.rows(width, height), height)
 
     def _textured(self, row: Row) -> Row:
-        """Return the row with glyphs where hues alone would tell things apart."""
+        """Return the row with distinct glyphs, if the terminal has too few colours."""
         if not self._textures:
             return row
         return [
@@ -115,7 +115,7 @@ class Painted(Contained, Widget):
         ]
 
     def notify_style_update(self) -> None:
-        """Draw in the new theme's colours; a change of focus, say, changes none."""
+        """Draw in a new theme's colours; other style updates, such as of the focus, do nothing."""
         super().notify_style_update()
         if self._theme == self.app.theme:
             return
@@ -131,7 +131,7 @@ class Painted(Contained, Widget):
             own, theme = self.visual_style, self.app.current_theme
             ground = own.background
             if ground is None or ground.ansi is not None:
-                # the terminal's own: only light or dark is known of it
+                # the terminal's own background: only known to be light or dark
                 ground = inks.BLACK if theme.dark else inks.WHITE
             style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
             self._inks[name] = style
@@ -144,17 +144,17 @@ class Painted(Contained, Widget):
         return [Segment(text, self.ink(ink)) for text, ink in parts]
 
     def act(self, action: str) -> None:
-        """Run an action of the app, or of its screen."""
+        """Run an action of the app or of its screen."""
         self.app.call_later(self.app.run_action, action)
 
     def _hues_are_few(self) -> bool:
         app = self.app
-        on_terminal = not app.is_headless  # a picture has all colours
+        on_terminal = not app.is_headless  # a headless frame has all colours
         return app.no_color or (on_terminal and app.console.color_system in FEW_COLOURS)
 
 
 def _strip(row: Row, width: int, base: Style) -> Strip:
-    """Return the row at this width; what has no ink is painted in the widget's own style."""
+    """Return the row at this width; segments without a style get the widget's own."""
     segments = [segment if segment.style else Segment(segment.text, base) for segment in row]
     missing = width - width_of(row)
     if missing > 0:

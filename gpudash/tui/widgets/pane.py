@@ -1,7 +1,7 @@
-"""The pane at the bottom: results, A/B, ranks, timeline, output and log take turns in one panel.
+"""The pane at the bottom: tabs for results, A/B, ranks, timeline, output and log.
 
-Painters in modules of their own make the rows. The pane knows what is shown, which tab is
-open, and where each list is being read.
+Other modules make the rows. The pane holds the data, the open tab, and the scroll position of each
+tab.
 """
 
 from collections import Counter, deque
@@ -34,38 +34,38 @@ TITLES: dict[Tab, tuple[str, str]] = {
     "output": ("output", "out"),
     "log": ("log", "log"),
 }
-"""Tabs → their title, and the one where there is little room."""
+"""Tab → its title, and its short title."""
 DIGIT = "⁵"
-"""Key that leads here; it marks the open tab."""
+"""The pane's key; it marks the open tab."""
 WIDE = 150
-"""Columns from which the comparisons of this run stand beside the rest."""
+"""Columns from which the run's comparisons are beside the open tab."""
 BESIDE = 64
-"""Columns that they take there."""
+"""Columns of the comparisons there."""
 LEAST_BELOW = 4
-"""Rows that a list below a comparison needs: a blank one, an axis, and two comparisons."""
+"""Fewest rows for the list below a comparison: a blank one, an axis, and two comparisons."""
 RANKS_FRAME = 3
-"""Rows of the ranks' table besides theirs: its frame and its head."""
+"""Rows of the ranks' table for its frame and its head."""
 VALUE = 12
-"""Columns of a lever's value in a border."""
+"""Columns of a lever's value in the border."""
 ENTER = "screen.enter"
-"""The action that has another meaning on each tab."""
+"""The action whose effect depends on the tab."""
 EMPTY: dict[Tab, str] = {
     "output": "nothing printed so far",
     "ranks": "one process trains",
 }
-"""What a tab says where there is nothing for it."""
+"""Text of an empty tab."""
 
 
 class Pane(Panel, Scrolled):
-    """Its tabs; the app opens one of them and moves the cursor.
+    """The pane; the app opens a tab and moves the cursor.
 
-    Ranks and output are there in a run that has them.
+    Tabs of ranks and output exist only in a run that has them.
     """
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
         self.tab: Tab = "results"
-        self._told: tuple[object, ...] = ()  # what the newest painting shows
+        self._data: tuple[object, ...] = ()  # the data last painted
         self._table = Table()
         self._comparison: ComparisonShown | None = None
         self._verdicts: tuple[ComparisonShown, ...] = ()
@@ -82,13 +82,13 @@ class Pane(Panel, Scrolled):
         self._trouble: set[Tab] = set()
         self._scrolls: dict[Tab, Scroll] = {}
 
-    # ── what it is told ─────────────────────────────────────────────────────────────────
+    # ── data ────────────────────────────────────────────────────────────────────────────
 
     def show(self, snapshot: Snapshot, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
-        """Take the newest state and what has been logged since; `rewound` forgets all lines."""
+        """Update the data and append log lines; `rewound` drops all earlier lines."""
         if rewound:
-            for tab, told_before in self.lines.items():
-                told_before.clear()
+            for tab, lines_before in self.lines.items():
+                lines_before.clear()
                 self._scrolls.pop(tab, None)
             self._unread.clear()
             self._trouble.clear()
@@ -99,12 +99,12 @@ class Pane(Panel, Scrolled):
         can_use = why_not("levers", snapshot) is None
         profile = profile_line(snapshot)
         job = job_of(snapshot)
-        told = (
+        data = (
             *(snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts),
             *(job, can_compare, can_type, can_use, profile),
         )
-        if told != self._told:
-            self._told = told
+        if data != self._data:
+            self._data = data
             self._keep_place(snapshot.results)
             self._table = table_of(snapshot.results, on_gpu=on_gpu)
             self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
@@ -116,7 +116,7 @@ class Pane(Panel, Scrolled):
         self.repaint()
 
     def print(self, lines: Sequence[str], replaces: int) -> None:
-        """Take what a script has printed, instead of so many of its newest lines."""
+        """Append a script's output; it replaces this many of the newest lines."""
         if lines or replaces:
             printed = self.lines["output"]
             for _ in range(min(replaces, len(printed))):
@@ -127,7 +127,7 @@ class Pane(Panel, Scrolled):
     def _add(self, tab: Tab, lines: Sequence[str]) -> None:
         here, reading = self.lines[tab], self._scrolls.get(tab, Scroll())
         gone = max(len(here) + len(lines) - KEPT_LINES, 0)
-        if gone and reading.row is not None:  # stay at what is being read
+        if gone and reading.row is not None:  # keep the same line in place
             self._scrolls[tab] = Scroll(row=max(reading.row - gone, 0))
         here.extend(kept(line) for line in lines)
         if self.tab != tab:
@@ -144,7 +144,7 @@ class Pane(Panel, Scrolled):
 
     @property
     def tabs(self) -> tuple[Tab, ...]:
-        """Those that this run has something for, and the open one."""
+        """The tabs of this run, and the open one."""
         there = {
             "ranks": bool(self._job.ranks),
             "output": self._can_type or bool(self.lines["output"]),
@@ -152,35 +152,35 @@ class Pane(Panel, Scrolled):
         return tuple(tab for tab in TITLES if there.get(tab, True) or tab == self.tab)
 
     def next_tab(self, direction: int = 1) -> None:
-        """Show the tab right of the open one (+1) or left of it (-1); after the last the first."""
+        """Open the tab to the right (+1) or to the left (-1), wrapping around."""
         tabs = self.tabs
         self.open(tabs[(tabs.index(self.tab) + direction) % len(tabs)])
 
     @property
     def wanted_rows(self) -> int:
-        """How high it would like to be, its frame included; 0 where it does not care."""
+        """Rows that the open tab needs, with its frame; 0 if any number does."""
         return len(self._job.ranks) + RANKS_FRAME if self.tab == "ranks" else 0
 
-    # ── the place where it is read ──────────────────────────────────────────────────────
+    # ── cursor and scrolling ────────────────────────────────────────────────────────────
 
     @property
     def chosen_result(self) -> Result | None:
-        """The row under the cursor; None while there are no rows, or another tab is open."""
+        """The result under the cursor; None without results, or if another tab is open."""
         rows = self._table.results
         if self.tab != "results" or not rows:
             return None
         return rows[self._scroll.chosen(len(rows))]
 
     def scroll_rows(self, direction: int) -> None:
-        """Move the cursor so many rows down, or the log's lines; up where it is negative."""
+        """Move the cursor, or the log, by rows: down, or up if negative."""
         self._go_to(self._scroll.chosen(self._count) + direction)
 
     def scroll_pages(self, direction: int) -> None:
-        """Move by as many rows as are in sight."""
+        """Move by pages: down, or up if negative."""
         self.scroll_rows(direction * max(self.inside.height - 1 - PINNED, 1))
 
     def find(self, text: str) -> bool:
-        """Go to the next row or line that contains the text, after the last to the first."""
+        """Go to the next row or line with the text, wrapping around; return whether found."""
         texts = self._texts()
         here = self._scroll.chosen(len(texts))
         order = [*range(here + 1, len(texts)), *range(here + 1)]
@@ -189,14 +189,14 @@ class Pane(Panel, Scrolled):
             self._go_to(found)
         return found is not None
 
-    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # a row is a row
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
         """Choose the row under the pointer."""
         shown = in_sight(self._table, self._scroll, self.inside.height - 1)
         if self.tab == "results" and 0 < y <= len(shown):
             self._go_to(shown[y - 1])
 
     def _keep_place(self, results: Sequence[Result]) -> None:
-        """Stay at the row under the cursor where earlier ones have been dropped."""
+        """Keep the cursor on its row when earlier rows have been dropped."""
         scroll, before = self._scrolls.get("results", Scroll()), self._table.results
         if scroll.row is None or not before:
             return
@@ -215,7 +215,7 @@ class Pane(Panel, Scrolled):
 
     @property
     def _scroll(self) -> Scroll:
-        top = Scroll(row=0) if self.tab == "ranks" else Scroll()  # its end is not what is newest
+        top = Scroll(row=0) if self.tab == "ranks" else Scroll()  # other lists end with the newest
         return self._scrolls.get(self.tab, top)
 
     @property
@@ -232,7 +232,7 @@ class Pane(Panel, Scrolled):
             scroll = scroll.at(row, count, self.inside.height - 1, pinned=PINNED)
         elif self.tab == "ranks":
             scroll = scroll.at(row, count, self.inside.height - 1)
-        else:  # the row is the lowest line in sight: there is no cursor
+        else:  # lines have no cursor: the row is the lowest visible line
             scroll = scroll.at(row, count, 1, least=min(self.inside.height, count) - 1)
         self._scrolls[self.tab] = scroll
         self.repaint()
@@ -240,7 +240,7 @@ class Pane(Panel, Scrolled):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the open tab's rows; where it is wide, the run's comparisons beside them."""
+        """Yield the open tab's rows; in a wide pane, the run's comparisons beside them."""
         beside = [one for one in self._verdicts if self.tab == "results" or one != self._comparison]
         if width < WIDE or self.tab not in ("results", "ab") or not beside:
             yield from map(self.inked, self._tab_rows(width, height))
@@ -281,7 +281,7 @@ class Pane(Panel, Scrolled):
     # ── the border ──────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
-        """Return the tabs, and what the open one has to say and to offer."""
+        """Return the tabs, and the open tab's texts and buttons."""
         tabs = self._tabs()
         if self.tab == "ab" and self._comparison is not None:
             right, below = _comparison_cells(self._comparison, can=self._can_compare)
@@ -298,7 +298,7 @@ class Pane(Panel, Scrolled):
         return Frame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
 
     def _about_ranks(self) -> dict[str, tuple[Cell, ...]]:
-        """Return what a border says of the ranks: their spread, and who holds the others up."""
+        """Return the border's cells about ranks: their spread, and the one others wait for."""
         apart, held_up, right = spread(self._job), verdict(self._job), self._beyond()
         room = self.size.width - 2 * MARGIN - sum(one.width + MARGIN for one in right)
         below = cell(fitted(held_up or apart, max(room, 1)).rstrip(), "busy" if held_up else "dim")
@@ -306,7 +306,7 @@ class Pane(Panel, Scrolled):
         return {"top_right": above, "bottom": (below,), "bottom_right": right}
 
     def _row_keys(self) -> tuple[Cell, ...]:
-        """Return what can be done with the row under the cursor."""
+        """Return the buttons for the result under the cursor."""
         chosen = self.chosen_result
         if chosen is None or not self.has_focus:
             return ()
@@ -363,12 +363,12 @@ class Pane(Panel, Scrolled):
 
 
 def _identity(row: Result) -> tuple[int, str]:
-    """Return what tells a row from all others; its verdicts stand under the same number."""
+    """Return a key that is unique to a row: verdicts have the number of the row above."""
     return row.number, row.configuration if row.verdict else ""
 
 
 def profile_line(snapshot: Snapshot) -> str:
-    """Return what there is of a timeline, and how to get to one."""
+    """Return a line about the newest profile, or about how to make one."""
     profile, key = snapshot.profile, key_for("timeline")
     if profile is not None:
         last = profile.first_step + profile.steps - 1
@@ -380,7 +380,7 @@ def profile_line(snapshot: Snapshot) -> str:
 def _comparison_cells(
     shown: ComparisonShown, *, can: bool
 ) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-    """Return what stands right in the upper border of a comparison, and in the lower one."""
+    """Return the cells of a comparison's upper right border, and of its lower one."""
     lever = fmt.plain(shown.lever)
     what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
     if not shown.is_over:

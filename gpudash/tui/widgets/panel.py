@@ -1,7 +1,7 @@
-"""A widget in a frame: title, values and buttons stand in its border, which shows the focus.
+"""The base of framed widgets: the border has title, values and buttons, and shows the focus.
 
-The frame is painted with the content, row by row: a border of Textual's would cost each widget
-two more style matches before the first frame, and holds no buttons.
+The frame is painted with the content, row by row: a border of Textual's cannot hold buttons, and
+costs each widget two more style matches before the first frame.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,13 +17,13 @@ from gpudash.tui.widgets.painted import Painted, Row, width_of
 
 THIN = tuple("╭╮╰╯─│")
 HEAVY = tuple("┏┓┗┛━┃")
-"""Of the panel that has the focus: corners, horizontal, vertical."""
+"""The border of the panel with the focus: corners, horizontal, vertical. Others have `THIN`."""
 MARGIN = 3
-"""Columns between a cell of the border and the next one, or a corner: a blank each, and a line."""
+"""Columns between two cells of the border, or a cell and a corner: blank, line, blank."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in a panel's border. The left cells are kept longest."""
+    """The cells in a panel's border, by place."""
 
     top: tuple[Cell, ...] = ()
     top_right: tuple[Cell, ...] = ()
@@ -31,17 +31,17 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     bottom_right: tuple[Cell, ...] = ()
 
     def placed(self, width: int, *, top: bool) -> Iterator[tuple[int, Cell]]:
-        """Yield (column, cell) for the cells of an edge that there is room for."""
+        """Yield (column, cell) for the cells of an edge that fit."""
         left, right = (self.top, self.top_right) if top else (self.bottom, self.bottom_right)
         return placed(left, right, width, margin=MARGIN, gap=MARGIN)
 
 
 class Panel(Painted):
-    """A framed part of the main screen. It takes the focus by a digit, by Tab and by a click."""
+    """A framed part of the main screen. A digit, Tab or a click gives it the focus."""
 
     can_focus = True
     framed = True
-    """Without a frame the body has all of the room; where the screen is small, say."""
+    """Whether there is a frame; without one, as on a small screen, the body has all the room."""
 
     @property
     def inside(self) -> Size:
@@ -52,11 +52,11 @@ class Panel(Painted):
         return self.framed and width >= 4 and height >= 3
 
     def frame(self) -> Frame:
-        """Return what stands in the border now."""
+        """Return the present cells of the border."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def body(self, width: int, height: int) -> Iterable[Row]:
-        """Return the rows inside of the frame; what is beyond `width` or `height` is cut off."""
+        """Return the rows inside the frame; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
@@ -86,11 +86,11 @@ class Panel(Painted):
         return [*row, Segment(across * (width - 1 - width_of(row)) + end, ink)]
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001  # Textual's signature
-        """Show it; no style rule asks for the focus, so none is matched anew."""
+        """Repaint the border; no style rule depends on the focus, so none is matched again."""
         self.repaint()
 
     def on_click(self, event: events.Click) -> None:
-        """Run the action of a cell in the border; elsewhere ask the body."""
+        """Run the action of a clicked cell in the border, or pass the click to the body."""
         width, height = self.size
         if not self.framed:
             self.clicked(event.x, event.y)
@@ -102,4 +102,4 @@ class Panel(Painted):
             self.clicked(event.x - 1, event.y - 1)
 
     def clicked(self, x: int, y: int) -> None:
-        """Take a click on the body, at this column and row of it."""
+        """Handle a click at this column and row of the body."""

@@ -1,4 +1,4 @@
-"""What a step's time goes into, and what has changed: from summaries to rows of text."""
+"""Rows of the profile's summary, and of its changes since the previous profile."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,18 +9,18 @@ from gpudash.trace.text import comparison_lines, summary_lines
 from gpudash.tui.cells import Cell, Parts, fitted, fitting
 
 MOST = 30
-"""Lines of a table: there is room to scroll."""
+"""Most lines of a table, which can be scrolled."""
 IDLE: dict[IdleCause, tuple[str, str]] = {
     "host": ("nothing launched", "operator"),
     "stream": ("another stream", "copy"),
     "communication": ("communication", "collective"),
     "other": ("unknown", "runtime"),
 }
-"""What the device waits for → words, and the hue of a timeline's events that is meant."""
+"""Cause of idle time → words, and the hue (of a timeline's events)."""
 
 
 def summary_rows(summary: Summary, width: int) -> Iterator[Parts]:
-    """Yield the device's step as a bar, and all numbers."""
+    """Yield the device time of a step as a bar, then all numbers."""
     if summary.on_device:
         yield from _bar(summary, width - 2)
         yield ()
@@ -28,12 +28,12 @@ def summary_rows(summary: Summary, width: int) -> Iterator[Parts]:
 
 
 def change_rows(before: Summary, after: Summary, width: int) -> Iterator[Parts]:
-    """Yield what has changed from one profile to the next."""
+    """Yield the changes from one profile to the next."""
     yield from _rows(comparison_lines(compare(before, after), MOST), width)
 
 
 def _rows(lines: Iterable[str], width: int) -> Iterator[Parts]:
-    """Yield lines; the first and those after a blank one are heads."""
+    """Yield lines; the first one and those after a blank line are heads."""
     ink = "head"
     for line in lines:
         yield ((fitted(f" {line}", width), ink),)
@@ -41,7 +41,7 @@ def _rows(lines: Iterable[str], width: int) -> Iterator[Parts]:
 
 
 def _bar(summary: Summary, width: int) -> Iterator[Parts]:
-    """Yield a step of the device, and what the colours mean."""
+    """Yield the device time of a step as a bar, and its legend."""
     idle = [(*IDLE[cause], ms) for cause, ms in summary.idle_ms.items() if ms > 0]
     parts = [("busy", "kernel", summary.busy_ms or 0.0), *idle]
     whole_ms = sum(ms for *_, ms in parts) or 1.0

@@ -1,4 +1,4 @@
-"""Several training processes side by side: a row for each rank, all on one scale."""
+"""The table of ranks: a row for each of several training processes, on one scale."""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -14,14 +14,14 @@ from gpudash.views import hangs
 
 GAP = 2
 LEAST_GRAPH, MOST_SPARK, MOST_BAR = 8, 60, 40
-"""Columns of a sparkline and of a bar."""
+"""Fewest columns of a sparkline or a bar, and most of each."""
 GRAPH_SHARE = 6
-"""Each of them has at least this part of the width before numbers that matter less."""
+"""Sparkline and bar each get 1/6 of the width before less important numbers do."""
 SPARK_TOP = 1.6
-"""What a sparkline's top stands for, in medians of the slowest rank: a first step is cut off."""
+"""A sparkline's top, in medians of the slowest rank; slow first steps are cut off."""
 SPARK, BAR = "step ms, last minute", "ready for the all-reduce"
 SHORT = {SPARK: "step ms", BAR: "ready"}
-"""Titles where there is little room."""
+"""Short titles."""
 OF_GPU = {
     "GPU %": ("gpu_util_pct", 1.0),
     "W": ("power_w", 1.0),
@@ -36,12 +36,12 @@ OF_HOST = {
 }
 MINOR = ("pid", "loss", "RAM GiB", "cores", "steps", "steps/s", "core wait %")
 NOT_LAST = ("data ms", "°C", "GiB", "MHz", "node", "state", "W", "GPU %", "waits")
-"""What a narrow table goes without, the first one first; between the two go phases."""
+"""Columns that a narrow table leaves out: `MINOR`, then phases, then `NOT_LAST`, in order."""
 Cells: TypeAlias = dict[str, Callable[[RankRow], str]]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """All ranks, and what is the same for each of them."""
+    """All ranks, and the properties that they share."""
 
     ranks: tuple[RankRow, ...] = ()
     phases: tuple[Phase, ...] = ()
@@ -50,18 +50,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def marked(self) -> int | None:
-        """The index of the rank that the others wait for; None where none is named."""
+        """Index of the rank that the others wait for; None if none is named."""
         rank = self.straggler.rank if self.straggler else None
         return next((i for i, row in enumerate(self.ranks) if row.rank == rank), None)
 
     @property
     def step_ms(self) -> float:
-        """The slowest rank's; 0 where nothing was measured."""
+        """Median step time of the slowest rank; 0 if none was measured."""
         return max(fmt.measured(row.step_ms_p50 for row in self.ranks), default=0.0)
 
 
 def job_of(snapshot: Snapshot) -> Job:
-    """Return what is shown of a snapshot's ranks."""
+    """Return the ranks of a snapshot."""
     return Job(
         ranks=snapshot.ranks,
         phases=snapshot.phases,
@@ -71,7 +71,7 @@ def job_of(snapshot: Snapshot) -> Job:
 
 
 def spread(job: Job) -> str:
-    """Return how far the ranks are apart, as a clause; empty where it was not measured."""
+    """Return a clause with the range of step times and waits; empty if not measured."""
     waits = fmt.measured(row.waits_ms for row in job.ranks)
     times = fmt.measured(row.step_ms_p50 for row in job.ranks)
     if not times:
@@ -85,7 +85,7 @@ def spread(job: Job) -> str:
 
 
 def verdict(job: Job) -> str:
-    """Return where the ranks hang, or which one holds the others up; empty where none is named."""
+    """Return a sentence about a hang or the slow rank; empty if there is neither."""
     if job.hang is not None and job.hang.stacks:
         return "; ".join((hangs.title(job.hang), *hangs.clauses(job.hang)))
     slow = job.straggler
@@ -93,18 +93,18 @@ def verdict(job: Job) -> str:
         return ""
     label = next((one.label for one in job.phases if one.name == slow.phase), slow.phase)
     where = f" in {label}" if label else ""
-    said = f"rank {slow.rank} is {slow.slower_pct:.0f} % slow{where}"
+    text = f"rank {slow.rank} is {slow.slower_pct:.0f} % slow{where}"
     if slow.kind == "wandering":
-        said = f"now rank {slow.rank}, another one every now and then, is slow{where}"
+        text = f"now rank {slow.rank}, another one every now and then, is slow{where}"
     elif slow.kind == "imbalance":
-        said = f"rank {slow.rank} has more to work on: {slow.slower_pct:.0f} % longer{where}"
+        text = f"rank {slow.rank} has more to work on: {slow.slower_pct:.0f} % longer{where}"
     if slow.others_wait_ms is not None:
-        said += f"; the others wait {fmt.milliseconds(slow.others_wait_ms)} ms a step"
-    return fmt.plain(f"{said}; {slow.why}" if slow.why else said)
+        text += f"; the others wait {fmt.milliseconds(slow.others_wait_ms)} ms a step"
+    return fmt.plain(f"{text}; {slow.why}" if slow.why else text)
 
 
 def in_sight(job: Job, scrolled: range) -> list[int]:
-    """Return which rows are shown: those scrolled to, and the one that the others wait for."""
+    """Return the visible rows: those scrolled to, and the rank that the others wait for."""
     shown, marked = list(scrolled), job.marked
     if marked is not None and marked not in shown and len(shown) > 1:
         edge = 0 if marked < shown[0] else -1
@@ -117,7 +117,7 @@ def rank_rows(
 ) -> Iterator[Parts]:
     """Yield the head and the rows `shown`.
 
-    A `>` is before the one under the cursor, a `▸` before the one that the others wait for.
+    `>` marks the cursor, and `▸` the rank that the others wait for.
     """
     layout = _Layout(job, [job.ranks[index] for index in shown], width - 2)
     yield ((f"  {layout.head()}", "head"),)
@@ -130,7 +130,7 @@ def rank_rows(
 
 
 class _Layout:
-    """How wide each column is; the sparkline and the bar share what the numbers leave."""
+    """The widths of the columns; sparkline and bar share what the numbers leave."""
 
     def __init__(self, job: Job, rows: Sequence[RankRow], width: int) -> None:
         self._job = job
@@ -148,7 +148,7 @@ class _Layout:
         self._top_ms = SPARK_TOP * job.step_ms
 
     def head(self) -> str:
-        """Return the titles."""
+        """Return the row of titles."""
         cells = [f"{title:>{wide}}" for title, (_, wide) in self._numbers.items()]
         spark, bar = _titled(SPARK, self._spark), _titled(BAR, self._bar)
         return "".join((cells[0], spark, *cells[1:2], bar, *cells[2:]))
@@ -167,7 +167,7 @@ class _Layout:
 
 
 def columns_of(job: Job) -> Cells:
-    """Return the columns of numbers that any rank has a value for, with the text of a row in it."""
+    """Return the columns with a value for any rank: title → function from a row to its text."""
     ranks = job.ranks
     waits: Cells = {"waits": lambda row: fmt.milliseconds(row.waits_ms)}
     data: Cells = {"data ms": lambda row: fmt.milliseconds(row.data_ms)}
@@ -241,7 +241,7 @@ def _titled(title: str, width: int) -> str:
 
 
 def _sparkline(past: Values, top_ms: float, width: int) -> str:
-    """Return the newest seconds, or as many together as fit a column, up to the right end."""
+    """Return a sparkline that ends on the right with the newest second; columns are means."""
     each = -(-len(past) // width) or 1
     cells = ""
     for end in range(len(past), 0, -each):
@@ -252,7 +252,7 @@ def _sparkline(past: Values, top_ms: float, width: int) -> str:
 
 
 def _ready(row: RankRow, step_ms: float, width: int) -> Iterator[tuple[str, str]]:
-    """Yield a bar of a step: how long it computes until it is ready, and then waits."""
+    """Yield a bar of a step: computing until the rank is ready, then waiting."""
     if not (fmt.is_measured(row.waits_ms) and fmt.is_measured(row.step_ms_p50) and step_ms):
         yield f"{row.state if row.state != 'training' else fmt.ABSENT:<{width}}", "dim"
         return

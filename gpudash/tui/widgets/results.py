@@ -1,7 +1,7 @@
-"""The results: a row for each setting tried, the first one pinned as the yardstick.
+"""The results table: a row for each setting tried, with the first row pinned as the baseline.
 
-No number is coloured as better or worse: rows are measured one after the other and differ by
-several percent between equal settings too. What is proven is what a verdict says.
+No number is coloured as better or worse: rows are measured one after the other, and differ by
+several percent even between equal settings. Only a verdict is marked as proven.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,9 +17,9 @@ from gpudash.tui.scroll import Scroll
 from gpudash.tui.values import rate_unit
 
 PINNED = 1
-"""Rows at the top that do not scroll."""
+"""Number of rows at the top that do not scroll."""
 NAME_WIDTH = 26
-"""Columns of the configuration before numbers give way: enough for the usual ones."""
+"""Columns kept for the configuration before number columns are left out."""
 LEAST_NAME = 10
 LEAST_BAR = 8
 GAP = 2
@@ -27,20 +27,20 @@ PROVEN = "✓ proven"
 OF_ROW = ", mean of the row"
 BAR = "bar"
 GIVING_WAY = ("p95 ms", "steps", "host ms", BAR, "p50 ms", "GPU %", "CPU cores", "× row 1")
-"""What a narrow table goes without, the first one first."""
+"""Columns that a narrow table leaves out, in this order."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows, and what is the same for each of them."""
+    """All rows, and the properties that they share."""
 
     results: tuple[Result, ...] = ()
     on_gpu: bool = False
     unit: str = "samples/s"
-    """Of the rate; `steps/s` where no row knows its samples."""
+    """Unit of the rate; `steps/s` if no row has samples."""
     full: float = 1.0
-    """Rate that fills the bar: a round number, so that bars keep still while a rate varies."""
+    """Rate of a full bar: a round number, so that bars do not move while a rate varies."""
     settings: int = 0
-    """Rows that are not verdicts."""
+    """Number of rows that are not verdicts."""
 
     def rate(self, result: Result) -> float | None:
         """Return the row's throughput."""
@@ -48,7 +48,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def numbers(self) -> dict[str, Callable[[Result], str]]:
-        """Titles of the columns right of the rate, each with the text of a row in it."""
+        """The columns right of the rate: title → function from a row to its text."""
         return {
             "× row 1": ratio_text,
             "p50 ms": lambda row: fmt.significant(row.step_ms_p50),
@@ -64,7 +64,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
-    """Return the table of these results; a GPU that an earlier row was measured on counts too."""
+    """Return the table of these results; `on_gpu` is also set if an earlier row had a GPU."""
     on_gpu = on_gpu or any(row.util_pct is not None for row in results)
     table = Table(results=results, on_gpu=on_gpu, unit=rate_unit(results))
     highest = max(fmt.measured(map(table.rate, results)), default=0.0)
@@ -73,13 +73,13 @@ def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
 
 
 def ratio_text(row: Result) -> str:
-    """Return `1.17×`, or `~1.17×` where both rows vary too much to tell them apart."""
+    """Return `1.17×`, or `~1.17×` if the rows vary too much for the ratio to be clear."""
     about = "" if row.ratio_is_clear or not fmt.is_measured(row.ratio) else "~"
     return f"{about}{fmt.ratio(row.ratio)}"
 
 
 def in_sight(table: Table, scroll: Scroll, height: int) -> list[int]:
-    """Return which rows are shown: some that follow each other, below the first one."""
+    """Return the visible rows: consecutive ones, below the pinned first row."""
     results = table.results
     shown = list(scroll.in_sight(len(results), height))
     if len(shown) > PINNED and shown[0] > 0:
@@ -88,7 +88,7 @@ def in_sight(table: Table, scroll: Scroll, height: int) -> list[int]:
         while results[newest].verdict and newest:
             newest -= 1
         if scroll.row is None and newest < shown[PINNED]:
-            shown[PINNED] = newest  # its verdicts would have pushed it out
+            shown[PINNED] = newest  # kept visible above its verdicts
     return shown
 
 
@@ -100,14 +100,14 @@ def result_rows(
     cursor: int | None = None,
     proven: Collection[str] = (),
 ) -> Iterator[Parts]:
-    """Yield the head and the rows `shown`, with a `>` before the one under the cursor.
+    """Yield the head and the rows `shown`; `>` marks the cursor.
 
     `proven` are the verdicts that show a difference.
     """
     rows = [table.results[index] for index in shown]
     measured = [row for row in rows if not row.verdict]
     digits = max((len(str(row.number)) for row in rows), default=1)
-    room = width - digits - 5  # marks, number, and a blank at either end
+    room = width - digits - 5  # without marks, number, and a blank at either end
     layout = _layout(table, measured, room)
     yield ((f"{'#':>{digits + 3}} {layout.head}", "head"),)
     if not rows:
@@ -125,7 +125,7 @@ def result_rows(
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """How wide each column of a table is; a width of 0 leaves it out."""
+    """The widths of a table's columns; a column of width 0 is left out."""
 
     table: Table
     name: int
@@ -158,7 +158,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _layout(table: Table, rows: Sequence[Result], width: int) -> _Layout:
-    """Give each number the room that it needs here; bar and configuration share the rest."""
+    """Return the widths: numbers get what they need, bar and configuration share the rest."""
     names = max((cell_len(fmt.plain(row.configuration)) for row in rows), default=NAME_WIDTH)
     rate = max((len(fmt.significant(table.rate(row))) for row in rows), default=len(table.unit))
     numbers = {
@@ -168,7 +168,7 @@ def _layout(table: Table, rows: Sequence[Result], width: int) -> _Layout:
     wanted = {BAR: LEAST_BAR} | numbers
     room = width - min(max(names, LEAST_NAME), NAME_WIDTH) - GAP - rate
     for title in GIVING_WAY:
-        # without a bar the unit stands over the number
+        # without a bar, the rate's column must also fit its unit
         unit = 0 if BAR in wanted else max(len(table.unit) - rate, 0)
         if sum(wanted.values()) + unit <= room:
             break
@@ -184,6 +184,6 @@ def _layout(table: Table, rows: Sequence[Result], width: int) -> _Layout:
 
 
 def _verdict(text: str, width: int, *, proven: bool) -> Parts:
-    """Return the verdict, marked at the right end where it shows a difference."""
+    """Return the verdict, with a mark at the right end if it shows a difference."""
     mark = f"  {PROVEN}" if proven and width > 2 * len(PROVEN) else ""
     return ((fitted(f"A/B {fmt.plain(text)}", width - len(mark)), "strong"), (mark, "better"))

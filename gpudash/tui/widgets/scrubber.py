@@ -1,4 +1,4 @@
-"""The scrubber: a recording from its beginning to its end, with its markers; a click goes there."""
+"""The scrubber: the time line of a recording with its markers; a click seeks."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ class Scrubber(Painted):
     _playback = Playback(name="")
 
     def show(self, playback: Playback | None) -> None:
-        """Take a new position; nothing is painted where nothing moved."""
+        """Update the position; repaint if it changed."""
         if playback is not None and playback != self._playback:
             self._playback = playback
             self.repaint()
@@ -44,14 +44,14 @@ class Scrubber(Painted):
         ]
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the place under the pointer."""
+        """Seek to the position under the pointer."""
         first, cells, _ = self._line(self.size.width)
         share = (event.x - len(first) - 1) / max(cells - 1, 1)
         position_s = min(max(share, 0.0), 1.0) * self._playback.length_s
         self.act(f"screen.seek_to({position_s!r})")
 
     def _line(self, width: int) -> tuple[str, int, str]:
-        """Return what stands before the line, its cells, and what stands behind it."""
+        """Return the text before the line, the line's width, and the text after it."""
         first, length = f" {fmt.clock(0)} ", f" {fmt.clock(self._playback.length_s)} "
         return first, max(width - len(first) - len(length) - 2, 1), length
 

@@ -1,4 +1,4 @@
-"""The status line: clauses, and what to do now."""
+"""The status line: a sentence of clauses, and a hint."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.painted import Row
 
 LEAST = 16
-"""Columns the sentence keeps at any rate."""
+"""Fewest columns of the sentence."""
 
 
 class StatusLine(Bar):
-    """One cell: a sentence, and a hint for which the sentence loses its last clauses."""
+    """One cell with a sentence and a hint; the sentence loses clauses to make room for it."""
 
     def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # one row
         """Yield the one row."""
@@ -27,7 +27,7 @@ class StatusLine(Bar):
 
 
 def clauses_in(sentence: str, width: int) -> str:
-    """Return the clauses that fit as a whole; of the first at least some words."""
+    """Return the clauses that fit uncut, or at least some words of the first one."""
     clauses = sentence.split(" · ")
     fits = cell_len(clauses[0]) <= width
     return whole(clauses, width) if fits else fitted(clauses[0], width).rstrip()

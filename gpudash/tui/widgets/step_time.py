@@ -1,4 +1,4 @@
-"""The step's time over time, as stacked columns: which phase it was spent on."""
+"""The step time chart: stacked columns of the phases over time."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.axes import TimeRange, bins_of, means, range_of, value_at
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.sparks import step_value
@@ -26,7 +26,7 @@ from gpudash.tui.stacks import (
     spent,
     top_ms,
 )
-from gpudash.tui.throughput import is_live, nothing
+from gpudash.tui.throughput import nothing
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.painted import Row
 from gpudash.tui.widgets.panel import Frame
@@ -44,13 +44,13 @@ MARKER = Block("┊", "faint")
 
 
 class StepTime(TimePanel):
-    """Phases on one another, column by column; numbers stand in the legend below."""
+    """The chart of step time by phase, with a legend below."""
 
     _snapshot = Snapshot()
     _view = TimeView()
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Take new data; nothing is painted where nothing of it changed."""
+        """Update the data; repaint if anything shown changed."""
         before = (_shown(self._snapshot), self._view)
         self._snapshot, self._view = snapshot, view
         if before != (_shown(snapshot), view):
@@ -62,7 +62,7 @@ class StepTime(TimePanel):
         return self._range(width).moment_in(x - gutter_of(width))
 
     def frame(self) -> Frame:
-        """Return the median and 95th percentile of the newest steps; at the cursor, its step."""
+        """Return p50 and p95 of the newest steps, or the mean at the cursor."""
         snapshot, view = self._snapshot, self._view
         if view.moment_s is None:
             named = {"p50": snapshot.step_ms_p50, "p95": snapshot.step_ms_p95}
@@ -86,7 +86,7 @@ class StepTime(TimePanel):
         return Frame(top=top, top_right=values, bottom=begin, bottom_right=(cell(end, "dim"),))
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the columns with their axis, and the legend in the last row."""
+        """Yield the columns with their axis, then the legend."""
         snapshot = self._snapshot
         if not any(map(fmt.is_measured, snapshot.series.of("step_ms"))):
             text = fmt.clip(nothing(snapshot), width).center(width)
@@ -134,11 +134,11 @@ class StepTime(TimePanel):
             yield Segment("".join(map(CHARACTER, group)), ink)
 
     def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> Segment:
-        """Return the axis in one row: 0, the middle if it is far from both ends, and the top."""
+        """Return one row of the axis, with labels at 0, at the top, and perhaps in the middle."""
         at = {rows // 2: top / 2} if rows >= 5 else {}
         at |= {rows - 1: 0.0, 0: top}
         text = fmt.compact(at[y]) + ("↑" if is_cut and y == 0 else "") if y in at else ""
-        if len(text) >= GUTTER:  # no number is cut in the middle
+        if len(text) >= GUTTER:  # numbers are not cut
             text = ""
         return Segment(f"{text:>5}{'┤' if text else ' '}", self.ink("faint"))
 
@@ -152,13 +152,13 @@ class StepTime(TimePanel):
             yield from self.inked(entry.parts)
 
     def _spent(self, parts: tuple[Part, ...]) -> Spent | None:
-        """Return what became of the newest steps' time, or at the cursor of those there."""
+        """Return the step time by part, of the newest steps or at the cursor."""
         snapshot, view = self._snapshot, self._view
         return spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
 
 
 def _shown(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return what the panel shows of it."""
+    """Return the parts of a snapshot that the panel shows."""
     return (
         snapshot.series,
         snapshot.markers,
@@ -172,11 +172,11 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def _crossed(block: Block) -> Block:
-    """Return the block under the cursor: its hue stays behind it."""
+    """Return a block with the cursor over it; its hue stays visible."""
     return Block("│", "strong", "" if block.lower in ("", IDLE, "faint") else block.lower)
 
 
 @lru_cache(maxsize=256)
 def _over(lower: Style, upper: Style) -> Style:
-    """Return the style of a block whose upper part has a hue of its own."""
+    """Return the style of a block whose upper part has another hue."""
     return lower + Style(bgcolor=upper.color)

@@ -1,4 +1,4 @@
-"""Tables that are scrolled by rows."""
+"""A widget for text tables that scrolls by rows."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
@@ -7,12 +7,12 @@ from gpudash.tui.cells import Parts
 from gpudash.tui.widgets.painted import Row, Scrolled
 
 Painter: TypeAlias = Callable[[int], Iterable[Parts]]
-"""Returns all rows for a width."""
+"""A function that returns all rows for a width."""
 COPIED_COLUMNS = 120
 
 
 class Tables(Scrolled):
-    """Shows what a painter paints."""
+    """Shows the rows of a painter."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
@@ -20,12 +20,12 @@ class Tables(Scrolled):
         self._first = 0
 
     def show(self, painter: Painter) -> None:
-        """Show this from its begin on."""
+        """Show a table from its first row on."""
         self._painter, self._first = painter, 0
         self.redraw()
 
     def scroll_rows(self, direction: int) -> None:
-        """Show later rows, or earlier ones where it is negative; not beyond the last."""
+        """Scroll down by rows, or up if negative; not beyond the ends."""
         width, height = self.size
         beyond = sum(1 for _ in self._painter(width)) - height
         self._first = max(min(self._first + direction, beyond), 0)
@@ -33,10 +33,10 @@ class Tables(Scrolled):
 
     @property
     def text(self) -> str:
-        """All rows as text for elsewhere."""
+        """All rows as text to copy."""
         rows = self._painter(COPIED_COLUMNS)
         return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
 
     def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # the base cuts them
-        """Yield the rows in sight."""
+        """Yield the rows from the topmost visible one on."""
         yield from map(self.inked, list(self._painter(width))[self._first :])

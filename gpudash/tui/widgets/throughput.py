@@ -1,6 +1,6 @@
-"""Throughput as one curve over the common time axis; maximised, with the step times beside it.
+"""The throughput chart over the common time axis; maximised, with a histogram of step times.
 
-plotext draws the curve, again only when it or the size has changed. All else is painted here.
+plotext draws the curve, only when it or the size has changed. Everything else is painted here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,30 +40,30 @@ from gpudash.tui.widgets.time_panel import (
 )
 
 FINE_ROWS = 12
-"""From here on the axis has numbers at its quarters."""
+"""Rows from which the axis has numbers at its quarters."""
 LEAST_BANDED = 6
-"""Rows from which one is spared for the sides of an A/B."""
+"""Rows from which one shows the sides of an A/B."""
 BESIDE = (100, 36)
-"""From this width on the histogram stands beside the plot, in so many columns."""
+"""Width from which the histogram is beside the plot, and the histogram's columns there."""
 BELOW = (20, 8)
-"""In a narrower panel it stands below, from this height on, in so many rows."""
+"""In a narrower panel: height from which it is below the plot, and its rows there."""
 MOST_ROWS = 3
-"""Of one bar."""
+"""Most rows of a bar."""
 MARKER, CURSOR = "┊", "│"
 
 
 class ThroughputChart(TimePanel):
-    """Samples a second over time."""
+    """The chart of samples/s over time."""
 
     maximised = False
-    """With a time axis of its own and the histogram of step times."""
+    """Whether it has labels on its time axis, and the histogram of step times."""
     data = Throughput()
     view = TimeView()
     _can_draw = False
     _drawn: tuple[object, Sequence[str]] = ((), ())
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Take new data; nothing is painted where nothing of it changed."""
+        """Update the data; repaint if it changed."""
         data = throughput(snapshot)
         if (data, view) != (self.data, self.view):
             self.data, self.view = data, view
@@ -81,14 +81,14 @@ class ThroughputChart(TimePanel):
 
     @property
     def time_range(self) -> TimeRange:
-        """The stretch of time that is shown; the cursor moves by its bins."""
+        """The time range that is shown; the cursor moves by its bins."""
         columns = _split(self._room(*self.inside)[0])[1]
         return range_of(self.data.series, columns, self.view)
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
-        """Return the value now or at the cursor, and what time is shown."""
+        """Return the present value or the cursor's, and the time range."""
         data, view = self.data, self.view
         newest_s = data.series.at_s[-1] if data.series.at_s else 0.0
         end, f = newest_moment(newest_s, live=data.live), "freeze"
@@ -122,7 +122,7 @@ class ThroughputChart(TimePanel):
     # ── body ────────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the plot; the histogram beside it or below, where it is maximised."""
+        """Yield the plot; if it is maximised, also the histogram beside or below it."""
         plot_width, plot_height = self._room(width, height)
         plot = self._plot(plot_width, plot_height)
         if plot_width < width:
@@ -133,7 +133,7 @@ class ThroughputChart(TimePanel):
             yield from chain(plot, self._histogram(width, height - plot_height))
 
     def _room(self, width: int, height: int) -> tuple[int, int]:
-        """Return the size of the plot with all that belongs to it."""
+        """Return the size of the plot, with its axes and labels."""
         if self.maximised and self.data.histogram:
             if width >= BESIDE[0]:
                 return width - BESIDE[1], height
@@ -189,7 +189,7 @@ class ThroughputChart(TimePanel):
         marked: Iterable[int],
         compared: Mapping[int, float],
     ) -> Iterator[Row]:
-        """Yield the rows of the plot: markers and cursor behind the curve, blocks behind all."""
+        """Yield the rows of the plot: the curve over markers and cursor, over shaded blocks."""
         columns = len(canvas[0]) if canvas else 0
         behind = dict.fromkeys(marked, MARKER)
         cursor_s = self.view.cursor_s
@@ -214,12 +214,12 @@ class ThroughputChart(TimePanel):
             yield row
 
     def _sides(self) -> Row:
-        """Return what stands before the band: it tells the hues of both sides."""
+        """Return the text before the band, in the colours of both sides."""
         a, b = Segment("A", self.ink("a")), Segment("B", self.ink("b"))
         return [Segment(" " * (GUTTER - 4)), a, Segment("/", self.ink("faint")), b, Segment(" ")]
 
     def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[Segment]:
-        """Yield which side of an A/B was trained: its letter; of both in one column, B's share."""
+        """Yield the side of an A/B in each column: its letter, or B's share if both ran."""
         a, b = self.ink("fill-a"), self.ink("fill-b")
         both = Style(color=b.bgcolor, bgcolor=a.bgcolor)
         for share_b, group in groupby(map(compared.get, range(columns))):
@@ -233,7 +233,7 @@ class ThroughputChart(TimePanel):
                 yield Segment(part * width, both)
 
     def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[Segment]:
-        """Yield the row of the changes' names, each as far as it fits before the next."""
+        """Yield the row of marker labels, each cut to fit before the next."""
         x = 0
         for at, until in pairwise([*sorted(marked), columns + 1]):
             label = label_in(fmt.plain(marked[at]), until - at - 2)
@@ -243,7 +243,7 @@ class ThroughputChart(TimePanel):
             x = at + 1 + len(label)
 
     def _moments(self, time_range: TimeRange) -> Iterator[Segment]:
-        """Yield the row of round moments."""
+        """Yield the labels of the time axis."""
         x = 0
         for at_s in time_ticks(time_range):
             label = fmt.minutes(at_s)
@@ -253,7 +253,7 @@ class ThroughputChart(TimePanel):
                 x = max(at, 0) + len(label)
 
     def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Row:
-        """Return one row of the axis; `cut_off` says that values go beyond it."""
+        """Return one row of the axis; `cut_off`: some values lie beyond it."""
         parts = 4 if rows >= FINE_ROWS else 2 if rows >= 5 else 1
         at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
         at |= {rows - 1: 0.0} if rows > 1 else {}
@@ -264,7 +264,7 @@ class ThroughputChart(TimePanel):
     # ── step times ──────────────────────────────────────────────────────────────────────
 
     def _histogram(self, width: int, height: int) -> Iterator[Row]:
-        """Yield how many steps took how long, since the last change."""
+        """Yield the histogram of step times since the last change."""
         data = self.data
         if height < 3:
             return
@@ -282,7 +282,7 @@ class ThroughputChart(TimePanel):
         digits = max((len(f"{count:,}") for _, count in classes), default=0)
         most = max((count for _, count in classes), default=0)
         room = max(width - 8 - digits - 1, 0)
-        sliver = 1 / max(8 * room, 1)  # of the fewest steps too there is something to see
+        sliver = 1 / max(8 * room, 1)  # even one step is visible
         for least_ms, count in classes:
             share = max(count / most, sliver) if count else 0.0
             bar = Segment(f"{bar_of(share, room):<{room}}", self.ink("rate"))
@@ -300,7 +300,7 @@ def _split(width: int) -> tuple[int, int]:
 def _pieces(
     behind: Mapping[int, str], shades: Mapping[int, Style], columns: int
 ) -> list[tuple[int, int]]:
-    """Return begin and end of the stretches of a row that have the same ink in all columns."""
+    """Return begin and end of the pieces of a row with the same ink."""
     borders = {0, columns, *behind, *(x + 1 for x in behind)}
     borders |= {x for x in range(columns) if shades.get(x) != shades.get(x - 1)}
     return list(pairwise(sorted(borders)))

@@ -1,4 +1,4 @@
-"""A panel with the time axis that all charts share: the mouse moves its cursor and its range."""
+"""The base of charts over the common time axis: the mouse moves the cursor and the time range."""
 
 from dataclasses import dataclass
 
@@ -14,65 +14,65 @@ from gpudash.tui.widgets.panel import Panel
 from gpudash.views.throughput import now
 
 GUTTER = 6
-"""Columns of an axis of values: five for its numbers and one for its line."""
+"""Columns of the value axis: five for numbers and one for the line."""
 LEAST_PLOT = 12
-"""Columns below which that axis gives way."""
+"""Fewest columns of a plot with a value axis."""
 LEAST_DRAG = 2
-"""Columns; less is a click."""
+"""Fewest columns of a drag; less is a click."""
 
 
 @dataclass
 class CursorMoved(Message):
-    """The cursor is to stand at this moment."""
+    """The user has put the cursor at this moment."""
 
     at_s: float
 
 
 @dataclass
 class Zoomed(Message):
-    """More time is to be shown (+1), or less (-1)."""
+    """The user has zoomed out (+1) or in (-1)."""
 
     direction: int
 
 
 @dataclass
 class RangeChosen(Message):
-    """The time between two moments is to be shown."""
+    """The user has chosen the time range between two moments."""
 
     begin_s: float
     end_s: float
 
 
 def gutter_of(width: int) -> int:
-    """Return the columns of an axis of values in a body of this width."""
+    """Return the columns of the value axis in a body of this width."""
     return GUTTER if width >= GUTTER + LEAST_PLOT else 0
 
 
 def begin_cells(time_range: TimeRange) -> tuple[Cell, ...]:
-    """Return the moment at the left border; nothing where that is before the run."""
+    """Return a cell with the moment at the left border; empty if that is before the run."""
     begin_s = time_range.begin_s
     return (cell(fmt.minutes(begin_s), "dim", rank=1),) if begin_s >= 0 else ()
 
 
 def newest_moment(newest_s: float, *, live: bool) -> str:
-    """Return what stands at the right border of a chart that follows the run."""
+    """Return the text at the right border of a chart that follows the run."""
     return f"{'live' if live else 'at'} {fmt.minutes(newest_s)}"
 
 
 def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
-    """Return what the values in a border are of: the moment at the cursor, or the last seconds."""
+    """Return a cell with the time of the border's values: the cursor's, or the last seconds."""
     if view.moment_s is None:
         return cell(now(steps_per_s), "dim", rank=5)
     return cell(f"at {fmt.minutes(view.moment_s)}", "dim", rank=1)
 
 
 class TimePanel(Panel):
-    """A click puts the cursor, a drag chooses a range, the wheel zooms; the screen is told."""
+    """A chart. A click puts the cursor, a drag chooses a range, the wheel zooms."""
 
-    _pressed_at = 0  # a column of the body
+    _pressed_at = 0  # column of the body
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Take new data; nothing is painted where nothing that is shown changed."""
+        """Update the data; repaint if anything shown changed."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def time_at(self, x: int) -> float | None:
@@ -80,7 +80,7 @@ class TimePanel(Panel):
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Remember where a drag may begin; it may end beside the panel."""
+        """Remember where a drag may begin; it may end outside of the panel."""
         self.capture_mouse()
         self._pressed_at = event.x - self.framed
 
@@ -92,8 +92,8 @@ class TimePanel(Panel):
         if begin_s is not None and end_s is not None and self._is_drag(x):
             self.post_message(RangeChosen(begin_s, end_s))
 
-    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # it is the same in every row
-        """Put the cursor."""
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any row
+        """Put the cursor at this column."""
         at_s = self.time_at(x)
         if at_s is not None and not self._is_drag(x):
             self.post_message(CursorMoved(at_s))

@@ -1,4 +1,4 @@
-"""The timeline of a profile: lanes over time, with a cursor that the mouse moves too."""
+"""The lanes of a profile's timeline, with mouse control."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,14 +9,14 @@ from gpudash.tui.widgets.painted import Painted, Row
 from gpudash.tui.widgets.trace_rows import Places, places, rows_in_sight, timeline_rows
 
 LEAST_DRAG = 1
-"""Columns; less is a click."""
+"""Fewest columns of a drag; less is a click."""
 
 
 class Lanes(Painted):
     """The lanes. A click puts the cursor, a drag pans, the wheel zooms around the pointer."""
 
     def __init__(self, view: TraceView, changed: Callable[[], object]) -> None:
-        """Have `changed` called where something else is looked at."""
+        """Call `changed` whenever the view changes."""
         super().__init__(id="lanes")
         self.view = view
         self._changed = changed
@@ -25,7 +25,7 @@ class Lanes(Painted):
 
     @property
     def cell_us(self) -> float:
-        """How much time a cell shows."""
+        """Time that a cell shows, in µs."""
         return self.view.span.length_us / self._places.columns
 
     @property
@@ -33,13 +33,13 @@ class Lanes(Painted):
         return places(self.view, *self.size)
 
     def show(self, view: TraceView) -> None:
-        """Look at this."""
+        """Show this view."""
         self.view = view
         self.repaint()
         self._changed()
 
     def rows(self, width: int, height: int) -> Iterator[Row]:
-        """Yield everything."""
+        """Yield the timeline's rows."""
         yield from map(self.inked, timeline_rows(self.view, width, height))
 
     # ── the mouse ───────────────────────────────────────────────────────────────────────
@@ -55,7 +55,7 @@ class Lanes(Painted):
         self._pressed_at, self._dragged = event.x, False
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Pan as the lanes are dragged."""
+        """Pan while the lanes are dragged."""
         if self._pressed_at is None or abs(event.x - self._pressed_at) < LEAST_DRAG:
             return
         by_us = (self._pressed_at - event.x) * self.cell_us

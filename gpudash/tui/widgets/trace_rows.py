@@ -1,7 +1,7 @@
-"""A timeline as rows of cells: pure functions from what is looked at to text and inks.
+"""A timeline as rows of cells: pure functions from a `TraceView` to text and inks.
 
-A full cell is a fill, on which the event's name is printed; in others the height says how much of
-the cell is filled. Neighbouring events alternate in brightness.
+Full cells have a background, on which the event's name is printed. In other cells the height is
+the filled share. Neighbouring events alternate in brightness.
 """
 
 import math
@@ -23,59 +23,59 @@ from gpudash.tui.trace_view import TraceView
 from gpudash.views.timeline import Cells, Details, Row, cells_of
 
 FULL = 0.9
-"""From this share of a cell on it is drawn as full."""
+"""Share of a cell from which it is drawn as full."""
 LEAST_LABEL = 3
-"""Cells that an event's name needs."""
+"""Fewest cells for an event's name."""
 GUTTER = 16
-"""Columns for the lanes' names at most."""
+"""Most columns of the lanes' names."""
 SHARES_FROM = 60
-"""Columns from which each lane's busy share stands at its end."""
+"""Columns from which each lane ends with its busy share."""
 SHARE = 6
 DEEPEST = 12
-"""Levels that are indented, of a stack."""
+"""Most levels by which a stack is indented."""
 APART = 3
 """Columns between two labels of the ruler."""
 NAMED_BY_KIND = ("waits", "overlap")
-"""Rows that are not named by their lane."""
+"""Kinds of rows that are named by their kind instead of their lane."""
 
 
 class Line:
-    """A row of cells that is painted over, cell by cell."""
+    """A row of cells that can be painted over."""
 
     def __init__(self, width: int) -> None:
         self._text = [" "] * width
         self._inks = ["text"] * width
 
     def put(self, column: int, text: str, ink: str) -> None:
-        """Paint text; what is beyond the ends is left out."""
+        """Paint text; characters beyond the ends are left out."""
         for at, character in enumerate(text, column):
             if 0 <= at < len(self._text):
                 self._text[at], self._inks[at] = character, ink
 
     def mark(self, column: int, glyph: str) -> None:
-        """Paint a glyph on whatever fills the cell."""
+        """Put a glyph into a cell, and keep the cell's ink."""
         if 0 <= column < len(self._text):
             self._text[column] = glyph
 
     def is_free(self, begin: int, end: int) -> bool:
-        """Whether the cells are there and blank."""
+        """Return whether the cells exist and are blank."""
         return begin >= 0 and end <= len(self._text) and set(self._text[begin:end]) <= {" "}
 
     @property
     def parts(self) -> Parts:
-        """The cells, those of one ink together."""
+        """The cells, grouped by ink."""
         grouped = groupby(zip(self._text, self._inks, strict=True), key=lambda cell: cell[1])
         return tuple(("".join(text for text, _ in cells), ink) for ink, cells in grouped)
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where the parts of a timeline stand in a widget of some size."""
+    """The layout of a timeline in a widget of some size."""
 
     gutter: int
     columns: int
-    """Of time."""
+    """Columns of the time axis."""
     lanes: int
-    """Rows."""
+    """Rows of the lanes."""
     details: int
     """Rows below the lanes."""
     has_steps: bool
@@ -83,12 +83,12 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def above(self) -> int:
-        """Rows above the lanes."""
+        """Number of rows above the lanes."""
         return 1 + self.has_steps
 
 
 def places(view: TraceView, width: int, height: int) -> Places:
-    """Return where everything stands."""
+    """Return the layout for this size."""
     rows = view.timeline.rows
     longest = max((len(fmt.plain(row.label)) for row in rows), default=0) + 3
     gutter = min(longest, GUTTER, width // 3)
@@ -102,7 +102,7 @@ def places(view: TraceView, width: int, height: int) -> Places:
 
 
 def rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
-    """Return which rows are shown: of each host thread as many depths as there is room for."""
+    """Return the visible rows: of each host thread as many call depths as fit."""
     if len(rows) <= height:
         return list(range(len(rows)))
     threads = Counter(row.lane for row in rows if row.kind == "host")
@@ -125,7 +125,7 @@ def rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
 
 
 def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
-    """Yield ruler, steps, lanes, and what is under the cursor."""
+    """Yield ruler, steps, lanes, and details of the event under the cursor."""
     where = places(view, width, height)
     span, cell_us = view.span, view.span.length_us / where.columns
     blank = " " * where.gutter
@@ -156,7 +156,7 @@ def _label(row: Row, width: int, *, here: bool) -> str:
 
 
 def duration(us: float) -> str:
-    """Return a duration in the unit that suits it."""
+    """Return a duration in µs, ms or s."""
     if us <= 0:
         return "0 µs"
     if us < 1e3:
@@ -165,7 +165,7 @@ def duration(us: float) -> str:
 
 
 def ruler(span: Span, columns: int, cursor_us: float) -> Parts:
-    """Return the time axis, with a mark where the cursor stands."""
+    """Return the time axis with a mark at the cursor."""
     line, cell_us = Line(columns), span.length_us / columns
     line.put(int((cursor_us - span.begin_us) // cell_us), "▾", "strong")
     for at_us, text in _ticks(span, columns):
@@ -176,7 +176,7 @@ def ruler(span: Span, columns: int, cursor_us: float) -> Parts:
 
 
 def _ticks(span: Span, columns: int) -> Iterator[tuple[float, str]]:
-    """Yield round moments with their labels, as many as stand apart."""
+    """Yield round moments with their labels, as many as fit."""
     power = math.floor(math.log10(span.length_us / columns))
     rounds = [nice * 10.0**one for one in range(power, power + 4) for nice in (1, 2, 5)]
     for step_us in rounds:
@@ -189,14 +189,14 @@ def _ticks(span: Span, columns: int) -> Iterator[tuple[float, str]]:
 
 
 def _moment(at_us: float, step_us: float) -> str:
-    """Return a moment in as many digits as tell it from the next one."""
+    """Return a moment with enough digits to differ from the next one."""
     scale, unit = (1e3, "ms") if step_us >= 10 else (1.0, "µs")
     decimals = max(-math.floor(math.log10(step_us / scale) + 1e-9), 0)
     return f"{at_us / scale:,.{decimals}f} {unit}"
 
 
 def _steps(view: TraceView, columns: int) -> Parts:
-    """Return the borders of the steps with their numbers, and how long each took."""
+    """Return the borders of the steps, with the number and duration of each."""
     line, span = Line(columns), view.span
     cell_us = span.length_us / columns
     for step in view.timeline.trace.steps:
@@ -218,7 +218,7 @@ def _steps(view: TraceView, columns: int) -> Parts:
 
 
 def lane(view: TraceView, row: Row, cells: Cells, chosen: int | None) -> Parts:
-    """Return a lane; the event under the cursor stands out."""
+    """Return a lane as cells; the event `chosen` is highlighted."""
     columns = len(cells.position)
     line, span = Line(columns), view.span
     cell_us = span.length_us / columns
@@ -265,15 +265,15 @@ def _name(view: TraceView, row: Row, position: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _shown(name: str) -> str:
-    """Return a name as a lane shows it, each character in a column."""
+    """Return a name for a lane, in characters of one column each."""
     return as_ascii(fmt.plain(short(name.rpartition(": ")[2]) or name))
 
 
-# ── what is under the cursor ────────────────────────────────────────────────────────────
+# ── details of the event under the cursor ───────────────────────────────────────────────
 
 
 def details_rows(view: TraceView, found: Details | None, width: int, height: int) -> list[Parts]:
-    """Return the event under the cursor: its name, times, operator, and what encloses it."""
+    """Return the event under the cursor: name, times, operator, and the enclosing calls."""
     room = max(width - 2, 1)
     if found is None:
         where = f"nothing here at {duration(view.at_us)}" if view.row else "the trace has no events"
@@ -294,23 +294,23 @@ def details_rows(view: TraceView, found: Details | None, width: int, height: int
 
 
 def facts(found: Details) -> list[str]:
-    """Return what is known of an event, as clauses."""
-    told = [f"{duration(found.duration_us)} from {duration(found.begin_us)}"]
+    """Return the facts about an event, as clauses."""
+    clauses = [f"{duration(found.duration_us)} from {duration(found.begin_us)}"]
     if found.kind == "sync":
-        told[0] = f"waits {told[0]}"
+        clauses[0] = f"waits {clauses[0]}"
     if found.kind is not None:
-        told.append(fmt.plain(found.lane))
+        clauses.append(fmt.plain(found.lane))
     if found.delay_us is not None:
-        told.append(f"launched {duration(found.delay_us)} before it began")
+        clauses.append(f"launched {duration(found.delay_us)} before it began")
     if found.copied_bytes:
-        told.append(f"{fmt.significant(found.copied_bytes / 2**20)} MiB")
+        clauses.append(f"{fmt.significant(found.copied_bytes / 2**20)} MiB")
         if found.duration_us > 0:
-            told.append(f"{fmt.significant(found.copied_bytes / found.duration_us / 1e3)} GB/s")
-    return told
+            clauses.append(f"{fmt.significant(found.copied_bytes / found.duration_us / 1e3)} GB/s")
+    return clauses
 
 
 def _stack(names: Sequence[str], width: int) -> str:
-    """Return the innermost names that fit, `…` for those around them."""
+    """Return the innermost names that fit, with `…` for the others."""
     shown = ""
     for count in range(len(names), 0, -1):
         more = "… > " if count < len(names) else ""

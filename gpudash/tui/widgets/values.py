@@ -1,4 +1,4 @@
-"""The table of a lever's values: what was measured with each of them here, and what it changes."""
+"""The table of a lever's values: the throughput measured with each, and its change."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,16 +16,16 @@ from workloads.levers import AUTO, Count, Lever
 
 WIDTH = 66
 MARGIN = 4
-"""Columns for the cursor and between value and rate."""
+"""Columns for the cursor, and between value and rate."""
 MOST_VALUE = 24
 LEAST_BAR = 4
 CHANGE_WIDTH = 8
 MOST = 9.995
-"""A change beyond is told as `> +999 %`."""
+"""A larger change is shown as `> +999 %`."""
 
 
 class Columns(NamedTuple):
-    """Their widths; 0 where there is no room."""
+    """The widths of the columns; 0 for one without room."""
 
     value: int
     rate: int
@@ -34,7 +34,7 @@ class Columns(NamedTuple):
     how: int
 
     def head(self, unit: str) -> str:
-        """Return the titles."""
+        """Return the row of titles."""
         room = self.rate + self.bar + (1 if self.bar else 0)
         rates = next((text for text in (f"{unit} here", unit) if len(text) <= room), "")
         change = f"{'change':>{self.change}}" if self.change else ""
@@ -44,7 +44,7 @@ class Columns(NamedTuple):
 
 
 class ValueTable(Panel, Scrolled):
-    """The values, one of them chosen; what is typed takes its place."""
+    """The values with a cursor; a typed number takes the place of the value under it."""
 
     DEFAULT_CSS = "ValueTable { background: $panel; }"
 
@@ -57,45 +57,47 @@ class ValueTable(Panel, Scrolled):
         *,
         compares: bool = False,
     ) -> None:
-        """`values` and `unit` as of `gpudash.tui.values`; `now` is what the lever is set to.
+        """`values` and `unit` are from `gpudash.tui.values`; `now` is the present value.
 
-        One that `compares` sets nothing: Enter compares too.
+        With `compares` no value can be set: Enter starts an A/B.
         """
         super().__init__()
         self.lever, self.now, self.compares = lever, now, compares
         self._values, self._unit = values, unit
         names = [one.value for one in values]
-        self._cursor = _meant(names, now) if compares else names.index(now) if now in names else 0
+        self._cursor = (
+            _default_b(names, now) if compares else names.index(now) if now in names else 0
+        )
         self._first = 0
         self.typed = ""
-        """What has been typed so far."""
+        """The text typed so far."""
         self._why_not = ""
-        # not the stylesheet's: how high it is depends on what it shows
+        # not in the stylesheet, as the height depends on the content
         self.styles.width, self.styles.max_width = WIDTH, "100%"
         self.styles.height, self.styles.max_height = len(values) + 4, "100%"
 
     @property
     def asked(self) -> str:
-        """What was typed, or the value under the cursor."""
+        """The typed text, or else the value under the cursor."""
         return self.typed or (self._values[self._cursor].value if self._values else "")
 
     def type(self, text: str) -> None:
-        """Take what has been typed so far."""
+        """Set the text typed so far."""
         self.typed, self._why_not = text, ""
         self.repaint()
 
     def complain(self, line: str) -> None:
-        """Say why the value cannot be; until the next key."""
+        """Show why the value is refused, until the next key."""
         self._why_not = line
         self.repaint()
 
     def scroll_rows(self, direction: int) -> None:
-        """Move the cursor by so many rows, as far as there are values."""
+        """Move the cursor by rows, as far as there are values."""
         self._cursor = min(max(self._cursor + direction, 0), max(len(self._values) - 1, 0))
         self.type("")
 
-    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # a row is chosen anywhere
-        """Choose the value under the pointer; the one that is chosen is set, as by Enter."""
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
+        """Choose the value under the pointer, or set it if it is chosen already."""
         index = y - 1 + self._first
         if not 1 <= y <= self._shown(self.inside.height) or index >= len(self._values):
             return
@@ -107,7 +109,7 @@ class ValueTable(Panel, Scrolled):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
-        """Return the lever, what a change costs, and the keys."""
+        """Return the lever's name, the effect of a change, and the keys."""
         against = f"A/B against {fmt.plain(self.now)}"
         keys: tuple[Cell, ...] = (cell(f"enter {against}", "key", action="screen.compare"),)
         if not self.compares:
@@ -123,7 +125,7 @@ class ValueTable(Panel, Scrolled):
         )
 
     def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the head, the values and the line for what is typed."""
+        """Yield the head, the values and the line for typed text."""
         columns = self._columns(width)
         yield [Segment(columns.head(self._unit), self.ink("head"))]
         shown, count = self._shown(height), len(self._values)
@@ -133,7 +135,7 @@ class ValueTable(Panel, Scrolled):
         yield self._last_line(width)
 
     def _columns(self, width: int) -> Columns:
-        """Share the width out: bars give way first, then where a number is from, then changes."""
+        """Return the widths; without room, bars are left out first, then sources, then changes."""
         rate = max((len(fmt.significant(one.rate)) for one in self._values), default=0)
         names = max((cell_len(fmt.plain(one.value)) for one in self._values), default=0)
         names = min(max(names, len("value")), MOST_VALUE)
@@ -151,7 +153,7 @@ class ValueTable(Panel, Scrolled):
         one = self._values[index]
         now, chosen = one.value == self.now, index == self._cursor and not self.typed
         name = fmt.plain(one.value)
-        if cell_len(name) > columns.value:  # a number is not cut
+        if cell_len(name) > columns.value:  # numbers are not cut
             name = "…" if any(map(str.isdigit, name)) else cut(name, columns.value)
         fastest = max((other.rate or 0.0 for other in self._values), default=0.0)
         bar = bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar)
@@ -189,21 +191,21 @@ class ValueTable(Panel, Scrolled):
         return [Segment(text, self.ink("dim"))]
 
 
-def _meant(names: Sequence[str], now: str) -> int:
-    """Return what is most likely meant to be compared with the present value: the next one."""
+def _default_b(names: Sequence[str], now: str) -> int:
+    """Return the index of the value to compare with the present one: the next, or the last."""
     others = [index for index, name in enumerate(names) if name not in (now, AUTO)]
     after = (index for index in others if now in names[:index])
     return next(after, others[-1] if others else 0)
 
 
 def _change(one: Measured) -> str:
-    """Return the change; rows are one after another, so theirs is only about so much."""
+    """Return the change; `~` marks one from rows of results, which were not interleaved."""
     text = change_text(one.change)
     return text if one.how == "A/B" or not text or text.startswith(">") else f"~{text}"
 
 
 def change_text(change: float | None) -> str:
-    """Return a change in percent, a decimal below ten: `+40 %`, `-1.2 %`, `> +999 %`."""
+    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`."""
     if change is None:
         return ""
     if change > MOST:

@@ -1,4 +1,4 @@
-"""Small trainings as a user writes them, and the tracker's part that levers rest on."""
+"""Small trainings like a user's, and the part of the tracker that levers need."""
 
 import hashlib
 import weakref
@@ -52,7 +52,7 @@ def move(levers, **changes):
 
 
 class ConvNet(nn.Module):
-    """Convolution, batch norm and dropout: all that a rehearsal has to put back."""
+    """Has convolution, batch norm and dropout: everything that a rehearsal must put back."""
 
     flatten = staticmethod(torch.flatten)
 
@@ -99,7 +99,7 @@ class Training:
 
     @property
     def digest(self):
-        """Of losses, weights, buffers and optimizer, with their layout."""
+        """Return a digest of losses, weights, buffers and optimizer, with their layout."""
         tensors = [*self.losses, *self.model.state_dict().values(), torch.get_rng_state()]
         for state in self.optimizer.state.values():
             tensors += state.values()
@@ -111,7 +111,7 @@ class Training:
 
 
 def redirecting(monkeypatch):
-    """Answer iterators' `next` as the tracker does; return what it looks them up in."""
+    """Redirect iterators' `next` as the tracker does; return the redirects."""
     redirects = weakref.WeakKeyDictionary()
     own = _BaseDataLoaderIter.__next__
 

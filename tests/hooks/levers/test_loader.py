@@ -48,7 +48,7 @@ LOADERS = {
 
 
 class Reader:
-    """A script that reads two epochs; levers are moved after some batches."""
+    """A script that reads two epochs, while levers are moved after some batches."""
 
     def __init__(self, options, moves=(), redirects=None, epochs=2, every=3):
         torch.manual_seed(1)
@@ -164,7 +164,7 @@ def test_prefetched_batches_are_served_first(redirects):
     assert read.workers[3:] == [2] * 4 + [0] * (24 - 7)
 
 
-def test_restored_the_loader_is_the_scripts(redirects):
+def test_restore_gives_the_loader_its_own_settings_back(redirects):
     data = loader(num_workers=1, prefetch_factor=3)
     before = dict(vars(data))
     moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
@@ -176,7 +176,7 @@ def test_restored_the_loader_is_the_scripts(redirects):
     assert moved.settings["prefetch_factor"] == "3"
 
 
-def test_between_epochs_the_next_one_is_made_that_way(redirects):
+def test_a_change_between_epochs_applies_to_the_next_epoch(redirects):
     data = loader(num_workers=1)
     iterator = iter(data)
     list(iterator)
@@ -187,7 +187,7 @@ def test_between_epochs_the_next_one_is_made_that_way(redirects):
 
 
 @pytest.mark.parametrize("read", [list, lambda it: [next(it) for _ in range(24)]])
-def test_between_epochs_workers_are_tried_out_on_a_batch_that_nobody_gets(redirects, read):
+def test_between_epochs_workers_are_tried_on_a_batch_that_is_dropped(redirects, read):
     data = loader(shuffle=True)
     iterator = iter(data)
     read(iterator)
@@ -199,7 +199,7 @@ def test_between_epochs_workers_are_tried_out_on_a_batch_that_nobody_gets(redire
     assert {int(workers.max()) for _, workers in data} == {2}
 
 
-def test_between_epochs_a_single_worker_is_tried_out(redirects, tmp_path):
+def test_between_epochs_only_one_worker_is_tried(redirects, tmp_path):
     data = loader(worker_init_fn=lambda worker: (tmp_path / str(worker)).touch())
     iterator = iter(data)
     list(iterator)
@@ -209,7 +209,7 @@ def test_between_epochs_a_single_worker_is_tried_out(redirects, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["own sampler", "own batches"])
-def test_between_epochs_of_an_unknown_sampler_workers_cannot_be_tried_out(redirects, kind):
+def test_between_epochs_with_an_unknown_sampler_workers_cannot_be_tried(redirects, kind):
     data = loader(**LOADERS[kind]())
     iterator = iter(data)
     list(iterator)
@@ -240,7 +240,7 @@ class _Unsendable(Numbers):
         (_Unsendable, "loader workers made no batch in 1 s"),
     ],
 )
-def test_a_dataset_that_cannot_live_in_a_worker_is_refused_and_read_on(
+def test_a_dataset_that_fails_in_a_worker_refuses_the_change_and_reading_goes_on(
     redirects, monkeypatch, dataset, why
 ):
     monkeypatch.setattr("gpudash.hooks.levers.handover.TRIAL_S", 1.0)
@@ -287,7 +287,7 @@ def test_more_prefetching_asks_for_more_batches_ahead(redirects):
     del iterator
 
 
-def test_a_dataset_that_fails_fails_as_in_the_script(redirects):
+def test_a_failing_dataset_fails_as_in_the_script(redirects):
     class Failing(Numbers):
         def __getitem__(self, index):
             if index == 40:
@@ -323,7 +323,7 @@ def test_a_loader_that_can_start_no_workers_goes_on_as_before(redirects, monkeyp
     ]
 
 
-def test_restored_without_a_process_left_the_next_epoch_is_the_scripts(redirects, monkeypatch):
+def test_restore_without_a_free_process_applies_to_the_next_epoch(redirects, monkeypatch):
     data = loader(num_workers=1)
     iterator = iter(data)
     moved = levers(redirects=redirects, loader=data, iterator=iterator)
@@ -381,7 +381,7 @@ def test_prefetching_needs_workers():
     assert (resolved["prefetch_factor"], resolved["num_workers"]) == ("4", "2")
 
 
-def test_what_is_prefetched_warms_up_and_arrives_in_bursts(redirects):
+def test_prefetching_lengthens_warm_up_and_bursts(redirects):
     data = loader(num_workers=2)
     moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
     assert (moved.warmup_steps, moved.burst_steps) == (2 + 5, 2)
@@ -392,7 +392,7 @@ def test_what_is_prefetched_warms_up_and_arrives_in_bursts(redirects):
     list(iterator)
 
 
-def test_another_loader_brings_its_own_values_and_the_first_gets_its_own_back(redirects):
+def test_another_loader_has_its_own_values_and_the_first_one_is_restored(redirects):
     from tests.hooks.levers.scripts import found
 
     first, second = loader(num_workers=1), loader()
@@ -414,13 +414,13 @@ def test_the_scripts_python_random_numbers_are_not_drawn_from(redirects):
     assert random.getstate() == before
 
 
-def test_a_persistent_epochs_iterator_that_is_still_held_loses_no_batch_of_the_next(redirects):
+def test_a_persistent_iterator_held_from_an_earlier_epoch_takes_no_batch_of_the_next(redirects):
     def read(*changes):
         torch.manual_seed(1)
         data = loader(num_workers=1, persistent_workers=True, shuffle=True)
         batches, held = [], []
         for epoch in range(3):
-            held.append(iter(data))  # the first is all that the levers are told of
+            held.append(iter(data))  # the levers know only the first
             if epoch == 0:
                 moved = levers(redirects=redirects, loader=data, iterator=held[0])
             for at, (indices, _) in enumerate(held[-1]):
@@ -457,7 +457,7 @@ def offered(loaded, redirects):
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_workers_that_would_run_the_script_again_are_not_offered_unless_it_has_some(
+def test_workers_that_would_run_the_script_again_are_offered_only_if_it_uses_workers(
     redirects, method
 ):
     loaded = loader(num_workers=1, multiprocessing_context=method)
@@ -468,7 +468,7 @@ def test_workers_that_would_run_the_script_again_are_not_offered_unless_it_has_s
     assert offered(forking, redirects)["num_workers"].refusal is None
 
 
-def test_to_be_offered_leaves_the_script_its_choice_of_a_start_method(redirects, monkeypatch):
+def test_offering_workers_does_not_fix_the_start_method(redirects, monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_start_method", asked := Mock(return_value=None))
     assert offered(loader(), redirects)["num_workers"].refusal is None
     assert {call.kwargs["allow_none"] for call in asked.call_args_list} == {True}

@@ -35,7 +35,7 @@ def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, option
     assert flags(training.optimizer) == [FLAGS[form]]
     ran = kernels(training)
     assert any(name.startswith("aten::_fused_") for name in ran) == (form == "fused")
-    if form != "fused":  # which counts its steps with one of these
+    if form != "fused":  # a fused optimizer counts steps with one of these
         assert any(name.startswith("aten::_foreach_") for name in ran) == (form == "foreach")
     other = Training(optimizer=optimizer, **options).step(3)
     torch.testing.assert_close(list(training.model.parameters()), list(other.model.parameters()))
@@ -59,7 +59,7 @@ def test_an_optimizer_without_a_fused_form_has_the_two_others(optimizer, options
 
 
 @pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
-def test_restored_the_optimizer_is_the_scripts(optimizer, options):
+def test_restore_gives_the_optimizer_its_own_flags_back(optimizer, options):
     training = Training(optimizer=optimizer, **options)
     moved = training.step().levers()
     before = dict(vars(training.optimizer))
@@ -102,7 +102,7 @@ def saved_whole(optimizer):
 
 
 @pytest.mark.parametrize("copy_of", [copied, pickled, saved_whole])
-def test_a_copy_is_the_scripts_own_optimizer_and_steps_as_it(copy_of):
+def test_a_copy_steps_like_the_scripts_own_optimizer(copy_of):
     training = Training(fused=None, foreach=True).step()
     plain = Training(fused=None, foreach=True).step()
     move(training.levers(), fused_optimizer="fused")
@@ -121,7 +121,7 @@ def test_a_copy_is_the_scripts_own_optimizer_and_steps_as_it(copy_of):
 
 def test_a_shallow_copy_shares_groups_and_state_as_in_a_plain_run_and_is_put_back():
     training = Training(fused=None, foreach=True).step()
-    early = copy.copy(training.optimizer)  # found by its steps, as the training's own
+    early = copy.copy(training.optimizer)  # found at its steps, like the training's own
     moved = training.levers(optimizers=[training.optimizer, early])
     own = training.optimizer.state_dict()["param_groups"]
     move(moved, fused_optimizer="fused")
@@ -149,7 +149,7 @@ def test_a_shallow_copy_is_put_back_though_only_it_is_left():
     assert training.optimizer.defaults["fused"] is None
 
 
-def test_what_is_loaded_meanwhile_is_moved_too_and_put_back():
+def test_a_state_loaded_meanwhile_is_moved_too_and_put_back():
     training = Training()
     saved = training.step().optimizer.state_dict()
     moved = training.levers()
@@ -171,7 +171,7 @@ def test_a_group_added_meanwhile_is_moved_too_and_put_back():
     assert flags(training.optimizer) == [(None, None)] * 2
 
 
-def test_a_script_may_take_groups_away_meanwhile():
+def test_a_script_may_remove_groups_meanwhile():
     training = Training()
     training.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "foreach": True})
     moved = training.step().levers()
@@ -183,7 +183,7 @@ def test_a_script_may_take_groups_away_meanwhile():
     assert flags(training.optimizer) == [(None, True)]
 
 
-def test_a_scaler_leaves_unscaling_to_the_fused_form_alone():
+def test_a_scaler_leaves_unscaling_only_to_the_fused_form():
     training = Training()
     moved = training.step().levers()
     for form, unscales in (("fused", True), ("single", False)):
@@ -235,7 +235,7 @@ def test_without_an_optimizer_none_is_offered():
 
 
 @needs_cuda
-def test_the_count_of_steps_moves_to_the_gpu_and_back_and_is_saved_where_the_script_had_it():
+def test_the_step_count_moves_to_the_gpu_and_back_and_is_saved_on_the_scripts_device():
     model = nn.Linear(2, 2).cuda()
     optimizer = Adam(model.parameters())
     moved = levers(model, optimizers=[optimizer], device="cuda")

@@ -1,4 +1,4 @@
-"""Levers that a rehearsal precedes: precision, channels_last, compile."""
+"""Levers with a rehearsal: precision, channels_last, compile."""
 
 import copy
 import io
@@ -40,7 +40,7 @@ def test_a_lever_computes_the_same_training_up_to_rounding(change):
 
 
 @pytest.mark.parametrize("change", MOVES, ids=str)
-def test_put_back_before_a_step_nothing_is_left_of_a_lever(change):
+def test_a_lever_put_back_before_a_step_leaves_nothing(change):
     training = Training()
     training.step(2)
     moved = training.levers()
@@ -50,7 +50,7 @@ def test_put_back_before_a_step_nothing_is_left_of_a_lever(change):
     assert moved.settings == training.levers().settings
 
 
-def test_bf16_is_active_inside_and_not_seen_outside():
+def test_bf16_is_active_inside_the_model_only():
     training = Training()
     move(training.step().levers(), precision="bf16")
     outputs = training.model(torch.randn(2, 3, 8, 8))
@@ -59,7 +59,7 @@ def test_bf16_is_active_inside_and_not_seen_outside():
     assert not torch.is_autocast_enabled("cpu")
 
 
-def test_channels_last_is_seen_inside_and_not_outside():
+def test_channels_last_is_active_inside_the_model_only():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3))
     moved = levers(model)
     model(torch.randn(2, 3, 8, 8))
@@ -112,7 +112,7 @@ def test_a_model_that_the_script_has_in_channels_last_can_be_moved_to_plain_orde
     assert training.model.conv.weight.stride() == before
 
 
-def test_compiled_the_module_is_the_same_and_its_pickles_know_nothing_of_it():
+def test_compile_changes_neither_the_module_nor_its_pickles():
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
     keys, kind = list(model.state_dict()), type(model)
     moved = levers(model)
@@ -156,7 +156,7 @@ class _Viewing(ConvNet):
     flatten = staticmethod(by_view)
 
 
-def test_what_a_rehearsal_breaks_is_refused_and_the_training_goes_on_bit_by_bit():
+def test_a_failing_rehearsal_refuses_the_lever_and_changes_no_bit():
     training = Training(_Viewing)
     moved = training.step(3).levers()
     with pytest.raises(Refusal, match="RuntimeError: view size is not compatible"):
@@ -176,7 +176,7 @@ def test_a_model_that_cannot_be_compiled_is_refused():
     assert training.step(2).digest == plain(3).digest
 
 
-def test_a_rehearsal_leaves_all_random_numbers_and_gradients():
+def test_a_rehearsal_changes_no_random_numbers_and_no_gradients():
     class Noisy(ConvNet):
         def forward(self, images):
             return super().forward(images) + random.random() + np.random.random()  # noqa: NPY002  # a script's
@@ -191,7 +191,7 @@ def test_a_rehearsal_leaves_all_random_numbers_and_gradients():
     assert all(map(torch.equal, gradients, after))
 
 
-def test_a_rehearsal_leaves_a_model_what_it_replaces_in_each_call():
+def test_a_rehearsal_restores_buffers_that_a_model_replaces_in_each_call():
     class Averaging(ConvNet):
         def __init__(self):
             super().__init__()
@@ -239,7 +239,7 @@ def test_without_a_call_to_rehearse_a_lever_is_refused():
     assert moved.settings["precision"] == "script"
 
 
-def test_all_together():
+def test_all_levers_work_together():
     training = Training()
     moved = training.step(2).levers()
     move(moved, precision="bf16", channels_last="on", compile="on", fused_optimizer="foreach")
@@ -254,7 +254,7 @@ def test_a_rehearsal_keeps_no_batch():
     assert training.root.newest is None
 
 
-def test_another_model_begins_as_the_script_has_it():
+def test_a_new_model_begins_with_the_scripts_settings():
     training, other = Training(), Training()
     moved = training.step().levers()
     move(moved, channels_last="on", fused_optimizer="single")
@@ -332,7 +332,7 @@ def test_refusals_name_their_reason(make, name, why):
     assert why in refusal(levers(make()), name)
 
 
-def test_optimizers_that_flatten_gradients_keep_channels_last_away():
+def test_optimizers_that_flatten_gradients_refuse_channels_last():
     training = Training(optimizer=torch.optim.LBFGS)
     assert (
         refusal(training.levers(), "channels_last") == "LBFGS may need weights in their own order"
@@ -345,7 +345,7 @@ def test_with_graphs_every_lever_is_refused():
     assert {offer.refusal for offer in offers} == {"the script replays its steps as CUDA graphs"}
 
 
-def test_with_several_processes_those_are_refused_that_the_ranks_would_not_survive():
+def test_with_several_ranks_unsafe_levers_are_refused():
     training = Training()
     moved = training.step().levers(world_size=2)
     offers = {offer.name: offer.refusal or "" for offer in moved.offers}
@@ -356,7 +356,7 @@ def test_with_several_processes_those_are_refused_that_the_ranks_would_not_survi
 
 
 class Averaged(nn.Linear):
-    """A model whose forward pass has a collective in it, as SyncBatchNorm's."""
+    """A model with a collective in its forward pass, like SyncBatchNorm's."""
 
     def forward(self, batch):
         torch.distributed.all_reduce(batch.mean())
@@ -381,7 +381,7 @@ def test_a_collective_in_a_rehearsal_is_refused_before_another_rank_has_to_take_
         move(moved, precision="bf16")
 
 
-def test_a_model_in_ddp_is_rehearsed_without_ddp_that_waits_for_a_backward_pass(alone_in_a_group):
+def test_a_model_in_ddp_is_rehearsed_without_its_wrapper(alone_in_a_group):
     inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     inner.register_parameter("unused", nn.Parameter(torch.zeros(2)))
     model = nn.parallel.DistributedDataParallel(inner, find_unused_parameters=True)
@@ -392,7 +392,7 @@ def test_a_model_in_ddp_is_rehearsed_without_ddp_that_waits_for_a_backward_pass(
     assert inner[0].weight.grad is not None
 
 
-def test_batch_size_is_the_scripts():
+def test_batch_size_cannot_be_moved():
     assert refusal(levers(), "batch_size") == "the script sets its batch size itself"
     with pytest.raises(Refusal, match="batch_size: the script sets its batch size itself"):
         levers().resolve({"batch_size": "8"})
@@ -411,7 +411,7 @@ def test_bad_values_are_refused_with_the_valid_ones(changes, says):
         Training().levers().resolve(changes)
 
 
-def test_what_changes_the_numbers_says_so():
+def test_levers_that_change_numerics_are_marked():
     offers = {offer.name: offer.numerics for offer in Training().levers().offers}
     changing = {name for name, numerics in offers.items() if numerics}
     assert changing == {"precision", "channels_last", "compile", "fused_optimizer"}
@@ -426,7 +426,7 @@ def test_a_model_without_an_optimizer_can_be_moved_too():
 
 
 class Gan:
-    """Two models and optimizers; one's graph runs through the other."""
+    """Two models, each with an optimizer; the graph of one runs through the other."""
 
     def __init__(self, flatten=torch.flatten):
         torch.manual_seed(2)
@@ -478,7 +478,7 @@ def test_one_model_that_breaks_keeps_the_lever_from_all():
 
 
 class _Halves(nn.Module):
-    """Works inside an autocast alone."""
+    """Works only inside an autocast."""
 
     def __init__(self):
         super().__init__()
@@ -506,7 +506,7 @@ def operations(traced):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("change", MOVES, ids=str)
-def test_what_looks_into_a_model_sees_it_as_the_script_wrote_it(change):
+def test_tracing_a_model_sees_it_without_levers(change):
     model, images = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), torch.randn(2, 3, 8, 8)
     model(images)
     own = operations(torch.jit.trace(model, images))

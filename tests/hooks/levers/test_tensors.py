@@ -11,7 +11,7 @@ class Output(NamedTuple):
     name: str
 
 
-def test_each_tensor_is_changed_wherever_it_is():
+def test_each_tensor_is_changed_at_any_depth():
     one, two = torch.ones(1), torch.ones(1) * 2
     for tree, changed in [
         (one, two),
@@ -24,12 +24,12 @@ def test_each_tensor_is_changed_wherever_it_is():
     assert isinstance(each_tensor(torch.neg, Output(one, "a")), Output)
 
 
-def test_what_has_no_truth_value_is_passed_on():
+def test_a_value_without_a_truth_value_is_passed_on():
     array = np.ones(2)
     assert each_tensor(torch.neg, array) is array
 
 
-def test_tensors_that_stay_are_the_same():
+def test_unchanged_tensors_keep_their_identity():
     tree = (torch.ones(1), {"mask": torch.ones(1)})
     kept = each_tensor(lambda tensor: tensor, tree)
     assert kept[0] is tree[0]

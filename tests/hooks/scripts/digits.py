@@ -1,4 +1,4 @@
-"""A data set and a model for the scripts: pictures with a bright bar whose place is the answer."""
+"""A data set and a model for the scripts: images with a bright bar, whose place is the label."""
 
 import torch
 from torch import nn

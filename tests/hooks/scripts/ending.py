@@ -1,4 +1,4 @@
-"""What a script says at its end, where a test asked: how many steps it took, and its weights."""
+"""Prints a script's number of steps and its weights' digest at the end, if a test asks."""
 
 import hashlib
 import os

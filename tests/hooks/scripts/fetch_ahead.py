@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 
 class Prepared:
-    """A loader or an optimizer as a framework hands it back."""
+    """A loader or an optimizer wrapped by a framework."""
 
     def __init__(self, inner):
         self.inner = inner

@@ -1,4 +1,4 @@
-"""Ranks of which the last one, after some steps, is late until a file is there."""
+"""Several ranks; after some steps the last one waits until a file exists."""
 
 import os
 import sys

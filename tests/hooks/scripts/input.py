@@ -1,4 +1,4 @@
-"""Asks for the number of epochs, shows its progress on one line, and on the error stream."""
+"""Asks for the number of epochs, and shows progress on one line of the error stream."""
 
 import sys
 
