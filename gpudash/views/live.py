@@ -320,7 +320,7 @@ class LiveView:
         if self._pid not in (None, event.pid):  # torchrun restarts all ranks if one fails
             self._mark(event.at_s, "restart")
         self._phase, self._sentence = "training", "training"
-        self._paused, self._since_break = None, 0  # a process that died told of no end of its pause
+        self._paused, self._since_break = None, 0  # a dead process reports no end of its pause
         self._pid, self._device, self._notes = event.pid, event.device, event.notes
         self._workload, self._settings = event.workload, event.settings
         self._requested, self._phases = event.requested, event.phases
