@@ -132,7 +132,9 @@ class WorkerProcess(Source):
 
     def kill(self) -> None:
         """End the worker and its children at once."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or not ours now
+        with contextlib.suppress(
+            ProcessLookupError, PermissionError
+        ):  # gone, or another user's process by now
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """What one stream, or the host, does in a step: parts and rest add up to the step."""
+    """The use of a step by one stream, or by the host: parts and rest add up to the step."""
 
     name: str
     parts: tuple[Part, ...]

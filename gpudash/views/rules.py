@@ -22,7 +22,7 @@ Limit: TypeAlias = Literal[
     "communication",
     "sync",
     "launch",
-    "host",  # launching or waiting: only a profile tells them apart
+    "host",  # launching or waiting: only a profile can distinguish them
     "throttled",
     "memory",
     "compute",
@@ -34,16 +34,17 @@ Limit: TypeAlias = Literal[
 """What limits a training."""
 
 ASIDES_PCT = 50.0
-"""Half of the time."""
+"""Percent of the time in evaluation and checkpoints."""
 STRAGGLER_PCT = 1.0
-"""Of the step: the others' wait for a named rank. The rank's own delay is larger, as a part of it
-may be hidden."""
+"""The others' wait for a named rank, in percent of the step. The rank's own delay is larger, as a
+part of it may be hidden."""
 DATA_PCT = 10.0
 """As other tools have it: an input wait of 10 % of the step warns, 20 % is critical."""
 COPY_PCT = 20.0
 """The critical value of a wait. A copy's phase also includes the time until its launch."""
 LOST_PCT = 10.0
-"""Of the step, as for data: the device idles for a cause that a profile or the driver shows."""
+"""Percent of the step, as for data: the device idles for a cause that a profile or the driver
+shows."""
 WAITS_PCT = 20.0
 """The critical value of a wait: the host's, with a setting that makes it wait."""
 HOST_PCT = 90.0
@@ -52,11 +53,11 @@ limit: a second stream gained 17 %, with the host's time unchanged."""
 BUSY_HOST_PCT = 75.0
 """From here on, an idle GPU waits for the host, and the host has no time for more launches."""
 THROTTLED_PCT = 30.0
-"""Of the clock. A power cap costs large matmuls some of it by design."""
+"""Percent of the clock. A power cap costs large matmuls some of it by design."""
 DRAM_PCT = 60.0
-"""Of peak bandwidth; Nsight Compute calls a unit the limit of a kernel from 60 % on."""
+"""Percent of peak bandwidth; Nsight Compute calls a unit a kernel's limit from 60 % on."""
 SM_PCT = 80.0
-"""Of the time. Under a large matmul an H200 reads 96 %."""
+"""Percent of the time. Under a large matmul an H200 reads 96 %."""
 DEVICE_PCT = 90.0
 """As other tools have it: from here on a step is called compute-bound."""
 BESIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler"})

@@ -72,7 +72,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class Cells(NamedTuple):
-    """What a row shows, cell by cell."""
+    """The contents of a row, cell by cell."""
 
     position: NDArray[np.int64]
     """Position in the row of the event that fills most of the cell; -1 for none."""
@@ -81,7 +81,7 @@ class Cells(NamedTuple):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an event."""
+    """The known details of an event."""
 
     name: str
     kind: EventKind | None

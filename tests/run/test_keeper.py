@@ -155,7 +155,7 @@ def test_a_killed_dashboard_leaves_it_running_and_another_finds_it(place):
     assert alive(run.facts.pid)
 
     held = until(lambda: quietly(run.open))
-    assert b"began" in output(held, b"began")  # what was printed before is told again
+    assert b"began" in output(held, b"began")  # earlier output is sent again
     held.type("on\n")
     assert b"got on" in output(held)
     assert held.exit_code == 0
