@@ -132,9 +132,7 @@ class WorkerProcess(Source):
 
     def kill(self) -> None:
         """End the worker and its children at once."""
-        with contextlib.suppress(
-            ProcessLookupError, PermissionError
-        ):  # gone, or another user's process by now
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or no longer ours
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:

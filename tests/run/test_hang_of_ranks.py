@@ -111,9 +111,7 @@ def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
     screen = train(*words, seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True])
     assert screen.newest.state == "finished"
     newest = screen.newest.ranks
-    assert [(row.restarts, row.steps) for row in newest] == [
-        (1, 57)
-    ] * 2  # its last 3 are not reported
+    assert [(row.restarts, row.steps) for row in newest] == [(1, 57)] * 2  # the last 3 are lost
     assert [marker.label for marker in screen.newest.markers] == ["restart"]
     for rank in (0, 1):
         assert sum(f"rank {rank} began again" in line for line in screen.log) == 1
