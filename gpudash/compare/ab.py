@@ -4,6 +4,8 @@ A comparison returns the blocks to run, folds their results and decides when to 
 the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
+from statistics import geometric_mean
+
 import msgspec
 
 from gpudash.compare.blocks import BlockLog, Measured, NotRun, Outcome
@@ -20,7 +22,7 @@ from gpudash.compare.paired_t import (
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Block, ComparisonShown, Event, HostReading, Reading, Started
-from gpudash.statistics import Means, mean, total
+from gpudash.statistics import Means, mean
 
 MIN_STEPS = 5
 BLOCK_S = 0.15
@@ -220,14 +222,18 @@ def _contention(core_wait_pct: float | None) -> str:
 
 
 def _steps_per_s(blocks: list[Measured]) -> float | None:
-    seconds = sum(block.busy_s for block in blocks)
-    return sum(block.steps for block in blocks) / seconds if seconds else None
+    return _rate([block.steps for block in blocks], blocks)
 
 
 def _samples_per_s(blocks: list[Measured]) -> float | None:
-    seconds = sum(block.busy_s for block in blocks)
-    samples = total(block.samples for block in blocks)
-    return samples / seconds if seconds and samples is not None else None
+    counts = [block.samples for block in blocks if block.samples is not None]
+    return _rate(counts, blocks) if len(counts) == len(blocks) else None
+
+
+def _rate(counts: list[int], blocks: list[Measured]) -> float | None:
+    """Return the geometric mean of the blocks' rates: B's over A's is the change of the verdict."""
+    rates = [count / block.busy_s for count, block in zip(counts, blocks, strict=True)]
+    return geometric_mean(rates) if rates else None
 
 
 def _host_ms(blocks: list[Measured]) -> float | None:

@@ -203,6 +203,13 @@ def test_the_rates_of_both_values_are_shown():
     assert not done.experiment.refused
 
 
+def test_the_rates_differ_by_the_change_however_unsteady_the_machine():
+    noise = (*[1.0] * 9, *[3.0] * 5, *[1.4] * 7)
+    shown = conduct(pipelined(pairs=6), step_ms=faster(1.25, noise=noise)).run().experiment.shown()
+    for a, b in (shown.steps_per_s, shown.samples_per_s):
+        assert b / a == pytest.approx(1 + shown.change)
+
+
 # ── interruptions ───────────────────────────────────────────────────────────────
 
 
