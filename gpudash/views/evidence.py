@@ -66,7 +66,7 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
     yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
     yield _cores(measured)
     if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
-        yield "no lever changes that"
+        yield "no lever adds cores"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
     if len(measured.snapshot.ranks) <= 1:  # with several ranks, only rank 0's cores are known

@@ -128,7 +128,7 @@ async def test_without_a_frame_what_does_not_fit_beside_the_title_stands_below()
     others = measured(device=CPU, core_wait_pct=48.0, step_ms=320.0, forward_ms=200.0)
     rows = await shown(others, 80, 4, framed=False)
     assert "the training uses" in rows[2]
-    assert "no lever changes that" in rows[3]
+    assert "no lever adds cores" in rows[3]
 
 
 async def test_lanes_share_one_scale_so_that_a_column_is_one_moment():

@@ -328,7 +328,7 @@ def test_ranks_may_take_the_cores_from_each_other():
         "rank 0 waits for a core 50 % of the time",
         "other ranks or other jobs have it",
         "rank 0 uses 1.3 of 8 cores",
-        "no lever changes that",
+        "no lever adds cores",
     )
 
 
@@ -392,7 +392,7 @@ def test_a_limit_is_named_with_its_evidence():
     assert ask(gpu_step()).evidence[0] == "busy 99 % of 10.0 ms"
     waiting = ask(measured(core_wait_pct=50.0))
     assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
-    assert waiting.evidence[-2:] == ("no lever changes that", "with every core up to +515 %")
+    assert waiting.evidence[-2:] == ("no lever adds cores", "with every core up to +515 %")
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
     assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
