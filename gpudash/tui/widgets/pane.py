@@ -94,7 +94,7 @@ class Pane(Panel, Scrolled):
             self._trouble.clear()
         self._add("log", lines)
         on_gpu = snapshot.gpu is not None and snapshot.gpu_missing is None
-        can_compare = "blocks" in snapshot.can
+        can_compare = why_not("blocks", snapshot) is None
         can_type = why_not("type", snapshot) is None
         can_use = why_not("levers", snapshot) is None
         profile = profile_line(snapshot)
