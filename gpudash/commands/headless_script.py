@@ -73,6 +73,7 @@ class HeadlessScript:
         self._command, self._place, self._nodes = command, begin(), nodes
         self._output_to_stderr = output_to_stderr
         self._child: Child | None = None
+        self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
         self.source: ScriptSource | None = None
         """The source of the command; None before its start."""
         self.news = News(quiet=True)
@@ -99,16 +100,23 @@ class HeadlessScript:
                 remove(self._place)
 
     def _start(self, _plan: Plan) -> ScriptSource:
-        self._child = Child(self._command, self._place, output_to_stderr=self._output_to_stderr)
+        child = self._launch()
         self.source = ScriptSource(
-            self._command.name, self._child, self._place, can=HEADLESS, nodes=self._nodes
+            self._command.name, child, self._place, can=HEADLESS, nodes=self._nodes
         )
         return self.source
+
+    def _launch(self) -> Child:
+        child = Child(self._command, self._place, output_to_stderr=self._output_to_stderr)
+        self._child = child  # from here on signals go to it directly
+        for number in self._early_signals:
+            child.signal(number)
+        return child
 
     def run_for(self, relay: Relay) -> None:
         """Run the command to its end, watched from another node. Raises WorkerError."""
         with self._signals_passed_on():
-            self._child = Child(self._command, self._place)
+            self._launch()
             with relay.running(self._place):
                 code = in_shell(self._wait())
                 how = f"exited with {code}" if code else "has ended"
@@ -200,7 +208,11 @@ class HeadlessScript:
 
         def pass_on(number: int, _frame: object) -> None:
             self.interrupted = True
-            if self._child is not None and number in (signal.SIGTERM, signal.SIGHUP):
+            if number not in (signal.SIGTERM, signal.SIGHUP):
+                return
+            if self._child is None:
+                self._early_signals.append(number)
+            else:
                 self._child.signal(number)
 
         # ignored signals, as under nohup, the command ignores too

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,12 @@ import msgspec
 import pexpect
 import pytest
 
-from gpudash.commands import attach
+from gpudash.commands import attach, headless_script
 from gpudash.commands.attach import choose
+from gpudash.commands.headless_script import HeadlessScript
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
+from gpudash.run.user_command import understand
 
 ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
@@ -212,6 +215,21 @@ def test_signals_to_gpudash_are_passed_on(tmp_path, number):
         assert ours.stdout.readline() == b"ready\n"
         ours.send_signal(number)
         assert ours.wait(WAIT_S) == number
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, monkeypatch, number):
+    passed_on = []
+
+    def start(*_words, **_options):
+        signal.raise_signal(number)
+        return SimpleNamespace(signal=passed_on.append, wait=lambda: 0, close=lambda: None)
+
+    monkeypatch.setattr(headless_script, "Child", start)
+    relay = SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
+    command = HeadlessScript(understand([script(tmp_path, "")]))
+    command.run_for(relay)
+    assert passed_on == [number]
 
 
 def test_a_killed_gpudash_leaves_the_script_to_its_end(tmp_path):
