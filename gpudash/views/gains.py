@@ -139,10 +139,10 @@ def _pinned(case: Case) -> Gain | None:
     if not copying_ms:
         return None
     if pinning is None:
-        without = _up_to(
+        ceiling = _up_to(
             case, copying_ms, f"a batch is copied in {fmt.milliseconds(copying_ms)} ms"
         )
-        return without if without.high_pct < LEAST_PCT else None
+        return ceiling if ceiling.high_pct < LEAST_PCT else None
     pinned_in_ms = pin_ms(pinning, case.workers)
     rest_ms = step_ms - max(copying_ms - pinned_copy_ms(case.profile), 0.0) + pinning.copy_ms
     source = (
