@@ -233,9 +233,12 @@ def _measuring(snapshot: Snapshot) -> Iterator[str]:
     """Yield what the answer still needs, the row being measured, and the row before it."""
     yield f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
     rows = [row for row in snapshot.results if not row.verdict]
-    if rows and rows[-1].live:
-        yield f"row {rows[-1].number}: {fmt.plain(rows[-1].configuration)}"
-    if len(rows) > 1 and rows[-1].live and rows[-2].workload == snapshot.workload:
-        rate, step_ms = fmt.significant(rows[-2].samples_per_s), rows[-2].step_ms_p50
+    if not rows or not rows[-1].live:
+        return
+    *earlier, newest = rows
+    yield f"row {newest.number}: {fmt.plain(newest.configuration)}"
+    before = earlier[-1] if earlier else None
+    if before is not None and before.workload == snapshot.workload:
+        rate, step_ms = fmt.significant(before.samples_per_s), before.step_ms_p50
         so_far = f"{rate} samples/s, step p50 {fmt.milliseconds(step_ms)} ms"
-        yield f"row {rows[-2].number} before it: {so_far}"
+        yield f"row {before.number} before it: {so_far}"

@@ -71,6 +71,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     feeds: bool = False
     """Whether batches are available at any rate, because no loader makes them."""
 
+    @property
+    def step_ms(self) -> float:
+        """The step's duration in ms; 0.0 if it was not measured."""
+        return self.step.step_ms or 0.0
+
 
 def gain_of(lever: str, case: Case) -> Gain | None:
     """Return the gain of changing this lever; None if no measurement supports a range."""
@@ -96,18 +101,16 @@ def workers_needed(step: RecentStep, workers: int) -> int:
 def _more_workers(case: Case) -> Gain | None:
     """Return the gain of more loader workers, until the step no longer waits."""
     step, before, after = case.step, int(case.a), int(case.b)
-    step_ms, starved_ms = step.step_ms or 0.0, step.starved_ms or 0.0
+    starved_ms = step.starved_ms
     if not starved_ms or after <= before:
         return None
-    rest_ms = step_ms - starved_ms
-    batch_ms = step_ms * before if before else starved_ms  # one worker's time for a batch
-    added = after - max(before, 1)
+    rest_ms = case.step_ms - starved_ms
+    batch_ms = case.step_ms * before if before else starved_ms  # one worker's time for a batch
 
     def step_with(efficiency: float) -> float:
-        able = max(before, 1) + added * efficiency if before else after * efficiency
-        return max(rest_ms, batch_ms / max(able, ADDED_WORKER))
+        return max(rest_ms, batch_ms / (before + (after - before) * efficiency))
 
-    low, high = (_faster_pct(step_ms, step_with(each)) for each in (ADDED_WORKER, 1.0))
+    low, high = (_faster_pct(case.step_ms, step_with(each)) for each in (ADDED_WORKER, 1.0))
     gets_cores = (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     made = f"a worker makes a batch in {fmt.milliseconds(batch_ms)} ms"
     return Gain(
@@ -134,7 +137,6 @@ def _pinned(case: Case) -> Gain | None:
     At best, pinning a batch is hidden. If it takes the loader's thread, or the host, longer than a
     step, pinning is the limit.
     """
-    step_ms = case.step.step_ms or 0.0
     copying_ms, pinning = copy_ms(case.step, case.profile), pinning_of(case.profile)
     if not copying_ms:
         return None
@@ -144,14 +146,14 @@ def _pinned(case: Case) -> Gain | None:
         )
         return ceiling if ceiling.high_pct < LEAST_PCT else None
     pinned_in_ms = pin_ms(pinning, case.workers)
-    rest_ms = step_ms - max(copying_ms - pinned_copy_ms(case.profile), 0.0) + pinning.copy_ms
+    rest_ms = case.step_ms - max(copying_ms - pinned_copy_ms(case.profile), 0.0) + pinning.copy_ms
     source = (
         f"a batch is pinned in {fmt.milliseconds(pinned_in_ms)} ms and then copied in "
         f"{fmt.milliseconds(pinning.copy_ms)}, now in {fmt.milliseconds(copying_ms)} of {_ms(case)}"
     )
     return Gain(
-        _change_pct(step_ms, rest_ms + pinned_in_ms),
-        _change_pct(step_ms, max(rest_ms, pinned_in_ms)),
+        _change_pct(case.step_ms, rest_ms + pinned_in_ms),
+        _change_pct(case.step_ms, max(rest_ms, pinned_in_ms)),
         source,
     )
 
@@ -165,7 +167,7 @@ def _pipelined(case: Case) -> Gain | None:
         return None
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms"
     if step.sm_active_pct is not None:
-        free_ms = (step.step_ms or 0.0) * (100 - step.sm_active_pct) / 100
+        free_ms = case.step_ms * (100 - step.sm_active_pct) / 100
         hidden_ms = min(hidden_ms, free_ms)
         source += f", and the SMs are active {fmt.percent(step.sm_active_pct)} of the time"
     return _up_to(case, hidden_ms, source)
@@ -177,16 +179,15 @@ def _half_ms(case: Case, lane: str) -> float:
 
 def _cuda_graph(case: Case) -> Gain | None:
     """Return the gain of launching the step at once: device work and data wait remain."""
-    step_ms, starved_ms = case.step.step_ms or 0.0, case.step.starved_ms or 0.0
     working = _working_ms(case)
     if working is None:
         return None
-    least_ms, source = working[0] + starved_ms, working[1]
-    high = _faster_pct(step_ms, least_ms)
+    least_ms, source = working[0] + (case.step.starved_ms or 0.0), working[1]
+    high = _faster_pct(case.step_ms, least_ms)
     launch_ms = case.profile.launch_ms if case.profile is not None else None
     if launch_ms is None:
         return Gain(None, high, source)
-    low = _faster_pct(step_ms, max(step_ms - launch_ms, least_ms))
+    low = _faster_pct(case.step_ms, max(case.step_ms - launch_ms, least_ms))
     return Gain(low, high, f"{source}; launching takes {fmt.milliseconds(launch_ms)} ms")
 
 
@@ -195,7 +196,7 @@ def _larger_batch(case: Case) -> Gain | None:
 
     A step takes no longer until the GPU's work fills it.
     """
-    step_ms, working, times = case.step.step_ms or 0.0, _working_ms(case), int(case.b) / int(case.a)
+    step_ms, working, times = case.step_ms, _working_ms(case), int(case.b) / int(case.a)
     if working is None or times <= 1 or 100 * working[0] >= DEVICE_PCT * step_ms:
         return None  # a busy GPU takes longer for more samples
     longer_ms = max(step_ms, times * working[0])
@@ -209,9 +210,9 @@ def _working_ms(case: Case) -> tuple[float, str] | None:
     step = case.step
     if case.profile is not None and (at_work_ms := busy_ms(step, case.profile)) is not None:
         return at_work_ms, f"the GPU works {fmt.milliseconds(at_work_ms)} ms of a step"
-    if step.gpu_util_pct is None or not step.step_ms:
+    if step.gpu_util_pct is None:
         return None
-    at_work_ms = step.step_ms * step.gpu_util_pct / 100
+    at_work_ms = case.step_ms * step.gpu_util_pct / 100
     return at_work_ms, f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
 
 
@@ -223,7 +224,7 @@ def _fused_optimizer(case: Case) -> Gain | None:
     source = f"the optimizer takes {fmt.milliseconds(optimizer_ms)} ms"
     if least_ms is not None:
         source += f", its memory traffic at least {fmt.milliseconds(least_ms)} ms,"
-    return _up_to(case, max(optimizer_ms - (least_ms or 0.0), 0.0), source)
+    return _up_to(case, optimizer_ms - (least_ms or 0.0), source)
 
 
 def _bf16(case: Case) -> Gain | None:
@@ -258,10 +259,10 @@ def _gradient_compression(case: Case) -> Gain | None:
         return None
     source = f"nothing but communication runs {fmt.milliseconds(exposed)} ms"
     gain = _up_to(case, exposed / 2, source)
-    casts_ms, step_ms = traffic_ms(case.profile, COMPRESSION), case.step.step_ms or 0.0
+    casts_ms = traffic_ms(case.profile, COMPRESSION)
     if casts_ms is None:
         return gain
-    low_pct = _change_pct(step_ms, step_ms - exposed / 2 + casts_ms)
+    low_pct = _change_pct(case.step_ms, case.step_ms - exposed / 2 + casts_ms)
     return Gain(
         low_pct, gain.high_pct, f"{gain.source}, and casts take {fmt.milliseconds(casts_ms)} ms"
     )
@@ -269,10 +270,10 @@ def _gradient_compression(case: Case) -> Gain | None:
 
 def _without_syncs(step: RecentStep, profile: Summary | None) -> Gain | None:
     """Return the gain if the host went on launching where it now waits for the device."""
-    saved, step_ms = saved_ms(step, profile) if profile is not None else None, step.step_ms or 0.0
-    if not saved:
+    saved = saved_ms(step, profile) if profile is not None else None
+    if not saved or step.step_ms is None:
         return None
-    return Gain(None, _faster_pct(step_ms, step_ms - saved))
+    return Gain(None, _faster_pct(step.step_ms, step.step_ms - saved))
 
 
 def _without_asides(step: RecentStep, _profile: Summary | None) -> Gain | None:
@@ -302,12 +303,12 @@ def _without_core_wait(step: RecentStep, _profile: Summary | None) -> Gain | Non
 
 
 def _up_to(case: Case, removed_ms: float, source: str) -> Gain:
-    step_ms = case.step.step_ms or 0.0
-    return Gain(None, _faster_pct(step_ms, step_ms - removed_ms), f"{source} of {_ms(case)}")
+    high_pct = _faster_pct(case.step_ms, case.step_ms - removed_ms)
+    return Gain(None, high_pct, f"{source} of {_ms(case)}")
 
 
 def _ms(case: Case) -> str:
-    return f"{fmt.milliseconds(case.step.step_ms)} ms"
+    return f"{fmt.milliseconds(case.step_ms)} ms"
 
 
 def _faster_pct(before_ms: float, after_ms: float) -> float:

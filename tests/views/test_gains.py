@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gpudash.protocol import Peak, Pinning, Profiled, Weights
 from gpudash.trace.summary import CopyUse, KernelUse, Summary
 from gpudash.views.gains import Case, Gain, gain_of, without, workers_needed
+from gpudash.views.profiled_step import at_work_pct, busy_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep
 from tests.tui.fake_engine import PHASES
 
@@ -22,10 +23,13 @@ def profiled(**values):
     return Summary(steps=10, step_ms=10.0, on_device=True, **values)
 
 
-def gain(lever, a, b, *, profile=None, workers=0, feeds=False, **values):
+def range_of(lever, a, b, *, profile=None, workers=0, feeds=False, **values):
     measured = {"step": step(**values), "phases": PHASES, "profile": profile}
-    case = Case(a=a, b=b, workers=workers, feeds=feeds, **measured)
-    found = gain_of(lever, case)
+    return gain_of(lever, Case(a=a, b=b, workers=workers, feeds=feeds, **measured))
+
+
+def gain(lever, a, b, **values):
+    found = range_of(lever, a, b, **values)
     return found.label if found is not None else None
 
 
@@ -38,6 +42,7 @@ def gain(lever, a, b, *, profile=None, workers=0, feeds=False, **values):
         (("0", "1"), 5.0, "+0 to +100 %"),  # beside the step instead of before it
         (("0", "2"), 5.0, "about +100 %"),
         (("2", "4"), 0.0, None),
+        (("4", "4"), 6.0, None),
     ],
 )
 def test_workers_gain_until_the_step_does_not_wait(workers, starved_ms, label):
@@ -54,9 +59,22 @@ def test_workers_needed_keep_the_step_from_waiting(workers, starved_ms, needed):
     assert workers_needed(waiting, workers) == needed
 
 
+def test_workers_needed_are_as_many_for_short_steps_and_as_now_where_no_wait_is_measured():
+    short = step(step_ms=0.5, data_ms=0.375, device_ms=0.125)
+    assert (workers_needed(short, 4), workers_needed(short, 0)) == (16, 3)
+    assert workers_needed(step(data_ms=None), 4) == 4
+
+
+@pytest.mark.parametrize(("core_wait_pct", "label"), [(14.9, "about +25 %"), (15.0, "up to +25 %")])
+def test_workers_that_wait_for_cores_gain_perhaps_nothing(core_wait_pct, label):
+    waits = {"data_ms": 2.0, "device_ms": 8.0, "core_wait_pct": core_wait_pct}
+    assert gain("num_workers", "2", "8", **waits) == label
+
+
 @pytest.mark.parametrize("lever", ["data", "input", "augment_on", "prefetch_factor"])
 def test_cheaper_batches_gain_at_most_the_wait(lever):
     assert gain(lever, "a", "b", data_ms=5.0, device_ms=5.0) == "up to +100 %"
+    assert gain(lever, "a", "b", data_ms=10.0, device_ms=0.0) == "up to +9,900 %"  # 1 % is left
     assert gain(lever, "a", "b") is None
 
 
@@ -87,6 +105,9 @@ def test_copies_from_pinned_memory_become_no_faster():
     half = msgspec.structs.replace(pinning(3.0, 1.0), copies=(own,))
     # 4 ms, 2 ms of the script's own copies and the copy's 1 ms; with 3 ms of pinning 10 ms
     assert gain("pin_memory", "off", "on", profile=half, **COPIED) == "+0 to +43 %"
+    own = msgspec.structs.replace(own, ms=7.0)  # longer than all copies of the step without it
+    much = msgspec.structs.replace(pinning(3.0, 1.0), copies=(own,))
+    assert gain("pin_memory", "off", "on", profile=much, **COPIED) == "-29 to -9 %"
 
 
 def test_pinning_on_a_thread_of_its_own_is_the_limit_where_it_takes_longer_than_a_step():
@@ -124,6 +145,7 @@ def test_a_graph_gains_the_launch_time_and_at_most_all_but_the_devices_work():
     assert gain("cuda_graph", "off", "on", gpu_util_pct=80.0) == "up to +25 %"
     known = profiled(busy_ms=5.0, launch_ms=2.0)
     assert gain("cuda_graph", "off", "on", profile=known) == "+25 to +100 %"
+    assert gain("cuda_graph", "off", "on", profile=known, data_ms=3.0) == "about +25 %"
 
 
 def test_a_larger_batch_gains_until_it_fills_the_gpu():
@@ -131,11 +153,15 @@ def test_a_larger_batch_gains_until_it_fills_the_gpu():
     assert gain("batch_size", "8", "16", gpu_util_pct=80.0) == "up to +100 %"
     assert gain("batch_size", "8", "16", gpu_util_pct=80.0, feeds=True) == "+25 to +100 %"
     assert gain("batch_size", "8", "16", gpu_util_pct=40.0, feeds=True) == "about +100 %"
-    assert gain("batch_size", "8", "16", gpu_util_pct=95.0, feeds=True) is None
+    assert gain("batch_size", "8", "16", gpu_util_pct=89.9, feeds=True) == "+11 to +100 %"
+    assert gain("batch_size", "8", "16", gpu_util_pct=90.0, feeds=True) is None
+    assert gain("batch_size", "8", "8", gpu_util_pct=40.0) is None
 
 
 def test_a_fused_optimizer_gains_at_most_its_time():
-    assert gain("fused_optimizer", "off", "on", phases_ms={"optimizer": 2.0}) == "up to +25 %"
+    found = range_of("fused_optimizer", "off", "on", phases_ms={"optimizer": 2.0})
+    assert found.label == "up to +25 %"
+    assert found.source == "the optimizer takes 2.00 ms of 10.0 ms"
 
 
 PEAK = Peak(matmul_tflops={"fp32": 50.0, "tf32": 400.0, "bf16": 800.0}, memory_gb_s=2**20 / 1e3)
@@ -147,11 +173,13 @@ def test_no_form_of_the_optimizer_is_faster_than_memory():
     profile, phases_ms = profiled(profiled=moves), {"optimizer": 5.7}
     found = gain("fused_optimizer", "off", "on", profile=profile, phases_ms=phases_ms)
     assert found == "up to +100 %"
+    quick = {"optimizer": 0.5}  # as in a step whose weights stay in the cache
+    assert gain("fused_optimizer", "off", "on", profile=profile, phases_ms=quick) == "up to +0 %"
 
 
 @pytest.mark.parametrize(("mib", "label"), [(100.0, "+6 to +11 %"), (500.0, "-9 to +11 %")])
 def test_half_the_bytes_gain_half_of_the_exposed_time_less_casts(mib, label):
-    about = traced(peak=PEAK, weights=Weights(mib=mib, state_mib=0.0))
+    about = traced(peak=PEAK, weights=Weights(mib=mib, state_mib=900.0))
     profile = profiled(exposed_ms=2.0, profiled=about)
     assert gain("gradient_compression", "none", "bf16", profile=profile) == label
 
@@ -173,6 +201,14 @@ def test_bf16_gains_by_the_peak_of_products_and_half_of_the_rest():
     assert in_bf16(*products, kernel("aten::relu", 2.0)) == "up to +567 %"
     tf32 = [kernel("aten::mm", 8.0, on_tensor_cores=True)]
     assert in_bf16(*tf32, precision="tf32") == "up to +67 %"
+    both = Peak(matmul_tflops={"fp32": 50.0, "bf16": 800.0}, memory_gb_s=1.0)  # the two it needs
+    about = traced(peak=both, precision="fp32")
+    profile = profiled(kernels=products, busy_ms=8.0, profiled=about)
+    assert gain("precision", "script", "bf16", profile=profile) == "up to +300 %"
+    assert gain("precision", "script", "tf32", profile=profile) is None
+    assert gain("precision", "script", "bf16") is None
+    blind = msgspec.structs.replace(profile, busy_ms=None)
+    assert gain("precision", "script", "bf16", profile=blind) is None
 
 
 def test_convolutions_in_tf32_gain_less_although_matrices_are_multiplied_in_fp32():
@@ -217,6 +253,8 @@ def gone(limit, profile=None, **values):
         (10.0, 4.5, 16, "up to +100 %"),  # half a core is waited for, perhaps in each step's path
         (50.0, 2.0, 4, "up to +100 %"),  # all cores, with half of their time
         (80.0, 0.4, 2, "up to +400 %"),  # no more work is done than by all of them
+        (90.0, 0.11, 16, "up to +9,900 %"),  # 1.1 threads, that wait 99 % of the time
+        (0.5, 0.5, 16, "up to +1 %"),
     ],
 )
 def test_with_every_core_at_most_the_wait_is_gained(wait_pct, busy, cores, label):
@@ -225,6 +263,7 @@ def test_with_every_core_at_most_the_wait_is_gained(wait_pct, busy, cores, label
 
 def test_cores_have_no_gain_if_their_use_or_the_wait_is_not_measured():
     assert gone("cores", core_wait_pct=50.0) is None
+    assert gone("cores", core_wait_pct=0.0, busy_cores=1.0, cores=16) is None
     assert gone("cores", busy_cores=1.0, cores=16) is None
     assert gone("cores", core_wait_pct=100.0, busy_cores=0.0, cores=16) is None
     # the wait may be longer than the step, on as many threads; how many cores there are is unknown
@@ -239,6 +278,7 @@ def test_without_asides_the_rate_is_higher_by_their_share_to_within_one_of_them(
 def test_few_asides_have_no_gain():
     assert gone("asides", aside_pct=60.0) is None
     assert gone("asides", aside_pct=60.0, asides=1) is None  # two would fill the time
+    assert gone("asides", aside_pct=50.0, asides=1) is None
 
 
 def test_without_its_waits_the_step_lasts_as_long_as_work_or_launches():
@@ -246,6 +286,27 @@ def test_without_its_waits_the_step_lasts_as_long_as_work_or_launches():
     assert gone("sync", profiled(busy_ms=6.0, blocked_ms=0.0), host_ms=10.0) is None
     assert gone("sync", host_ms=10.0) is None
     assert gone("none", profiled(busy_ms=6.0, blocked_ms=4.0), host_ms=10.0) is None
+
+
+def test_a_wait_for_data_is_none_of_the_steps_want_of_launches():
+    waiting, ready = step(data_ms=1.0), step()
+    idle = profiled(busy_ms=6.0, idle_ms={"host": 4.0})
+    assert (idle_ms(waiting, idle), idle_ms(ready, idle)) == (3.0, 4.0)
+    assert busy_ms(ready, profiled()) is None
+
+
+def test_a_host_that_never_waited_would_still_launch_and_wait_for_data():
+    waits = profiled(busy_ms=5.0, blocked_ms=4.0)
+    late = step(host_ms=9.0, data_ms=2.0, device_ms=5.0)
+    assert saved_ms(late, waits) == 10 - (9 - 4 + 2)
+    assert saved_ms(step(host_ms=None), waits) is None
+    only_waits = profiled(busy_ms=0.5, blocked_ms=10.0)
+    assert saved_ms(step(host_ms=10.0), only_waits) == 10 - 0.5
+
+
+def test_a_cpu_is_at_work_as_long_as_the_training_had_a_core_or_waited_for_one():
+    on_cpu = step(device_ms=9.9, on_gpu=False, busy_cores=0.5, core_wait_pct=10.0)
+    assert at_work_pct(on_cpu, None) == 60.0
 
 
 def test_a_range_has_a_label():
