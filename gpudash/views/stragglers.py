@@ -159,7 +159,7 @@ def _held(named: Straggler | None, hidden: str = "") -> int | None:
 def _means(blocks: Sequence[Block], excess: Excess) -> dict[int, _Mean]:
     """Return the mean of each rank that is in all blocks."""
     excesses = [excess(block) for block in blocks]
-    everywhere = set(excesses[0]).intersection(*excesses[1:])
+    everywhere = set.intersection(*map(set, excesses))
     return {rank: _mean([one[rank] for one in excesses]) for rank in everywhere}
 
 
@@ -167,7 +167,7 @@ def _mean(values: Sequence[float]) -> _Mean:
     count = len(values)
     mean = fsum(values) / count
     squares = fsum((value - mean) ** 2 for value in values)
-    return _Mean(mean, sqrt(squares / (count - 1) / count) if count > 1 else 0.0)
+    return _Mean(mean, sqrt(squares / (count - 1) / count))
 
 
 def _step_ms(blocks: Iterable[Block]) -> float:
@@ -209,7 +209,7 @@ def _unequal(blocks: Sequence[Block]) -> Straggler | None:
     ) / len(blocks)
     waits_ms = fsum(one.wait_ms for one in ranks) / len(ranks) - collective_ms
     step_ms = _step_ms(blocks)
-    if by_work_ms < BY_WORK * deviation_ms or waits_ms < WANDERING_PCT / 100 * step_ms:
+    if by_work_ms <= BY_WORK * deviation_ms or waits_ms < WANDERING_PCT / 100 * step_ms:
         return None
     newest = blocks[-1].ranks
     return Straggler(

@@ -363,3 +363,166 @@ def test_two_real_ranks_that_differ_by_1_pct_give_no_alarm():
     for _, rank, seen in recorded("quiet"):
         stragglers.take(rank, seen)
         assert stragglers.found() is None
+
+
+# ── without noise: what is shown to the digit, and from where on ──────────────────────────────
+
+EXACT_MS = 100.0
+"""A step time of which a block holds ten steps."""
+
+
+def exactly(stragglers, blocks, of_rank, ranks=2, first=0):
+    """Train so many blocks, closed by the first step of the one after next; what is found then.
+
+    `of_rank(block, step, rank)` says how many ms of the step are the rank's own: it waits for the
+    others the rest. Or it gives other values of the step.
+    """
+    for number in range(10 * first, 10 * (first + blocks + 1) + 1):
+        for rank in range(ranks):
+            about = of_rank(number // 10, number, rank)
+            about = about if isinstance(about, dict) else {"own_ms": about}
+            about = {"own_ms": 80.0, "samples": 8, "data_ms": 0.0, "host_ms": 0.0, **about}
+            own_ms = about.pop("own_ms")
+            phases_ms = {"forward": own_ms, "communication": EXACT_MS - own_ms}
+            step = Step(
+                step=number,
+                segment=0,
+                tokens=None,
+                finished_s=number * EXACT_MS / 1e3,
+                step_ms=EXACT_MS,
+                phases_ms=phases_ms,
+                **about,
+            )
+            progress = Progress(until_s=0.0, steps=(step,), total_steps=0, total_samples=0)
+            stragglers.take(rank, progress)
+    return stragglers.found()
+
+
+def fresh(ranks=2, kind="cuda"):
+    return begin(Ranks(ranks, kind=kind))
+
+
+def late_by(*more_ms):
+    """Each rank's own time is longer by this, in all steps."""
+    return lambda _block, _step, rank: 80.0 + more_ms[rank]
+
+
+def test_a_rank_is_named_after_eight_blocks_with_its_excess_and_the_others_wait():
+    assert exactly(fresh(), 7, late_by(0, 10)) is None
+    named = exactly(fresh(), 8, late_by(0, 10))
+    assert (named.rank, named.phase, named.kind) == (1, "forward", "persistent")
+    assert (named.excess_ms, named.slower_pct, named.others_wait_ms) == (10.0, 10.0, 10.0)
+
+
+@pytest.mark.parametrize(("pct", "is_named"), [(1.49, False), (1.5, False), (1.51, True)])
+def test_a_rank_is_named_from_a_delay_of_1_5_percent_on(pct, is_named):
+    assert bool(exactly(fresh(), 8, late_by(0, pct))) == is_named
+
+
+@pytest.mark.parametrize(("swing_ms", "is_named"), [(2.2, True), (2.4, False)])
+def test_a_delay_that_swings_from_block_to_block_has_to_be_larger(swing_ms, is_named):
+    """Its standard error is swing / √7, and 4.9 of those may not bring 5 ms below 0.75 ms."""
+
+    def of_rank(block, _step, rank):
+        return 80.0 + rank * (5.0 + swing_ms * (-1) ** block)
+
+    assert bool(exactly(fresh(), 8, of_rank)) == is_named
+
+
+@pytest.mark.parametrize(
+    ("later", "rank"),
+    [
+        ((0, 8.0, 9.9, 0), 1),  # more than 80 % of the largest delay
+        ((0, 7.9, 9.9, 0), 2),
+        ((0, 0.9, 0, 0), 1),  # more than half of the threshold
+        ((0, 0.7, 0, 0), None),
+    ],
+)
+def test_a_named_rank_stays_named_for_less_than_it_was_named_for(later, rank):
+    stragglers = fresh(4)
+    assert exactly(stragglers, 12, late_by(0, 10, 0, 0), ranks=4).rank == 1
+    named = exactly(stragglers, 41, late_by(*later), ranks=4, first=13)
+    assert (named and named.rank) == rank
+
+
+@pytest.mark.parametrize(("part", "least_pct"), [("data", 1.5), ("host", 3.0)])
+def test_a_hidden_excess_is_named_with_its_size_and_stays_named_down_to_half(part, least_pct):
+    def waits(ms):
+        return lambda _block, _step, rank: {f"{part}_ms": 10.0 + ms * rank}
+
+    stragglers = fresh()
+    named = exactly(stragglers, 8, waits(10.0))
+    assert (named.rank, named.phase, named.others_wait_ms) == (1, part, None)
+    assert (named.excess_ms, named.slower_pct) == (10.0, 10.0)
+    assert exactly(stragglers, 41, waits(0.6 * least_pct), first=9).phase == part
+    assert exactly(stragglers, 41, waits(0.4 * least_pct), first=51) is None
+    assert exactly(fresh(), 8, waits(0.9 * least_pct)) is None
+    assert exactly(fresh(kind="cpu"), 8, waits(10.0)) is None
+
+
+def turns(pattern, late_ms=10.0):
+    """A rank is late in some blocks: in turn those of the pattern, None for none."""
+
+    def of_rank(block, _step, rank):
+        return 80.0 + late_ms * (pattern[block % len(pattern)] == rank)
+
+    return of_rank
+
+
+HALF, QUARTER = (0, None, 1, None), (0, None, None, None, 1, None, None, None)
+
+
+def test_ranks_that_take_turns_are_reported_if_one_is_late_in_half_of_the_blocks():
+    named = exactly(fresh(), 8, turns(HALF))
+    assert (named.kind, named.rank) == ("wandering", 1)
+    assert (named.excess_ms, named.slower_pct, named.others_wait_ms) == (10.0, 10.0, 5.0)
+    assert exactly(fresh(), 9, turns(HALF)).rank == 0  # of the newest of them
+    assert exactly(fresh(), 40, turns(QUARTER)) is None
+    stragglers = fresh()
+    exactly(stragglers, 39, turns(HALF))
+    assert exactly(stragglers, 80, turns(QUARTER), first=40).kind == "wandering"
+
+
+def test_two_changes_of_the_late_rank_are_enough_and_one_is_a_recovery():
+    twice, once = (0, 0, 0, 1, 1, 1, 0, 0), (0, 0, 0, 0, 1, 1, 1, 1)
+    assert exactly(fresh(), 8, turns(twice)).kind == "wandering"
+    assert exactly(fresh(), 8, turns(once)) is None
+
+
+@pytest.mark.parametrize(("late_ms", "is_late"), [(4.96, False), (5.1, True)])
+def test_in_a_single_block_a_rank_is_late_from_5_percent_on(late_ms, is_late):
+    assert bool(exactly(fresh(), 8, turns(HALF, late_ms))) == is_late
+
+
+def sized(own_ms=10.0, unlike=(), *, heavier_last=False):
+    """In each step one of two ranks has more samples and works longer; `unlike`: fewer samples."""
+
+    def of_rank(block, step, rank):
+        first_has_more = step % 2 == 0
+        if heavier_last and block >= 7:
+            first_has_more = step % 10 in (0, 2, 4, 6)
+        has_more = first_has_more == (rank == 0)
+        is_large = has_more != (step % 10 in unlike)
+        return {"own_ms": 80 + own_ms * (1 if has_more else -1), "samples": 120 if is_large else 80}
+
+    return of_rank
+
+
+def test_unequal_batches_are_reported_with_the_part_of_the_time_that_follows_them():
+    named = exactly(fresh(), 8, sized())
+    deviation_ms = 10 * (10 / 9) ** 0.5
+    assert (named.kind, named.rank) == ("imbalance", 0)
+    assert named.excess_ms == pytest.approx(deviation_ms)
+    assert named.slower_pct == pytest.approx(deviation_ms)  # of 100 ms
+    assert named.others_wait_ms == pytest.approx(10.0)
+    assert exactly(fresh(), 8, sized(heavier_last=True)).rank == 1  # in the newest block
+    assert exactly(fresh(), 8, sized(own_ms=4.0)) is None  # a wait below 5 %
+    assert exactly(fresh(), 8, sized(unlike=(2, 3))) is None  # samples explain 36 % of the variance
+
+
+@pytest.mark.parametrize(("samples", "kind"), [(110, "imbalance"), (102, "persistent")])
+def test_a_late_rank_has_more_work_if_that_explains_half_of_its_delay(samples, kind):
+    def of_rank(_block, _step, rank):
+        return {"own_ms": 80.0 + 10 * rank, "samples": samples if rank else 100}
+
+    assert exactly(fresh(), 8, of_rank).kind == kind

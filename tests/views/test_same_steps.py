@@ -1,0 +1,149 @@
+"""Blocks of the same steps on several ranks: which steps they hold, and their exact means."""
+
+import pytest
+
+from gpudash.protocol import Step
+from gpudash.views.same_steps import MOST_SAMPLES, SameSteps
+
+TEN_MS = 100.0
+"""A step time of which a block of a second holds ten."""
+
+
+def step(number, step_ms=TEN_MS, *, phases=None, parts=None, **values):
+    phases = {"forward": 40.0, "backward": 30.0, "communication": 10.0} | (phases or {})
+    about = {"samples": 8, "tokens": None, "data_ms": 0.0, "host_ms": 50.0, **values}
+    return Step(
+        step=number,
+        segment=0,
+        finished_s=0.0,
+        step_ms=step_ms,
+        phases_ms=phases,
+        parts_ms=None if parts is None else {"backward": parts},
+        **about,
+    )
+
+
+def blocks_of(told):
+    """The blocks that these steps complete, by the step that completes them."""
+    same = SameSteps()
+    found = ((one.step, same.add(rank, one)) for rank, one in told)
+    return {number: block for number, block in found if block is not None}
+
+
+def first_block(of_rank, ranks=2):
+    """The block of steps 0 to 9, where `of_rank(rank, number)` says what a step is like."""
+    told = [
+        (rank, step(number, **of_rank(rank, number)))
+        for number in range(21)
+        for rank in range(ranks)
+    ]
+    return blocks_of(told)[20]
+
+
+# ── which steps ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_block_of_a_second_is_complete_one_block_later():
+    assert list(blocks_of((rank, step(n)) for n in range(41) for rank in (0, 1))) == [20, 30, 40]
+
+
+def test_of_a_run_that_is_joined_within_a_block_each_step_counts():
+    waits_ms = {1: 10.0}
+    told = [
+        (rank, step(n, data_ms=waits_ms.get(n, 0.0))) for n in range(1, 22, 2) for rank in (0, 1)
+    ]
+    assert blocks_of(told)[21].ranks[0].data_ms == 10.0 / 5
+
+
+def test_a_rank_may_be_a_block_late_and_no_more():
+    before = [(rank, step(n)) for n in range(10) for rank in (0, 1)]
+    second = [(0, step(n)) for n in range(10, 21)]
+    late = [(1, step(n)) for n in range(10, 20)]
+    assert set(blocks_of([*before, *second, *late, (0, step(30))])) == {20, 30}
+    too_late = [(rank, step(n)) for n in range(10) for rank in (0, 1)]
+    assert set(blocks_of([*before, *second, *too_late, (0, step(30))])) == {20}
+
+
+def test_of_many_short_steps_the_first_are_kept():
+    late = dict.fromkeys(range(MOST_SAMPLES, 200), 10.0)
+    told = [(rank, step(n, 5.0, data_ms=late.get(n, 0.0))) for n in range(401) for rank in (0, 1)]
+    assert blocks_of(told)[400].ranks[0].data_ms == 0.0
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "is_block"), [(50.0, True), (49.0, False), (200.0, True), (250.0, False)]
+)
+def test_a_step_time_of_more_than_twice_or_less_than_half_begins_again(step_ms, is_block):
+    told = [(rank, step(n, step_ms if n else TEN_MS)) for n in range(21) for rank in (0, 1)]
+    assert bool(blocks_of(told)) == is_block
+
+
+def test_steps_twice_as_long_as_usual_are_left_out_and_two_are_enough():
+    def like(_rank, number):
+        return {"step_ms": 200.0 if number > 6 else TEN_MS}
+
+    assert first_block(like).ranks[0].own_ms == 90.0
+    few = [(0, step(n)) for n in range(10)] + [(1, step(n)) for n in (3, 4)] + [(0, step(20))]
+    assert set(blocks_of(few)[20].ranks) == {0, 1}
+    fewer = [(0, step(n)) for n in range(10)] + [(1, step(3)), (0, step(20))]
+    assert blocks_of(fewer) == {}
+
+
+# ── their means ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_rank_has_the_means_of_its_steps():
+    def like(_rank, number):
+        more = (-1) ** number
+        return {
+            "phases": {"communication": 10.0 - more, "overlap": 5.0},
+            "tokens": 1000 + 100 * more,
+            "data_ms": 4.0 if number % 2 else None,
+            "host_ms": 40.0 if number % 2 else None,
+        }
+
+    rank = first_block(like).ranks[0]
+    assert (rank.own_ms, rank.wait_ms, rank.least_wait_ms, rank.apart_ms) == (90, 10, 9, 60)
+    assert rank.own_deviation_ms == pytest.approx((10 / 9) ** 0.5)
+    assert rank.own_error_ms == pytest.approx(1 / 3)
+    assert rank.by_work_ms == pytest.approx(rank.own_deviation_ms)
+    assert rank.phases_ms == {"forward": 40.0, "backward": 30.0, "": 25.0}
+    assert (rank.data_ms, rank.host_ms, rank.work) == (2.0, 20.0, 1000.0)
+
+
+def test_work_is_that_of_a_single_step_in_samples_if_tokens_are_unknown():
+    assert first_block(lambda _rank, _number: {"samples": 16, "count": 2}).ranks[0].work == 8.0
+    assert first_block(lambda _rank, _number: {"samples": None}).ranks[0].work is None
+
+
+def test_a_pass_is_measured_up_to_the_end_of_each_part_and_begins_before_the_first_one():
+    block = first_block(lambda _rank, _number: {"parts": (10.0, 5.0)})
+    assert block.ranks[0].beside_ms == (25.0, 30.0)
+    unlike = first_block(lambda _rank, n: {"parts": (10.0, 20.0) if n % 2 else (5.0, 10.0, 15.0)})
+    assert unlike.ranks[0].beside_ms == (30.0,)
+
+
+def test_a_rank_is_late_where_it_is_furthest_behind():
+    def like(rank, _number):
+        more = 3.0 * rank  # rank 1 has caught up by the end
+        return {"parts": (10.0 + more, 20.0 - more)}
+
+    block = first_block(like)
+    assert block.beside_ms == {0: 0.0, 1: 3.0}
+    assert block.late_ms == {0: 0.0, 1: 3.0}
+
+
+def test_ranks_that_cut_a_pass_unlike_are_compared_at_its_end():
+    def like(rank, _number):
+        wait = {"communication": 10.0 - 4 * rank, "backward": 30.0 + 4 * rank}
+        return {"phases": wait, "parts": (14.0, 20.0) if rank else (10.0, 10.0, 10.0)}
+
+    assert first_block(like).beside_ms == {0: 0.0, 1: 4.0}
+
+
+def test_a_hosts_excess_is_no_more_than_that_of_its_busy_time_and_its_data_wait():
+    def like(rank, _number):
+        return {"host_ms": 50.0 + 5 * rank, "data_ms": 8.0 - 3 * rank}
+
+    block = first_block(like)
+    assert (block.data_ms, block.host_ms) == ({0: 3.0, 1: -3.0}, {0: -5.0, 1: 2.0})
