@@ -90,6 +90,39 @@ def test_a_clock_shows_whole_hours_minutes_and_seconds(seconds, text):
     assert fmt.clock(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (135, "2:15"), (1035, "17:15"), (3735, "1:02:15"), (36_000, "10:00:00")],
+)
+def test_a_moment_of_a_run_has_hours_from_one_on(seconds, text):
+    assert fmt.minutes(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("cpu_pct", "there_are", "text"),
+    [(130.0, 16, "1.3 of 16 cores"), (130.0, None, "1.3 cores"), (9.9, None, "0.10 cores"),
+     (10.0, None, "0.1 cores"), (10.5, 2, "0.1 of 2 cores"), (0.0, None, "0.0 cores"),
+     (0.5, None, "0.01 cores"), (1000.0, None, "10.0 cores"), (None, 16, "–")],
+)  # fmt: skip
+def test_small_uses_of_cores_have_two_decimals(cpu_pct, there_are, text):
+    assert fmt.cores(cpu_pct, there_are) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "text"), [(9.99, "+999.0 %"), (9.991, "> +999 %"), (-0.5, "-50.0 %")]
+)
+def test_a_change_of_more_than_ten_times_has_no_figure(change, text):
+    assert fmt.change(change, None, 1.0) == fmt.change(change, 1.0, None) == text
+
+
+def test_only_finite_numbers_are_measured():
+    assert fmt.measured([1.0, None, math.nan, 0.0, math.inf]) == [1.0, 0.0]
+
+
+def test_a_signal_has_its_name_or_its_number():
+    assert [fmt.signal_name(number) for number in (9, 35)] == ["SIGKILL", "signal 35"]
+
+
 def test_steps_are_counted():
     assert [fmt.steps(count) for count in (0, 1, 1234)] == ["0 steps", "1 step", "1234 steps"]
 

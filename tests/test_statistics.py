@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.statistics import Batches, mean, percentiles
+from gpudash.statistics import Batches, Means, mean, percentiles
 
 FINITE = st.lists(st.floats(-1e12, 1e12), min_size=1)
 
@@ -77,3 +77,27 @@ def test_steps_that_go_together_are_less_sure_than_steps_that_take_turns():
     together = error_of([10.0] * 64 + [20.0] * 64)
     in_turns = error_of([10.0, 20.0] * 64)
     assert in_turns < 0.01 < together
+
+
+def test_the_error_is_the_standard_error_of_the_logarithms_of_the_batches():
+    rates = [10.0, 20.0] * 4
+    spread = math.log(2) / 2  # of each batch around the mean of all
+    batches = [rate for rate in rates for _ in range(2)]  # 2 s each
+    assert error_of(batches) == pytest.approx(math.sqrt(8 * spread**2 / 7 / 8))
+    assert error_of([rate / 100 for rate in batches]) == pytest.approx(error_of(batches))
+
+
+def test_from_16_batches_on_they_are_twice_as_long():
+    """Rates that take turns from batch to batch differ no longer: each new one holds both."""
+    in_turns = [10.0, 10.0, 20.0, 20.0] * 8
+    assert error_of(in_turns[:30]) > 0.05
+    assert error_of(in_turns) == 0.0
+    assert error_of([*in_turns, *[40.0] * 3]) == 0.0  # the ninth batch has 4 s
+    assert error_of([*in_turns, *[40.0] * 4]) > 0.05
+
+
+def test_a_value_counts_once_unless_its_weight_says_more():
+    means = Means()
+    means.add({"a": 1.0, "b": None, "c": math.nan})
+    means.add({"a": 4.0}, 2.0)
+    assert means.values() == {"a": 3.0}

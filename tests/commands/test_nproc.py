@@ -3,21 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gpudash.cli.main import main
 from gpudash.commands.sweep_grid import of_count
-from gpudash.compare.sweep import table
-from gpudash.compare.sweep.file import Provenance, SweepFile
-from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
-from gpudash.errors import UsageError
-from gpudash.protocol import Device, Plan, Started
-from tests.scripted_run import started
+from gpudash.protocol import Plan
 from workloads import CATALOGUE
 from workloads.standard_levers import PROCESSES
-
-GRID = Grid(rows=({"nproc": "1"}, {"nproc": "2"}), columns=({},), rounds=3, min_steps=5, min_s=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -90,94 +82,6 @@ def test_one_process_gets_no_levers_of_several():
     plan = Plan(workload="encdec", settings=settings, nproc=2)
     assert of_count(plan, 1) == Plan(workload="encdec", settings={"batch_size": "4"})
     assert of_count(plan, 2) == plan
-
-
-# ── scaling ───────────────────────────────────────────────────────────────────────
-
-
-def measured(*seconds: float) -> list[BlockRow]:
-    """Return three rounds: blocks of 10 steps with 8 samples in each process."""
-    return [
-        BlockRow(round=turn, cell=cell, steps=10, samples=80 * (cell + 1), busy_s=busy_s)
-        for cell, own in enumerate((seconds[:3], seconds[3:]))
-        for turn, busy_s in enumerate(own)
-    ]
-
-
-def test_each_number_of_processes_runs_its_own_cells_alone():
-    sweep = Sweep(GRID)
-    sweep.nproc = 2
-    blocks = sweep.begin(1, ranks=2)
-    assert [block.changes for block in blocks] == [{}] * 3
-    assert (sweep.blocks_done, sweep.blocks_planned) == (0, 6)
-
-
-def test_a_resumed_sweep_goes_on_with_the_number_of_processes_that_it_broke_off_in():
-    rows = measured(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-    assert whole_rounds(GRID, rows[:4]) == rows[:4]
-    both = msgspec.structs.replace(GRID, columns=({}, {"precision": "bf16"}))
-    cells = [msgspec.structs.replace(row, cell=cell) for row in rows for cell in (0, 1)]
-    unfinished = msgspec.structs.replace(rows[3], cell=2)  # cell 3 is missing
-    assert whole_rounds(both, [*cells[:6], unfinished]) == cells[:6]
-    sweep = Sweep(GRID, rows[:4])
-    assert sweep.nproc == 2
-    assert len(sweep.begin(1, ranks=2)) == 2
-
-
-def test_a_sweep_that_broke_off_with_one_process_begins_with_it():
-    sweep = Sweep(GRID, measured(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)[:2])
-    assert (sweep.nproc, len(sweep.begin(1))) == (1, 1)
-
-
-def test_a_number_of_processes_has_its_own_threads_and_defaults(tmp_path: Path):
-    """A resumed sweep may begin with another number than its last one, as for more rounds."""
-    asked = Provenance(
-        workload="encdec", settings={}, grid=GRID, device=None, versions={}, command=()
-    )
-    file = SweepFile(tmp_path / "s.csv", asked, force=False, resume=False)
-    for count in (1, 2):
-        file.started_on(started_with(count, threads=4 // count))
-        file.append(BlockRow(round=0, cell=count - 1, steps=10, samples=80, busy_s=1.0))
-    file.close()
-    again = SweepFile(tmp_path / "s.csv", asked, force=False, resume=True)
-    again.started_on(started_with(1, threads=4))
-    why = "measured with CPU, 2 threads, num_workers=2; this is CPU, 3 threads, num_workers=3"
-    with pytest.raises(UsageError, match=why):
-        again.started_on(started_with(2, threads=3))
-    again.close()
-
-
-def started_with(count: int, threads: int) -> Started:
-    """Return a start that divides the cores."""
-    device = Device(kind="cpu", name=f"CPU, {threads} threads")
-    start = started(0.0, {"num_workers": str(threads)})
-    return msgspec.structs.replace(start, device=device, world_size=count)
-
-
-def test_twice_the_samples_in_the_same_time_is_an_efficiency_of_1():
-    ((alone,), (both,)) = Sweep(GRID, measured(1.0, 1.01, 0.99, 1.0, 1.01, 0.99)).results()
-    assert alone.efficiency is None
-    assert both.efficiency is not None
-    assert both.efficiency.ratio == pytest.approx(1.0)
-    assert both.efficiency.low < 1 < both.efficiency.high
-    assert both.samples_per_s == pytest.approx(2 * alone.samples_per_s)
-
-
-def test_the_table_has_rates_of_all_processes_and_the_efficiency():
-    results = Sweep(GRID, measured(1.0, 1.0, 1.0, 1.25, 1.25, 1.25)).results()
-    cells = [cell for _, cell in table.cells(GRID, results)[1:]]
-    assert cells == [
-        "10.0 steps/s, 80.0 samples/s",
-        "8 steps/s, 128.0 samples/s, efficiency 80.0 % [80.0, 80.0]",
-    ]
-    found = table.data(GRID, results)
-    assert [one.settings for one in found] == [{"nproc": "1"}, {"nproc": "2"}]
-    assert found[1].efficiency == pytest.approx(0.8)
-
-
-def test_a_training_that_did_not_run_has_no_efficiency():
-    ((_,), (both,)) = Sweep(GRID, measured(1.0, 1.0, 1.0)).results()
-    assert both.efficiency is None
 
 
 # ── the real program ────────────────────────────────────────────────────────────────────

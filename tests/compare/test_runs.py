@@ -227,6 +227,7 @@ def test_a_sweep_is_compared_with_a_recording_of_the_same_settings(tmp_path):
         (0.95, 0.97, "unclear"),
         (0.95, 1.02, "unclear"),
         (None, None, "no interval"),
+        (0.90, None, "no interval"),
     ],
 )
 def test_only_an_interval_that_lies_below_the_limit_shows_that_it_is_slower(low, high, judgement):
@@ -245,6 +246,25 @@ def test_the_text_names_differences_first_and_drift_always():
     assert table.SAME not in text
     assert table.SAME in table.text(compared(run(measured(OFF)), run(measured(OFF))))
     assert "| encdec | 200" in table.markdown(found)
+
+
+def test_a_setting_that_one_run_did_not_train_has_no_ratio(tmp_path):
+    failed = measured(OFF, rows=0, failure="out of memory")
+    found = compared(run(measured(OFF)), run(failed))
+    assert table.cells(found)[1][1:] == ["200.0", "out of memory", "–", "–"]
+
+
+def test_the_table_has_both_rates_their_ratio_and_its_interval():
+    found = compared(run(measured(OFF, 100)), run(measured(OFF, 105)))
+    (_, base, new, ratio, interval), one = table.cells(found)[1], found.matched[0]
+    assert (base, new, ratio) == ("200.0", "209.8", "1.049")
+    assert interval == f"[{one.low:.3f}, {one.high:.3f}]"
+
+
+def test_a_lever_that_only_another_workload_has_is_no_circumstance():
+    both = run(measured(OFF), measured(OFF | {"loss": "where"}, workload="masked_loss"))
+    found = compared(both, run(measured(OFF)))
+    assert (len(found.matched), found.differences) == (1, ())
 
 
 def test_too_few_rows_have_no_interval_and_a_remark_says_why():
@@ -276,6 +296,8 @@ def test_a_remark_says_if_only_one_of_the_runs_has_its_log(tmp_path):
 def test_short_cores_are_warned_about():
     found = compared(run(measured(OFF, core_wait_pct=48.0)), run(measured(OFF)))
     assert "cores were short: encdec of base waited for one 48 % of the time" in table.text(found)
+    limit = compared(run(measured(OFF, core_wait_pct=15.0)), run(measured(OFF)))
+    assert "waited for one 15 % of the time" in table.text(limit)
     quiet = compared(run(measured(OFF, core_wait_pct=14.9)), run(measured(OFF)))
     assert "cores were short" not in table.text(quiet)
 

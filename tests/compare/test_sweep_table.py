@@ -9,6 +9,7 @@ from gpudash.compare.sweep.table import (
     cell,
     cells,
     change,
+    data,
     label,
     legend,
     unit,
@@ -204,3 +205,28 @@ def test_a_variant_is_not_named_by_what_others_than_the_first_differ_in():
 
 def test_a_variant_alone_is_named_in_full():
     assert label(OFF, (OFF,)) == "pipelined=off"
+
+
+def test_the_table_as_data_has_each_settings_figures_with_none_for_what_was_not_measured():
+    rows = data(GRID, RESULTS)
+    assert [row.settings for row in rows] == [
+        {"batch_size": size, **column} for size in ("8", "128") for column in (OFF, ON)
+    ]
+    assert [(row.change, row.low, row.high) for row in rows] == [
+        (None, None, None),
+        (0.0625, 0.0591, 0.0649),
+        (None, None, None),
+        (None, None, None),
+    ]
+    assert [row.gpu_util_pct for row in rows] == [85.4, 99.0, None, None]
+    assert [row.efficiency_low for row in rows] == [None] * 4
+
+
+def test_several_levers_of_a_row_are_named_in_its_corner():
+    pair = {"batch_size": "8", "precision": "bf16"}
+    both = msgspec.structs.replace(GRID, rows=(pair, {"batch_size": "8", "precision": "fp32"}))
+    assert [row[0] for row in cells(both, RESULTS)] == [
+        "batch_size, precision",
+        "8 bf16",
+        "8 fp32",
+    ]

@@ -112,6 +112,28 @@ def test_equal_blocks_have_an_interval_without_length():
     assert (found.ratio, found.low, found.high) == (2, 2, 2)
 
 
+def test_the_error_of_blocks_is_that_of_a_ratio_estimator():
+    blocks = [Part(90, 1.0), Part(110, 1.0), Part(90, 1.0), Part(110, 1.0)]
+    found = spread_of_blocks(blocks)
+    assert found.variance == pytest.approx(4 * 10**2 * 4 / 3 / 400**2)
+    assert found.degrees == 3
+
+
+def test_rows_that_fall_as_often_as_they_rise_count_each_and_are_off_at_their_ends():
+    """Batches of two rows, above and below the mean in turn: no correlation above 0."""
+    rows = [Part(90 + 20 * (number // 2 % 2), 1.0) for number in range(MIN_ROWS)]
+    found = spread_of_rows(rows)
+    assert found.variance == pytest.approx((20 * 20**2 * 20 / 19 + 1 / 6) / 4000**2)
+    assert found.degrees == pytest.approx(19)
+
+
+def test_few_degrees_of_freedom_make_a_wide_interval():
+    found = ratio(1.0, 1.0, Spread(0.01, 1.0), Spread(0.0, 1.0))
+    assert math.log(found.high) == pytest.approx(12.706 * 0.1, rel=1e-3)  # t of one degree
+    beyond = ratio(1.0, 1.0, Spread(1e6, 1.0), Spread(0.0, 1.0))
+    assert (beyond.low, beyond.high) == (0.0, math.inf)
+
+
 def test_nothing_trained_has_no_rate():
     for rows in ([], [Part(0, 0.5)] * MIN_ROWS, [Part(0, 0.0)]):
         assert rate(rows) is None
@@ -121,6 +143,8 @@ def test_nothing_trained_has_no_rate():
 
 def test_a_rate_is_the_sum_of_steps_over_the_sum_of_seconds():
     assert rate([Part(10, 0.5), Part(10, 2.0)]) == 8
+    assert rate([Part(4, 0.5)]) == 8
+    assert rate([Part(4, 0.0)]) is None
 
 
 def test_more_rows_of_the_same_kind_make_the_interval_narrower():

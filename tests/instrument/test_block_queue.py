@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from gpudash.instrument.block_queue import BlockQueue
+from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.protocol import Block, Blocks
 
 HOME = {"pipelined": "off", "batch_size": "8"}
@@ -63,7 +63,7 @@ def test_a_block_lasts_its_seconds_too_and_its_warm_up_does_not_count():
     queue = queue_of(0, min_steps=1, min_s=10.0)
     queue.take()
     queue.entered(step=0, warmup_steps=2)
-    assert not queue.is_over(1, 1000.0)
+    assert queue.is_over(1, 1000.0) is False
     assert not queue.is_over(2, 2000.0)  # warm: the seconds begin here
     assert not queue.is_over(50, 2009.9)
     assert queue.is_over(51, 2010.0)
@@ -116,7 +116,7 @@ def test_a_block_that_was_begun_is_never_run_again():
     take_in(queue, [block(1), block(2), block(3)], HOME)
     assert numbers_left(queue) == [2, 3]
     ended = queue.end(1.0, "")
-    assert not take_in(queue, [block(3)], HOME, ended.run)
+    assert take_in(queue, [block(3)], HOME, ended.run) is False
     assert not queue.running
 
 
@@ -182,3 +182,28 @@ def test_a_run_begins_once():
     assert not queue.begins(Blocks(id=3, run=2, blocks=()))
     queue.end(1.0, "")
     assert not queue.begins(first)  # a late command must not start a decision
+
+
+def test_a_pace_needs_a_step_and_time_after_the_warm_up():
+    queue = queue_of(0)
+    queue.take()
+    queue.entered(10, 2)
+    assert not queue.is_over(12, 5.0)  # the moment from which it counts
+    paces = [queue.pace_s(*at) for at in ((11, 6.0), (12, 6.0), (13, 5.0), (13, 6.0), (14, 6.0))]
+    assert paces == [None, None, None, 1.0, 0.5]
+
+
+def test_without_a_block_in_progress_one_more_step_is_needed():
+    queue = queue_of(0, min_steps=3)
+    assert queue.steps_left(0, 0.0, 0.01) == 1
+    queue.take()
+    queue.entered(0, 0)
+    assert [queue.steps_left(step, 0.0, 0.01) for step in (0, 3, 4, 9)] == [4, 1, 1, 1]
+
+
+def test_a_difference_leads_from_one_to_the_other():
+    assert difference(HOME, HOME) == {}
+    assert difference(HOME, {**HOME, "batch_size": "16", "seed": "1"}) == {
+        "batch_size": "16",
+        "seed": "1",
+    }

@@ -45,6 +45,10 @@ def test_nothing_has_an_axis_up_to_one(value):
     assert axes.nice_ceiling(value) == 1.0
 
 
+def test_a_round_number_is_found_up_to_where_floats_end():
+    assert axes.nice_ceiling(9.1e306) == pytest.approx(1e307)
+
+
 @pytest.mark.parametrize("value", [5e-324, 1.3e308])
 def test_where_no_round_number_is_left_the_value_stands_for_itself(value):
     assert axes.nice_ceiling(value) == value
@@ -156,6 +160,17 @@ def test_a_chart_without_room_has_one_column():
     assert shown(ticks(0, 80), 0).columns == 1
 
 
+def test_a_chart_holds_its_range_with_both_borders_and_knows_the_middle_of_each_column():
+    time_range = TimeRange(begin_s=10.0, end_s=20.0, columns=5)
+    assert [time_range.holds(at_s) for at_s in (9.9, 10.0, 20.0, 20.1)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert [time_range.moment_in(column) for column in (-1, 0, 4, 5)] == [None, 11.0, 19.0, None]
+
+
 # ── bins ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -195,6 +210,36 @@ def test_ticks_of_unequal_length_weigh_by_it():
     bins = axes.bins_of(at_s, time_range)
     assert axes.cut([1.0, 1.0, 10.0], bins, time_range, at_s) == [[(10.0, pytest.approx(2.0))]]
     assert axes.cut([1.0, None, 10.0], bins, time_range, at_s) == [[(10.0, pytest.approx(2.8))]]
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [((1.0, 2.0, 4.0), 18 / 9), ((1.0, None, 4.0), 12 / 6), ((None, 2.0, 4.0), 14 / 5)],
+)
+def test_ticks_that_become_shorter_within_a_bin_weigh_by_their_length(values, mean):
+    """They take 4, 3 and 2 s, after one of 4 s."""
+    at_s, time_range = [4.0, 8.0, 11.0, 13.0], TimeRange(begin_s=0.0, end_s=20.0, columns=1)
+    ((point,),) = axes.cut([9.0, *values], [(0, slice(1, 4))], time_range, at_s)
+    assert point == (10.0, pytest.approx(mean))
+    assert axes.means([9.0, *values], at_s, [slice(1, 4)]) == [pytest.approx(mean)]
+
+
+def test_means_of_slices_are_those_of_bins():
+    at_s = (1.0, 2.0, 3.0, 4.0)
+    halves = [slice(0, 2), slice(2, 4)]
+    assert axes.means([1.0, 3.0, 5.0, 9.0], at_s, halves) == [2.0, 7.0]
+    assert axes.means([1.0, 3.0, None, 9.0], at_s, halves) == [2.0, 9.0]
+    assert axes.means([1.0, 3.0, 5.0, math.inf], at_s, halves) == [2.0, 5.0]
+    assert axes.means([1.0, 3.0, None, None], at_s, halves) == [2.0, None]
+    assert axes.means([], at_s, halves) == [None, None]
+    longer_first = (8.0, 16.0, 18.0, 19.0)
+    assert axes.means([1.0, 1.0, 10.0, 10.0], longer_first, [slice(0, 3)]) == [pytest.approx(2.0)]
+
+
+def test_the_value_at_a_moment_is_that_of_the_tick_around_it():
+    series = Series(at_s=(0.5, 1.0, 1.5), values={"step_ms": (1.0, None, 3.0)})
+    found = [axes.value_at(series, "step_ms", at_s) for at_s in (0.0, 0.5, 0.6, 1.2, 1.5, 1.6)]
+    assert found == [1.0, 1.0, None, 3.0, 3.0, None]
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
@@ -266,6 +311,9 @@ def test_the_newest_value_is_a_mean_over_two_seconds_of_steps():
 def test_slow_steps_have_a_newest_value_over_five_of_them():
     assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=[1] * 6) == 28 / 6
     assert newest([9.0] * 8 + [1.0] * 10, rates=[1] * 18) == 1.0
+    assert newest([9.0] * 9 + [1.0] * 9, rates=[1] * 18) == 1.8  # 4.5 steps are too few
+    assert newest([9.0, 1.0, 1.0, 1.0, 1.0, None], rates=[4] * 6) == 1.0  # the last has no end
+    assert newest([9.0, 9.0, 1.0, 3.0, 9.0, 9.0], rates=[None, None, 6, 6, None, None]) == 2.0
 
 
 def test_what_was_measured_before_the_last_change_is_not_in_the_newest_value():

@@ -29,6 +29,16 @@ def test_what_was_not_measured_is_left_out():
     )
 
 
+def test_shares_and_bandwidth_are_exact():
+    exact = changed(ROW, collective_bus_mib=1e9 / 2**20, collective_ms=8.0, waits_ms=4.0)
+    slower = changed(exact, rank=1, collective_ms=9.0)
+    unknown = changed(exact, rank=2, collective_ms=None)
+    many = changed(TWO, ranks=(slower, exact, unknown), bus_gb_s=None)
+    assert collectives_line(many) == (
+        "each rank sends 954 MiB a step in 8.00 ms, 50 % of it exposed, 125 GB/s on the bus"
+    )
+
+
 def test_the_clause_is_empty_without_measurements():
     assert collectives_line(Snapshot()) == ""
     assert collectives_line(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""

@@ -79,6 +79,26 @@ def test_a_first_step_may_take_longer():
     assert job.after(29.0) is None
 
 
+def test_a_hang_is_suspected_from_those_times_on():
+    job = Job(step_ms=1000.0, steps=1)
+    assert (job.after(19.999), job.after(20.0).for_s) == (None, pytest.approx(20.0))
+    job.train(40, 500.0)  # the usual time follows
+    assert job.after(11.0)
+    first = Job(steps=0)
+    asked_s = first.ended_s + 30.0
+    assert first.hangs.wants_stacks(asked_s)
+    first.say(0, Stacks(id=1), asked_s, source="session")
+    assert [first.hangs.wants_stacks(asked_s + s) for s in (29.9, 30.0)] == [False, True]
+
+
+def test_after_a_pause_a_hang_may_be_suspected_again():
+    job = Job(1)
+    job.say(0, job.ranks[0].pause())
+    assert job.after(60.0) is None
+    job.say(0, job.ranks[0].resume())
+    assert job.after(60.0)
+
+
 def test_one_rank_that_goes_on_is_no_hang():
     job = Job()
     ahead = job.ranks[2]
@@ -288,3 +308,31 @@ def test_ten_thousand_ranks_are_a_few_words():
     alike += [RankStack(rank=9, steps=1, doing="waits in barrier", collective="barrier")]
     said = clauses(Hang(for_s=20.0, missing=missing(alike), stacks=tuple(alike)))
     assert said == ("ranks 0, 1, 2 and 2 more are at x.py:1", "rank 9 waits in barrier")
+    few = tuple(one for one in alike if one.rank != 4)
+    said = clauses(Hang(for_s=20.0, missing=missing(few), stacks=few))
+    assert said[0] == "ranks 0, 1, 2 and 3 are at x.py:1"
+
+
+def test_the_log_of_a_single_process_names_no_rank():
+    assert [*log_lines(hang_of(LOAD))] == [
+        "no step for 34 s: it is in load (data.py:41)",
+        "its calls, innermost first:",
+        "  /home/u/data.py:41 load",
+    ]
+    _, *rest = log_lines(hang_of(LOAD, LOAD))
+    assert rest[0] == "ranks 0 and 1:"
+
+
+@pytest.mark.parametrize(("mib", "size"), [(None, ""), (0.9, " (< 1 MiB)"), (1.0, " (1 MiB)")])
+def test_of_two_groups_the_one_is_named_that_waits_for_a_rank_in_no_collective(mib, size):
+    """Rank 0 waits for rank 1, which waits for rank 2, which is in none."""
+    job = Job(3, device="cuda")
+
+    def joined(group, newest, waits_in=None):
+        return Joined(group=group, newest=newest, waits_in=waits_in, collective="gather", mib=mib)
+
+    of_ranks = (joined("0", 8, 8),), (joined("0", 7), joined("1", 6, 6)), (joined("1", 5),)
+    for rank, ones in enumerate(of_ranks):
+        job.say(rank, Stack(at_s=job.ended_s, text=LOAD, joined=ones))
+    assert job.after(15).missing == (2,)
+    assert job.after(15).recorded == f"rank 2 has not joined gather #6{size}"

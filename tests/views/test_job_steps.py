@@ -32,9 +32,9 @@ def started(rank=0, world_size=1):
     return Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
 
 
-def trained(rank=0, samples=32, count=1, total_samples=320):
+def trained(rank=0, samples=32, count=1, total_samples=320, tokens=None):
     step = Step(
-        step=10, segment=0, samples=samples, tokens=None, finished_s=1.0, step_ms=9.0, count=count
+        step=10, segment=0, samples=samples, tokens=tokens, finished_s=1.0, step_ms=9.0, count=count
     )
     body = Progress(until_s=1.0, steps=(step,), total_steps=10, total_samples=total_samples)
     return Envelope(source="training", rank=rank, seq=1, sent_s=1.0, body=body)
@@ -70,6 +70,9 @@ def test_a_rank_that_has_not_reported_yet_counts_as_rank_0_does():
 def test_steps_reported_together_count_each():
     item = of_job(started(0, 2), trained(1, samples=96), own=trained(samples=320, count=10))
     assert item.steps[0].samples == 320 + 960
+    many = trained(1, samples=960, count=10, tokens=5000)
+    item = of_job(started(0, 2), many, own=trained(tokens=400))
+    assert (item.steps[0].samples, item.steps[0].tokens) == (32 + 96, 400 + 500)
 
 
 def test_another_ranks_total_is_summed_if_it_reports_none():
@@ -87,6 +90,18 @@ def test_the_jobs_samples_are_unknown_if_one_ranks_are():
 def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
     item = of_job(started(0, 3), trained(2), started(0, 2), own=trained())
     assert item.steps[0].samples == 2 * 32
+    of_three = (*(started(rank, 3) for rank in range(3)), trained(2, samples=96))
+    assert of_job(*of_three, started(0, 2), own=trained()).steps[0].samples == 2 * 32
+    parted = Envelope(source="training", rank=2, seq=2, sent_s=1.0, body=Parted(at_s=1.0, pid=1))
+    item = of_job(*of_three, parted, started(0, 2), trained(1, samples=96), own=trained())
+    assert item.steps[0].samples == 32 + 96
+    pair = (started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1))
+    assert of_job(*pair, own=trained()).steps[0].samples == 32 + 96  # 1 goes on by itself
+
+
+def test_before_a_start_a_process_is_alone():
+    own = trained()
+    assert of_job(own=own) is own.body
 
 
 def test_a_process_that_trains_alone_beside_others_may_restart():

@@ -11,6 +11,7 @@ TRAIN = Owner(
     mib=2048.0,
     count=12,
 )
+PAIR = Owner(file="a.py", line=1, function="f", use="buffers", mib=1.0, count=2)
 WEIGHTS = Owner(file="", line=0, function="", use="weights", mib=100.0, count=1)
 
 
@@ -23,6 +24,7 @@ def test_each_owner_has_a_line_with_its_size_its_use_and_its_place():
         "2.0 GiB  activations  nets/unet.py:42 in forward, 12 allocations",
         "100 MiB  weights      line not known",
     ]
+    assert owner_lines(owners_of(PAIR)) == ["1 MiB  buffers  a.py:1 in f, 2 allocations"]
 
 
 def test_the_title_says_how_much_was_held_and_when():

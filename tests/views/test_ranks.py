@@ -13,9 +13,10 @@ from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 SEQ = count()
 
 
-def said(rank, *bodies, source="training"):
+def said(rank, *bodies, source="training", sent_s=0.0):
     return [
-        Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=0.0, body=body) for body in bodies
+        Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=sent_s, body=body)
+        for body in bodies
     ]
 
 
@@ -68,8 +69,38 @@ def test_what_was_not_measured_is_unknown():
     assert (second.data_ms, second.phases_ms, second.loss) == (None, {}, None)
 
 
+def test_a_step_has_the_ranks_own_tokens_or_samples():
+    run = Trainer()
+    read = msgspec.structs.replace(run.step().steps[0], tokens=500, count=2)
+    _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(read)))
+    assert second.tokens == 250
+    first, _ = rows(*trained(0, 50.0), *said(1, run.start()))
+    assert first.tokens == 8
+    blind = msgspec.structs.replace(read, tokens=None, samples=None)
+    _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(blind)))
+    assert second.tokens is None
+
+
+def test_the_newest_collectives_stay_until_others_are_measured():
+    run = Trainer()
+    measured = msgspec.structs.replace(
+        run.progress(run.step().steps[0]), collective_bus_mib=170.0, collective_ms=0.8
+    )
+    own = said(1, run.start(), measured, run.step())
+    _, second = rows(*trained(0, 50.0), *own)
+    assert (second.collective_bus_mib, second.collective_ms) == (170.0, 0.8)
+
+
+def test_only_rank_0_ends_the_other_ranks():
+    failed = Failed(at_s=BEGAN_S + 1, kind="error", sentence="it died")
+    pair = [*trained(0, 50.0), *trained(1, 50.0)]
+    assert [row.state for row in rows(*pair, *said(1, failed))] == ["training", "failed"]
+    assert [row.state for row in rows(*pair, *said(0, failed))] == ["failed", "failed"]
+
+
 def test_before_it_trains_a_process_is_starting():
     _, second = rows(*trained(0, 50.0), *said(1, Trainer().progress()))
+    assert second.steps == 0
     assert (second.state, second.pid, second.steps_per_s) == ("starting", None, None)
 
 
@@ -135,6 +166,8 @@ def test_a_process_that_ended_while_the_others_live_has_ended_until_another_come
 def test_a_rank_is_silent_that_says_nothing_while_another_one_does():
     later = [msgspec.structs.replace(one, sent_s=10.5) for one in trained(0, 50.0)]
     assert [row.state for row in rows(*trained(1, 50.0), *later)] == ["training", "silent"]
+    just = [msgspec.structs.replace(one, sent_s=10.0) for one in trained(0, 50.0)]
+    assert [row.state for row in rows(*trained(1, 50.0), *just)] == ["training"] * 2
     assert [row.state for row in rows(*trained(0, 50.0), *trained(1, 50.0))] == ["training"] * 2
 
 
@@ -146,6 +179,8 @@ def test_each_rank_has_what_was_read_of_its_own_processes():
     ]
     messages = [*trained(0, 50.0), *trained(1, 50.0), *read]
     assert [row.host.number("cpu_pct") for row in rows(*messages)] == [100.0, 200.0]
+    later = said(0, host(BEGAN_S + 11), source="telemetry")  # 10 s after the other one
+    assert all(row.host is not None for row in rows(*messages, *later, after_s=11.0))
     later = said(0, host(BEGAN_S + 60), source="telemetry")
     assert [row.host is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
 

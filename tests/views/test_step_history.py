@@ -20,6 +20,7 @@ def test_a_second_has_the_mean_of_the_steps_that_finished_in_it():
 
 def test_a_second_that_is_not_over_is_left_out():
     assert history((10.2, 4.0), (11.5, 7.0)).values(11.9) == (4.0,)
+    assert history((10.2, 4.0), (11.5, 7.0), (12.5, 9.0)).values(12.9) == (4.0, 7.0)
 
 
 def test_a_second_without_a_step_has_no_time():

@@ -87,6 +87,14 @@ def test_two_streams_at_work_are_a_row():
     assert spans == [(3500.0, 5500.0)]
 
 
+def test_streams_that_are_never_at_work_together_have_an_empty_row():
+    lanes = (HOST, STREAM, TraceLane("stream", "stream 13"))
+    apart = trace_of([(0, 2, "kernel", "a", 1), (2, 2, "kernel", "b", 2)], lanes)
+    (row,) = [row for row in timeline_of(apart).rows if row.kind == "overlap"]
+    assert row.lane == -1
+    assert shown(row, 0, 4, 2) == ([-1, -1], [0, 0])
+
+
 # ── cells ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -114,6 +122,11 @@ def test_what_lies_under_an_earlier_event_is_not_counted_twice():
     row = kernels((0, 4), (1, 2), (3, 3))
     assert shown(row, 0, 8, 1) == ([0], [0.75])
     assert shown(row, 4, 6, 1) == ([2], [1])
+
+
+def test_of_three_in_a_cell_the_one_between_may_be_the_longest():
+    assert shown(kernels((0, 1), (1, 3), (4, 1)), 0, 5, 1) == ([1], [1])
+    assert shown(kernels((0, 1), (1, 1), (2, 1)), 0, 3, 1) == ([0], [1])  # the first of equal ones
 
 
 @given(
@@ -181,6 +194,40 @@ def test_a_wait_knows_what_encloses_it():
     found = details_of(timeline, row, 0)
     assert (found.kind, found.operator, found.stack) == ("sync", "aten::item", ("aten::item",))
     assert found.delay_us is None
+
+
+def test_the_first_event_of_a_trace_may_be_a_launch_and_enclosed():
+    made = [
+        (1, 2, "runtime", "cudaLaunchKernel", 0),
+        (0, 9, "operator", "aten::mm", 0),
+        (4, 3, "kernel", "gemm", 1, 0, 0),
+        (9, 1, "operator", "aten::add", 0),
+    ]
+    timeline = timeline_of(trace_of(made, (HOST, STREAM)))
+    kernel, outer, inner = timeline.rows
+    found = details_of(timeline, kernel, 0)
+    assert (found.name, found.delay_us) == ("gemm", 3.0)
+    assert (found.operator, found.stack) == ("aten::mm", ("aten::mm", "cudaLaunchKernel"))
+    launch = details_of(timeline, inner, 0)
+    assert (launch.name, launch.kind) == ("cudaLaunchKernel", "runtime")
+    assert (launch.stack, launch.delay_us) == (("aten::mm",), None)
+    assert details_of(timeline, outer, 1).stack == ()
+    unlaunched = [(0, 3, "kernel", "gemm", 1)]
+    timeline = timeline_of(trace_of(unlaunched, (HOST, STREAM)))
+    assert details_of(timeline, timeline.rows[0], 0).stack == ()
+
+
+def test_what_has_ended_before_encloses_nothing():
+    made = [
+        (0, 2, "operator", "before", 0),
+        (2, 6, "operator", "outer", 0),
+        (3, 1, "operator", "first", 0),
+        (4, 1, "operator", "second", 0),
+        (4.25, 0.5, "operator", "inner", 0),
+    ]
+    timeline = timeline_of(trace_of(made, (HOST,)))
+    row, position = place_of(timeline, 4)
+    assert details_of(timeline, timeline.rows[row], position).stack == ("outer", "second")
 
 
 def test_details_of_overlapping_streams_name_no_event():
