@@ -146,6 +146,23 @@ def test_rows_after_a_time_without_training_are_warm_up(tmp_path):
     assert len(found.parts) == 50 - 1 - 2
 
 
+def test_a_setting_may_have_a_single_row(tmp_path):
+    (one,) = read_run(recorded(tmp_path / "run.csv", (OFF, 2, 100))).measured
+    assert (one.workload, one.settings, len(one.parts)) == ("encdec", OFF, 1)
+
+
+def test_the_newest_failure_of_a_cell_is_why_it_was_not_measured(tmp_path):
+    file = SweepFile(tmp_path / "s.csv", provenance(machine="node1"), force=False, resume=False)
+    file.started_on(started())
+    for turn, why in enumerate(("first", "second", "third")):
+        file.append(BlockRow(round=turn, cell=0, failure=why, failure_kind="error"))
+    file.append(BlockRow(round=0, cell=1, steps=10, samples=80, busy_s=1.0))
+    file.close()
+    failed, whole = read_run(tmp_path / "s.csv").measured
+    assert (failed.failure, failed.parts) == ("third", ())
+    assert (whole.failure, len(whole.parts)) == (None, 1)
+
+
 def test_a_sweep_is_read_by_cell(tmp_path):
     found = read_run(swept(tmp_path / "s.csv", [50.0, 40.0, 80.0, None]))
     assert [one.steps_per_s for one in found.measured] == [

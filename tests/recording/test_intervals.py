@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from gpudash.protocol import Failed, Finished, Paused, Progress
+from gpudash.protocol import Failed, Finished, Notice, Paused, Progress
 from gpudash.recording.intervals import GRACE_S, SWITCH_S, Intervals
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
@@ -69,6 +69,19 @@ def test_a_row_waits_only_so_long_for_a_sample():
     assert intervals.fold(run.progress()) == ()
     run.now_s += 0.02
     assert len(intervals.fold(run.progress())) == 1
+
+
+def test_before_a_training_starts_a_row_has_no_training():
+    (row,) = fold([host(BEGAN_S + 0.1), Notice(text="hello")], close_s=BEGAN_S + 0.5)
+    assert (row.segment, row.workload, row.settings, row.train_s) == (0, "", {}, 0.0)
+
+
+def test_steps_that_finish_at_the_border_of_a_row_are_in_it():
+    run = Trainer()
+    at_border = [step(number, BEGAN_S + 0.5, 100.0) for number in (1, 2)]
+    run.now_s = BEGAN_S + 0.5
+    rows = fold([run.start(), run.progress(*at_border)], close_s=BEGAN_S + 1.0)
+    assert [row.steps for row in rows] == [2, 0]
 
 
 def test_time_before_the_worker_is_ready_is_recorded_as_idle():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.metrics import CORE_WAIT_WARNS_PCT, METRICS
 from gpudash.protocol import (
     ComparisonShown,
     Device,
@@ -30,7 +30,7 @@ from gpudash.snapshot import (
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import Answers, answer
 from gpudash.views.gains import Case, gain_of
-from gpudash.views.lanes import Part, lane, look
+from gpudash.views.lanes import Part, lane, lanes_of, look
 from gpudash.views.recent_step import (
     MEASURED_STEPS,
     RecentStep,
@@ -1010,8 +1010,21 @@ def shape(found):
     return [(lane.name, [part.label for part in lane.parts], lane.rest) for lane in found.lanes]
 
 
-def test_a_short_label_is_a_word():
+def test_a_short_label_is_a_word_or_its_first_letters():
     assert look("your_code", "your code", 0)[1] == "code"
+    assert [look("own", label, 0)[1] for label in ("copy", "decode")] == ["copy", "dec"]
+
+
+def test_a_phase_has_its_own_hue_or_one_of_six_in_turn():
+    hues = [look("own", "own", index)[0] for index in range(8)]
+    assert hues == [1, 2, 3, 4, 5, 6, 1, 2]
+    assert {look("forward", "forward", index)[0] for index in range(8)} == {
+        METRICS["forward_ms"].hue
+    }
+
+
+def test_without_a_step_there_are_no_lanes():
+    assert lanes_of(Snapshot(), RecentStep()) == ()
 
 
 def test_two_streams_have_a_lane_each_and_the_host_its_own():

@@ -296,12 +296,16 @@ def test_what_all_gpus_show_is_no_reason():
     assert why(*both) == ""
     assert why(reading(1, throttle="sw_power_cap")) == ""
     assert why() == ""
+    assert why(reading(0), reading(1, sm_clock_mhz=1410.0)) == ""
+    assert why(reading(0, sm_clock_mhz=1980.0), reading(1)) == ""
 
 
 def test_a_wait_for_a_core_is_the_reason_for_host_phases():
     host = on_host(1, 48.0)
     assert why(host, part="data") == "cores are short: rank 1 waits for one 48 % of the time"
     assert why(host) == ""
+    assert why(on_host(1, 15.0), part="data") != ""
+    assert why(on_host(1, 14.9), part="data") == ""
 
 
 def test_the_wait_for_a_core_is_the_slow_ranks_own_beside_the_others():

@@ -1,7 +1,7 @@
 import pytest
 
-from gpudash.protocol import HostReading
-from gpudash.views.readings import RecentReadings
+from gpudash.protocol import Device, HostReading
+from gpudash.views.readings import Readings, RecentReadings
 from gpudash.views.throughput import (
     NOW_S,
     REPORT_S,
@@ -184,3 +184,19 @@ def test_values_without_a_mean_show_the_newest():
 
 def test_a_value_that_is_not_read_any_more_is_not_shown():
     assert newest(host(1.0, 100.0), HostReading(at_s=1.2)).number("cpu_pct") is None
+
+
+def test_readings_are_kept_for_two_seconds_and_what_is_no_mean_is_the_newest():
+    values = ((0.0, 90.0), (1.0, 10.0), (2.0, 30.0))
+    read = [gpu(at_s, gpu_util_pct=one, energy_j=one, of_their_own=one) for at_s, one in values]
+    now = newest(*read)
+    names = ("gpu_util_pct", "energy_j", "of_their_own")
+    assert [now.number(name) for name in names] == [20, 30, 20]
+
+
+def test_only_the_gpu_that_is_trained_on_is_read():
+    readings = Readings()
+    device = Device(kind="cuda", name="", uuid="GPU-2")
+    taken = [readings.take_gpu(gpu(0.0, uuid=uuid), device) for uuid in ("GPU-1", "GPU-2")]
+    assert taken == [False, True]
+    assert readings.gpu().uuid == "GPU-2"
