@@ -155,7 +155,7 @@ def test_the_newest_failure_of_a_cell_is_why_it_was_not_measured(tmp_path):
     file = SweepFile(tmp_path / "s.csv", provenance(machine="node1"), force=False, resume=False)
     file.started_on(started())
     for turn, why in enumerate(("first", "second", "third")):
-        file.append(BlockRow(round=turn, cell=0, failure=why, failure_kind="error"))
+        file.append(BlockRow(round=turn, cell=0, failure=why, failure_kind="out_of_memory"))
     file.append(BlockRow(round=0, cell=1, steps=10, samples=80, busy_s=1.0))
     file.close()
     failed, whole = read_run(tmp_path / "s.csv").measured
