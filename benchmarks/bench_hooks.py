@@ -102,8 +102,9 @@ class Watcher:
 class Batches(Dataset[tuple[Tensor, Tensor]]):
     """Batches that are there already: making them is no part of the question."""
 
-    def __init__(self, batch_size: int, width: int) -> None:
-        self._batch = torch.randn(batch_size, width), torch.randint(10, (batch_size,))
+    def __init__(self, batch_size: int, width: int, device: torch.device) -> None:
+        images = torch.randn(batch_size, width, device=device)
+        self._batch = images, torch.randint(10, (batch_size,), device=device)
 
     def __len__(self) -> int:
         return 1 << 20
@@ -115,13 +116,15 @@ class Batches(Dataset[tuple[Tensor, Tensor]]):
 class Script:
     """A training as a user writes it: nothing in it knows of gpudash."""
 
-    def __init__(self, layers: int, width: int, device: torch.device) -> None:
+    def __init__(self, layers: int, options: argparse.Namespace, device: torch.device) -> None:
+        width, lean = options.width, options.lean
         hidden = chain.from_iterable((nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
         self.model: nn.Module = nn.Sequential(*hidden, nn.Linear(width, 10)).to(device)
         if distributed.is_initialized():
             self.model = DistributedDataParallel(self.model)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        loader: DataLoader[Any] = DataLoader(Batches(64, width), batch_size=None)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=lean or None)
+        batches = Batches(64, width, device if lean else torch.device("cpu"))
+        loader: DataLoader[Any] = DataLoader(batches, batch_size=None)
         self.batches: Iterator[Any] = chain.from_iterable(repeat(loader))
         self.device = device
 
@@ -148,11 +151,11 @@ class Script:
             torch.cuda.synchronize(self.device)
 
 
-def layers_that_last(target_us: float, width: int, device: torch.device) -> int:
+def layers_that_last(target_us: float, options: argparse.Namespace, device: torch.device) -> int:
     """Return with how many layers a step lasts so long; one layer if that is too long already."""
     times_us = []
     for layers in (1, 9):
-        script = Script(layers, width, device)
+        script = Script(layers, options, device)
         script.train(WARMUP_STEPS)
         times_us.append(script.cost(WARMUP_STEPS).wall_us)
     layer_us = max(1.0, (times_us[1] - times_us[0]) / 8)
@@ -213,6 +216,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--block-s", type=float, default=0.25, help="seconds a block lasts")
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument(
+        "--lean", action="store_true", help="data on the device, fused AdamW: the shortest steps"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
@@ -224,12 +230,12 @@ def main() -> None:
             torch.set_num_threads(1)
         distributed.init_process_group(device_id=device if device.type == "cuda" else None)
     targets_us = [float(target) * 1e3 for target in arguments.targets_ms.split(",")]
-    depths = [layers_that_last(target, arguments.width, device) for target in targets_us]
+    depths = [layers_that_last(target, arguments, device) for target in targets_us]
     watcher = Watcher()
     patch(watcher.tracker)
     for depth in depths:
         watcher.reported_steps = 0
-        compare(Script(depth, arguments.width, device), watcher, arguments.pairs, arguments.block_s)
+        compare(Script(depth, arguments, device), watcher, arguments.pairs, arguments.block_s)
     if distributed.is_initialized():
         distributed.destroy_process_group()
 
