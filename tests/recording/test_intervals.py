@@ -3,6 +3,7 @@ import pytest
 
 from gpudash.protocol import Failed, Finished, Notice, Paused, Progress
 from gpudash.recording.intervals import GRACE_S, SWITCH_S, Intervals
+from gpudash.recording.readings import hold
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
 
@@ -22,6 +23,7 @@ def test_a_row_counts_the_steps_that_finished_in_it():
     assert (first.steps_per_s, first.samples_per_s) == (10.0, 80.0)
     assert (first.step_ms_p50, first.data_ms, first.host_ms, first.device_ms) == (100, 1, 2, 40)
     assert (first.workload, first.segment, first.settings) == ("encdec", 0, run.settings)
+    assert first.world_size == 1
 
 
 @pytest.mark.parametrize("sample", [gpu, host])
@@ -505,3 +507,12 @@ def test_samples_are_counted_from_none_and_anew_by_another_worker():
     again = msgspec.structs.replace(run.start(), at_s=run.now_s)
     rows = fold([*items, again, *run.steps(10)], close_s=run.now_s)
     assert [row.total_samples for row in rows] == [80, 80]
+
+
+def test_of_too_many_held_samples_every_second_one_is_dropped():
+    held = []
+    for at_s in (3.0, 1.0, 2.0, 4.0):
+        hold(held, host(at_s), most=4)
+    assert [one.at_s for one in held] == [1.0, 2.0, 3.0, 4.0]
+    hold(held, host(5.0), most=4)
+    assert [one.at_s for one in held] == [2.0, 4.0]
