@@ -1,7 +1,7 @@
 # make run         set up and open the dashboard
 # make test        set up and check everything
 # make test-long   try many more examples, for minutes
-# make mutants     do the tests notice small mistakes?
+# make mutants     do the tests notice small mistakes? takes half an hour
 # make reference   docs/reference from the code
 PYTHON ?= python3
 unexport PYTHONDONTWRITEBYTECODE  # bytecode is kept: many tests start a Python

@@ -250,8 +250,7 @@ def time_ticks(time_range: TimeRange) -> list[float]:
         (float(s) for s in _NICE_SECONDS if time_range.length_s / s <= room),
         float(_NICE_SECONDS[-1]),
     )
-    if time_range.length_s / apart > room:  # days: any whole number of the longest step
-        apart *= math.ceil(time_range.length_s / apart / room)
+    apart *= math.ceil(time_range.length_s / apart / room)  # days: some of the longest step
     first = max(math.ceil(time_range.begin_s / apart - 1e-9), 0)
     last = math.floor(time_range.end_s / apart + 1e-9)
     return [index * apart for index in range(first, last + 1)]

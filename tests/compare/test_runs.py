@@ -26,7 +26,7 @@ OFF = {"pipelined": "off", "batch_size": "8", "seed": "0"}
 ON = OFF | {"pipelined": "on"}
 
 
-def recorded(path, *stretches, versions=None, warmup_steps=2, log=True):
+def recorded(path, *stretches, versions=None, warmup_steps=2, log=True, varies=True):
     """Write a recording from (settings, rows, steps in a row), with rows of 0.5 s."""
     origin = Origin(
         began_s=BEGAN_S,
@@ -56,7 +56,7 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True):
             )
             writer.take(Envelope(source="training", seq=segment, sent_s=at_s, body=changed))
         for _ in range(rows):
-            count = steps + random.choice((-1, 0, 1))
+            count = steps + (random.choice((-1, 0, 1)) if varies else 0)
             step, at_s = step + count, at_s + 0.5
             row = interval(
                 began_s=at_s - 0.5,
@@ -135,6 +135,19 @@ def test_as_many_steps_are_left_out_as_the_worker_says(tmp_path):
     path = recorded(tmp_path / "run.csv", (OFF, 50, 10), warmup_steps=45)
     (found,) = read_run(path).measured
     assert len(found.parts) == 45
+
+
+@pytest.mark.parametrize(("steps", "cold"), [(4, 2), (5, 1), (6, 1)])
+def test_five_steps_are_left_out_in_whole_rows(tmp_path, steps, cold):
+    recorded(tmp_path / "run.csv", (OFF, 20, steps), varies=False)
+    (found,) = read_run(tmp_path / "run.csv").measured
+    assert len(found.parts) == 20 - cold
+    (tmp_path / "run.jsonl").unlink()
+    lines = (tmp_path / "run.csv").read_text().splitlines(keepends=True)
+    lines[12] = lines[12].replace("0.500000", "0.300000")  # paused: none of its steps is warm
+    (tmp_path / "run.csv").write_text("".join(lines))
+    (found,) = read_run(tmp_path / "run.csv").measured
+    assert len(found.parts) == 20 - cold - 1 - cold
 
 
 def test_rows_after_a_time_without_training_are_warm_up(tmp_path):

@@ -169,6 +169,7 @@ def test_a_chart_holds_its_range_with_both_borders_and_knows_the_middle_of_each_
         False,
     ]
     assert [time_range.moment_in(column) for column in (-1, 0, 4, 5)] == [None, 11.0, 19.0, None]
+    assert [time_range.column_of(at_s) for at_s in (0.0, 11.9, 12.0, 19.0, 30.0)] == [0, 0, 1, 4, 4]
 
 
 # ── bins ────────────────────────────────────────────────────────────────────────────────
@@ -180,6 +181,11 @@ def test_ticks_of_unequal_length_leave_no_gap_between_them():
     assert [column for column, _ in bins] == list(range(15))
     assert bins[-2:] == [(13, slice(1, 2)), (14, slice(2, 4))]
     assert bins[:2] == [(0, slice(0, 1)), (1, slice(0, 1))]
+
+
+def test_a_tick_fills_the_bins_from_its_begin_on():
+    bins = axes.bins_of([10.0, 20.0], TimeRange(begin_s=0.0, end_s=20.0, columns=4))
+    assert bins == [(n, slice(n // 2, n // 2 + 1)) for n in range(4)]
 
 
 def test_every_tick_falls_into_exactly_one_bin():
@@ -222,6 +228,11 @@ def test_ticks_that_become_shorter_within_a_bin_weigh_by_their_length(values, me
     ((point,),) = axes.cut([9.0, *values], [(0, slice(1, 4))], time_range, at_s)
     assert point == (10.0, pytest.approx(mean))
     assert axes.means([9.0, *values], at_s, [slice(1, 4)]) == [pytest.approx(mean)]
+    later = [9.0, 9.0, *values, 4.0]
+    at_s = [0.0, *at_s, 15.0]
+    rest = sum(length for length, one in zip((4, 3, 2), values, strict=True) if one is not None)
+    ((point,),) = axes.cut(later, [(0, slice(2, 6))], time_range, at_s)
+    assert point == (10.0, pytest.approx((mean * rest + 4.0 * 2) / (rest + 2)))
 
 
 def test_means_of_slices_are_those_of_bins():
@@ -312,6 +323,9 @@ def test_slow_steps_have_a_newest_value_over_five_of_them():
     assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=[1] * 6) == 28 / 6
     assert newest([9.0] * 8 + [1.0] * 10, rates=[1] * 18) == 1.0
     assert newest([9.0] * 9 + [1.0] * 9, rates=[1] * 18) == 1.8  # 4.5 steps are too few
+    assert newest([9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 6.0], rates=[2] * 7) == 2.0  # five ticks
+    assert newest([9.0, 1.0, 1.0, 1.0, 1.0, None], rates=[2] * 5 + [20]) == 13 / 5
+    assert newest([9.0, 9.0, 1.0, 1.0, 1.0, 1.0], rates=[2, 2, 2, None, 2, 5]) == 27 / 11
     assert newest([9.0, 1.0, 1.0, 1.0, 1.0, None], rates=[4] * 6) == 1.0  # the last has no end
     assert newest([9.0, 9.0, 1.0, 3.0, 9.0, 9.0], rates=[None, None, 6, 6, None, None]) == 2.0
 
