@@ -30,12 +30,13 @@ def test_what_was_not_measured_is_left_out():
 
 
 def test_shares_and_bandwidth_are_exact():
-    exact = changed(ROW, collective_bus_mib=1e9 / 2**20, collective_ms=8.0, waits_ms=4.0)
+    """62.5 % and 125.45 GB/s are rounded."""
+    exact = changed(ROW, collective_bus_mib=1003.6e6 / 2**20, collective_ms=8.0, waits_ms=5.0)
     slower = changed(exact, rank=1, collective_ms=9.0)
     unknown = changed(exact, rank=2, collective_ms=None)
     many = changed(TWO, ranks=(slower, exact, unknown), bus_gb_s=None)
     assert collectives_line(many) == (
-        "each rank sends 954 MiB a step in 8.00 ms, 50 % of it exposed, 125 GB/s on the bus"
+        "each rank sends 957 MiB a step in 8.00 ms, 62 % of it exposed, 125 GB/s on the bus"
     )
 
 
