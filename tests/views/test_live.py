@@ -599,6 +599,8 @@ def test_each_concluded_comparison_is_kept_once_with_what_the_other_levers_were_
     others = {name: value for name, value in SETTINGS.items() if name != "pipelined"}
     assert first == comparison(3, verdict=VERDICT, settings=others)
     assert second == comparison(3, verdict=VERDICT, settings=others | {"batch_size": "16"})
+    watched.feed(comparison(2), comparison(3, verdict=VERDICT))  # none of them is repeated
+    assert len(watched.now().verdicts) == 3
 
 
 def test_only_so_many_verdicts_are_kept_the_newest():
@@ -617,6 +619,14 @@ def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own():
         shown = watched.feed(Restarted(at_s=watched.run.now_s, plan=plan)).now()
         assert len(shown.verdicts) == verdicts
     assert shown.comparison is None  # the one before was of another workload
+
+
+@pytest.mark.parametrize(("workload", "is_shown"), [("encdec", True), ("augment", False)])
+def test_a_comparison_is_shown_through_a_restart_of_its_workload(workload, is_shown):
+    watched = concluded(Watched().trained())
+    plan = msgspec.structs.replace(PLAN, workload=workload)
+    shown = watched.feed(Restarted(at_s=watched.run.now_s, plan=plan)).now()
+    assert (shown.comparison is not None) == is_shown
 
 
 def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one():
@@ -826,6 +836,8 @@ def test_a_profile_is_of_the_settings_that_it_was_made_with():
 def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind):
     watched = Watched().trained()
     watched.feed(Refused(kind=kind, changes={}, reason="the training is on the CPU"))
+    assert watched.now().status == "training – refused: the training is on the CPU"
+    watched.feed(watched.run.step())
     assert watched.now().status == "training – refused: the training is on the CPU"
     watched.feed(*watched.run.steps(2, 1e3 * PASSING_S))
     assert watched.now().status == "training"
