@@ -94,16 +94,17 @@ class Ranks:
 
     def rows(self, now_s: float, *, hang: bool = False) -> tuple[RankRow, ...]:
         """Return a row for each rank; none for a single one."""
-        ranks = sorted(self._ranks.items()) if len(self._ranks) > 1 else ()
-        heard_s = max((rank.heard_s for _, rank in ranks), default=0.0)
-        gpus, hosts = (_now(self._gpus), _now(self._hosts)) if ranks else ({}, {})
+        if len(self._ranks) < 2:
+            return ()
+        heard_s = max(rank.heard_s for rank in self._ranks.values())
+        gpus, hosts = _now(self._gpus), _now(self._hosts)
         return tuple(
             replace(
                 rank.row(now_s, heard_s, hang=hang),
                 gpu=gpus.get(rank.gpu_uuid),
                 host=hosts.get(number),
             )
-            for number, rank in ranks
+            for number, rank in sorted(self._ranks.items())
         )
 
 

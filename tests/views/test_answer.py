@@ -677,6 +677,20 @@ def test_the_share_of_evaluation_is_taken_since_the_last_break():
     late = (Marker(at_s=25.0, label="batch_size=16"), Marker(at_s=26.0, label="evaluation"))
     step = recent_step(changed(snapshot, markers=late))
     assert (step.aside_pct, step.asides) == (None, 1)  # 5 s are too few
+    assert recent_step(evaluating(0.6, mark_s=0.0)).asides == 1
+    assert (recent_step(measured()).aside_pct, recent_step(measured()).asides) == (None, 0)
+
+
+def test_only_the_ticks_since_the_break_count_and_those_without_a_step_time_as_evaluation():
+    snapshot = evaluating(0.6)
+    values = snapshot.series.values
+    late = (Marker(at_s=20.0, label="batch_size=16"), Marker(at_s=21.0, label="evaluation"))
+    trained = {"steps_per_s": (100.0,) * 40 + (40.0,) * 20}  # 20 s before the break
+    unknown = {"step_ms": (10.0, None) * 30}
+    for changes, aside_pct in ((trained, 60.0), (trained | unknown, 80.0)):
+        series = changed(snapshot.series, values=values | changes)
+        step = recent_step(changed(snapshot, series=series, markers=late))
+        assert step.aside_pct == pytest.approx(aside_pct)
 
 
 def test_the_time_of_a_profile_is_none_of_evaluation():
@@ -917,6 +931,8 @@ def test_a_tick_without_a_rate_has_no_steps():
         series=changed(snapshot.series, values=snapshot.series.values | {"steps_per_s": rates}),
     )
     assert recent_step(snapshot).steps == 2 * 50
+    slow = snapshot.series.values | {"steps_per_s": (None, 2.0) * 10}
+    assert recent_step(changed(snapshot, series=changed(snapshot.series, values=slow))).steps == 5
 
 
 def test_means_leave_out_the_warm_up():

@@ -197,6 +197,19 @@ def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
     assert [row.gpu is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
 
 
+def test_the_first_message_of_a_rank_has_the_number_0():
+    first = msgspec.structs.replace(said(1, Trainer().start())[0], seq=0)
+    _, second = rows(*trained(0, 50.0), first)
+    assert (second.state, second.steps) == ("training", 0)
+
+
+def test_the_newest_message_too_counts_once_if_it_is_repeated():
+    run = Trainer()
+    own = said(1, run.start(), run.step(50.0), run.step(50.0), run.step(100.0))
+    _, second = rows(*trained(0, 50.0), *own, own[-1])
+    assert second.step_ms_p50 == 50.0
+
+
 def test_repeated_messages_count_once():
     messages = trained(1, 50.0)
     assert rows(*trained(0, 50.0), *messages, *messages) == rows(*trained(0, 50.0), *messages)
