@@ -11,8 +11,9 @@ asks for: steps and phases are measured and reported, short steps on a GPU sever
 published +40 % at 1.4 ms a step and +8 % at 2.4 ms.
 
 Each cost is given twice: by the wall clock, and in CPU time of the process, which what else runs
-on the machine hardly touches. Under torchrun the model is in DistributedDataParallel, one process
-for each GPU; all of them switch at the same step, and rank 0 prints its own costs.
+on the machine hardly touches. Under torchrun the model is in DistributedDataParallel, or with
+--sharded in fully_shard, one process for each GPU; all of them switch at the same step, and rank 0
+prints its own costs.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import torch
 from msgspec.json import Encoder
 from ratios import ratio_with_interval, show
 from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
@@ -115,13 +117,25 @@ class Batches(Dataset[tuple[Tensor, Tensor]]):
 class Script:
     """A training as a user writes it: nothing in it knows of gpudash."""
 
-    def __init__(self, layers: int, width: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        layers: int,
+        width: int,
+        device: torch.device,
+        batch_size: int = 64,
+        *,
+        is_sharded: bool = False,
+    ) -> None:
         hidden = chain.from_iterable((nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
         self.model: nn.Module = nn.Sequential(*hidden, nn.Linear(width, 10)).to(device)
-        if distributed.is_initialized():
+        if is_sharded:
+            for module in (*self.model, self.model):
+                if any(True for _ in module.parameters()):
+                    fully_shard(module)
+        elif distributed.is_initialized():
             self.model = DistributedDataParallel(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        loader: DataLoader[Any] = DataLoader(Batches(64, width), batch_size=None)
+        loader: DataLoader[Any] = DataLoader(Batches(batch_size, width), batch_size=None)
         self.batches: Iterator[Any] = chain.from_iterable(repeat(loader))
         self.device = device
 
@@ -136,23 +150,26 @@ class Script:
     def cost(self, steps: int) -> Cost:
         """Return what a step takes, over `steps` steps after the dropped ones."""
         self.train(DROPPED_STEPS)
-        self._synchronize()
+        self.synchronize()
         began_s, began_cpu_s = time.perf_counter(), time.process_time()
         self.train(steps)
         cpu_s = time.process_time() - began_cpu_s  # before a wait that spins
-        self._synchronize()
+        self.synchronize()
         return Cost((time.perf_counter() - began_s) / steps * 1e6, cpu_s / steps * 1e6)
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
+        """Wait until the device has finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
 
-def layers_that_last(target_us: float, width: int, device: torch.device) -> int:
+def layers_that_last(
+    target_us: float, width: int, device: torch.device, *, is_sharded: bool
+) -> int:
     """Return with how many layers a step lasts so long; one layer if that is too long already."""
     times_us = []
     for layers in (1, 9):
-        script = Script(layers, width, device)
+        script = Script(layers, width, device, is_sharded=is_sharded)
         script.train(WARMUP_STEPS)
         times_us.append(script.cost(WARMUP_STEPS).wall_us)
     layer_us = max(1.0, (times_us[1] - times_us[0]) / 8)
@@ -206,6 +223,19 @@ def compare(script: Script, watcher: Watcher, pairs: int, block_s: float) -> Non
         raise SystemExit(f"{watcher.reported_steps} steps were reported: the hooks were not on")
 
 
+def the_device(name: str) -> torch.device:
+    """Return this process's device. Under torchrun, join the others."""
+    device = torch.device(name)
+    if "RANK" in os.environ:
+        if device.type == "cuda":
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)
+        else:
+            torch.set_num_threads(1)
+        distributed.init_process_group(device_id=device if device.type == "cuda" else None)
+    return device
+
+
 def main() -> None:
     """Print four lines for each length of a step."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -214,22 +244,19 @@ def main() -> None:
     parser.add_argument("--block-s", type=float, default=0.25, help="seconds a block lasts")
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--sharded", action="store_true", help="fully_shard in place of DDP")
     arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    if "RANK" in os.environ:
-        if device.type == "cuda":
-            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-            torch.cuda.set_device(device)
-        else:
-            torch.set_num_threads(1)
-        distributed.init_process_group(device_id=device if device.type == "cuda" else None)
+    device, width, is_sharded = the_device(arguments.device), arguments.width, arguments.sharded
     targets_us = [float(target) * 1e3 for target in arguments.targets_ms.split(",")]
-    depths = [layers_that_last(target, arguments.width, device) for target in targets_us]
+    depths = [
+        layers_that_last(target, width, device, is_sharded=is_sharded) for target in targets_us
+    ]
     watcher = Watcher()
     patch(watcher.tracker)
     for depth in depths:
         watcher.reported_steps = 0
-        compare(Script(depth, arguments.width, device), watcher, arguments.pairs, arguments.block_s)
+        script = Script(depth, width, device, is_sharded=is_sharded)
+        compare(script, watcher, arguments.pairs, arguments.block_s)
     if distributed.is_initialized():
         distributed.destroy_process_group()
 

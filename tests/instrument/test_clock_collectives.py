@@ -1,8 +1,10 @@
 """Collectives, which run beside the phases, are timed in one step of each half second."""
 
 import pytest
+import torch
 
 from gpudash.instrument.clock import Clock
+from gpudash.instrument.reporter import instruments
 from gpudash.protocol import Phase
 from tests.instrument.test_clock import Device, finished
 
@@ -134,8 +136,30 @@ def test_a_step_that_ended_at_a_split_has_its_own_collectives(clock, device):
 
 
 def test_their_timestamps_are_used_again(clock, device):
-    clock._collectives_every_s = 0.0
-    for number in range(3):
-        step(clock, device, 1 + number, 20 * number)
-        finished(clock, device, 100 + 0.02 * (number + 1))
-    assert len(device.free) > 2 * 3
+    step(clock, device, 1)
+    finished(clock, device, 101)
+    assert {device.times_ms.index(at_ms) for at_ms in (2, 10)} <= device.free
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_a_collective_is_timed_on_its_own_stream_and_the_wait_for_it_on_the_other():
+    clock, _ = instruments(torch.device("cuda", 0), PHASES, phases_every_s=0.0)
+    side, cycles = torch.cuda.Stream(), 20_000_000
+    mark = clock.begin()
+    mark("forward")
+    with torch.cuda.stream(side):
+        calls = [[clock.timestamp()]]
+        torch.cuda._sleep(8 * cycles)
+        calls[0].append(clock.timestamp())
+    torch.cuda._sleep(cycles)
+    mark("communication")
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda._sleep(cycles)  # as a copy of what has come
+    mark("backward")
+    clock.end(1, collectives=calls)
+    assert not clock.finished()  # it does not wait
+    torch.cuda.synchronize()
+    ((step, _),) = clock.finished()
+    ms, exposed_ms = clock.collective_times
+    assert 0 < exposed_ms < ms < step.step_ms
+    assert exposed_ms < step.phases_ms["communication"]
