@@ -157,7 +157,10 @@ def main() -> None:
     patch(watcher.tracker)
     agree = []
     for batch_size in map(int, arguments.batch_sizes.split(",")):
-        script = Script(arguments.layers, arguments.width, device, batch_size, is_sharded=True)
+        model = argparse.Namespace(
+            width=arguments.width, batch_size=batch_size, sharded=True, lean=True
+        )
+        script = Script(arguments.layers, model, device)
         agree.append(measure(script, watcher, arguments.steps))
     distributed.destroy_process_group()
     if not all(agree):
