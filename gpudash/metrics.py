@@ -243,6 +243,13 @@ METRICS: dict[str, Metric] = {
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
     "rank": _row("Rank of the row's training process."),
     "world_size": _row("Training processes that train together."),
+    "loader_cpu_pct": Metric(
+        "host",
+        "%",
+        "CPU time of the child processes, which are the loader workers, in percent of one core. "
+        "It is a part of `cpu_pct`.",
+        csv=1,
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }

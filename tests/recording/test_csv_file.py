@@ -25,7 +25,7 @@ PROMISED = (
     "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s, "
     "mem_reserved_mib, mem_allocated_mib, mem_peak_mib, "
     "communication_ms, collective_mib, collective_ms, "
-    "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size"
+    "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size, loader_cpu_pct"
 )
 
 
