@@ -95,7 +95,7 @@ def answer(
     limit = _held_limit(held, asked, now_s) or found
     changes = tries(limit, snapshot, levers, step, profile)
     kept = _held_tries(held, limit, now_s)
-    is_found = [one.label for one in kept or changes] == [one.label for one in changes]
+    is_found = not kept or [one.change for one in kept] == [one.change for one in changes]
     title = _title(limit, snapshot)
     return Answer(
         kind="ended" if ended else limit,
@@ -162,7 +162,7 @@ class Answers:
             and _interrupted(snapshot, before) is None
         )
         if before is None or not stands:
-            holds = before is not None and before.limit == before.kind and profile is self._profile
+            holds = profile is self._profile
             before = self.newest = answer(snapshot, levers, before, cores, profile, holds=holds)
         self._snapshot, self._profile = snapshot, profile
         return before

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from gpudash.offers import refusal
 from gpudash.protocol import Settings
@@ -32,6 +31,11 @@ class Try(msgspec.Struct, frozen=True):
     """The present value."""
     gain: Gain | None = None
     """None if no measurement supports a range."""
+
+    @property
+    def change(self) -> tuple[str, str]:
+        """The lever and its new value."""
+        return self.lever, self.value
 
     @property
     def label(self) -> str:
@@ -200,24 +204,20 @@ def refreshed(
     proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep, profile: Summary | None = None
 ) -> tuple[Try, ...]:
     """Return the same changes with the gains that follow from these measurements."""
-    return tuple(
-        replace(
-            one,
-            gain=gain_of(
-                one.lever,
-                Case(
-                    a=one.before,
-                    b=one.value,
-                    step=step,
-                    phases=snapshot.phases,
-                    profile=profile,
-                    workers=loader_workers(snapshot.settings),
-                    feeds=snapshot.settings.get("data", "loader") != "loader",
-                ),
-            ),
+
+    def gain(one: Try) -> Gain | None:
+        case = Case(
+            a=one.before,
+            b=one.value,
+            step=step,
+            phases=snapshot.phases,
+            profile=profile,
+            workers=loader_workers(snapshot.settings),
+            feeds=snapshot.settings.get("data", "loader") != "loader",
         )
-        for one in proposals
-    )
+        return gain_of(one.lever, case)
+
+    return tuple(Try(one.lever, one.value, one.why, one.before, gain(one)) for one in proposals)
 
 
 def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Remedy]:
