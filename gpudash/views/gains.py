@@ -129,7 +129,7 @@ def _free_batches(case: Case) -> Gain | None:
     held_up_ms = _held_up_ms(case)
     if held_up_ms is None:
         return None
-    ran = f"loader workers run {fmt.milliseconds(held_up_ms)} ms on its cores"
+    ran = f"it may stand still while loader workers run, {fmt.milliseconds(held_up_ms)} ms"
     return _up_to(case, max(starved_ms, held_up_ms), ran if held_up_ms > starved_ms else waits)
 
 
@@ -137,14 +137,16 @@ def _held_up_ms(case: Case) -> float | None:
     """Return for how long loader workers hold up a step at most; None where they do not.
 
     The training's threads wait for each other, so a worker that runs on the core of one may hold up
-    all. But the threads get their part of each core.
+    all. But the threads get their part of each core. The time in which other jobs have the cores is
+    shared by workers and training.
     """
     step, starved_ms = case.step, case.step.starved_ms or 0.0
-    if step.taken_pct is None or step.loader_cores is None or step.step_ms is None:
+    if step.taken_pct is None or not step.loader_cores or not step.busy_cores or not step.step_ms:
         return None
+    ran_ms = step.step_ms * step.loader_cores / min(step.busy_cores, 1.0)
     beside = ceil(case.workers / step.cores) if case.workers and step.cores else 1
     most_ms = starved_ms + (step.step_ms - starved_ms) * beside / (beside + 1)
-    return min(step.loader_cores * step.step_ms, most_ms)
+    return min(ran_ms, most_ms)
 
 
 def _steady_batches(case: Case) -> Gain | None:

@@ -86,6 +86,11 @@ def test_beside_loader_workers_the_training_gets_its_part_of_each_core():
     assert gain("data", "a", "b", workers=4, **busy) == "up to +400 %"  # a third of them
 
 
+def test_the_time_of_other_jobs_is_shared_by_loader_workers_and_training():
+    crowded = {**ON_CPU, "core_wait_pct": 60.0, "busy_cores": 0.8, "loader_cores": 0.2}
+    assert gain("data", "a", "b", **crowded) == "up to +33 %"  # a quarter of their CPU time
+
+
 def test_batches_that_are_never_late_save_the_wait_on_a_cpu_too():
     waits = {**ON_CPU, "data_ms": 2.0, "device_ms": 8.0, "loader_cores": 1.0}
     assert gain("prefetch_factor", "2", "4", **waits) == "up to +25 %"
