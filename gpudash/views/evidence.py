@@ -267,7 +267,7 @@ def _core_wait(measured: Measured) -> str:
 
 
 def _loader(measured: Measured) -> str:
-    return f"loader workers use {fmt.percent(measured.step.loader_pct)} of its CPU time"
+    return f"loader workers use {fmt.percent(measured.step.loader_pct)} of the CPU time"
 
 
 def _cores(measured: Measured) -> str:

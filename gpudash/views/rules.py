@@ -108,7 +108,7 @@ def rules(
     exposed_pct = step.share_pct(exposed_ms(step, profile))
     exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
     if not step.on_gpu:
-        loader = Rule("data", "loader workers take its cores", step.taken_pct, LOADER_PCT)
+        loader = Rule("data", "CPU time of the loader workers", step.taken_pct, LOADER_PCT)
         return (*first, loader, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
     copies = step.share_pct(copy_ms(step, profile))
     return (

@@ -912,7 +912,7 @@ def first_on_two_cores(snapshot):
 def test_on_a_cpu_that_the_loader_shares_less_loading_is_tried_with_a_ceiling():
     found = ask(shared("jpeg_input", 20.0), cores=2)
     assert found.title == "CPU-bound"
-    assert found.evidence[1] == "loader workers use 20 % of its CPU time"
+    assert found.evidence[1] == "loader workers use 20 % of the CPU time"
     # they run 0.4 of a core: were it their turn all along, the step would be shorter by 40 %
     assert found.tries[0].promise == "input baseline → crop_first: up to +67 %"
     assert first_on_two_cores(shared("augment", 20.0)) == "augment_on=gpu"
@@ -921,7 +921,7 @@ def test_on_a_cpu_that_the_loader_shares_less_loading_is_tried_with_a_ceiling():
 def test_a_cpu_whose_larger_part_the_loader_uses_is_input_bound():
     found = ask(shared("jpeg_input", LOADER_PCT), cores=2)
     assert found.title == "input-bound"
-    assert found.evidence[0] == "loader workers use 50 % of its CPU time"
+    assert found.evidence[0] == "loader workers use 50 % of the CPU time"
     assert found.tries[0].label == "input=crop_first"
     assert ask(shared("jpeg_input", LOADER_PCT - 0.1), cores=2).title == "CPU-bound"
 
