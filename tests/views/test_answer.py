@@ -1072,6 +1072,8 @@ def crowding(core_wait_pct, loader_cpu_pct=10.0, cpu_pct=200.0):
 def test_a_limit_that_stands_is_shown_with_what_is_measured_now():
     less = measured(device_ms=8.0)
     first, second = given(Answers(), gpu_step(), less)
+    assert any("stands until" in line for line in why_lines(second, less, 8))
+    assert not any("stands until" in line for line in why_lines(first, gpu_step(), 8))
     assert (first.evidence[0], second.evidence[0]) == (
         "busy 99 % of 10.0 ms",
         "busy 80 % of 10.0 ms",
