@@ -4,7 +4,7 @@ Rules are tried in order, and the first one that matches is the answer. A rule w
 measured never matches. docs/concepts/diagnosis.md explains the rules.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -92,7 +92,7 @@ def answer(
     asked = _rules_of(snapshot, step, profile, ours=ours)
     held, now_s = before if holds else None, snapshot.elapsed_s
     found = limit_of(asked, before.limit if before else None)
-    limit = _held_limit(held, asked, now_s) or found
+    limit = _held_limit(held, found, asked, now_s)
     changes = tries(limit, snapshot, levers, step, profile)
     kept = _held_tries(held, limit, now_s)
     is_found = not kept or [one.change for one in kept] == [one.change for one in changes]
@@ -110,15 +110,15 @@ def answer(
     )
 
 
-def _held_limit(held: Answer | None, asked: Collection[Rule], now_s: float) -> Limit | None:
-    """Return the limit that stands, whatever is found now; None if it was not found for long.
+def _held_limit(held: Answer | None, found: Limit, asked: Iterable[Rule], now_s: float) -> Limit:
+    """Return the limit that stands, whatever is found now, until it was not found for long.
 
-    What is not measured any more, as a rank that is no longer the slow one, is not held.
+    What is not measured any more, as a rank that is no longer the slow one, does not stand.
     """
-    if held is None or now_s - held.limit_s >= HOLD_S:
-        return None
-    known = {rule.kind for rule in asked if rule.value_pct is not None}
-    return held.limit if held.limit in known or held.limit == "none" else None
+    if held is None or held.limit in (None, found) or now_s - held.limit_s >= HOLD_S:
+        return found
+    known = {"none", *(rule.kind for rule in asked if rule.value_pct is not None)}
+    return held.limit if held.limit in known else found
 
 
 def _held_tries(held: Answer | None, limit: Limit, now_s: float) -> tuple[Try, ...]:

@@ -55,7 +55,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     busy_cores: float | None = None
     """Cores used by the training and its loader workers."""
     loader_cores: float | None = None
-    """Cores used by the loader workers alone."""
+    """Cores used by the loader workers alone; on a CPU, which they share with the training."""
     cores: int | None = None
     """Cores that they may use."""
     aside_pct: float | None = None
@@ -141,7 +141,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     def taken_pct(self) -> float | None:
         """The loader workers' share, on a CPU whose cores do not suffice for both; else None."""
         short = self.no_core_free or (self.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
-        return self.loader_pct if short and not self.on_gpu else None
+        return self.loader_pct if short else None
 
     def share_pct(self, ms: float | None) -> float | None:
         """Return `ms` as a percentage of the step, at most 100: phases are means of fewer steps."""
@@ -165,8 +165,9 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
     def mean(name: str) -> float | None:
         return statistics.mean(series.of(name)[first:], weights)
 
-    cpu_pct, loader_pct = (_of_host(snapshot, f"{of}cpu_pct", first) for of in ("", "loader_"))
-    throttle = _throttle(snapshot)
+    on_gpu = snapshot.device is None or snapshot.device.kind != "cpu"
+    cpu_pct, throttle = _of_host(snapshot, "cpu_pct", first), _throttle(snapshot)
+    loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct", first)
     aside_pct, asides = _asides(snapshot)
     clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
     return RecentStep(
@@ -176,7 +177,7 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
             for phase in snapshot.phases
             if (ms := mean(f"{phase.name}_ms")) is not None
         },
-        on_gpu=snapshot.device is None or snapshot.device.kind != "cpu",
+        on_gpu=on_gpu,
         core_wait_pct=_of_host(snapshot, "core_wait_pct", first),
         busy_cores=None if cpu_pct is None else cpu_pct / 100,
         loader_cores=None if loader_pct is None else loader_pct / 100,

@@ -1,6 +1,6 @@
 """Propose what an A/B should try against a limit, best first; only the A/B shows if it helps."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -182,21 +182,20 @@ def tries(
     """Return what to try, best first; changes that have a verdict come last."""
     if "blocks" not in snapshot.can:
         return ()
-    known = {one.name: one for one in levers}
+    known, gain = {one.name: one for one in levers}, _gains(snapshot, step, profile)
     judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
 
     def is_judged(one: Try) -> bool:
         return (one.lever, frozenset((one.value, one.before))) in judged
 
     found = (
-        Try(remedy.lever, value, remedy.why, before)
+        Try(remedy.lever, value, remedy.why, before, gain(remedy.lever, before, value))
         for remedy in _fitting(limit, snapshot.settings, step)
         if remedy.lever in known and not refusal(remedy.lever, snapshot.levers)
         for before in (_active(known[remedy.lever], snapshot),)
         for value in _values(remedy, known[remedy.lever], before, step)
     )
-    with_gains = refreshed(found, snapshot, step, profile)
-    helping = (one for one in with_gains if one.gain is None or one.gain.high_pct >= LEAST_PCT)
+    helping = (one for one in found if one.gain is None or one.gain.high_pct >= LEAST_PCT)
     return tuple(sorted(helping, key=is_judged))
 
 
@@ -204,20 +203,33 @@ def refreshed(
     proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep, profile: Summary | None = None
 ) -> tuple[Try, ...]:
     """Return the same changes with the gains that follow from these measurements."""
+    gain = _gains(snapshot, step, profile)
+    return tuple(
+        Try(one.lever, one.value, one.why, one.before, gain(one.lever, one.before, one.value))
+        for one in proposals
+    )
 
-    def gain(one: Try) -> Gain | None:
+
+def _gains(
+    snapshot: Snapshot, step: RecentStep, profile: Summary | None
+) -> Callable[[str, str, str], Gain | None]:
+    """Return the function from a lever, its value and another value to the gain."""
+    workers = loader_workers(snapshot.settings)
+    feeds = snapshot.settings.get("data", "loader") != "loader"
+
+    def gain(lever: str, before: str, value: str) -> Gain | None:
         case = Case(
-            a=one.before,
-            b=one.value,
+            a=before,
+            b=value,
             step=step,
             phases=snapshot.phases,
             profile=profile,
-            workers=loader_workers(snapshot.settings),
-            feeds=snapshot.settings.get("data", "loader") != "loader",
+            workers=workers,
+            feeds=feeds,
         )
-        return gain_of(one.lever, case)
+        return gain_of(lever, case)
 
-    return tuple(Try(one.lever, one.value, one.why, one.before, gain(one)) for one in proposals)
+    return gain
 
 
 def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Remedy]:
@@ -226,9 +238,8 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
     waits = settings.get("loss") in WAITING_LOSSES
     resident = settings.get("data") == "resident"
     treated = _treated(limit, step)
-    is_starved = (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
-    costs_cores = (step.taken_pct or 0.0) >= DATA_PCT
-    is_fed = treated == "cpu" and not is_starved
+    is_fed = treated == "cpu" and not _is_starved(step)
+    is_light = is_fed and (step.taken_pct or 0.0) < DATA_PCT
     useless = {
         "loss": not waits and limit in ("sync", "host", "none"),
         "rotation": settings.get("augment_on") != "gpu",
@@ -239,7 +250,7 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         "num_workers": is_fed or settings.get("data", "loader") != "loader" or step.no_core_free,
         # no worker prefetches, or none has the time to
         "prefetch_factor": settings.get("num_workers") == "0" or step.no_core_free,
-        **dict.fromkeys(("input", "augment_on", "data"), is_fed and not costs_cores),
+        **(dict.fromkeys(("input", "augment_on", "data"), True) if is_light else {}),
     }
     for remedy in REMEDIES.get(treated, ()):
         here = step.on_gpu or remedy.lever not in CUDA_ONLY
@@ -252,11 +263,14 @@ def _treated(limit: Limit, step: RecentStep) -> Limit:
 
     A CPU without a free core gains by any work that is saved, in the training or in the loader.
     """
-    is_short = step.taken_pct is not None and limit in ("data", "none")
-    if not step.on_gpu and (is_short or limit == "cores"):
-        return "cpu"
-    starved = limit == "cores" and (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
-    return "data" if starved else limit
+    if step.on_gpu:
+        return "data" if limit == "cores" and _is_starved(step) else limit
+    is_short = limit in ("data", "none") and step.taken_pct is not None
+    return "cpu" if limit == "cores" or is_short else limit
+
+
+def _is_starved(step: RecentStep) -> bool:
+    return (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
 
 
 def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Iterator[str]:
