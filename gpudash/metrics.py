@@ -260,6 +260,13 @@ METRICS: dict[str, Metric] = {
         "last",
         3,
     ),
+    "loader_cpu_pct": Metric(
+        "host",
+        "%",
+        "CPU time of the child processes, which are the loader workers, in percent of one core. "
+        "It is a part of `cpu_pct`.",
+        csv=1,
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
