@@ -195,7 +195,7 @@ def _host(measured: Measured) -> Iterator[str]:
 
 def _throttled(measured: Measured) -> Iterator[str]:
     step = measured.step
-    yield f"{step.sm_clock_mhz or 0:,.0f} of {step.top_clock_mhz or 0:,.0f} MHz"
+    yield f"{fmt.significant(step.sm_clock_mhz)} of {fmt.significant(step.top_clock_mhz)} MHz"
     yield f"held down by {', '.join(map(fmt.plain, step.throttle))}"
     yield from _units(measured)
 

@@ -169,11 +169,21 @@ def test_the_newest_failure_of_a_cell_is_why_it_was_not_measured(tmp_path):
     file.started_on(started())
     for turn, why in enumerate(("first", "second", "third")):
         file.append(BlockRow(round=turn, cell=0, failure=why, failure_kind="out_of_memory"))
-    file.append(BlockRow(round=0, cell=1, steps=10, samples=80, busy_s=1.0))
+    for turn in range(2):
+        file.append(BlockRow(round=turn, cell=1, steps=10, samples=80, busy_s=1.0))
+    file.append(BlockRow(round=2, cell=1, steps=10, samples=80))  # its time is unknown
     file.close()
     failed, whole = read_run(tmp_path / "s.csv").measured
     assert (failed.failure, failed.parts) == ("third", ())
-    assert (whole.failure, len(whole.parts)) == (None, 1)
+    assert (whole.failure, len(whole.parts)) == (None, 2)
+
+
+def test_blocks_of_a_setting_that_the_sweep_does_not_have_are_left_out(tmp_path):
+    path = swept(tmp_path / "s.csv", [50.0, 40.0, 80.0, 20.0])
+    head, first, *rest = path.read_text().splitlines(keepends=True)
+    turn, _cell, other = first.split(",", 2)
+    path.write_text("".join((head, f"{turn},{GRID.cells},{other}", first, *rest)))
+    assert [len(one.parts) for one in read_run(path).measured] == [4, 4, 4, 4]
 
 
 def test_a_sweep_is_read_by_cell(tmp_path):

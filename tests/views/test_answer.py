@@ -29,6 +29,7 @@ from gpudash.snapshot import (
 )
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import HOLD_S, Answers, answer
+from gpudash.views.evidence import Measured, evidence_of
 from gpudash.views.gains import Case, gain_of
 from gpudash.views.lanes import Part, lane, lanes_of, look
 from gpudash.views.recent_step import (
@@ -471,6 +472,33 @@ def test_a_limit_is_named_with_its_evidence():
 )
 def test_the_host_is_ahead_by_what_it_neither_works_nor_waits_for_data(ms, ahead):
     assert ask(measured(device_ms=9.9, **ms)).evidence[-1] == ahead
+
+
+def said_on_a_cpu(limit, loader_cores):
+    """What is said of 10 ms on cores that do not suffice; of the step 2 ms are a wait for data."""
+    step = RecentStep(
+        step_ms=10.0,
+        data_ms=2.0,
+        device_ms=5.0,
+        on_gpu=False,
+        core_wait_pct=20.0,
+        busy_cores=1.0,
+        loader_cores=loader_cores,
+        cores=2,
+    )
+    return evidence_of(limit, Measured(measured(device=CPU), step, None))
+
+
+@pytest.mark.parametrize("limit", ["cores", "cpu"])
+def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
+    assert "loader workers use 10 % of the CPU time" in said_on_a_cpu(limit, 0.1)
+    assert not any("loader workers" in one for one in said_on_a_cpu(limit, 0.099))
+
+
+@pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
+def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
+    first, second, *_ = said_on_a_cpu("data", loader_cores)
+    assert (first.startswith("loader workers"), second.startswith("waits")) == (is_first, is_first)
 
 
 def test_without_the_hosts_time_nothing_is_said_of_it():
@@ -1121,6 +1149,15 @@ def test_only_where_no_loader_makes_batches_a_larger_one_gains_for_sure():
         return batch.gain.label
 
     assert [gain_with(data) for data in ("loader", "cached")] == ["up to +100 %", "about +100 %"]
+
+
+def test_more_workers_are_tried_on_a_gpu_also_where_nothing_waits_but_not_without_a_loader():
+    def tries_workers(**changes):
+        return any(one.startswith("num_workers=") for one in tried(measured(**changes)))
+
+    assert tries_workers()
+    assert tries_workers(data_ms=3.0)
+    assert not tries_workers(data_ms=3.0, chosen={"data": "cached"})
 
 
 def test_a_number_of_loader_workers_that_is_not_set_is_none():
