@@ -135,9 +135,9 @@ class _Segment(NamedTuple):
     workload: str
     settings: Settings
     worker: int
-    after_step: int
     begins_s: float  # infinite until the device has finished `after_step`
     trains_s: float  # when its first step may start: the lever change lies between
+    after_step: int = 0
 
 
 class Intervals:
@@ -159,7 +159,7 @@ class Intervals:
         self._start_s = began_s  # of the row in progress
         self._known_s = -inf  # all steps up to here are known
         self._sampled_s = -inf  # all samples up to here have arrived
-        self._now = _Segment(0, "", {}, -1, 0, began_s, began_s)
+        self._now = _Segment(0, "", {}, -1, began_s, began_s)
         self._next: deque[_Segment] = deque()
         self._last_step = 0
         self._last_finish_s = -inf  # or the time when the worker was ready
@@ -223,12 +223,12 @@ class Intervals:
         worker = self._latest.worker + 1
         if worker == 0:  # the first worker's rows begin with the run
             began_s = self._began_s
-            self._now = _Segment(0, event.workload, event.settings, 0, 0, began_s, began_s)
+            self._now = _Segment(0, event.workload, event.settings, 0, began_s, began_s)
         else:
             self._next = deque(one for one in self._next if one.begins_s < inf)
             ready_s = event.at_s
             self._next.append(
-                _Segment(event.segment, event.workload, event.settings, worker, 0, ready_s, ready_s)
+                _Segment(event.segment, event.workload, event.settings, worker, ready_s, ready_s)
             )
         self._stopped_s = min(self._stopped_s, self._last_finish_s)
         self._go_on(event.at_s)
@@ -264,7 +264,7 @@ class Intervals:
         begins_s = self._last_finish_s if after_step <= self._last_step else inf
         latest = self._latest
         self._next.append(
-            _Segment(number, latest.workload, settings, latest.worker, after_step, begins_s, at_s)
+            _Segment(number, latest.workload, settings, latest.worker, begins_s, at_s, after_step)
         )
 
     def _progress(self, event: Progress) -> None:
