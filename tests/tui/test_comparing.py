@@ -352,6 +352,23 @@ async def test_notices_are_above_the_pane_and_hide_nothing_of_the_result(size):
         assert f"copied: {VERDICT[:12]}" in d.text()
 
 
+SLOWER = "pipelined=off is 6.3 % slower [6.8, 5.9], 40 pairs, A/A check passed"
+
+
+@pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
+@pytest.mark.parametrize(
+    ("how", "offered"),
+    [({}, "⏎ keep off, slower ━"), ({"ended_early": True}, "⏎ keep off ━")],
+    ids=["proven", "not proven"],
+)
+async def test_enter_says_that_it_keeps_the_value_that_was_proven_slower(size, how, offered):
+    rates = {"low": -0.068, "change": -0.063, "high": -0.059}
+    shown = compared(40, verdict=SLOWER, **rates, **how)
+    async with at_a_verdict(changed(training(), comparison=shown), size=size) as d:
+        assert offered in d.text()
+        assert "o back to on ━ m more pairs" in d.text()
+
+
 async def test_without_a_verdict_enter_keeps_nothing():
     failure = "lever batch_size: 4096 runs out of memory"
     failed = compared(3, lever="batch_size", a="8", b="4096", failure=failure)
