@@ -33,8 +33,6 @@ OTHERS_STEPS = 8
 """After so many steps of another thread's optimizers, and none of ours, follow that thread."""
 NO_TASK = -1
 """Autograd's id of the current backward pass on a thread that runs none."""
-LOSS_EVERY_S = 0.02
-"""Seconds between two losses that are kept: no more are shown."""
 
 
 class Tracker(Batches):
@@ -46,7 +44,6 @@ class Tracker(Batches):
         self._findings = Findings(self)
         self._gradient_sync = GradientSync(self, self.gradient_came)
         self._rounds = Rounds()
-        self._loss_s = 0.0
         self._waiting = 0  # depth of nested waits for other processes
         self._borders: list[Any] = []  # the clock's timestamps in a call of collectives
         self._stepped_within = False  # an optimizer has stepped in this backward pass
@@ -182,12 +179,13 @@ class Tracker(Batches):
     # ── backward passes ─────────────────────────────────────────────────────────────────
 
     @event("backward")
-    def backward_begins(self) -> bool:
-        """Note that a backward pass is about to begin."""
+    def backward_begins(self, tensors: Any) -> bool:
+        """Note that a backward pass from these tensors is about to begin."""
         if get_ident() != self._thread and not self._takes_over():
             return self._failed_thread is not None
         if self.is_skipping:
             self._next_begun = self._tally.is_open = True
+            self._tally.loss = self._loss(tensors)
             return False
         self._backward_depth += 1
         if self._backward_depth > 1:
@@ -218,10 +216,8 @@ class Tracker(Batches):
             self.clock.rename("communication")
         if self._is_on:
             self._mark("optimizer" if self._optimizer_depth else "your_code")
+            tally.loss = self._loss(tensors)
             now = time.monotonic()
-            if now >= self._loss_s or tally.loss is not None:
-                self._loss_s = now + LOSS_EVERY_S
-                tally.loss = self._loss(tensors)
             if now >= self._idle_s:
                 self._idle(now)
         if self._stepped_within:

@@ -19,6 +19,10 @@ class LossReader(Protocol):
     def newest(self) -> tuple[int, float] | None:
         """Return the step and its loss if one has arrived since the last call."""
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether a requested loss has not arrived."""
+
 
 class HostLoss:
     """Reads losses on a CPU, where the value is available at once."""
@@ -34,6 +38,11 @@ class HostLoss:
         """Return the loss once."""
         newest, self._newest = self._newest, None
         return newest
+
+    @property
+    def is_reading(self) -> bool:
+        """Return False: a loss arrives at once."""
+        return False
 
 
 class DeviceLoss:
@@ -57,8 +66,13 @@ class DeviceLoss:
 
     def newest(self) -> tuple[int, float] | None:
         """Return the loss once its copy is done."""
-        if self._asked is None or self._done is None or not self._done.query():  # type: ignore[no-untyped-call]  # in torch
+        if self._asked is None or self.is_reading:
             return None
         step, _ = self._asked
         self._asked = None
         return step, float(self._host)  # on the host: no sync
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the copy is not done."""
+        return self._done is not None and not self._done.query()  # type: ignore[no-untyped-call]  # in torch
