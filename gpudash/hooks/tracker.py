@@ -26,6 +26,7 @@ from gpudash.hooks.samples import first_dimension
 from gpudash.hooks.steps import NOBODY, nothing
 from gpudash.hooks.tally import total
 from gpudash.instrument.collectives import Moved, together
+from gpudash.instrument.loss import readable
 
 AUTOCAST_EVERY = 16
 """After so many steps, look again whether a root is called inside an autocast."""
@@ -185,7 +186,8 @@ class Tracker(Batches):
             return self._failed_thread is not None
         if self.is_skipping:
             self._next_begun = self._tally.is_open = True
-            self._tally.loss = self._loss(tensors)
+            is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
+            self._tally.loss = tensors.detach() if is_scalar else None
             return False
         self._backward_depth += 1
         if self._backward_depth > 1:
@@ -239,9 +241,7 @@ class Tracker(Batches):
         scaled, self._scaled = self._scaled, None
         if scaled is not None:  # a tensor computed from the scaled loss is no loss
             tensors = scaled[1] if scaled[0] == id(tensors) else None
-        if not isinstance(tensors, Tensor) or tensors.numel() != 1 or not _can_be_read(tensors):
-            return None
-        return tensors.detach() if tensors.ndim == 0 else tensors.detach().reshape(())
+        return readable(tensors)
 
     def _count_bare(self) -> None:
         """Count backward passes without an optimizer step: after many, they are the steps."""
@@ -428,11 +428,6 @@ class Tracker(Batches):
         self._bare_backwards = 0
         self._may_end()
         return False
-
-
-def _can_be_read(loss: Tensor) -> bool:
-    """Return whether the loss is a real number that can be copied to the host."""
-    return loss.is_floating_point() and loss.layout == torch.strided and not loss.is_meta
 
 
 def _lives(thread: int) -> bool:

@@ -4,10 +4,19 @@ The step of the loss is finished, so a copy on another stream can run at once. A
 the value.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+
+def readable(value: Any) -> Tensor | None:
+    """Return the value as a detached scalar; None if it is no real number that can be copied."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        return None
+    if not value.is_floating_point() or value.layout != torch.strided or value.is_meta:
+        return None
+    return value.detach().reshape(())
 
 
 class LossReader(Protocol):
