@@ -46,10 +46,10 @@ training: $(READY)
 others: $(READY)
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(TRAINING:%=--ignore %) --ignore tests/serial
 
-# compares what clocks say, or trains several ranks that wait for each other: needs the machine
-# for itself
+# compares what clocks say, or trains several ranks that wait for each other: the two beside each
+# other, and nothing beside them
 serial: $(READY)
-	$(BIN)/python -m pytest tests/serial
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/serial
 
 # properties, with other examples at every run and forty times as many; then whole installs
 test-long: $(READY)
