@@ -1,14 +1,15 @@
-"""What the hooks cost somebody else's training: on against off, in one process or in several.
+"""What the hooks cost somebody else's training: with against without, in one process or in several.
 
     python benchmarks/bench_hooks.py --targets-ms 0.5,1.4,2.4,3 --pairs 40
     torchrun --nproc-per-node 2 benchmarks/bench_hooks.py --targets-ms 3 --pairs 40
 
 An MLP under AdamW, fed by a DataLoader, gets as many layers as its step needs to last so long:
 on a GPU such steps are bound by the host, where every microsecond of a hook is felt. Blocks with
-the hooks on and off take turns, in an order drawn for each pair, each between borders at which
-the device has finished; the first steps of a block are left out. On means all that a dashboard
-asks for: steps and phases are measured and reported, short steps on a GPU several at a time. A peer
-published +40 % at 1.4 ms a step and +8 % at 2.4 ms.
+and without the hooks take turns, in an order drawn for each pair, each between borders at which
+the device has finished; the first steps of a block are left out. Without means torch as it was.
+With means all that a dashboard asks for: steps and phases are measured and reported, short steps
+on a GPU several at a time. `--unwatched` is what a training pays that goes on without its
+dashboard: steps are only counted. A peer published +40 % at 1.4 ms a step and +8 % at 2.4 ms.
 
 Each cost is given twice: by the wall clock, and in CPU time of the process, which what else runs
 on the machine hardly touches. Under torchrun the model is in DistributedDataParallel, one process
@@ -28,11 +29,14 @@ from ratios import ratio_with_interval, show
 from torch import Tensor, distributed, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import optimizer as optim
 from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.compare.paired_t import block_order
 from gpudash.hooks.found import Found
 from gpudash.hooks.patches import patch
+from gpudash.hooks.roots import CALL_ATTRIBUTE
 from gpudash.hooks.tracker import Tracker
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import Aside, Event, Progress
@@ -57,7 +61,7 @@ class Watcher:
     def __init__(self) -> None:
         self.tracker = Tracker(self)
         self.is_on = True
-        """Whether the hooks are to be on from the next border on."""
+        """Whether steps are to be measured from the next border on."""
         self._encode = Encoder().encode
         self._reports: Reports | None = None
         self._due_s = 0.0
@@ -99,11 +103,58 @@ class Watcher:
             self.reported_steps += sum(step.count for step in event.steps)
 
 
+class Hooks:
+    """All that gpudash has put into torch and into a model, to be taken out and put back."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._attributes = [
+            (torch.autograd, "backward"),
+            (_BaseDataLoaderIter, "__next__"),
+            (DistributedDataParallel, "_sync_buffers"),
+        ]
+        self._torchs = self._now()
+        patch(watcher.tracker)
+        self._ours = self._now()
+        self._lists: list[dict[int, Any]] = [
+            getattr(optim, f"_global_optimizer_{when}_hooks") for when in ("pre", "post")
+        ]
+        self._listed = [dict(hooks) for hooks in self._lists]
+        self._calls: dict[nn.Module, Any] = {}
+
+    def take_out(self, script: "Script") -> None:
+        """Leave torch and the model as they were; the tracker has been turned off before."""
+        self._ours = self._now()  # the wait for others is hooked later than the rest
+        self._put(self._torchs)
+        for hooks in self._lists:
+            hooks.clear()
+        for module in script.model.modules():
+            if CALL_ATTRIBUTE in module.__dict__:
+                self._calls[module] = module.__dict__.pop(CALL_ATTRIBUTE)
+
+    def put_back(self) -> None:
+        """Put back what was taken out."""
+        self._put(self._ours)
+        for hooks, listed in zip(self._lists, self._listed, strict=True):
+            hooks.update(listed)
+        for module, call in self._calls.items():
+            module.__dict__[CALL_ATTRIBUTE] = call
+        self._calls.clear()
+
+    def _now(self) -> list[Any]:
+        return [getattr(owner, name) for owner, name in self._attributes]
+
+    def _put(self, values: list[Any]) -> None:
+        for (owner, name), value in zip(self._attributes, values, strict=True):
+            setattr(owner, name, value)
+
+
 class Batches(Dataset[tuple[Tensor, Tensor]]):
     """Batches that are there already: making them is no part of the question."""
 
-    def __init__(self, batch_size: int, width: int) -> None:
-        self._batch = torch.randn(batch_size, width), torch.randint(10, (batch_size,))
+    def __init__(self, batch_size: int, width: int, device: torch.device) -> None:
+        images = torch.randn(batch_size, width, device=device)
+        self._batch = images, torch.randint(10, (batch_size,), device=device)
 
     def __len__(self) -> int:
         return 1 << 20
@@ -115,13 +166,15 @@ class Batches(Dataset[tuple[Tensor, Tensor]]):
 class Script:
     """A training as a user writes it: nothing in it knows of gpudash."""
 
-    def __init__(self, layers: int, width: int, device: torch.device) -> None:
+    def __init__(self, layers: int, options: argparse.Namespace, device: torch.device) -> None:
+        width, lean = options.width, options.lean
         hidden = chain.from_iterable((nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
         self.model: nn.Module = nn.Sequential(*hidden, nn.Linear(width, 10)).to(device)
         if distributed.is_initialized():
             self.model = DistributedDataParallel(self.model)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        loader: DataLoader[Any] = DataLoader(Batches(64, width), batch_size=None)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=lean or None)
+        batches = Batches(64, width, device if lean else torch.device("cpu"))
+        loader: DataLoader[Any] = DataLoader(batches, batch_size=None)
         self.batches: Iterator[Any] = chain.from_iterable(repeat(loader))
         self.device = device
 
@@ -148,11 +201,11 @@ class Script:
             torch.cuda.synchronize(self.device)
 
 
-def layers_that_last(target_us: float, width: int, device: torch.device) -> int:
+def layers_that_last(target_us: float, options: argparse.Namespace, device: torch.device) -> int:
     """Return with how many layers a step lasts so long; one layer if that is too long already."""
     times_us = []
     for layers in (1, 9):
-        script = Script(layers, width, device)
+        script = Script(layers, options, device)
         script.train(WARMUP_STEPS)
         times_us.append(script.cost(WARMUP_STEPS).wall_us)
     layer_us = max(1.0, (times_us[1] - times_us[0]) / 8)
@@ -181,29 +234,41 @@ def is_first() -> bool:
     return not distributed.is_initialized() or distributed.get_rank() == 0
 
 
-def compare(script: Script, watcher: Watcher, pairs: int, block_s: float) -> None:
+def compare(script: Script, watcher: Watcher, hooks: Hooks, options: argparse.Namespace) -> None:
     """Take turns; print the cost."""
-    watcher.is_on = False
+    turn(script, watcher, is_on=False)
     script.train(WARMUP_STEPS)
-    steps = of_rank_0(max(3, round(block_s * 1e6 / script.cost(WARMUP_STEPS).wall_us)))
+    steps = of_rank_0(max(3, round(options.block_s * 1e6 / script.cost(WARMUP_STEPS).wall_us)))
     costs: dict[bool, list[Cost]] = {False: [], True: []}
-    for order in block_order(pairs, seed=0):
-        for is_on in (False, True) if order == "AB" else (True, False):
-            watcher.is_on = is_on
-            while not everywhere(
-                holds=watcher.tracker.active is is_on
-            ):  # short steps have a border now and then
-                script.train(1)
-            costs[is_on].append(script.cost(steps))
+    for order in block_order(options.pairs, seed=0):
+        for hooked in (False, True) if order == "AB" else (True, False):
+            turn(script, watcher, is_on=hooked and not options.unwatched)
+            if not hooked:
+                hooks.take_out(script)
+            costs[hooked].append(script.cost(steps))
+            if not hooked:
+                hooks.put_back()
     for name in Cost._fields if is_first() else ():
-        off, on = ([getattr(cost, name) for cost in costs[is_on]] for is_on in (False, True))
-        off_us = sum(off) / len(off)
-        cost_us, low_us, high_us = ((one - 1) * off_us for one in ratio_with_interval(on, off))
-        what = f"hooks on over off, {off_us / 1e3:.2f} ms a step ({name.removesuffix('_us')})"
+        without, having = ([getattr(cost, name) for cost in costs[each]] for each in (False, True))
+        off_us = sum(without) / len(without)
+        cost_us, low_us, high_us = (
+            (one - 1) * off_us for one in ratio_with_interval(having, without)
+        )
+        kind = "unwatched" if options.unwatched else "with"
+        what = f"hooks, {kind} over without, {off_us / 1e3:.2f} ms a step"
+        what += f" ({name.removesuffix('_us')})"
         print(f"{what}: {cost_us:+.1f} µs a step [{low_us:+.1f}, {high_us:+.1f}]")
-        show(what, on, off, cost_us=[cost_us, low_us, high_us], off_us=off_us, steps_a_block=steps)
-    if watcher.reported_steps < pairs * steps:
+        interval = [cost_us, low_us, high_us]
+        show(what, having, without, cost_us=interval, off_us=off_us, steps_a_block=steps)
+    if not options.unwatched and watcher.reported_steps < options.pairs * steps:
         raise SystemExit(f"{watcher.reported_steps} steps were reported: the hooks were not on")
+
+
+def turn(script: Script, watcher: Watcher, *, is_on: bool) -> None:
+    """Train until the tracker is on, or off, on all ranks."""
+    watcher.is_on = is_on
+    while not everywhere(holds=watcher.tracker.active is is_on):  # short steps have few borders
+        script.train(1)
 
 
 def main() -> None:
@@ -213,6 +278,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--block-s", type=float, default=0.25, help="seconds a block lasts")
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument(
+        "--lean", action="store_true", help="data on the device, fused AdamW: the shortest steps"
+    )
+    parser.add_argument("--unwatched", action="store_true", help="no dashboard is open")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
@@ -224,12 +293,12 @@ def main() -> None:
             torch.set_num_threads(1)
         distributed.init_process_group(device_id=device if device.type == "cuda" else None)
     targets_us = [float(target) * 1e3 for target in arguments.targets_ms.split(",")]
-    depths = [layers_that_last(target, arguments.width, device) for target in targets_us]
+    depths = [layers_that_last(target, arguments, device) for target in targets_us]
     watcher = Watcher()
-    patch(watcher.tracker)
+    hooks = Hooks(watcher)
     for depth in depths:
         watcher.reported_steps = 0
-        compare(Script(depth, arguments.width, device), watcher, arguments.pairs, arguments.block_s)
+        compare(Script(depth, arguments, device), watcher, hooks, arguments)
     if distributed.is_initialized():
         distributed.destroy_process_group()
 

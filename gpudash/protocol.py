@@ -355,6 +355,8 @@ class Pinning(Record, frozen=True, kw_only=True, tag=False):
     """The same on the pin thread of a loader with workers, from memory shared with them."""
     copy_ms: float
     """Time to copy the batch from page-locked memory to the device."""
+    slower: float = 1.0
+    """Times are the best of some runs. The slowest took up to so many times as long."""
 
 
 class Weights(Record, frozen=True, kw_only=True, tag=False):

@@ -21,7 +21,8 @@ FREE_TIMES = 4
 """Free GPU memory needed, in batches. If a request failed, torch would first release memory that it
 caches for the script."""
 REPEATS = 3
-"""Runs, of which the best counts. The first one also locks memory."""
+"""Runs. The best counts, and the slowest says how much they vary. The first one to pin also locks
+memory, so it only can be the best."""
 SERIAL = 1 << 14
 """Elements. torch copies fewer than twice as many on one thread, like a loader's own thread."""
 WIDE = torch.complex128
@@ -40,12 +41,14 @@ def measure(device: torch.device, copies: Sequence[int], steps: int) -> Pinning 
         free_bytes, _ = torch.cuda.mem_get_info(device)
         if FREE_TIMES * sum(sizes) > free_bytes:
             return None
-        main_ms, thread_ms, copy_ms = _measured(device, sizes)
+        runs_ms = _measured(device, sizes)
     except (OSError, RuntimeError):
         return None
     finally:
         _give_back()
-    return Pinning(pin_ms=main_ms * times, thread_pin_ms=thread_ms * times, copy_ms=copy_ms * times)
+    pin_ms, thread_pin_ms, copy_ms = (min(each) * times for each in runs_ms)
+    slower = max(max(each[1:]) / min(each) for each in runs_ms)
+    return Pinning(pin_ms=pin_ms, thread_pin_ms=thread_pin_ms, copy_ms=copy_ms, slower=slower)
 
 
 def sample(copies: Sequence[int]) -> list[int]:
@@ -58,8 +61,8 @@ def sample(copies: Sequence[int]) -> list[int]:
     return sizes
 
 
-def _measured(device: torch.device, sizes: list[int]) -> tuple[float, float, float]:
-    """Return ms: pinning on the thread that trains, pinning on a loader's thread, and the copy."""
+def _measured(device: torch.device, sizes: list[int]) -> tuple[list[float], ...]:
+    """Return the ms of each run: pinning on the training thread, on a loader's, and the copy."""
     batch = [torch.ones(size, dtype=torch.uint8, device="cpu") for size in sizes]
     locked: list[Tensor] = []
     main_ms, thread_ms = [], []
@@ -73,7 +76,7 @@ def _measured(device: torch.device, sizes: list[int]) -> tuple[float, float, flo
             thread_ms.append(_by_one_thread_ms(locked, file))
     finally:
         os.close(file)
-    return min(main_ms), min(thread_ms), _to_device_ms(locked, device)
+    return main_ms, thread_ms, _to_device_ms(locked, device)
 
 
 def _by_one_thread_ms(locked: list[Tensor], file: int) -> float:
@@ -96,16 +99,16 @@ def _pieces(memory: Tensor) -> tuple[Tensor, ...]:
     return torch.split(memory.view(WIDE), SERIAL)
 
 
-def _to_device_ms(locked: list[Tensor], device: torch.device) -> float:
-    """Return ms to copy a batch to the device, waiting for each tensor."""
+def _to_device_ms(locked: list[Tensor], device: torch.device) -> list[float]:
+    """Return the runs' ms to copy a batch to the device, waiting for each tensor."""
     pool = torch.cuda.MemPool()
     with torch.cuda.device(device), torch.cuda.use_mem_pool(pool):
         held = [torch.empty(len(each), dtype=torch.uint8, device=device) for each in locked]
     try:  # sync: blocking copies, once a profile, between two steps
-        return min(
+        return [
             _ms(lambda: [to.copy_(of) for to, of in zip(held, locked, strict=True)])
             for _ in range(REPEATS)
-        )
+        ]
     finally:
         held.clear()  # before their pool, which then returns the memory to the driver
 

@@ -54,23 +54,26 @@ class Readings:
         """Return the reason as a clause; empty if none is seen or no single rank is slow."""
         if straggler.kind != "persistent":
             return ""
-        on_host = ", ".join(self._host_is_late(straggler))
-        if on_host or straggler.phase in NOT_COMPUTED:
-            return on_host
-        return ", ".join(self._gpu_is_slow(straggler.rank))
+        by_gpu = () if straggler.phase in NOT_COMPUTED else self._gpu_is_slow(straggler.rank)
+        return ", ".join(by_gpu) or ", ".join(self._host_is_late(straggler))
 
     def _host_is_late(self, straggler: Straggler) -> Iterator[str]:
-        if straggler.phase not in ON_HOST:
+        """Say that the rank waits for a core; the GPU also idles in what its host launches late."""
+        if straggler.phase == "copy":
             return
         waits = {rank: one.number("core_wait_pct") for rank, one in self._hosts.items()}
         own_pct = waits.pop(straggler.rank, None)
         if own_pct is None or own_pct < CORE_WAIT_WARNS_PCT:
             return
+        known = [pct for pct in waits.values() if pct is not None]
+        others_pct = median(known) if known else None
+        is_alone = others_pct is not None and others_pct < CORE_WAIT_WARNS_PCT
+        if straggler.phase not in ON_HOST and not is_alone:
+            return
         waiting = f"rank {straggler.rank} waits for one {fmt.percent(own_pct)} of the time"
         yield f"cores are short: {waiting}"
-        known = [pct for pct in waits.values() if pct is not None]
-        if known:
-            yield f"the others {fmt.percent(median(known))}"
+        if others_pct is not None:
+            yield f"the others {fmt.percent(others_pct)}"
 
     def _gpu_is_slow(self, rank: int) -> Iterator[str]:
         trained_on = {one: self._gpus.get(uuid) for one, uuid in self._uuid_of.items()}

@@ -27,10 +27,11 @@ def no_gpu(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_the_best_of_the_repeats_is_scaled_to_a_step(monkeypatch):
-    took_ms = iter([9.0, 5.0, 1.0, 6.0, 2.0, 4.0, 0.25, 0.5, 0.75])
+def test_the_best_of_the_repeats_is_scaled_to_a_step_and_the_slowest_is_compared(monkeypatch):
+    took_ms = iter([9.0, 8.0, 1.0, 6.0, 1.5, 4.0, 0.25, 0.3, 0.5])
     monkeypatch.setattr(pinning, "_ms", lambda run: (run(), next(took_ms))[1])
-    assert measure(CPU, [1024, 48] * 10, 10) == Pinning(pin_ms=1, thread_pin_ms=4, copy_ms=0.25)
+    found = measure(CPU, [1024, 48] * 10, 10)
+    assert found == Pinning(pin_ms=1, thread_pin_ms=4, copy_ms=0.25, slower=2.0)
 
 
 @pytest.mark.usefixtures("no_gpu")

@@ -65,8 +65,8 @@ def test_on_a_cpu_the_wait_is_no_bound_as_workers_and_training_share_its_cores(l
     assert gain(lever, "a", "b", data_ms=5.0, device_ms=5.0, on_gpu=False) is None
 
 
-def pinning(pin_ms: float, copy_ms: float, thread_pin_ms: float = 0.0):
-    cost = Pinning(pin_ms=pin_ms, thread_pin_ms=thread_pin_ms, copy_ms=copy_ms)
+def pinning(pin_ms: float, copy_ms: float, thread_pin_ms: float = 0.0, slower: float = 1.0):
+    cost = Pinning(pin_ms=pin_ms, thread_pin_ms=thread_pin_ms, copy_ms=copy_ms, slower=slower)
     return profiled(profiled=traced(pinning=cost))
 
 
@@ -80,6 +80,11 @@ COPIED = {"phases_ms": {"copy": 6.0}}  # of 10 ms
 def test_pinned_memory_makes_the_copy_faster_and_at_worst_pins_before_it():
     # 4 ms and the copy's 1 ms; with 3 ms of pinning hidden by nothing 8 ms
     assert gain("pin_memory", "off", "on", profile=pinning(3.0, 1.0), **COPIED) == "+25 to +100 %"
+
+
+def test_at_worst_pinned_memory_takes_as_long_as_in_the_slowest_measurement():
+    uneven = pinning(3.0, 1.0, slower=1.5)  # 4 ms, and 1.5 times 1 and 3 ms
+    assert gain("pin_memory", "off", "on", profile=uneven, **COPIED) == "+0 to +100 %"
 
 
 def test_copies_from_pinned_memory_become_no_faster():

@@ -310,6 +310,16 @@ def test_the_wait_for_a_core_is_the_slow_ranks_own_beside_the_others():
     assert why(on_host(0, 48.0), on_host(1, 3.0), part="data") == ""
 
 
+def test_a_host_that_launches_late_is_the_reason_for_what_is_computed_if_it_alone_waits():
+    seen = "cores are short: rank 1 waits for one 48 % of the time, the others 3 %"
+    assert why(on_host(0, 3.0), on_host(1, 48.0), part="backward") == seen
+    assert why(on_host(0, 44.0), on_host(1, 48.0), part="backward") == ""
+    assert why(on_host(0, 3.0), on_host(1, 48.0), part="copy") == ""
+    gpus = reading(0, sm_clock_mhz=1980.0), reading(1, sm_clock_mhz=1410.0)
+    clock = "its clock is 1,410 MHz, the others' 1,980 MHz"
+    assert why(*gpus, on_host(0, 3.0), on_host(1, 48.0), part="backward") == clock
+
+
 # ── two H200s ───────────────────────────────────────────────────────────────────────────
 
 
