@@ -46,26 +46,30 @@ def python(*words, cwd=None):
 
 
 def _connection():
-    """Connect to the server. Who has its address first starts it."""
+    """Connect to the server, which is begun if there is none."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    while True:
+        try:
+            server.connect(ADDRESS)
+        except ConnectionRefusedError:
+            _begin()
+        else:
+            return server
+
+
+def _begin():
+    """Start the server, unless another has its address: it listens in a moment."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         try:
             listening.bind(ADDRESS)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-        else:
-            listening.listen(64)
-            server = [sys.executable, "-m", "tests.warm", str(RUN)]
-            root = Path(__file__).parents[1]
-            _started.append(subprocess.Popen(server, stdin=listening, cwd=root))
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    while True:
-        try:
-            server.connect(ADDRESS)
-        except ConnectionRefusedError:  # another has the address, and listens in a moment
-            os.sched_yield()
-        else:
-            return server
+            return
+        listening.listen(64)
+        server = [sys.executable, "-m", "tests.warm", str(RUN)]
+        root = Path(__file__).parents[1]
+        _started.append(subprocess.Popen(server, stdin=listening, cwd=root))
 
 
 def _serve(listening, run):
