@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("--watch", type=float, default=8.0, help="seconds of answers for a verdict")
     parser.add_argument("--limit", type=float, default=90.0, help="seconds for a script, at most")
     parser.add_argument("--prove", action="store_true", help="compare the lever that is proposed")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs of that comparison")
     arguments = parser.parse_args()
     found = []
     for script in arguments.only:
@@ -129,7 +130,7 @@ def diagnose(script: str, arguments: argparse.Namespace) -> Found:
         proves = arguments.prove and found.cause not in PACED
         if proposed is not None:
             found = found._replace(range=proposed.promise)
-            return watched.proof(found, proposed) if proves else found
+            return watched.proof(found, proposed, arguments.pairs) if proves else found
         gain = watched.without
         if gain is None:
             return found
@@ -176,7 +177,7 @@ class Watched:
                 self._profile = summarise(read(path))
         return self._profile
 
-    def proof(self, found: Found, proposed: Try) -> Found:
+    def proof(self, found: Found, proposed: Try, pairs: int) -> Found:
         """Compare what is proposed, and tell whether its gain lies in the range."""
         offer = next(one for one in self._news.snapshot.levers if one.name == proposed.lever)
         rebuilds = offer.effect != "next step"
@@ -185,7 +186,7 @@ class Watched:
             a=proposed.before,
             b=proposed.value,
             short_runs=rebuilds,
-            pairs=PAIRS,
+            pairs=pairs,
         )
         self._session.compare(question)
         self._wait(lambda now: now.comparison is not None and now.comparison.is_over)

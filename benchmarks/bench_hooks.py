@@ -12,12 +12,14 @@ on a GPU several at a time. `--unwatched` is what a training pays that goes on w
 dashboard: steps are only counted. A peer published +40 % at 1.4 ms a step and +8 % at 2.4 ms.
 
 Each cost is given twice: by the wall clock, and in CPU time of the process, which what else runs
-on the machine hardly touches. Under torchrun the model is in DistributedDataParallel, one process
-for each GPU; all of them switch at the same step, and rank 0 prints its own costs.
+on the machine hardly touches. Under torchrun the model is in DistributedDataParallel, or with
+--sharded in fully_shard, one process for each GPU; all of them switch at the same step, and rank 0
+prints its own costs.
 """
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Iterator
 from itertools import chain, islice, repeat
@@ -27,6 +29,7 @@ import torch
 from msgspec.json import Encoder
 from ratios import ratio_with_interval, show
 from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import optimizer as optim
@@ -34,6 +37,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.compare.paired_t import block_order
+from gpudash.hooks import shards, waits
 from gpudash.hooks.found import Found
 from gpudash.hooks.patches import patch
 from gpudash.hooks.roots import CALL_ATTRIBUTE
@@ -108,10 +112,15 @@ class Hooks:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._attributes = [
+        self._attributes: list[tuple[Any, str]] = [
             (torch.autograd, "backward"),
             (_BaseDataLoaderIter, "__next__"),
-            (DistributedDataParallel, "_sync_buffers"),
+            *((sys.modules[shards.PARAM_GROUP], name) for name in shards.HOOKED),
+            *(
+                (getattr(sys.modules[module], owner), name)
+                for module, owner, names in waits.HOOKED
+                for name in names
+            ),
         ]
         self._torchs = self._now()
         patch(watcher.tracker)
@@ -170,10 +179,14 @@ class Script:
         width, lean = options.width, options.lean
         hidden = chain.from_iterable((nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
         self.model: nn.Module = nn.Sequential(*hidden, nn.Linear(width, 10)).to(device)
-        if distributed.is_initialized():
+        if options.sharded:
+            linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
+            for module in (*linear, self.model):
+                fully_shard(module)
+        elif distributed.is_initialized():
             self.model = DistributedDataParallel(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=lean or None)
-        batches = Batches(64, width, device if lean else torch.device("cpu"))
+        batches = Batches(options.batch_size, width, device if lean else torch.device("cpu"))
         loader: DataLoader[Any] = DataLoader(batches, batch_size=None)
         self.batches: Iterator[Any] = chain.from_iterable(repeat(loader))
         self.device = device
@@ -189,14 +202,15 @@ class Script:
     def cost(self, steps: int) -> Cost:
         """Return what a step takes, over `steps` steps after the dropped ones."""
         self.train(DROPPED_STEPS)
-        self._synchronize()
+        self.synchronize()
         began_s, began_cpu_s = time.perf_counter(), time.process_time()
         self.train(steps)
         cpu_s = time.process_time() - began_cpu_s  # before a wait that spins
-        self._synchronize()
+        self.synchronize()
         return Cost((time.perf_counter() - began_s) / steps * 1e6, cpu_s / steps * 1e6)
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
+        """Wait until the device has finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -271,6 +285,19 @@ def turn(script: Script, watcher: Watcher, *, is_on: bool) -> None:
         script.train(1)
 
 
+def the_device(name: str) -> torch.device:
+    """Return this process's device. Under torchrun, join the others."""
+    device = torch.device(name)
+    if "RANK" in os.environ:
+        if device.type == "cuda":
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)
+        else:
+            torch.set_num_threads(1)
+        distributed.init_process_group(device_id=device if device.type == "cuda" else None)
+    return device
+
+
 def main() -> None:
     """Print four lines for each length of a step."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -283,15 +310,10 @@ def main() -> None:
     )
     parser.add_argument("--unwatched", action="store_true", help="no dashboard is open")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--sharded", action="store_true", help="fully_shard in place of DDP")
+    parser.add_argument("--batch-size", type=int, default=64)
     arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    if "RANK" in os.environ:
-        if device.type == "cuda":
-            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-            torch.cuda.set_device(device)
-        else:
-            torch.set_num_threads(1)
-        distributed.init_process_group(device_id=device if device.type == "cuda" else None)
+    device = the_device(arguments.device)
     targets_us = [float(target) * 1e3 for target in arguments.targets_ms.split(",")]
     depths = [layers_that_last(target, arguments, device) for target in targets_us]
     watcher = Watcher()

@@ -234,8 +234,9 @@ METRICS: dict[str, Metric] = {
     "collective_ms": Metric(
         "host",
         "ms",
-        "Time from the begin of a backward pass's first collective to the end of its last, hidden "
-        "behind computation or not. Rank 0.",
+        "Time of the collectives of a step, hidden behind computation or not. In "
+        "DistributedDataParallel from the begin of a backward pass's first to the end of its last; "
+        "with `fully_shard` while at least one runs. Rank 0.",
         "last",
         3,
     ),
@@ -243,6 +244,29 @@ METRICS: dict[str, Metric] = {
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
     "rank": _row("Rank of the row's training process."),
     "world_size": _row("Training processes that train together."),
+    "collective_bus_mib": Metric(
+        "host",
+        "MiB",
+        "What each link carries one way for the collectives of a step, by the factors of NCCL's "
+        "tests. Rank 0.",
+        "last",
+        3,
+    ),
+    "collective_exposed_ms": Metric(
+        "host",
+        "ms",
+        "The part of `collective_ms` in which the computation waits, with `fully_shard`. In "
+        "DistributedDataParallel it is `communication_ms`. Rank 0.",
+        "last",
+        3,
+    ),
+    "loader_cpu_pct": Metric(
+        "host",
+        "%",
+        "CPU time of the child processes, which are the loader workers, in percent of one core. "
+        "It is a part of `cpu_pct`.",
+        csv=1,
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
@@ -268,6 +292,8 @@ def process_reading(report: Progress) -> HostReading | None:
         "mem_peak_mib": report.mem_peak_mib,
         "collective_mib": report.collective_mib,
         "collective_ms": report.collective_ms,
+        "collective_bus_mib": report.collective_bus_mib,
+        "collective_exposed_ms": report.collective_exposed_ms,
     }
     values: dict[str, float | str] = {k: v for k, v in reported.items() if v is not None}
     return HostReading(at_s=report.until_s, values=values) if values else None

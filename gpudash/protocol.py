@@ -224,12 +224,15 @@ class Progress(Record, frozen=True, kw_only=True):
     """Peak memory in tensors since the newest `Started` or `Changed`; in a user's script since it
     began, as gpudash does not reset a script's own statistics."""
     collective_mib: float | None = None
-    """Data that one rank puts into the collectives of a step. This and the next two are None where
-    unknown, and set in only about two messages a second."""
+    """Data that one rank puts into the collectives of a step. This and the next three are None
+    where unknown, and set in only about two messages a second."""
     collective_ms: float | None = None
     """Time of the collectives of a step, hidden behind computation or not."""
     collective_bus_mib: float | None = None
     """Data that each link carries one way in a step, by the factors of NCCL's tests."""
+    collective_exposed_ms: float | None = None
+    """The part of `collective_ms` in which the computation waits, with fully_shard. In DDP that is
+    the phase `communication`."""
 
 
 class Changed(Record, frozen=True, kw_only=True):

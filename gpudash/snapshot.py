@@ -153,7 +153,8 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """How many processes had this rank before."""
     collective_bus_mib: float | None = None
     collective_ms: float | None = None
-    """Like `collective_bus_mib` of a step, as in `protocol.Progress`."""
+    collective_exposed_ms: float | None = None
+    """All three of a step, as in `protocol.Progress`."""
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):

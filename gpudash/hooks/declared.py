@@ -34,7 +34,7 @@ class DeclaredSteps(Steps):
         self._asides.trains()
         if not self._has_waited:
             self._tally.calls = self._tally.backwards = 0
-            self._tally.data_s, self._tally.moved = 0.0, Moved()
+            self._tally.data_s, self._tally.moved, self._tally.borders = 0.0, Moved(), []
             self._retime()
         else:
             self._mark("your_code")

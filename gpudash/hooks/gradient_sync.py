@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gpudash.hooks.shards import Listener, hook_collectives
 from gpudash.hooks.waits import WaitListener, hook_waits
 from gpudash.instrument.collectives import Collectives, Moved, collectives_of
+from gpudash.instrument.exposure import CollectiveTimes
 from gpudash.instrument.last_gradient import LastGradient
 
 MEASURED = {"DistributedDataParallel", "FSDPModule"}
@@ -115,8 +116,11 @@ class GradientSync:
         for one in self._reducers:
             one.passes_a_step, one.passes = one.passes, 0
 
-    def collectives(self) -> Collectives:
-        """Return the collectives of a step, by the newest numbers."""
+    def collectives(self, times: CollectiveTimes | None) -> Collectives:
+        """Return the collectives of a step, by the newest numbers.
+
+        `times` are those of fully_shard's collectives in a step; None: not known.
+        """
         if not self._kinds.isdisjoint(UNCOUNTED):
             return Collectives()
         found = [
@@ -126,11 +130,13 @@ class GradientSync:
         ]
         if "FSDPModule" in self._kinds:
             moved = self._moved if hook_collectives(self._listener) else None
-            found.append((1, Collectives(*(moved or (None, None)))))
+            none = None, None
+            found.append((1, Collectives(*(moved or none), *(times if moved and times else none))))
         return Collectives(
             mib=_sum((times, each.mib) for times, each in found),
             bus_mib=_sum((times, each.bus_mib) for times, each in found),
             ms=_sum((times, each.ms) for times, each in found),
+            exposed_ms=_sum((times, each.exposed_ms) for times, each in found),
         )
 
 

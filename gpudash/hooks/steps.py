@@ -99,7 +99,8 @@ class Steps:
 
     def collectives(self) -> Collectives:
         """Return the collectives of a step, as far as known."""
-        return self._gradient_sync.collectives()
+        times = None if self.clock is None else self.clock.collective_times
+        return self._gradient_sync.collectives(times)
 
     def finish(self) -> None:
         """Time the steps that were only counted: the training is over."""
@@ -225,7 +226,7 @@ class Steps:
         """Close a step on the clock, or all the steps that were only counted."""
         assert self.clock is not None
         count = max(1, self._skipped)
-        self.clock.end(self.steps, samples, tally.loss, tally.data_s, tokens, count)
+        self.clock.end(self.steps, samples, tally.loss, tally.data_s, tokens, count, tally.borders)
         self._observer.step(self.steps)
 
     def _may_skip(self) -> bool:
@@ -269,7 +270,12 @@ class Steps:
         if self._is_timed:
             assert self.clock is not None
             self._mark = self.clock.end_at_split(
-                self.steps, samples, tally.loss, tally.data_s, self._tokens(tally)
+                self.steps,
+                samples,
+                tally.loss,
+                tally.data_s,
+                self._tokens(tally),
+                tally.borders,
             )
             self._observer.step(self.steps)
 

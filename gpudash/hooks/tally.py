@@ -1,5 +1,7 @@
 """Counts within a step: batches, waits, calls, backward passes, and the loss."""
 
+from typing import Any
+
 from torch import Tensor
 
 from gpudash.instrument.collectives import Moved, together
@@ -11,6 +13,7 @@ class Tally:
     __slots__ = (
         "backwards",
         "batches",
+        "borders",
         "called",
         "calls",
         "data_s",
@@ -38,6 +41,8 @@ class Tally:
         self.loss: Tensor | None = None
         self.moved: Moved | None = Moved()
         """By collectives that are counted at their calls; None if one is not known."""
+        self.borders: list[list[Any]] | None = []
+        """The clock's timestamps of these collectives, by call; None if one call has none."""
 
     def add(self, later: "Tally") -> None:
         """Add the counts of a later part of the same step."""
@@ -51,6 +56,8 @@ class Tally:
         self.data_s += later.data_s
         self.loss = later.loss if later.loss is not None else self.loss
         self.moved = together((self.moved, later.moved))
+        if self.borders is not None:
+            self.borders = None if later.borders is None else self.borders + later.borders
 
 
 def total(one: int | None, other: int | None) -> int | None:

@@ -48,6 +48,7 @@ class Tracker(Batches):
         self._rounds = Rounds()
         self._loss_s = 0.0
         self._waiting = 0  # depth of nested waits for other processes
+        self._borders: list[Any] = []  # the clock's timestamps in a call of collectives
         self._stepped_within = False  # an optimizer has stepped in this backward pass
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
         self._bare_backwards = 0  # backward passes since an optimizer stepped
@@ -297,15 +298,33 @@ class Tracker(Batches):
         return False
 
     @event("communication")
-    def collective_called(self) -> bool:
-        """Note that a collective was called; return whether to report what it moves."""
+    def collectives_begin(self) -> bool:
+        """Note a call of collectives that is about to begin; return whether to report its end."""
         is_looked_at = self._is_timed and not self.is_skipping
         return is_looked_at and (get_ident() == self._thread or self._backward_depth > 0)
 
     @event("communication")
-    def collective_moves(self, moved: Moved | None) -> bool:
-        """Add what a collective moves."""
-        self._tally.moved = together((self._tally.moved, moved))
+    def collectives_are_timed(self) -> bool:
+        """Return whether to report the begin and the ends of the collectives of this call."""
+        self._borders = []
+        return self.clock is not None and self.clock.times_collectives
+
+    @event("communication")
+    def collective_border(self) -> bool:
+        """Note on the current stream that the first collective begins, or that one ends."""
+        assert self.clock is not None
+        self._borders.append(self.clock.timestamp())
+        return False
+
+    @event("communication")
+    def collectives_end(self, moved: list[Moved] | None) -> bool:
+        """Add what each collective of the call moves; None: not known."""
+        tally, borders, self._borders = self._tally, self._borders, []
+        tally.moved = together((tally.moved, *([None] if moved is None else moved)))
+        if moved is None or (moved and len(borders) != len(moved) + 1):
+            tally.borders = None
+        elif moved and tally.borders is not None:
+            tally.borders.append(borders)
         return False
 
     # ── the model's calls ───────────────────────────────────────────────────────────────

@@ -23,13 +23,16 @@ many steps at once.
 Sometimes only what follows shows whether a step is over. Then `split` notes where it may have
 ended. `end_at_split` ends it there, and later marks belong to the next iteration. `join` undoes the
 split.
+
+Collectives run on streams of their own, beside the phases. In one measured iteration of each half
+second, whoever calls them records timestamps at their begins and ends, and hands them to `end`.
 """
 
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, pairwise
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, Generic, TypeAlias
@@ -37,6 +40,7 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 from torch import Tensor
 
+from gpudash.instrument.exposure import CollectiveTimes, collective_times
 from gpudash.instrument.timestamps import Timestamps, TimestampT
 from gpudash.protocol import Phase, Step
 
@@ -44,10 +48,17 @@ Mark: TypeAlias = Callable[[str], None]
 """Takes the name of the phase that begins on the current stream."""
 Spans: TypeAlias = list[tuple[str, TimestampT, TimestampT]]
 """The phases of a half, each with its begin and its end."""
+Borders: TypeAlias = Sequence[Sequence[TimestampT]] | None
+"""For each call of collectives the begin of the first, and the end of each: they follow each other.
+None if not all calls of the iteration could be timed."""
 
 PHASES_EVERY_S = 0.1
 PHASES_IN_A_ROW = 2
 """On two streams the halves of a step are in two iterations, and both must be measured."""
+COLLECTIVES_EVERY_S = 0.5
+"""Seconds between two iterations whose collectives are timed: they are reported no more often."""
+WAIT = "communication"
+"""The phases in which the computation may wait for collectives."""
 
 
 class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
@@ -82,6 +93,8 @@ class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True,
     data_s: float
     after: _Break[TimestampT] | None
     """The break before this step, if there was one."""
+    collectives: Borders[TimestampT] = ()
+    """Empty if none were timed."""
 
 
 class _Halves(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
@@ -103,6 +116,7 @@ class _Split(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=
     names: list[str]
     timestamps: list[TimestampT]
     measured: bool
+    times_collectives: bool
 
 
 class Clock(Generic[TimestampT]):
@@ -133,6 +147,12 @@ class Clock(Generic[TimestampT]):
         self._reference_cpu_s = timestamps.cpu_s()
         self._held = [self._reference]  # timestamps that the next step may need
         self._trained: Spans[TimestampT] = []  # its training half, if that was measured
+        self._collectives_every_s = COLLECTIVES_EVERY_S
+        self._collectives_due_s = -math.inf
+        self.times_collectives = False
+        """Whether to record the borders of this iteration's collectives."""
+        self.collective_times: CollectiveTimes | None = None
+        """Of the newest finished step whose collectives were timed; None if not known."""
         self._is_broken = True
         self._break_s = self._reference_s
         self._after: _Break[TimestampT] | None = None
@@ -168,6 +188,7 @@ class Clock(Generic[TimestampT]):
             self._phases_left = PHASES_IN_A_ROW
         self._names, self._recorded = [], []
         self._measured = self._phases_left > 0
+        self._decide_on_collectives()
         if not self._measured:
             return self._names.append
         self._phases_left -= 1
@@ -184,9 +205,11 @@ class Clock(Generic[TimestampT]):
             names=self._names,
             timestamps=self._recorded,
             measured=self._measured,
+            times_collectives=self.times_collectives,
         )
         self.began_s, self._names, self._recorded = now, [], []
         self._measured = self._measured or now >= self._phases_due_s
+        self._decide_on_collectives()
         self.spent_s += self._now() - now
         return self._mark if self._measured else self._names.append
 
@@ -197,6 +220,7 @@ class Clock(Generic[TimestampT]):
         self._timestamps.release(split.end)
         self.began_s = split.began_s
         self._names[:0] = split.names
+        self.times_collectives = split.times_collectives
         if not split.measured:
             self._drop_recorded()
             return self._names.append
@@ -210,6 +234,7 @@ class Clock(Generic[TimestampT]):
         loss: Tensor | None,
         data_s: float,
         tokens: int | None = None,
+        collectives: Borders[TimestampT] = (),
     ) -> Mark:
         """End the iteration where it was split; the next one began there.
 
@@ -234,6 +259,7 @@ class Clock(Generic[TimestampT]):
                 ended_s=split.ended_s,
                 data_s=data_s,
                 after=self._after,
+                collectives=self._timed(collectives) if split.times_collectives else (),
             )
         )
         self._after = None
@@ -250,7 +276,16 @@ class Clock(Generic[TimestampT]):
     def _drop_recorded(self) -> None:
         """Stop measuring the phases of the iteration in progress: not all marks were recorded."""
         self._timestamps.release(*self._recorded)
-        self._recorded, self._measured = [], False
+        self._recorded, self._measured, self.times_collectives = [], False, False
+
+    def _decide_on_collectives(self) -> None:
+        self.times_collectives = self._measured and self.began_s >= self._collectives_due_s
+
+    def _timed(self, collectives: Borders[TimestampT]) -> Borders[TimestampT]:
+        """Return the borders of an iteration that was to record them."""
+        if collectives is None or collectives:
+            self._collectives_due_s = self.began_s + self._collectives_every_s
+        return collectives
 
     def _mark(self, name: str, /) -> None:
         """End the phase in progress on the current stream, and begin the named one."""
@@ -258,6 +293,13 @@ class Clock(Generic[TimestampT]):
         self._names.append(name)
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
+
+    def timestamp(self) -> TimestampT:
+        """Return a timestamp on the current stream, for the begin or end of a collective."""
+        called_s = perf_counter()
+        timestamp = self._timestamps.record()
+        self.spent_s += perf_counter() - called_s
+        return timestamp
 
     def rename(self, name: str) -> None:
         """Rename the phase in progress, where only its end shows what it was."""
@@ -276,12 +318,14 @@ class Clock(Generic[TimestampT]):
         data_s: float = 0.0,
         tokens: int | None = None,
         count: int = 1,
+        collectives: Borders[TimestampT] = (),
     ) -> None:
         """End the iteration, in which the host waited `data_s` seconds for its batch.
 
         It trained `step` on `samples` samples with `tokens` tokens. `loss` is a scalar tensor, or
         None if no loss is to be shown. `step` is None if the iteration only prepared a batch.
         `count` steps timed together, of which `step` is the last, get an equal part of the time.
+        `collectives` are recorded where `times_collectives` says so, and ignored elsewhere.
         """
         ended_s = self._now()
         self._iterations.append(
@@ -300,6 +344,7 @@ class Clock(Generic[TimestampT]):
                 ended_s=ended_s,
                 data_s=data_s,
                 after=self._after,
+                collectives=self._timed(collectives) if self.times_collectives else (),
             )
         )
         if step is not None:
@@ -380,6 +425,7 @@ class Clock(Generic[TimestampT]):
             count=count,
             **(self._phase_fields(halves) if halves.prepare or halves.train else {}),
         )
+        self._time_collectives(iteration, end)
         self._waited_ms = 0.0
         self._timestamps.release(*self._held)
         self._held = [*iteration.timestamps, end]
@@ -389,6 +435,29 @@ class Clock(Generic[TimestampT]):
         self._reference, self._reference_s = end, finished_s
         self._reference_cpu_s = iteration.cpu_s
         return record
+
+    def _time_collectives(self, iteration: _Iteration[TimestampT], end: TimestampT) -> None:
+        """Read the times of the iteration's collectives, if they were recorded."""
+        calls = iteration.collectives
+        if calls is None:
+            self.collective_times = None
+            return
+        borders = [border for call in calls for border in call]
+        # shards that are gathered ahead may come after the end of the step
+        if borders and iteration.timestamps and all(map(self._timestamps.passed, borders)):
+            began, between_ms = iteration.timestamps[0], self._timestamps.between_ms
+            at_ms = [[between_ms(began, border) for border in call] for call in calls]
+            ends = [*iteration.timestamps[1:], end]
+            phases = zip(iteration.names, iteration.timestamps, ends, strict=True)
+            self.collective_times = collective_times(
+                [span for call in at_ms for span in pairwise(call)],
+                [
+                    (between_ms(began, a), between_ms(began, b))
+                    for name, a, b in phases
+                    if name == WAIT
+                ],
+            )
+        self._timestamps.release(*borders)
 
     def _phase_fields(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
         """Return the fields of `Step` that come from timestamps within the step."""

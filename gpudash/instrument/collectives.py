@@ -1,4 +1,4 @@
-"""What collectives move and how long they take, by tensor sizes or DDP's statistics.
+"""What collectives move, by tensor sizes, and what DDP's statistics tell.
 
 DDP times its first ten backward passes and then every hundredth, in any case.
 """
@@ -39,7 +39,10 @@ class Collectives(NamedTuple):
     """As in `Moved`, like `bus_mib`."""
     bus_mib: float | None = None
     ms: float | None = None
-    """From the begin of the first to the end of the last, including what computation hides."""
+    """Including what computation hides: in DDP from the begin of the first to the end of the last,
+    else the time while at least one runs."""
+    exposed_ms: float | None = None
+    """The part of it in which the computation waits; None in DDP, where a phase tells it."""
 
 
 def all_gathered(shard_bytes: float, ranks: int) -> Moved:

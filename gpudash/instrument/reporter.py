@@ -132,6 +132,7 @@ class Reports:
                 collective_mib=collectives.mib,
                 collective_ms=collectives.ms,
                 collective_bus_mib=collectives.bus_mib,
+                collective_exposed_ms=collectives.exposed_ms,
             )
         )
         self._clock.spent_s = 0.0  # it is part of the time that follows

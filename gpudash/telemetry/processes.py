@@ -74,19 +74,24 @@ class HostReader:
     def read(self, children: Children | None = None) -> HostReading:
         """Return the tree's CPU time, memory and core wait; they are absent once all have ended.
 
+        The CPU time of the worker's descendants, its loader workers, is also a value of its own.
+
         Values that need a previous reading are absent at first. Readers that read one after the
         other may share the result of `children_lookup()`.
         """
         now_s = self._clock()
         found = self._find(children or children_lookup())
         rss_mib = sum(usage.rss_mib for usage in found.values())
-        cpu_pct = None
+        cpu_pct = loader_cpu_pct = None
         if rss_mib and self._read_s is not None and now_s > self._read_s:
-            cpu_pct = 100 * self._used_s(found) / (now_s - self._read_s)
+            used_s, own_s = self._used_s(found), self._used_by_root_s(found)
+            cpu_pct = 100 * used_s / (now_s - self._read_s)
+            loader_cpu_pct = 100 * max(used_s - own_s, 0.0) / (now_s - self._read_s)
         self._read_s, self._before = now_s, found
         own = next(iter(_read(os.getpid()).values()), None) if self._reads_own else None
         values = {
             "cpu_pct": cpu_pct,
+            "loader_cpu_pct": loader_cpu_pct,
             "worker_rss_mib": rss_mib or None,
             "core_wait_pct": self._core_wait.read((process.pid for process in found), now_s),
             "own_cpu_pct": self._own_cpu_pct(now_s) if self._reads_own else None,
@@ -125,6 +130,12 @@ class HostReader:
         # a parent read just before it reaped has that time at the next reading, or never
         self._ended_s = min(max(-left_s, 0.0), ended_s)
         return own_s + max(left_s, 0.0)
+
+    def _used_by_root_s(self, found: dict[_Process, _Usage]) -> float:
+        """Return the CPU seconds that the worker itself used since the previous reading."""
+        if self._root is None or self._root not in found:
+            return 0.0
+        return found[self._root].own_s - self._before.get(self._root, NOTHING).own_s
 
     def _own_cpu_pct(self, now_s: float) -> float | None:
         # the kernel counts in ticks of 10 ms, which is 5 % of the time between two readings

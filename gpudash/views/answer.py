@@ -4,7 +4,7 @@ Rules are tried in order, and the first one that matches is the answer. A rule w
 measured never matches. docs/concepts/diagnosis.md explains the rules.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -22,7 +22,7 @@ from gpudash.views.recent_step import (
     recent_step,
     steps_needed,
 )
-from gpudash.views.remedies import Try, known_waits, tries, waiting_levers
+from gpudash.views.remedies import Try, known_waits, refreshed, tries, waiting_levers
 from gpudash.views.rules import Limit, Rule, limit_of, rules
 from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import Lever, phrase
@@ -32,6 +32,9 @@ Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
 Kind: TypeAlias = Limit | Meanwhile | Literal["starting", "measuring", "silent", "ended"]
 """What limits the training, or what it does instead."""
 INTERRUPTED: tuple[Kind, ...] = get_args(Meanwhile)
+HOLD_S = 5.0
+"""A limit, and what is proposed, stand until they were not found for so long: on a shared machine
+other jobs come and go within seconds."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +50,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first; empty where no A/B can run."""
+    limit_s: float = 0.0
+    """When the rules found `limit` last, in seconds since the run began."""
+    tries_s: float = 0.0
+    """When the changes in `tries` were found last."""
 
 
 def answer(
@@ -55,12 +62,15 @@ def answer(
     before: Answer | None = None,
     cores: int | None = None,
     profile: Summary | None = None,
+    *,
+    holds: bool = False,
 ) -> Answer:
     """Return what limits the training.
 
     `before` is the previous answer. It stands until its value is clearly below the threshold, and
     is shown while nothing can be measured. `cores` is the number of CPU cores that the training may
     use; None if unknown. `profile` is of steps with the present settings; its figures come first.
+    `holds`: the limit of `before` and its proposals stand for `HOLD_S`, on what is measured now.
     """
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
@@ -80,7 +90,12 @@ def answer(
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     ours = bool(levers) and not snapshot.levers
     asked = _rules_of(snapshot, step, profile, ours=ours)
-    limit = limit_of(asked, before.limit if before else None)
+    held, now_s = before if holds else None, snapshot.elapsed_s
+    found = limit_of(asked, before.limit if before else None)
+    limit = _held_limit(held, found, asked, now_s)
+    changes = tries(limit, snapshot, levers, step, profile)
+    kept = _held_tries(held, limit, now_s)
+    is_found = not kept or [one.change for one in kept] == [one.change for one in changes]
     title = _title(limit, snapshot)
     return Answer(
         kind="ended" if ended else limit,
@@ -89,14 +104,34 @@ def answer(
         evidence=(*evidence_of(limit, Measured(snapshot, step, profile)), *beside(limit, snapshot)),
         step_ms=step.step_ms,
         lanes=lanes,
-        tries=() if ended else tries(limit, snapshot, levers, step, profile),
+        tries=() if ended else changes if is_found else refreshed(kept, snapshot, step, profile),
+        limit_s=now_s if held is None or limit == found else held.limit_s,
+        tries_s=now_s if held is None or is_found else held.tries_s,
     )
+
+
+def _held_limit(held: Answer | None, found: Limit, asked: Iterable[Rule], now_s: float) -> Limit:
+    """Return the limit that stands, whatever is found now, until it was not found for long.
+
+    What is not measured any more, as a rank that is no longer the slow one, does not stand.
+    """
+    if held is None or held.limit in (None, found) or now_s - held.limit_s >= HOLD_S:
+        return found
+    known = {"none", *(rule.kind for rule in asked if rule.value_pct is not None)}
+    return held.limit if held.limit in known else found
+
+
+def _held_tries(held: Answer | None, limit: Limit, now_s: float) -> tuple[Try, ...]:
+    """Return the proposals that stand for the same limit, whatever is found now."""
+    stands = held is not None and held.limit == limit and now_s - held.tries_s < HOLD_S
+    return held.tries if held is not None and stands else ()
 
 
 class Answers:
     """Gives an answer for each snapshot of a run.
 
-    A limit is kept until the series has another tick, because its values are means of ticks.
+    A limit is kept until the series has another tick, because its values are means of ticks. With
+    the same settings and profile it is held for a while after that.
     """
 
     def __init__(self) -> None:
@@ -127,7 +162,8 @@ class Answers:
             and _interrupted(snapshot, before) is None
         )
         if before is None or not stands:
-            before = self.newest = answer(snapshot, levers, before, cores, profile)
+            holds = profile is self._profile
+            before = self.newest = answer(snapshot, levers, before, cores, profile, holds=holds)
         self._snapshot, self._profile = snapshot, profile
         return before
 

@@ -22,8 +22,9 @@ def collectives_line(snapshot: Snapshot) -> str:
     if not ms:
         return f"each rank sends {fmt.significant(mib)} MiB a step"
     parts = [f"each rank sends {fmt.significant(mib)} MiB a step in {fmt.milliseconds(ms)} ms"]
-    if row.waits_ms is not None:
-        parts.append(f"{fmt.percent(min(100 * row.waits_ms / ms, 100.0))} of it exposed")
+    exposed_ms = row.waits_ms if row.collective_exposed_ms is None else row.collective_exposed_ms
+    if exposed_ms is not None:
+        parts.append(f"{fmt.percent(min(100 * exposed_ms / ms, 100.0))} of it exposed")
     bus = fmt.significant(mib * MIB / (ms / 1e3) / GB)
     measured = snapshot.bus_gb_s
     most = "" if measured is None else f" of {fmt.significant(measured)} measured"

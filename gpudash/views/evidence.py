@@ -65,6 +65,7 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
     yield _core_wait(measured)
     yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
     yield _cores(measured)
+    yield _loader(measured) if (step.taken_pct or 0.0) >= DATA_PCT else ""
     if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
         yield "no lever adds cores"
     else:  # a loader may wait for a core too, or for something that a lever changes
@@ -121,13 +122,17 @@ def _pct(share_pct: float) -> str:
 
 
 def _input(measured: Measured) -> Iterator[str]:
-    yield f"waits {fmt.milliseconds(measured.step.starved_ms)} {measured.of_step}"
+    step = measured.step
+    waits = f"waits {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+    takes = _loader(measured) if step.taken_pct is not None else ""
+    is_more = (step.taken_pct or 0.0) > (step.share_pct(step.starved_ms) or 0.0)
+    yield from (takes, waits) if is_more else (waits, takes)
     transforms = measured.snapshot.transform_ms
     if transforms:
         name, ms = max(transforms.items(), key=lambda one: one[1])
         yield f"slowest transform: {fmt.plain(name)}, {fmt.milliseconds(ms)} ms a sample"
-    yield _cores(measured) if measured.step.all_cores_busy else ""
-    if (measured.step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT:
+    yield _cores(measured) if step.no_core_free else ""
+    if (step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT:
         yield _core_wait(measured)
 
 
@@ -227,6 +232,7 @@ def _units(measured: Measured) -> Iterator[str]:
 
 def _cpu(measured: Measured) -> Iterator[str]:
     yield f"computing {fmt.percent(at_work_pct(measured.step, None))} {measured.of_step}"
+    yield _loader(measured) if (measured.step.taken_pct or 0.0) >= DATA_PCT else ""
     yield _cores(measured)
 
 
@@ -258,6 +264,10 @@ def _nothing(_measured: Measured) -> Iterator[str]:
 
 def _core_wait(measured: Measured) -> str:
     return f"{measured.who} waits for a core {fmt.percent(measured.step.core_wait_pct)} of the time"
+
+
+def _loader(measured: Measured) -> str:
+    return f"loader workers use {fmt.percent(measured.step.loader_pct)} of the CPU time"
 
 
 def _cores(measured: Measured) -> str:

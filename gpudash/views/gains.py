@@ -120,12 +120,49 @@ def _more_workers(case: Case) -> Gain | None:
 def _free_batches(case: Case) -> Gain | None:
     """Return the gain if batches took no time, as cached ones do.
 
-    On a CPU this is no upper bound: the training also gets the cores that the workers used.
+    On a CPU the wait alone is no upper bound: loader workers also keep the training off the cores.
     """
+    step, starved_ms = case.step, case.step.starved_ms or 0.0
+    waits = f"the step waits {fmt.milliseconds(starved_ms)} ms for data"
+    if step.on_gpu:
+        return _up_to(case, starved_ms, waits) if starved_ms else None
+    held_up_ms = _held_up_ms(case)
+    if held_up_ms is None:
+        return None
+    ran = f"it may stand still while loader workers run, {fmt.milliseconds(held_up_ms)} ms"
+    return _up_to(case, max(starved_ms, held_up_ms), ran if held_up_ms > starved_ms else waits)
+
+
+def _held_up_ms(case: Case) -> float | None:
+    """Return for how long loader workers hold up a step at most; None where they do not.
+
+    The training's threads wait for each other, so a worker that runs on the core of one may hold up
+    all. But the threads get their part of each core. The time in which other jobs have the cores is
+    shared by workers and training.
+    """
+    step, starved_ms = case.step, case.step.starved_ms or 0.0
+    if step.taken_pct is None or not step.loader_cores or not step.busy_cores or not step.step_ms:
+        return None
+    ran_ms = step.step_ms * step.loader_cores / min(step.busy_cores, 1.0)
+    beside = ceil(case.workers / step.cores) if case.workers and step.cores else 1
+    most_ms = starved_ms + (step.step_ms - starved_ms) * beside / (beside + 1)
+    return min(ran_ms, most_ms)
+
+
+def _steady_batches(case: Case) -> Gain | None:
+    """Return the gain if no batch were late; making them takes as long as before."""
     starved_ms = case.step.starved_ms
-    if not starved_ms or not case.step.on_gpu:
+    if not starved_ms:
         return None
     return _up_to(case, starved_ms, f"the step waits {fmt.milliseconds(starved_ms)} ms for data")
+
+
+def _batched(case: Case) -> Gain | None:
+    """Return the gain if preparing took no time; on two streams, what it delays is unknown."""
+    prepare_ms = case.step.phases_ms.get("prepare")
+    if not prepare_ms or case.step.overlap_ms is not None:
+        return None
+    return _up_to(case, prepare_ms, f"preparing takes {fmt.milliseconds(prepare_ms)} ms")
 
 
 def _pinned(case: Case) -> Gain | None:
@@ -295,10 +332,10 @@ def _without_asides(step: RecentStep, _profile: Summary | None) -> Gain | None:
 
 def _without_core_wait(step: RecentStep, _profile: Summary | None) -> Gain | None:
     """Return the gain if every thread had a core: at most the waiting time is saved."""
-    waits_pct, busy = step.core_wait_pct, step.busy_cores
-    if waits_pct is None or not 0 < waits_pct < 100 or busy is None:
+    waits_pct, busy, asked = step.core_wait_pct, step.busy_cores, step.asked_cores
+    if waits_pct is None or not 0 < waits_pct < 100 or busy is None or asked is None:
         return None
-    asked = max(busy / (1 - waits_pct / 100), 1.0)  # cores; `core_wait_pct` is a share of them
+    asked = max(asked, 1.0)  # cores; `core_wait_pct` is a share of them
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
     return Gain(None, _faster_pct(100.0, least_pct)) if least_pct > 0 else None
 
@@ -328,10 +365,11 @@ def _signed(pct: float) -> str:
 
 _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
     "num_workers": _more_workers,
-    "prefetch_factor": _free_batches,
+    "prefetch_factor": _steady_batches,
     "data": _free_batches,
     "input": _free_batches,
     "augment_on": _free_batches,
+    "rotation": _batched,
     "pin_memory": _pinned,
     "pipelined": _pipelined,
     "cuda_graph": _cuda_graph,

@@ -34,6 +34,10 @@ SILENT_S = 10.0
 """A rank is silent if its newest message is older than another rank's by this; likewise a GPU or a
 host, by its newest reading."""
 KeyT = TypeVar("KeyT")
+NO_COLLECTIVES: dict[str, float | None] = dict.fromkeys(
+    ("collective_bus_mib", "collective_ms", "collective_exposed_ms")
+)
+"""What is known of a rank's collectives before the first report."""
 
 
 class Ranks:
@@ -80,6 +84,8 @@ class Ranks:
             self._gpus.setdefault(reading.uuid, RecentReadings()).add(reading)
         else:
             self._hosts.setdefault(rank, RecentReadings()).add(reading)
+            if rank in self._ranks:
+                self._ranks[rank].read(reading)
 
     @property
     def straggler(self) -> Straggler | None:
@@ -102,6 +108,7 @@ class Ranks:
                 rank.row(now_s, heard_s, hang=hang),
                 gpu=gpus.get(rank.gpu_uuid),
                 host=hosts.get(number),
+                **rank.collectives,
             )
             for number, rank in ranks
         )
@@ -134,7 +141,8 @@ class _Rank:
         self._history = StepHistory()
         self._steps = 0
         self._loss: float | None = None
-        self._collective: tuple[float | None, float | None] = (None, None)  # MiB, ms
+        self.collectives = NO_COLLECTIVES
+        """What it reported last of its collectives, by the fields of `RankRow`."""
 
     def take(self, envelope: Envelope) -> bool:
         """Fold a message of this rank; return whether it is new."""
@@ -170,9 +178,16 @@ class _Rank:
         self._steps = progress.total_steps
         if progress.loss is not None:
             self._loss = progress.loss
-        newest = progress.collective_bus_mib, progress.collective_ms
-        if newest != (None, None):
-            self._collective = newest
+        newest = {name: getattr(progress, name) for name in NO_COLLECTIVES}
+        if newest != NO_COLLECTIVES:
+            self.collectives = newest
+
+    def read(self, reading: HostReading) -> None:
+        """Fold a reading: in a replay it has what the rank reported of its collectives."""
+        known = {name: reading.values.get(name) for name in NO_COLLECTIVES}
+        newest = {name: one if isinstance(one, float) else None for name, one in known.items()}
+        if newest != NO_COLLECTIVES:
+            self.collectives = newest
 
     def row(self, now_s: float, others_heard_s: float, *, hang: bool) -> RankRow:
         """Return the rank's row."""
@@ -192,7 +207,6 @@ class _Rank:
         samples = total(step.samples for step in steps)
         tokens = total(step.tokens for step in steps)
         size = samples if tokens is None else tokens
-        collective_bus_mib, collective_ms = self._collective
         return RankRow(
             rank=self._rank,
             pid=self._pid,
@@ -209,6 +223,4 @@ class _Rank:
             waits_ms=phases_ms.get(WAIT),
             history=self._history.values(now_s),
             tokens=size / count if count and size is not None else None,
-            collective_bus_mib=collective_bus_mib,
-            collective_ms=collective_ms,
         )

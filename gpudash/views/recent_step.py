@@ -9,6 +9,7 @@ from math import ceil, isfinite
 import msgspec
 
 from gpudash import statistics
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Aside
 from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.views.same_steps import WAIT
@@ -28,7 +29,7 @@ ASIDE_S = 60.0
 LEAST_ASIDE_S = 10.0
 """… over fewer at the beginning, but at least over these."""
 ALL_CORES = 0.9
-"""A training that uses this part of its cores counts as using all."""
+"""A training that asks for this part of its cores counts as asking for all."""
 
 MEANS = (
     *("step_ms", "data_ms", "host_ms", "device_ms", "overlap_ms"),
@@ -53,6 +54,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     core_wait_pct: float | None = None
     busy_cores: float | None = None
     """Cores used by the training and its loader workers."""
+    loader_cores: float | None = None
+    """Cores used by the loader workers alone; on a CPU, which they share with the training."""
     cores: int | None = None
     """Cores that they may use."""
     aside_pct: float | None = None
@@ -114,11 +117,31 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.device_ms - (self.communication_ms or 0.0), 0.0)
 
     @property
-    def all_cores_busy(self) -> bool:
-        """Whether the training leaves no core to others."""
-        if self.cores is None or self.busy_cores is None:
+    def asked_cores(self) -> float | None:
+        """Cores that the training and its loader workers use or wait for."""
+        if self.busy_cores is None:
+            return None
+        return self.busy_cores / max(1 - (self.core_wait_pct or 0.0) / 100, 0.01)
+
+    @property
+    def no_core_free(self) -> bool:
+        """Whether the training asks for all its cores: what it had in addition would get none."""
+        if self.cores is None or self.asked_cores is None:
             return False
-        return self.busy_cores >= ALL_CORES * self.cores
+        return self.asked_cores >= ALL_CORES * self.cores
+
+    @property
+    def loader_pct(self) -> float | None:
+        """Share of the training's CPU time that its loader workers use."""
+        if self.loader_cores is None or not self.busy_cores:
+            return None
+        return min(100 * self.loader_cores / self.busy_cores, 100.0)
+
+    @property
+    def taken_pct(self) -> float | None:
+        """The loader workers' share, on a CPU whose cores do not suffice for both; else None."""
+        short = self.no_core_free or (self.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
+        return self.loader_pct if short else None
 
     def share_pct(self, ms: float | None) -> float | None:
         """Return `ms` as a percentage of the step, at most 100: phases are means of fewer steps."""
@@ -142,7 +165,9 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
     def mean(name: str) -> float | None:
         return statistics.mean(series.of(name)[first:], weights)
 
+    on_gpu = snapshot.device is None or snapshot.device.kind != "cpu"
     cpu_pct, throttle = _of_host(snapshot, "cpu_pct", first), _throttle(snapshot)
+    loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct", first)
     aside_pct, asides = _asides(snapshot)
     clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
     return RecentStep(
@@ -152,9 +177,10 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
             for phase in snapshot.phases
             if (ms := mean(f"{phase.name}_ms")) is not None
         },
-        on_gpu=snapshot.device is None or snapshot.device.kind != "cpu",
+        on_gpu=on_gpu,
         core_wait_pct=_of_host(snapshot, "core_wait_pct", first),
         busy_cores=None if cpu_pct is None else cpu_pct / 100,
+        loader_cores=None if loader_pct is None else loader_pct / 100,
         cores=cores,
         aside_pct=aside_pct,
         asides=asides,

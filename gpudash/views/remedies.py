@@ -1,6 +1,6 @@
 """Propose what an A/B should try against a limit, best first; only the A/B shows if it helps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -31,6 +31,11 @@ class Try(msgspec.Struct, frozen=True):
     """The present value."""
     gain: Gain | None = None
     """None if no measurement supports a range."""
+
+    @property
+    def change(self) -> tuple[str, str]:
+        """The lever and its new value."""
+        return self.lever, self.value
 
     @property
     def label(self) -> str:
@@ -67,6 +72,13 @@ LESS_WORK = (
     _Remedy("loss", "minmax", "same loss, no sorting, no selecting"),
     _Remedy("rotation", "batched", "same images in one go"),
 )
+LESS_LOADING = (
+    _Remedy("input", "tensor_decode", "same samples, less work for the workers", "cuda"),
+    _Remedy("input", "crop_first", "same samples, less work for the workers", "cpu"),
+    _Remedy("augment_on", "gpu", "the device augments a batch at once"),
+)
+MORE_LOADING = _Remedy("num_workers", NEXT, "more batches are made at a time")
+WITHOUT_LOADING = _Remedy("data", "cached", "a test: the rate without any loading")
 FEWER_LAUNCHES = (
     _Remedy("cuda_graph", "on", "one launch replays the whole step"),
     _Remedy("compile", "on", "fewer kernels to launch"),
@@ -88,15 +100,24 @@ BUSY_GPU = (
     _Remedy("batch_size", NEXT, "more work for each kernel"),
     *FUSED,
 )
+BUSY_CPU = (
+    *LESS_WORK,
+    *LESS_LOADING,
+    MORE_LOADING,
+    _Remedy("channels_last", "on", "saves transposes"),
+    _Remedy("compile", "on", "fuses pointwise work"),
+    _Remedy("batch_size", NEXT, "more work for each call"),
+    _Remedy("precision", "bf16", "helps where the CPU has units for it"),
+    *FUSED,
+    WITHOUT_LOADING,
+)
 REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
     "data": (
-        _Remedy("num_workers", NEXT, "more batches are made at a time"),
-        _Remedy("input", "tensor_decode", "same samples, less work for the workers", "cuda"),
-        _Remedy("input", "crop_first", "same samples, less work for the workers", "cpu"),
-        _Remedy("augment_on", "gpu", "the device augments a batch at once"),
+        MORE_LOADING,
+        *LESS_LOADING,
         _Remedy("pin_memory", "on", "the copy runs beside the host"),
         _Remedy("prefetch_factor", NEXT, "evens out batches that take longer"),
-        _Remedy("data", "cached", "a test: the rate without any loading"),
+        WITHOUT_LOADING,
     ),
     "copy": (
         _Remedy("pin_memory", "on", "the copy no longer holds up the host"),
@@ -116,23 +137,17 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
     "memory": LESS_TRAFFIC,
     "compute": BUSY_GPU,
     "gpu": BUSY_GPU,
-    "cpu": (
-        *LESS_WORK,
-        _Remedy("channels_last", "on", "saves transposes"),
-        _Remedy("compile", "on", "fuses pointwise work"),
-        _Remedy("batch_size", NEXT, "more work for each call"),
-        _Remedy("precision", "bf16", "helps where the CPU has units for it"),
-    ),
+    "cpu": BUSY_CPU,
     "none": (
         *FEWER_WAITS,
         _Remedy("pipelined", "on", "both halves of the step at a time"),
         _Remedy("cuda_graph", "on", "one launch replays the whole step"),
         _Remedy("batch_size", NEXT, "more work for each launch"),
-        _Remedy("num_workers", NEXT, "more batches are made at a time"),
+        MORE_LOADING,
     ),
 }
-"""Remedies for each limit, from benchmarks/RESULTS.md. None helps against the load of other jobs,
-but those for `data` may help a data wait that this load lengthens."""
+"""Remedies for each limit, from benchmarks/RESULTS.md. None keeps other jobs off the cores. Those
+for `data` may help a data wait that such jobs lengthen, and those for `cpu` save work."""
 
 
 def known_waits(settings: Settings) -> Settings:
@@ -167,26 +182,14 @@ def tries(
     """Return what to try, best first; changes that have a verdict come last."""
     if "blocks" not in snapshot.can:
         return ()
-    known = {one.name: one for one in levers}
+    known, gain = {one.name: one for one in levers}, _gains(snapshot, step, profile)
     judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
 
     def is_judged(one: Try) -> bool:
         return (one.lever, frozenset((one.value, one.before))) in judged
 
-    def proposed(remedy: _Remedy, before: str, value: str) -> Try:
-        case = Case(
-            a=before,
-            b=value,
-            step=step,
-            phases=snapshot.phases,
-            profile=profile,
-            workers=loader_workers(snapshot.settings),
-            feeds=snapshot.settings.get("data", "loader") != "loader",
-        )
-        return Try(remedy.lever, value, remedy.why, before, gain_of(remedy.lever, case))
-
     found = (
-        proposed(remedy, before, value)
+        Try(remedy.lever, value, remedy.why, before, gain(remedy.lever, before, value))
         for remedy in _fitting(limit, snapshot.settings, step)
         if remedy.lever in known and not refusal(remedy.lever, snapshot.levers)
         for before in (_active(known[remedy.lever], snapshot),)
@@ -196,11 +199,47 @@ def tries(
     return tuple(sorted(helping, key=is_judged))
 
 
+def refreshed(
+    proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep, profile: Summary | None = None
+) -> tuple[Try, ...]:
+    """Return the same changes with the gains that follow from these measurements."""
+    gain = _gains(snapshot, step, profile)
+    return tuple(
+        Try(one.lever, one.value, one.why, one.before, gain(one.lever, one.before, one.value))
+        for one in proposals
+    )
+
+
+def _gains(
+    snapshot: Snapshot, step: RecentStep, profile: Summary | None
+) -> Callable[[str, str, str], Gain | None]:
+    """Return the function from a lever, its value and another value to the gain."""
+    workers = loader_workers(snapshot.settings)
+    feeds = snapshot.settings.get("data", "loader") != "loader"
+
+    def gain(lever: str, before: str, value: str) -> Gain | None:
+        case = Case(
+            a=before,
+            b=value,
+            step=step,
+            phases=snapshot.phases,
+            profile=profile,
+            workers=workers,
+            feeds=feeds,
+        )
+        return gain_of(lever, case)
+
+    return gain
+
+
 def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Remedy]:
     """Yield the remedies that can have an effect on this device, with these settings."""
     device = "cuda" if step.on_gpu else "cpu"
     waits = settings.get("loss") in WAITING_LOSSES
     resident = settings.get("data") == "resident"
+    treated = _treated(limit, step)
+    is_fed = treated == "cpu" and not _is_starved(step)
+    is_light = is_fed and (step.taken_pct or 0.0) < DATA_PCT
     useless = {
         "loss": not waits and limit in ("sync", "host", "none"),
         "rotation": settings.get("augment_on") != "gpu",
@@ -208,14 +247,30 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         "cuda_graph": waits,  # the training refuses it: a graph cannot wait for a size
         # autocast adds launches: at batch 4 on an H200 bf16 made encdec 21 % slower
         "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
-        "num_workers": settings.get("data", "loader") != "loader" or step.all_cores_busy,
-        "prefetch_factor": settings.get("num_workers") == "0",  # no worker prefetches
+        "num_workers": is_fed or settings.get("data", "loader") != "loader" or step.no_core_free,
+        # no worker prefetches, or none has the time to
+        "prefetch_factor": settings.get("num_workers") == "0" or step.no_core_free,
+        **(dict.fromkeys(("input", "augment_on", "data"), True) if is_light else {}),
     }
-    starved = limit == "cores" and (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
-    for remedy in REMEDIES.get("data" if starved else limit, ()):
+    for remedy in REMEDIES.get(treated, ()):
         here = step.on_gpu or remedy.lever not in CUDA_ONLY
         if here and remedy.device in (None, device) and not useless.get(remedy.lever):
             yield remedy
+
+
+def _treated(limit: Limit, step: RecentStep) -> Limit:
+    """Return the limit whose remedies are tried.
+
+    A CPU without a free core gains by any work that is saved, in the training or in the loader.
+    """
+    if step.on_gpu:
+        return "data" if limit == "cores" and _is_starved(step) else limit
+    is_short = limit in ("data", "none") and step.taken_pct is not None
+    return "cpu" if limit == "cores" or is_short else limit
+
+
+def _is_starved(step: RecentStep) -> bool:
+    return (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
 
 
 def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Iterator[str]:

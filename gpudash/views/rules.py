@@ -40,6 +40,8 @@ STRAGGLER_PCT = 1.0
 part of it may be hidden."""
 DATA_PCT = 10.0
 """As other tools have it: an input wait of 10 % of the step warns, 20 % is critical."""
+LOADER_PCT = 50.0
+"""Percent of the training's CPU time in loader workers, where both share a CPU: the larger part."""
 COPY_PCT = 20.0
 """The critical value of a wait. A copy's phase also includes the time until its launch."""
 LOST_PCT = 10.0
@@ -106,7 +108,8 @@ def rules(
     exposed_pct = step.share_pct(exposed_ms(step, profile))
     exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
     if not step.on_gpu:
-        return (*first, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
+        loader = Rule("data", "CPU time of the loader workers", step.taken_pct, LOADER_PCT)
+        return (*first, loader, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
     copies = step.share_pct(copy_ms(step, profile))
     return (
         *first,

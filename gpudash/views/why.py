@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import Answer
+from gpudash.views.answer import HOLD_S, Answer
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.profiled_step import of_device
@@ -30,16 +30,19 @@ def why_lines(
         "",
         *(_rule_line(rule, width, is_limit=rule is limit) for rule in asked),
         "",
-        f"means over {step.steps:,.0f} steps; {_decides(answer)}",
+        f"means over {step.steps:,.0f} steps; {_decides(answer, is_found=limit is not None)}",
         *filter(None, (collectives_line(snapshot),)),
         *(_profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)),
         *(line for one in answer.tries for line in _try_lines(one)),
     ]
 
 
-def _decides(answer: Answer) -> str:
-    early = answer.kind in ("starting", "measuring")
-    return "there is no answer yet" if early else "the first rule that matches is the answer"
+def _decides(answer: Answer, *, is_found: bool) -> str:
+    if answer.kind in ("starting", "measuring"):
+        return "there is no answer yet"
+    if answer.limit == answer.kind and answer.limit not in ("none", "unknown") and not is_found:
+        return f"an answer stands until it was not found for {HOLD_S:.0f} s"
+    return "the first rule that matches is the answer"
 
 
 def _rule_line(rule: Rule, width: int, *, is_limit: bool) -> str:

@@ -1,6 +1,7 @@
-"""Runs trainings of four ranks on gloo. It prints the bytes reported for each step's collectives,
-and those counted in torch.distributed itself."""
+"""Runs trainings of four ranks on gloo. It prints the bytes and the time reported for each step's
+collectives, and those counted in torch.distributed itself."""
 
+import time
 from contextlib import nullcontext
 from functools import wraps
 from inspect import signature
@@ -25,7 +26,7 @@ STEPS = 3
 MIB = 2**20
 SHAPES = {}
 CALLED = []
-"""For each collective since the newest step: MiB that this rank put in, and MiB on the bus."""
+"""For each collective since the newest step: MiB that this rank put in, MiB on the bus, and ms."""
 
 
 def counted(name, what, bus):
@@ -38,8 +39,12 @@ def counted(name, what, bus):
     def counting(*args, **kwargs):
         called = signature(function).bind(*args, **kwargs).arguments
         mib = called[what].nbytes / MIB
-        CALLED.append((mib, mib * bus(distributed.get_world_size(called.get("group")))))
-        return function(*args, **kwargs)
+        bus_mib = mib * bus(distributed.get_world_size(called.get("group")))
+        began_s = time.monotonic()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            CALLED.append((mib, bus_mib, (time.monotonic() - began_s) * 1e3))
 
     setattr(distributed, name, counting)
 
@@ -65,10 +70,13 @@ def shape(function):
 
 
 def note(toy, steps):
-    results = toy.tracker.collectives()
-    steps.append(
-        ((results.mib, results.bus_mib), [sum(each) for each in zip(*CALLED, strict=True)])
-    )
+    toy.tracker.clock._collectives_every_s = 0.0  # time each step from now on
+    found = toy.tracker.collectives()
+    *counted, ms = [sum(each) for each in zip(*CALLED, strict=True)]
+    times = {"reported": found.ms, "exposed": found.exposed_ms, "counted": ms}
+    if toy.records:
+        times["step"] = toy.records[-1].step_ms
+    steps.append(((found.mib, found.bus_mib), counted, times))
     CALLED.clear()
 
 
@@ -128,6 +136,14 @@ def prefetched():
     first, second, third = model
     first.set_modules_to_forward_prefetch([second, third])
     third.set_modules_to_backward_prefetch([second, first])
+    train(model)
+
+
+@shape
+def gathered_asynchronously():
+    model = sharded()
+    for one in (*model, model):
+        one._set_unshard_async_op(async_op=True)
     train(model)
 
 

@@ -1,4 +1,4 @@
-"""The reported bytes of a step's collectives equal those counted in torch.distributed itself."""
+"""The bytes and times of a step's collectives agree with those counted in torch.distributed."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -9,6 +9,7 @@ from torch import nn, zeros
 from gpudash.hooks.gradient_sync import GradientSync
 from gpudash.hooks.shards import PARAM_GROUP, hook_collectives
 from gpudash.instrument.collectives import MIB, Moved
+from gpudash.instrument.exposure import CollectiveTimes
 from tests.hooks import shards
 
 UNKNOWN = {
@@ -19,6 +20,10 @@ UNKNOWN = {
     "averaged_by_the_script",
 }
 KNOWN = shards.SHAPES.keys() - UNKNOWN
+BY_DDP = {shape for shape in shards.SHAPES if shape.startswith("averaged")}
+UNTIMED = {"gathered_asynchronously", "copies_of_the_whole"}
+"""Torch does not let us see where these begin or end."""
+TIMED = KNOWN - BY_DDP - UNTIMED
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +44,40 @@ def test_each_step_is_counted_and_no_hook_fails(results, shape):
 def test_input_and_bus_bytes_of_each_step_are_reported(results, shape):
     for rank in results[shape]:
         _found, *steps = rank["moved"]
-        for moved, counted in steps:
+        for moved, counted, _times in steps:
             assert moved == pytest.approx(counted)
 
 
 @pytest.mark.parametrize("shape", sorted(UNKNOWN))
 def test_bytes_are_unknown_if_the_script_may_send_others(results, shape):
     for rank in results[shape]:
-        assert all(moved == [None, None] for moved, _counted in rank["moved"])
+        assert all(moved == [None, None] for moved, _counted, _times in rank["moved"])
+
+
+@pytest.mark.parametrize("shape", sorted(TIMED))
+def test_the_time_of_each_steps_collectives_is_that_of_all_calls_and_within_the_step(
+    results, shape
+):
+    for rank in results[shape]:
+        _found, *steps = rank["moved"]
+        for _moved, _counted, ms in steps:
+            assert ms["counted"] <= ms["reported"] <= ms["step"]
+
+
+@pytest.mark.parametrize("shape", sorted(TIMED))
+def test_on_a_cpu_the_computation_waits_for_all_of_each_collective(results, shape):
+    for rank in results[shape]:
+        _found, *steps = rank["moved"]
+        for _moved, _counted, ms in steps:
+            assert ms["exposed"] == pytest.approx(ms["reported"])
+
+
+@pytest.mark.parametrize("shape", sorted(UNKNOWN | UNTIMED))
+def test_the_time_is_unknown_if_a_collective_has_no_begin_or_end(results, shape):
+    for rank in results[shape]:
+        for _moved, _counted, ms in rank["moved"]:
+            assert ms["exposed"] is None
+            assert ms["reported"] is None or shape in BY_DDP
 
 
 def test_a_layer_is_gathered_twice_and_its_gradients_are_scattered_once(results):
@@ -54,7 +85,7 @@ def test_a_layer_is_gathered_twice_and_its_gradients_are_scattered_once(results)
     shard = sum(4 * rows * one[0].numel() for one, rows in rows_each) / MIB
     whole = shards.RANKS * shard
     for rank in results["each_layer"]:
-        (put_in, on_bus), _counted = rank["moved"][-1]
+        (put_in, on_bus), _counted, _times = rank["moved"][-1]
         assert put_in == pytest.approx(2 * shard + whole)
         assert on_bus == pytest.approx(3 * (whole - shard))
 
@@ -67,8 +98,8 @@ def test_tensor_parallelism_is_reported_as_unmeasured(results):
 
 
 class Recorder:
-    def __init__(self):
-        self.moved = []
+    def __init__(self, *, is_timed=False):
+        self.moved, self.happened, self.is_timed = [], [], is_timed
 
     def wait_begins(self):
         return False
@@ -76,16 +107,38 @@ class Recorder:
     def wait_ends(self):
         return False
 
-    def collective_called(self):
+    def collectives_begin(self):
         return True
 
-    def collective_moves(self, moved):
+    def collectives_are_timed(self):
+        return self.is_timed
+
+    def collective_border(self):
+        self.happened.append("border")
+        return False
+
+    def collectives_end(self, moved):
         self.moved.append(moved)
         return False
 
 
 class Comm:
+    """A double of torch's implementation of a collective."""
+
     __module__ = "torch.distributed.fsdp.anything"
+
+    def __init__(self, happened=None):
+        self._happened = [] if happened is None else happened
+
+    def allocate(self):
+        self._happened.append("allocate")
+
+    def __call__(self):
+        self._happened.append("collective")
+
+
+class OfTheScript(Comm):
+    __module__ = "train"
 
 
 class Group:
@@ -93,7 +146,9 @@ class Group:
         return 4
 
 
-def gather(params, group, all_gather_comm):
+def gather(params, group, all_gather_comm, async_op=None):
+    all_gather_comm.allocate()
+    all_gather_comm()
     return SimpleNamespace(all_gather_output=zeros(4 * MIB // 4))
 
 
@@ -105,7 +160,10 @@ def reduce(
     all_reduce_grads,
     all_reduce_hook,
 ):
-    return (zeros(1), "more")
+    reduce_scatter_comm()
+    if all_reduce_hook is not None:
+        all_reduce_hook(zeros(1))
+    return (zeros(MIB // 4), "more")
 
 
 @pytest.fixture
@@ -125,7 +183,44 @@ def test_a_gather_is_reported_and_its_result_returned(torchs):
     place, recorder = torchs(gather, reduce), Recorder()
     assert hook_collectives(recorder)
     assert hasattr(place.foreach_all_gather([], Group(), Comm()), "all_gather_output")
-    assert recorder.moved == [Moved(1.0, 3.0)]
+    assert recorder.moved == [[Moved(1.0, 3.0)]]
+
+
+def test_the_borders_of_a_gather_are_right_beside_its_call(torchs):
+    place, recorder = torchs(gather, reduce), Recorder(is_timed=True)
+    assert hook_collectives(recorder)
+    place.foreach_all_gather([], Group(), all_gather_comm=Comm(recorder.happened))
+    assert recorder.happened == ["allocate", "border", "collective", "border"]
+    assert recorder.moved == [[Moved(1.0, 3.0)]]
+
+
+def test_an_all_reduce_ends_where_torch_calls_a_hook_behind_it(torchs):
+    place, recorder = torchs(gather, reduce), Recorder(is_timed=True)
+    assert hook_collectives(recorder)
+    place.foreach_reduce([], Group(), Comm(recorder.happened), Group(), True, None)
+    assert recorder.happened == ["border", "collective", "border", "border"]
+    assert recorder.moved == [[Moved(1.0, 0.75), Moved(0.25, 0.375)]]
+
+
+@pytest.mark.parametrize(
+    ("comm", "how"),
+    [(OfTheScript, {}), (Comm, {"async_op": True})],
+)
+def test_the_scripts_own_collective_and_an_asynchronous_one_are_called_as_they_are(
+    torchs, comm, how
+):
+    place, recorder = torchs(gather, reduce), Recorder(is_timed=True)
+    assert hook_collectives(recorder)
+    place.foreach_all_gather([], Group(), comm(recorder.happened), **how)
+    assert recorder.happened == ["allocate", "collective"]
+
+
+def test_a_hook_of_the_scripts_remains(torchs):
+    place, recorder, seen = torchs(gather, reduce), Recorder(is_timed=True), []
+    assert hook_collectives(recorder)
+    place.foreach_reduce([], Group(), Comm(recorder.happened), Group(), True, seen.append)
+    assert len(seen) == 1
+    assert recorder.moved == [None]
 
 
 def test_a_torch_with_other_signatures_is_not_patched(torchs):
@@ -139,7 +234,10 @@ def test_a_torch_with_other_signatures_is_not_patched(torchs):
 
 
 def test_an_unexpected_result_is_unknown_and_harmless(torchs):
-    place, recorder = torchs(lambda params, group, all_gather_comm: "else", reduce), Recorder()
+    def gathers_else(params, group, all_gather_comm, async_op=None):
+        return "else"
+
+    place, recorder = torchs(gathers_else, reduce), Recorder()
     assert hook_collectives(recorder)
     assert place.foreach_all_gather([], Group(), Comm()) == "else"
     assert recorder.moved == [None]
@@ -174,9 +272,13 @@ def test_the_bytes_of_a_step_are_known_only_if_all_collectives_are_counted(
     torchs(gather, reduce)
     sync = GradientSync(Recorder(), lambda: None)
     sync.update([kind(2, 2) for kind in kinds])
-    assert sync.collectives().mib is None
+    times = CollectiveTimes(5.0, 2.0)
+    assert sync.collectives(times) == (None, None, None, None)
     sync.step_ends(moved)
-    assert sync.collectives().mib == put_in
+    found = sync.collectives(times)
+    assert found.mib == put_in
+    assert found[2:] == (times if put_in else (None, None))
+    assert sync.collectives(None)[2:] == (None, None)
 
 
 def test_nothing_is_counted_without_fully_shard(monkeypatch):

@@ -25,7 +25,8 @@ PROMISED = (
     "transform_ms, skipped_samples, train_s, core_wait_pct, tokens_per_s, "
     "mem_reserved_mib, mem_allocated_mib, mem_peak_mib, "
     "communication_ms, collective_mib, collective_ms, "
-    "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size"
+    "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size, "
+    "collective_bus_mib, collective_exposed_ms, loader_cpu_pct"
 )
 
 
@@ -103,6 +104,8 @@ def scripted():
                 mem_peak_mib=800.0 if tick > 4 else None,
                 collective_mib=44.5 if tick > 4 else None,
                 collective_ms=12.25 if tick > 4 else None,
+                collective_bus_mib=66.75 if tick > 4 else None,
+                collective_exposed_ms=4.5 if tick > 4 else None,
                 steps=tuple(
                     msgspec.structs.replace(
                         step, phases_ms={"communication": 1.5} if tick > 4 else None

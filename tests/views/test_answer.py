@@ -28,7 +28,7 @@ from gpudash.snapshot import (
     Straggler,
 )
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
-from gpudash.views.answer import Answers, answer
+from gpudash.views.answer import HOLD_S, Answers, answer
 from gpudash.views.gains import Case, gain_of
 from gpudash.views.lanes import Part, lane, look
 from gpudash.views.recent_step import (
@@ -42,6 +42,7 @@ from gpudash.views.rules import (
     DEVICE_PCT,
     HOST_PCT,
     HYSTERESIS_PCT,
+    LOADER_PCT,
     Rule,
     limit_of,
     rules,
@@ -898,6 +899,69 @@ def test_a_cpu_is_not_offered_what_only_a_gpu_can():
             assert levers <= {lever.name for lever in entry.levers}
 
 
+def shared(workload, loader_pct, *, core_wait_pct=0.0, chosen=None, **ms):
+    """A training on two cores, all in use: this share of its CPU time is the loader workers'."""
+    step = measured(workload, device=CPU, chosen=chosen, **{"device_ms": 9.5, "data_ms": 0.5, **ms})
+    return changed(step, host=crowding(core_wait_pct, loader_cpu_pct=2 * loader_pct))
+
+
+def first_on_two_cores(snapshot):
+    return ask(snapshot, cores=2).tries[0].label
+
+
+def test_on_a_cpu_that_the_loader_shares_less_loading_is_tried_with_a_ceiling():
+    found = ask(shared("jpeg_input", 20.0), cores=2)
+    assert found.title == "CPU-bound"
+    assert found.evidence[1] == "loader workers use 20 % of the CPU time"
+    # they run 0.4 of a core: were it their turn all along, the step would be shorter by 40 %
+    assert found.tries[0].promise == "input baseline → crop_first: up to +67 %"
+    assert first_on_two_cores(shared("augment", 20.0)) == "augment_on=gpu"
+
+
+def test_a_cpu_whose_larger_part_the_loader_uses_is_input_bound():
+    found = ask(shared("jpeg_input", LOADER_PCT), cores=2)
+    assert found.title == "input-bound"
+    assert found.evidence[0] == "loader workers use 50 % of the CPU time"
+    assert found.tries[0].label == "input=crop_first"
+    assert ask(shared("jpeg_input", LOADER_PCT - 0.1), cores=2).title == "CPU-bound"
+
+
+def test_loader_workers_on_cores_that_the_training_does_not_need_are_no_limit():
+    found = ask(shared("jpeg_input", 80.0), cores=8)
+    assert found.title == "CPU-bound"
+    assert not {one.lever for one in found.tries} & {"input", "data"}
+
+
+def test_a_loader_that_takes_little_of_a_cpu_is_no_remedy():
+    tried_with = {one.lever for one in ask(shared("jpeg_input", 9.0), cores=2).tries}
+    assert not tried_with & {"input", "data", "num_workers"}
+
+
+@pytest.mark.parametrize(
+    ("of", "kind"),
+    [
+        ({}, "cpu"),
+        ({"core_wait_pct": 60.0}, "cores"),
+        ({"data_ms": 1.2, "device_ms": 8.8}, "data"),
+        ({"device_ms": 8.0}, "none"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("workload", "best"),
+    [
+        ("masked_loss", "loss=minmax"),
+        ("encdec", "channels_last=on"),
+        ("jpeg_input", "input=crop_first"),
+    ],
+)
+def test_on_a_cpu_without_a_free_core_the_same_is_tried_whatever_the_limit(
+    workload, best, of, kind
+):
+    snapshot = shared(workload, 12.0, **of)
+    assert ask(snapshot, cores=2).kind == kind
+    assert first_on_two_cores(snapshot) == best
+
+
 @pytest.mark.parametrize("workload", CATALOGUE)
 @pytest.mark.parametrize("device", [GPU, CPU])
 @pytest.mark.parametrize("ms", [{"data_ms": 3.0}, {"host_ms": 9.9}, {"device_ms": 9.5}, {}])
@@ -915,6 +979,12 @@ def test_what_a_verdict_has_judged_comes_last():
     assert tried(judged)[-1] == "precision=bf16"
 
 
+def test_more_workers_are_not_tried_where_those_there_are_wait_for_cores():
+    waiting = changed(starved(None), host=crowding(20.0, cpu_pct=400.0))  # it asks for 5 cores
+    assert "num_workers" in {one.lever for one in ask(waiting, cores=6).tries}
+    assert "num_workers" not in {one.lever for one in ask(waiting, cores=5).tries}
+
+
 def test_nothing_is_tried_where_no_a_b_can_run():
     assert tried(changed(gpu_step(), can=("levers",))) == []
 
@@ -927,7 +997,7 @@ def test_a_limit_stands_until_another_tick_is_over_or_something_else_goes_on():
     assert answers.give(later, levers) is first
     assert answers.give(changed(later, profiling=True), levers).kind == "profiling"
     assert answers.give(later, levers) == first
-    waiting = measured(data_ms=3.0)
+    waiting = changed(measured(data_ms=3.0), elapsed_s=HOLD_S)
     assert answers.give(waiting, levers).kind == "data"
     assert answers.give(changed(waiting, state="finished"), levers).kind == "ended"
 
@@ -965,6 +1035,76 @@ def test_a_limit_holds_below_its_threshold_through_a_profile_and_once_it_has_end
         ended = answers.give(last, levers)
         assert ended.title == "finished; it was input-bound"
         assert sum(line.startswith("▸") for line in why_lines(ended, end)) == 1
+
+
+def later(snapshot, elapsed_s):
+    """The snapshot, and another tick of the series is over."""
+    return changed(snapshot, elapsed_s=elapsed_s, series=changed(snapshot.series))
+
+
+def given(answers, *snapshots, levers=CATALOGUE["encdec"].levers, every_s=1.0):
+    """The answers to these snapshots, one after the other."""
+    return [
+        answers.give(later(one, number * every_s), levers, 8)
+        for number, one in enumerate(snapshots)
+    ]
+
+
+def test_a_limit_stands_until_it_was_not_found_for_a_while():
+    busy, waiting = gpu_step(), measured(data_ms=3.0)
+    found = given(Answers(), busy, busy, *[waiting] * 6)
+    assert [one.kind for one in found] == ["gpu"] * 6 + ["data"] * 2
+
+
+def test_a_limit_that_comes_and_goes_with_other_jobs_does_not_flicker():
+    alone, crowded = cpu_step(), changed(cpu_step(), host=crowding(30.0))
+    found = given(Answers(), *[*[alone] * 3, *[crowded] * 4] * 4)
+    assert {one.kind for one in found} == {"cpu"}
+    assert given(Answers(), alone, *[crowded] * 6)[-1].kind == "cores"
+
+
+def crowding(core_wait_pct, loader_cpu_pct=10.0, cpu_pct=200.0):
+    """What is read of the host: the training uses two cores, unless `cpu_pct` differs."""
+    values = {"cpu_pct": cpu_pct, "loader_cpu_pct": loader_cpu_pct, "core_wait_pct": core_wait_pct}
+    return HostReading(at_s=0.0, values=values)
+
+
+def test_a_limit_that_stands_is_shown_with_what_is_measured_now():
+    less = measured(device_ms=8.0)
+    first, second = given(Answers(), gpu_step(), less)
+    assert any("stands until" in line for line in why_lines(second, less, 8))
+    assert not any("stands until" in line for line in why_lines(first, gpu_step(), 8))
+    assert (first.evidence[0], second.evidence[0]) == (
+        "busy 99 % of 10.0 ms",
+        "busy 80 % of 10.0 ms",
+    )
+
+
+def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
+    found = given(Answers(), behind(), gpu_step())
+    assert [one.kind for one in found] == ["straggler", "gpu"]
+
+
+def test_a_proposal_stands_until_it_was_not_found_for_a_while_and_its_range_is_of_now():
+    one = {"num_workers": "1"}  # of 10 ms: four such workers would do, then three
+    much = measured(chosen=one, data_ms=7.5, device_ms=2.5)
+    less = measured(chosen=one, data_ms=6.0, device_ms=4.0)
+    found = given(Answers(), much, *[less] * 6)
+    said = [one.tries[0].promise for one in found]
+    assert said[0] == "num_workers 1 → 4: +150 to +300 %"
+    assert said[1:5] == ["num_workers 1 → 4: about +150 %"] * 4
+    assert said[5:] == ["num_workers 1 → 3: +100 to +150 %"] * 2
+    comes_and_goes = given(Answers(), *[much, less, less, less] * 5)
+    assert {one.tries[0].label for one in comes_and_goes} == {"num_workers=4"}
+
+
+def test_what_an_a_b_has_judged_goes_last_at_once():
+    answers = Answers()
+    comparing = changed(two_streams(), comparison=compared())
+    judged = changed(two_streams(), verdicts=(compared(verdict="no difference"),))
+    found = given(answers, two_streams(), comparing, judged)
+    assert found[0].tries[0].label == "precision=bf16"
+    assert found[-1].tries[0].label == "channels_last=on"
 
 
 def test_where_a_replay_goes_back_nothing_is_shown_of_what_came_later():

@@ -22,6 +22,11 @@ def test_without_a_time_there_is_no_rate():
     assert collectives_line(sharded) == "each rank sends 171 MiB a step"
 
 
+def test_a_measured_part_that_is_exposed_comes_before_the_phase_with_its_copies():
+    sharded = changed(TWO, ranks=(changed(ROW, collective_exposed_ms=0.21), RankRow(rank=1)))
+    assert ", 25 % of it exposed" in collectives_line(sharded)
+
+
 def test_what_was_not_measured_is_left_out():
     bare = changed(TWO, bus_gb_s=None, ranks=(changed(ROW, waits_ms=None), RankRow(rank=1)))
     assert collectives_line(bare) == (

@@ -60,9 +60,47 @@ def test_cheaper_batches_gain_at_most_the_wait(lever):
     assert gain(lever, "a", "b") is None
 
 
-@pytest.mark.parametrize("lever", ["data", "input", "augment_on", "prefetch_factor"])
-def test_on_a_cpu_the_wait_is_no_bound_as_workers_and_training_share_its_cores(lever):
-    assert gain(lever, "a", "b", data_ms=5.0, device_ms=5.0, on_gpu=False) is None
+ON_CPU = {"on_gpu": False, "cores": 2, "busy_cores": 2.0}
+FREES_CORES = ["data", "input", "augment_on"]
+"""Levers that leave the loader workers less to do."""
+
+
+@pytest.mark.parametrize("lever", FREES_CORES)
+@pytest.mark.parametrize("unknown", [{}, {**ON_CPU, "cores": 8, "loader_cores": 1.0}])
+def test_on_a_cpu_the_wait_is_no_bound_as_workers_and_training_share_its_cores(lever, unknown):
+    waits = {"data_ms": 5.0, "device_ms": 5.0, **ON_CPU, **unknown}
+    assert gain(lever, "a", "b", **waits) is None
+
+
+@pytest.mark.parametrize("lever", FREES_CORES)
+def test_a_loader_worker_holds_up_the_training_at_most_while_it_has_a_core(lever):
+    assert gain(lever, "a", "b", **ON_CPU, loader_cores=0.5) == "up to +100 %"
+    assert gain(lever, "a", "b", **ON_CPU, loader_cores=0.2) == "up to +25 %"
+    waits = {**ON_CPU, "data_ms": 4.0, "device_ms": 6.0}
+    assert gain(lever, "a", "b", **waits, loader_cores=0.2) == "up to +67 %"  # the wait is longer
+
+
+def test_beside_loader_workers_the_training_gets_its_part_of_each_core():
+    busy = {**ON_CPU, "loader_cores": 1.6, "data_ms": 4.0, "device_ms": 6.0}  # of a step of 10 ms
+    assert gain("data", "a", "b", workers=2, **busy) == "up to +233 %"  # half of 6 ms is left
+    assert gain("data", "a", "b", workers=4, **busy) == "up to +400 %"  # a third of them
+
+
+def test_the_time_of_other_jobs_is_shared_by_loader_workers_and_training():
+    crowded = {**ON_CPU, "core_wait_pct": 60.0, "busy_cores": 0.8, "loader_cores": 0.2}
+    assert gain("data", "a", "b", **crowded) == "up to +33 %"  # a quarter of their CPU time
+
+
+def test_batches_that_are_never_late_save_the_wait_on_a_cpu_too():
+    waits = {**ON_CPU, "data_ms": 2.0, "device_ms": 8.0, "loader_cores": 1.0}
+    assert gain("prefetch_factor", "2", "4", **waits) == "up to +25 %"
+
+
+def test_preparing_samples_at_once_gains_at_most_the_time_of_preparing_on_one_stream():
+    prepares = {"phases_ms": {"prepare": 2.0}}
+    assert gain("rotation", "per_image", "batched", **prepares) == "up to +25 %"
+    assert gain("rotation", "per_image", "batched") is None
+    assert gain("rotation", "per_image", "batched", **prepares, overlap_ms=1.0) is None
 
 
 def pinning(pin_ms: float, copy_ms: float, thread_pin_ms: float = 0.0, slower: float = 1.0):

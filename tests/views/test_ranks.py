@@ -52,6 +52,15 @@ def test_in_a_hang_no_rank_trains():
     assert rates == [(0.0, 0.0)] * 2
 
 
+def test_a_replay_tells_by_a_reading_what_a_rank_reported_of_its_collectives():
+    values = {"collective_bus_mib": 66.75, "collective_ms": 12.25, "collective_exposed_ms": 4.5}
+    live = msgspec.structs.replace(Trainer().steps(1, 50.0)[0], **values)
+    for message in (live, host(BEGAN_S, 150.0, **values)):
+        first, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(0, message))
+        assert {name: getattr(first, name) for name in values} == values
+        assert {getattr(second, name) for name in values} == {None}
+
+
 def test_a_single_process_needs_no_table():
     assert rows(*trained(0, 50.0)) == ()
 
