@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from workloads.lifetime import end
+from workloads.lifetime import die_with, end
 
 IMPORTED = "torch._dynamo"  # torch, and what the first optimizer imports
 START = multiprocessing.get_context("forkserver")
@@ -77,19 +77,22 @@ def _serve(listening, run):
     __import__(IMPORTED)
     gc.freeze()  # what is shared with the processes stays so …
     atexit.register(gc.unfreeze)  # … until one ends: libraries complain of leaks
-    ended = os.pidfd_open(run)
+    ended, server = os.pidfd_open(run), os.getpid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a process is its own parent
     while ended not in select.select([listening, ended], [], [])[0]:
         connection, _ = listening.accept()
         if os.fork():
             connection.close()
             continue
+        die_with(server)
+        waits = os.getpid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         asked, files, *_ = socket.recv_fds(connection, LONGEST, 2)
         if process := os.fork():
             code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
             connection.send(str(code).encode())
             os._exit(0)
+        die_with(waits)
         with Path(os.devnull).open() as nothing:
             for standard, file in enumerate((nothing.fileno(), *files)):
                 os.dup2(file, standard)

@@ -36,7 +36,7 @@ while True:
 """
 """Acts like a PyTorch rank with pipes."""
 REAL = """
-import torch
+import pickle, time, torch
 from pathlib import Path
 from torch import distributed
 distributed.init_process_group(
@@ -44,7 +44,12 @@ distributed.init_process_group(
 )
 for _ in range(3):
     distributed.all_reduce(torch.ones(1 << 19))
-Path({path!r}).write_bytes(torch._C._distributed_c10d._dump_fr_trace())
+while True:  # that one has completed is noted a moment later
+    dumped = torch._C._distributed_c10d._dump_fr_trace()
+    if all(one["retired"] for one in pickle.loads(dumped)["entries"]):
+        break
+    time.sleep(0.01)
+Path({path!r}).write_bytes(dumped)
 """
 
 
