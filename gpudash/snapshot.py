@@ -111,7 +111,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ratio_is_clear: bool = False
     """Whether `ratio` differs from 1 by more than both rows vary; the first row's own is 1."""
     live: bool = False
-    """Whether the row is still measured."""
+    """Whether steps are counted in it; none are while the blocks of an A/B run."""
     verdict: bool = False
     """Whether the row is a comparison's verdict: its text is in `configuration`, nothing else is
     set."""
@@ -277,8 +277,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[BlockShown, ...] = ()
     """The newest blocks, oldest first."""
     step_histogram: tuple[tuple[float, int], ...] = ()
-    """(least ms, steps) of each non-empty class of step times, shortest first, of the steps since
-    the last change without its warm-up. A class is `STEP_CLASS` wide."""
+    """(least ms, steps) of each non-empty class of step times, shortest first, in the newest
+    row of `results`. A class is `STEP_CLASS` wide."""
     results: tuple[Result, ...] = ()
     recording: RecordingStatus | None = None
     comparison: ComparisonShown | None = None

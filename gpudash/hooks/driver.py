@@ -59,7 +59,8 @@ CAN: tuple[Ability, ...] = (
     "profile",
 )
 LAST_STEPS_S = 0.2
-"""Seconds that the process waits at its end for the device to finish the steps to be reported."""
+"""Seconds that the process waits at its end for the device to finish the steps to be reported, and
+again for the loss of the last one."""
 
 MakeLevers: TypeAlias = Callable[[Found, Redirects], Levers]
 
@@ -129,13 +130,9 @@ class Driver:
     def close(self) -> None:
         """Report the last steps and close the connection: the process ends."""
         with contextlib.suppress(Exception):
-            clock, reports = self.tracker.clock, self._reports
-            if reports is not None and clock is not None and self._line is not None:
+            if self._reports is not None and self._line is not None:
                 self.tracker.finish()
-                patience_s = time.monotonic() + LAST_STEPS_S
-                while clock.enqueued and time.monotonic() < patience_s:
-                    reports.look()
-                reports.send()
+                self._reports.send_last()
             self._hang_up("the training ended")
 
     def forget(self) -> None:
@@ -231,7 +228,7 @@ class Driver:
             clock,
             losses,
             lambda: ({}, 0),
-            training.synchronize,
+            self._await_last,
             self._send,
             partial(device_memory, training.found.device),
             self.tracker.collectives,
@@ -239,6 +236,16 @@ class Driver:
         if training.step:
             self._reports.count(training.step, self.tracker.samples)
         training.watch()
+
+    def _await_last(self) -> None:
+        """Wait for the last steps and the last loss, not longer than LAST_STEPS_S."""
+        clock, losses, reports = self.tracker.clock, self.tracker.losses, self._reports
+        assert clock is not None
+        assert losses is not None
+        assert reports is not None
+        until_s = time.monotonic() + LAST_STEPS_S
+        while (clock.enqueued or losses.is_reading) and time.monotonic() < until_s:
+            reports.look()
 
     def _between_steps(self) -> None:
         training = self._training

@@ -90,7 +90,7 @@ def _patch_backward(tracker: Tracker) -> None:
         noted = False
         with unseen:
             try:
-                noted = tracker.backward_begins()
+                noted = tracker.backward_begins(tensors)
                 return backward(tensors, *args, **kwargs)
             finally:
                 if noted:

@@ -23,6 +23,7 @@ from gpudash.hooks.frames import without_ours
 from gpudash.instrument.weights import updated_by
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
+FULLY_SHARD = "torch.distributed.fsdp._fully_shard._fully_shard"
 DEPTH = 2
 """Levels below a root's children at which submodules are hooked."""
 MOST_LISTENED = 64
@@ -71,7 +72,7 @@ class Survey:
         return [
             one
             for one in self._tops
-            if any(parameter.grad is not None for parameter in nn.Module.parameters(one))
+            if any(parameter.grad is not None for parameter in _trained(one))
         ]
 
     def roots(self, parameters: set[int]) -> list[nn.Module]:
@@ -84,9 +85,25 @@ def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
 
     This calls `nn.Module.parameters`, as a subclass may override `parameters` with something else.
     """
-    if isinstance(owner, nn.Module):
-        return {id(one) for one in nn.Module.parameters(owner)}
-    return {id(one) for one in updated_by(owner)}
+    held = _trained(owner) if isinstance(owner, nn.Module) else updated_by(owner)
+    return {id(one) for one in held}
+
+
+def _trained(module: nn.Module) -> Iterator[Tensor]:
+    """Yield the parameters in the module, and those that an optimizer has in their place.
+
+    While fully_shard has gathered a module's parameters, the shards are in its private state alone.
+    """
+    yield from nn.Module.parameters(module)
+    if FULLY_SHARD not in sys.modules:
+        return
+    for part in nn.Module.modules(module):
+        state_of = getattr(type(part), "_get_fsdp_state", None)
+        state = None if state_of is None else state_of(part)
+        groups = getattr(state, "_fsdp_param_groups", None)
+        if groups is None:  # an older torch has one group at most
+            groups = (getattr(state, "_fsdp_param_group", None),)
+        yield from (one.sharded_param for each in groups if each for one in each.fsdp_params)
 
 
 class Listener(Protocol):

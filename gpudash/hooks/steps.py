@@ -22,7 +22,7 @@ from gpudash.hooks.observer import PHASES, Observer
 from gpudash.hooks.tally import Tally, total
 from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.loss import LossReader
+from gpudash.instrument.loss import LossReader, readable
 from gpudash.instrument.reporter import instruments
 
 IDLE_EVERY_S = 0.05
@@ -226,7 +226,8 @@ class Steps:
         """Close a step on the clock, or all the steps that were only counted."""
         assert self.clock is not None
         count = max(1, self._skipped)
-        self.clock.end(self.steps, samples, tally.loss, tally.data_s, tokens, count, tally.borders)
+        loss = readable(tally.loss) if self._skipped else tally.loss
+        self.clock.end(self.steps, samples, loss, tally.data_s, tokens, count, tally.borders)
         self._observer.step(self.steps)
 
     def _may_skip(self) -> bool:

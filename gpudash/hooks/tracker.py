@@ -26,6 +26,7 @@ from gpudash.hooks.samples import first_dimension
 from gpudash.hooks.steps import NOBODY, nothing
 from gpudash.hooks.tally import total
 from gpudash.instrument.collectives import Moved, together
+from gpudash.instrument.loss import readable
 
 AUTOCAST_EVERY = 16
 """After so many steps, look again whether a root is called inside an autocast."""
@@ -33,8 +34,6 @@ OTHERS_STEPS = 8
 """After so many steps of another thread's optimizers, and none of ours, follow that thread."""
 NO_TASK = -1
 """Autograd's id of the current backward pass on a thread that runs none."""
-LOSS_EVERY_S = 0.02
-"""Seconds between two losses that are kept: no more are shown."""
 
 
 class Tracker(Batches):
@@ -46,7 +45,6 @@ class Tracker(Batches):
         self._findings = Findings(self)
         self._gradient_sync = GradientSync(self, self.gradient_came)
         self._rounds = Rounds()
-        self._loss_s = 0.0
         self._waiting = 0  # depth of nested waits for other processes
         self._borders: list[Any] = []  # the clock's timestamps in a call of collectives
         self._stepped_within = False  # an optimizer has stepped in this backward pass
@@ -182,12 +180,14 @@ class Tracker(Batches):
     # ── backward passes ─────────────────────────────────────────────────────────────────
 
     @event("backward")
-    def backward_begins(self) -> bool:
-        """Note that a backward pass is about to begin."""
+    def backward_begins(self, tensors: Any) -> bool:
+        """Note that a backward pass from these tensors is about to begin."""
         if get_ident() != self._thread and not self._takes_over():
             return self._failed_thread is not None
         if self.is_skipping:
             self._next_begun = self._tally.is_open = True
+            is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
+            self._tally.loss = tensors.detach() if is_scalar else None
             return False
         self._backward_depth += 1
         if self._backward_depth > 1:
@@ -218,10 +218,8 @@ class Tracker(Batches):
             self.clock.rename("communication")
         if self._is_on:
             self._mark("optimizer" if self._optimizer_depth else "your_code")
+            tally.loss = self._loss(tensors)
             now = time.monotonic()
-            if now >= self._loss_s or tally.loss is not None:
-                self._loss_s = now + LOSS_EVERY_S
-                tally.loss = self._loss(tensors)
             if now >= self._idle_s:
                 self._idle(now)
         if self._stepped_within:
@@ -243,9 +241,7 @@ class Tracker(Batches):
         scaled, self._scaled = self._scaled, None
         if scaled is not None:  # a tensor computed from the scaled loss is no loss
             tensors = scaled[1] if scaled[0] == id(tensors) else None
-        if not isinstance(tensors, Tensor) or tensors.numel() != 1 or not _can_be_read(tensors):
-            return None
-        return tensors.detach() if tensors.ndim == 0 else tensors.detach().reshape(())
+        return readable(tensors)
 
     def _count_bare(self) -> None:
         """Count backward passes without an optimizer step: after many, they are the steps."""
@@ -432,11 +428,6 @@ class Tracker(Batches):
         self._bare_backwards = 0
         self._may_end()
         return False
-
-
-def _can_be_read(loss: Tensor) -> bool:
-    """Return whether the loss is a real number that can be copied to the host."""
-    return loss.is_floating_point() and loss.layout == torch.strided and not loss.is_meta
 
 
 def _lives(thread: int) -> bool:

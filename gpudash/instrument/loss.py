@@ -4,10 +4,19 @@ The step of the loss is finished, so a copy on another stream can run at once. A
 the value.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+
+def readable(value: Any) -> Tensor | None:
+    """Return the value as a detached scalar; None if it is no real number that can be copied."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        return None
+    if not value.is_floating_point() or value.layout != torch.strided or value.is_meta:
+        return None
+    return value.detach().reshape(())
 
 
 class LossReader(Protocol):
@@ -18,6 +27,10 @@ class LossReader(Protocol):
 
     def newest(self) -> tuple[int, float] | None:
         """Return the step and its loss if one has arrived since the last call."""
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a requested loss has not arrived."""
 
 
 class HostLoss:
@@ -34,6 +47,11 @@ class HostLoss:
         """Return the loss once."""
         newest, self._newest = self._newest, None
         return newest
+
+    @property
+    def is_reading(self) -> bool:
+        """Return False: a loss arrives at once."""
+        return False
 
 
 class DeviceLoss:
@@ -57,8 +75,13 @@ class DeviceLoss:
 
     def newest(self) -> tuple[int, float] | None:
         """Return the loss once its copy is done."""
-        if self._asked is None or self._done is None or not self._done.query():  # type: ignore[no-untyped-call]  # in torch
+        if self._asked is None or self.is_reading:
             return None
         step, _ = self._asked
         self._asked = None
         return step, float(self._host)  # on the host: no sync
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the copy is not done."""
+        return self._done is not None and not self._done.query()  # type: ignore[no-untyped-call]  # in torch

@@ -42,7 +42,7 @@ class Reports:
         """Report to `send`.
 
         `input_report` returns `transform_ms` of `Progress` and the number of skipped samples, both
-        since its last call. `synchronize` waits until the device has finished everything enqueued.
+        since its last call. `synchronize` waits for the steps and the loss that are last reported.
         `read_memory` and `read_collectives` are called at most twice a second.
         """
         self._clock = clock
@@ -57,7 +57,7 @@ class Reports:
         """Device memory as of the last report."""
         self._finished: list[tuple[Step, Tensor | None]] = []
         self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
-        self._newest: tuple[int, Tensor] | None = None  # step and loss
+        self._newest: tuple[int, Tensor] | None = None  # step and loss, until it has been read
         self._total_samples: int | None = 0
         self._skipped_samples = 0
         self._loss_due_s = 0.0
@@ -105,11 +105,13 @@ class Reports:
         if finished:
             newest = ((step.step, loss) for step, loss in reversed(finished) if loss is not None)
             self._newest = next(newest, None)
-            if self._newest and began_s >= self._loss_due_s:
-                self._loss_due_s = began_s + LOSS_EVERY_S
-                self._losses.request(*self._newest)
             self.total_steps = steps[-1].step
             self._total_samples = total((self._total_samples, *(step.samples for step in steps)))
+        if self._newest is not None and self._newest[0] == loss_step:
+            self._newest = None
+        if self._newest is not None and began_s >= self._loss_due_s:
+            self._loss_due_s = began_s + LOSS_EVERY_S
+            self._losses.request(*self._newest)
         transform_ms, skipped = self._input_report()
         self._skipped_samples += skipped
         self.memory, collectives = UNKNOWN, Collectives()
@@ -147,7 +149,7 @@ class Reports:
         return True
 
     def send_last(self) -> None:
-        """Report what is left, with the loss of the last step; it waits for the device."""
+        """Report what is left, with the loss of the last step."""
         self._synchronize()  # sync: the run is over, and a requested loss has arrived
         self.send()
         if self._newest is not None:

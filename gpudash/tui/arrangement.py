@@ -59,6 +59,13 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     return {**bars, "answer": answer, **panels}
 
 
+def notices_margin(width: int, height: int, shown: Shown) -> int:
+    """Return the rows to leave below notices: they appear above the pane, or above the status."""
+    regions = places(width, height, shown)
+    lowest = regions.get("status" if shown.zoomed else "pane", regions.get("status"))
+    return height - lowest.y if lowest is not None else 0
+
+
 def is_too_small(width: int, height: int) -> bool:
     """Return whether the terminal is too small to show anything."""
     return width < LEAST[0] or height < LEAST[1]

@@ -16,7 +16,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
-from gpudash.compare.lengths import PAIRS
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.offers import lever_of
 from gpudash.protocol import (
@@ -389,11 +389,14 @@ class Control:
         return f"{name}={value} from the {'next start' if self.dead else lever.effect} on"
 
     def more_pairs(self) -> str:
-        """Run the last A/B again with twice the pairs; return a notice. Raises UsageError."""
+        """Run the last A/B again with twice the pairs measured; return a notice.
+
+        Raises UsageError.
+        """
         shown = self._concluded()
         lever = self.lever(shown.lever)
         self.check_comparable(lever)
-        pairs = min(2 * shown.planned_pairs, MOST_PAIRS)
+        pairs = min(2 * max(shown.pairs, FEWEST_PAIRS), MOST_PAIRS)
         self._compare(lever, shown.a, shown.b, pairs)
         return f"the A/B of {shown.lever} runs anew, with {pairs} pairs"
 

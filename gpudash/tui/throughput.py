@@ -7,7 +7,16 @@ from math import ceil, log
 
 import msgspec
 
-from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series, Snapshot, Values, is_live
+from gpudash.snapshot import (
+    STEP_CLASS,
+    BlockShown,
+    Marker,
+    Result,
+    Series,
+    Snapshot,
+    Values,
+    is_live,
+)
 from gpudash.tui.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
@@ -33,9 +42,9 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     markers: tuple[Marker, ...] = ()
     blocks: tuple[BlockShown, ...] = ()
     histogram: Histogram = ()
-    """Step times since the last change; see `Snapshot.step_histogram`."""
-    p50_ms: float | None = None
-    p95_ms: float | None = None
+    """See `Snapshot.step_histogram`."""
+    row: Result | None = None
+    """The row of results that the histogram is of."""
     live: bool = True
     empty: str = "waiting for the first step"
     """Text of a chart without points."""
@@ -56,7 +65,6 @@ def throughput(snapshot: Snapshot) -> Throughput:
     series = snapshot.series
     counted = snapshot.samples_per_s is not None or "samples_per_s" in series.values
     samples = counted or not snapshot.total_steps
-    live = next((one for one in reversed(snapshot.results) if one.live), None)
     return Throughput(
         unit="samples/s" if samples else "steps/s",
         now=snapshot.samples_per_s if samples else snapshot.steps_per_s,
@@ -65,8 +73,7 @@ def throughput(snapshot: Snapshot) -> Throughput:
         markers=snapshot.markers,
         blocks=snapshot.blocks,
         histogram=snapshot.step_histogram,
-        p50_ms=live.step_ms_p50 if live else None,
-        p95_ms=live.step_ms_p95 if live else None,
+        row=next((row for row in reversed(snapshot.results) if not row.verdict), None),
         live=is_live(snapshot),
         empty=nothing(snapshot),
     )

@@ -151,21 +151,29 @@ class Answers:
         if snapshot.elapsed_s < then.elapsed_s or snapshot.settings != then.settings:
             self.newest = None  # a replay went elsewhere, or the settings changed
         before = self.newest
+        goes_on = snapshot.state == then.state and snapshot.markers[-1:] == then.markers[-1:]
         stands = (
             before is not None
             and before.limit is not None
             and before.kind not in INTERRUPTED
             and snapshot.series is then.series
-            and snapshot.state == then.state
-            and snapshot.markers[-1:] == then.markers[-1:]
+            and goes_on
             and profile is self._profile
             and _interrupted(snapshot, before) is None
         )
+        if snapshot.state == "paused" and (before is None or not goes_on):
+            # a replay may have come here from anywhere, and the newest answer be of another time
+            before = answer(_as_pause_began(snapshot), levers, before, cores, profile)
         if before is None or not stands:
             holds = profile is self._profile
             before = self.newest = answer(snapshot, levers, before, cores, profile, holds=holds)
         self._snapshot, self._profile = snapshot, profile
         return before
+
+
+def _as_pause_began(snapshot: Snapshot) -> Snapshot:
+    """Return the training as it was before the pause, whose marker is the newest."""
+    return msgspec.structs.replace(snapshot, state="training", markers=snapshot.markers[:-1])
 
 
 def _rules_of(

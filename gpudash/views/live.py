@@ -178,7 +178,7 @@ class LiveView:
             markers=self.markers,
             blocks=tuple(self._blocks),
             step_histogram=self._results.step_histogram(),
-            results=self._results.results(live=self._phase == "training"),
+            results=self._results.results(live=self._phase == "training" and not self._in_blocks),
             comparison=self._comparison,
             profiling=self._requests.profiling,
             profile=self._profile,

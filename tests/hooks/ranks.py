@@ -196,6 +196,16 @@ def sharded(toy):
 
 
 @shape
+def gathered(toy):
+    """The parameters of all ranks stay on the modules while the optimizer steps."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = fully_shard(Net())
+    model.set_reshard_after_backward(False)
+    train(toy, model)
+
+
+@shape
 def compiled(toy):
     compiled = []
     also(toy, lambda: compiled.append(torch._dynamo.utils.counters["frames"]["total"]))

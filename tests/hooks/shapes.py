@@ -606,7 +606,6 @@ def train(names, *, together=False):
     if together:  # a fake clock, the same on every machine
         passing = SimpleNamespace(monotonic=itertools.count(step=0.002).__next__)
         batches.time = steps.time = tracker.time = passing
-    tracker.LOSS_EVERY_S = 0.0  # each is kept, however fast the machine
     results = {}
     for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]

@@ -329,6 +329,8 @@ def test_the_last_steps_are_reported_at_the_end(training, tmp_path) -> None:
     while not dashboard.gone and time.monotonic() < deadline_s:
         time.sleep(0.001)
     assert dashboard.reported[-1].step == training.steps
+    losses = [one for one in dashboard.of(Progress) if one.loss is not None]
+    assert (losses[-1].loss_step, losses[-1].loss) == (training.steps, training.newest_loss)
     assert not path(tmp_path).exists()
 
 

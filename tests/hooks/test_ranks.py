@@ -120,6 +120,14 @@ def test_nothing_is_reported_as_unmeasured_if_everything_is_measured(results):
         assert not any("measured" in rank["found"] for rank in results[shape])
 
 
+@pytest.mark.parametrize("shape", ["sharded", "gathered"])
+def test_a_sharded_model_is_found_whether_its_modules_hold_shards_or_whole_parameters(
+    results, shape
+):
+    for rank in results[shape]:
+        assert "root FSDPNet" in rank["found"]
+
+
 def test_nothing_is_compiled_again(results):
     for rank in results["compiled"]:
         assert (

@@ -47,6 +47,12 @@ def test_steps_timed_together_report_the_samples_of_all(results):
             assert record["samples"] == batch * record["count"]
 
 
+def test_steps_timed_together_have_the_loss_of_the_last_one(results):
+    one = results["loader"]
+    computed = [one["losses"][record["step"] - 1] for record in one["records"]]
+    assert one["reported_losses"] == computed
+
+
 def test_an_aside_ends_steps_timed_together_and_is_not_in_them(results, alone):
     for shape in ("evaluation_and_checkpoint", "evaluation_without_a_loader"):
         assert results[shape]["asides"] == alone[shape]["asides"]

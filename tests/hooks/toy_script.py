@@ -95,6 +95,7 @@ class Script:
         self.driver.tracker = self
         self.steps = 0
         self.samples: int | None = None
+        self.newest_loss = 0.0
         self.active_in: list[bool] = []  # of each step
         self._world_size = world_size
         self._model = torch.nn.Linear(3, 1)
@@ -136,6 +137,7 @@ class Script:
         if self.root.keeps_calls:
             self.root.newest = NewestCall((batch,), {})
         loss = self._model(batch).square().mean()
+        self.newest_loss = loss.item()
         mark("backward")
         loss.backward()
         mark("optimizer")

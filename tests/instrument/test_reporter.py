@@ -155,6 +155,18 @@ def test_a_loss_is_requested_sometimes_and_reported_once(run: Run) -> None:
     assert (reported.loss_step, reported.loss) == (3, 5.0)
 
 
+def test_the_newest_loss_is_read_once_though_no_step_follows_as_in_a_pause(run: Run) -> None:
+    run.finish(1, loss=7.0)
+    run.send()
+    run.finish(2, loss=6.0)
+    assert run.send().loss_step == 1  # too soon for the next
+    heard = []
+    for _ in range(3):
+        run.now_s += LOSS_EVERY_S
+        heard.append(run.send())
+    assert [(one.loss_step, one.loss) for one in heard] == [(None, None), (2, 6.0), (None, None)]
+
+
 def test_a_step_without_a_loss_requests_none(run: Run) -> None:
     run.finish(1)
     run.reports.send_last()

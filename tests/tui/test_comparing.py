@@ -339,6 +339,36 @@ async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
         assert notice.startswith(f"pipelined={value} from the next step on")
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_notices_are_above_the_pane_and_hide_nothing_of_the_result(size):
+    async with at_a_verdict(size=size, notifications=True) as d:
+        pane = d.app._main.pane.region
+        before = d.lines()[pane.y : pane.bottom]
+        await d.press("enter")
+        assert "pipelined=off from the" in "".join(d.lines()[: pane.y])
+        assert d.lines()[pane.y : pane.bottom] == before
+        await d.press("z")
+        await d.press("y")  # there is nothing above a pane that has all of the room
+        assert f"copied: {VERDICT[:12]}" in d.text()
+
+
+SLOWER = "pipelined=off is 6.3 % slower [6.8, 5.9], 40 pairs, A/A check passed"
+
+
+@pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
+@pytest.mark.parametrize(
+    ("how", "offered"),
+    [({}, "⏎ keep off, slower ━"), ({"ended_early": True}, "⏎ keep off ━")],
+    ids=["proven", "not proven"],
+)
+async def test_enter_says_that_it_keeps_the_value_that_was_proven_slower(size, how, offered):
+    rates = {"low": -0.068, "change": -0.063, "high": -0.059}
+    shown = compared(40, verdict=SLOWER, **rates, **how)
+    async with at_a_verdict(changed(training(), comparison=shown), size=size) as d:
+        assert offered in d.text()
+        assert "o back to on ━ m more pairs" in d.text()
+
+
 async def test_without_a_verdict_enter_keeps_nothing():
     failure = "lever batch_size: 4096 runs out of memory"
     failed = compared(3, lever="batch_size", a="8", b="4096", failure=failure)

@@ -339,12 +339,23 @@ async def test_maximised_it_has_the_step_times_beside_or_below():
         async with chart(*size) as one:
             one.widget.maximised = True
             text = "\n".join(await one.show(snapshot))
-        assert "10,000 steps since the last change" in text
-        assert "step, ms  p50 3.41  p95 3.92" not in text  # those are of the live row
+        assert "10,000 steps of row 2" in text
+        assert "step, ms  p50 3.41  p95 3.92" not in text  # those are of the newest steps
         assert "p50 3.38  p95 4.40" in text
         assert "3.28" in text
         assert "4,000" in text
         assert " 0:20 " in text
+
+
+@pytest.mark.parametrize("state", ["finished", "training"])
+async def test_the_step_times_have_their_percentiles_though_the_row_does_not_grow(state):
+    resting = tuple(msgspec.structs.replace(row, live=False) for row in CHANGED.results)
+    snapshot = msgspec.structs.replace(
+        CHANGED, state=state, results=resting, step_histogram=((3.28, 1000),)
+    )
+    async with chart(120, 30) as one:
+        one.widget.maximised = True
+        assert "p50 3.38  p95 4.40" in "\n".join(await one.show(snapshot))
 
 
 async def test_nothing_is_drawn_before_the_first_step():

@@ -58,11 +58,20 @@ def test_more_pairs_asks_the_same_anew_with_twice_as_many():
     question = Question(lever="pipelined", a="off", b="on", pairs=80)
     assert control.engine.calls_of("compare") == [(question,)]
     assert control.comparing
-    loader = compared(40, lever="batch_size", a="8", b="16", verdict="slower", planned_pairs=9000)
+    loader = compared(9000, lever="batch_size", a="8", b="16", verdict="slower")
     control = after(loader)
     control.more_pairs()
     question = Question(lever="batch_size", a="8", b="16", pairs=10_000, short_runs=True)
     assert control.engine.calls_of("compare") == [(question,)]
+
+
+@pytest.mark.parametrize(("measured", "pairs"), [(9, 18), (1, 8), (0, 8)])
+def test_after_an_ab_that_ended_early_more_pairs_are_twice_those_measured(measured, pairs):
+    early = compared(measured, failure="it was ended", ended_early=True, planned_pairs=40)
+    control = after(early)
+    control.more_pairs()
+    ((question,),) = control.engine.calls_of("compare")
+    assert question.pairs == pairs
 
 
 @pytest.mark.parametrize(

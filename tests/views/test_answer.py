@@ -1107,12 +1107,35 @@ def test_what_an_a_b_has_judged_goes_last_at_once():
     assert found[-1].tries[0].label == "channels_last=on"
 
 
-def test_where_a_replay_goes_back_nothing_is_shown_of_what_came_later():
+def in_pause(training, at_s, *marks):
+    """The training, paused at `at_s`, after other marks."""
+    markers = tuple(Marker(at_s=when, label=label) for label, when in (*marks, ("paused", at_s)))
+    return changed(training, state="paused", status="paused", elapsed_s=at_s + 5, markers=markers)
+
+
+def test_in_a_pause_the_answer_from_before_it_is_shown_wherever_a_replay_comes_from():
+    waits = measured(data_ms=3.0)
+    input_bound, gpu_bound = in_pause(waits, 10.0), in_pause(gpu_step(), 12.0, ("paused", 1.0))
     answers, levers = Answers(), CATALOGUE["encdec"].levers
-    answers.give(changed(gpu_step(), elapsed_s=60.0), levers)
-    paused = changed(gpu_step(), state="paused", status="paused", elapsed_s=70.0)
-    assert answers.give(paused, levers).evidence[0] == "before that: GPU-bound"
-    assert answers.give(changed(paused, elapsed_s=20.0), levers).evidence == ()
-    answers.give(changed(gpu_step(), elapsed_s=60.0), levers)
-    other = changed(paused, settings=settings(batch_size="64"))
-    assert answers.give(other, levers).evidence == ()  # it went ahead, past a change
+    for training, paused, title in (
+        (waits, input_bound, "input-bound"),  # played
+        (waits, gpu_bound, "GPU-bound"),  # a jump ahead, from the training …
+        (gpu_bound, input_bound, "input-bound"),  # … or from a pause
+        (input_bound, gpu_bound, "GPU-bound"),
+    ):
+        answers.give(training, levers)
+        for _ in range(2):
+            assert answers.give(paused, levers).evidence[0] == f"before that: {title}"
+
+
+def test_in_a_pause_nothing_is_shown_of_what_came_before_a_change_or_came_later():
+    answers, levers = Answers(), CATALOGUE["encdec"].levers
+    newly = changed(
+        in_pause(gpu_step(), 70.0, ("batch_size=64", 69.9)),
+        settings=settings(batch_size="64"),
+        steps_since_break=0,
+    )
+    first = in_pause(Snapshot(state="training", total_steps=1, series=Series()), 1.0)
+    for paused in (newly, first):
+        answers.give(changed(gpu_step(), elapsed_s=60.0), levers)
+        assert answers.give(paused, levers).evidence == ()

@@ -506,17 +506,20 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
     watched = Watched().trained()
     watched.feed(comparison(3))
     before = watched.now()
+    (row,) = before.results
+    assert row.live
+    resting = msgspec.structs.replace(row, live=False)
     for number, value in enumerate(("off", "on", "on", "off", "off", "on")):
         shown = block(watched, number, pipelined=value).now()
         assert (shown.state, shown.settings, shown.pending) == ("training", SETTINGS, {})
         assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs"
-        assert shown.results == before.results
+        assert shown.results == (resting,)
         assert shown.notes == before.notes
         assert labels(shown) == ["A/B"]
     shown = home(watched, pipelined="off").now()
     assert (shown.settings, shown.status) == (SETTINGS, "training")
     assert labels(shown) == ["A/B", "end of A/B"]
-    assert [(row.number, row.steps) for row in shown.results] == [(1, 35 + 8 - 5)]
+    assert [(one.number, one.steps, one.live) for one in shown.results] == [(1, 35 + 8 - 5, True)]
     assert shown.total_steps == 40 + 7 * 8
 
 

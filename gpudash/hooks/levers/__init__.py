@@ -12,8 +12,8 @@ from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.channels_last import ChannelsLast
 from gpudash.hooks.levers.compile import Backend, Compile
 from gpudash.hooks.levers.handover import Redirects
-from gpudash.hooks.levers.loader import LoaderLevers
-from gpudash.hooks.levers.offers import Computing, Family, Option, Refusal, absent, canonical
+from gpudash.hooks.levers.loader import LoaderLevers, batch_size
+from gpudash.hooks.levers.offers import Computing, Family, Option, Refusal, canonical
 from gpudash.hooks.levers.optimizer import OptimizerForm
 from gpudash.hooks.levers.precision import Precision
 from gpudash.hooks.levers.rehearsal import rehearse
@@ -23,13 +23,6 @@ __all__ = ["Refusal", "ScriptLevers"]
 
 WARMUP_STEPS = 2
 """The allocator needs these to find its blocks."""
-BATCH_SIZE = absent(
-    "batch_size",
-    "the script sets its batch size itself",
-    summary="Samples in one step; larger batches fill the GPU better, as long as memory and "
-    "convergence allow.",
-    source="torch.utils.data.DataLoader",
-)
 
 
 class ScriptLevers:
@@ -68,6 +61,7 @@ class ScriptLevers:
         self._trained = trained
         self._roots = found.roots
         self._refusal = _refusal(found)
+        self._batch_size = batch_size(found.feed)
         for family in self._families:
             family.update(found)
         self._wrap()
@@ -83,7 +77,7 @@ class ScriptLevers:
         moved = {
             name: value for family in self._families for name, value in family.settings.items()
         }
-        return {"batch_size": BATCH_SIZE.offer.default, **moved}
+        return {"batch_size": self._batch_size.offer.default, **moved}
 
     @property
     def warmup_steps(self) -> int:
@@ -178,11 +172,11 @@ class ScriptLevers:
         return {option.offer.name: option.offer.default for option in self._options()}
 
     def _options(self) -> tuple[Option, ...]:
-        options = [BATCH_SIZE, *(option for family in self._families for option in family.options)]
-        return tuple(self._refused(option) for option in options)
+        options = (option for family in self._families for option in family.options)
+        return (self._batch_size, *map(self._refused, options))
 
     def _refused(self, option: Option) -> Option:
-        if not self._refusal or option is BATCH_SIZE:
+        if not self._refusal:
             return option
         return Option(msgspec.structs.replace(option.offer, refusal=self._refusal))
 

@@ -227,6 +227,21 @@ class LoaderLevers:
         return loader.num_workers > 0 and not self._tried
 
 
+def batch_size(feed: Feed | None) -> Option:
+    """Return the offer of `batch_size`: it cannot be moved, and has the loader's value if known."""
+    loader: Any = feed.loader() if feed else None
+    owners = (loader, getattr(loader, "batch_sampler", None))
+    sizes = (getattr(one, "batch_size", None) for one in owners)
+    return absent(
+        "batch_size",
+        "the script sets its batch size itself",
+        summary="Samples in one batch of the DataLoader; larger batches fill the GPU better, as "
+        "long as memory and convergence allow.",
+        source=SOURCE,
+        value=next((str(size) for size in sizes if type(size) is int), UNKNOWN),
+    )
+
+
 def _rerun_refusal(loader: DataLoader[Any]) -> str | None:
     """Return why a worker would run the script again; None if workers are forked."""
     context: Any = loader.multiprocessing_context or multiprocessing

@@ -14,7 +14,15 @@ from textual.widgets import Static
 from gpudash.protocol import Settings
 from gpudash.trace.summary import Summary
 from gpudash.tui import bars
-from gpudash.tui.arrangement import LEAST, Part, is_roomy, is_too_small, is_wide, places
+from gpudash.tui.arrangement import (
+    LEAST,
+    Part,
+    is_roomy,
+    is_too_small,
+    is_wide,
+    notices_margin,
+    places,
+)
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
@@ -101,6 +109,7 @@ class MainScreen(Contained, Screen[None]):
         """Adapt to the new size."""
         width, height = event.size
         self.query_one("#answer", AnswerStrip).framed = is_roomy(width, height)
+        self._place_notices()
         if self.too_small:
             self.query_one("#too-small", Static).update(
                 f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
@@ -207,6 +216,13 @@ class MainScreen(Contained, Screen[None]):
         if places(*self.size, self._board.shown) != before:
             # by a child, as Textual caches a screen's arrangement until a child requests another
             self.query_one("#header").refresh(layout=True)
+            self._place_notices()
+
+    def _place_notices(self) -> None:
+        """Show notices above the pane, where they hide no result."""
+        margin = notices_margin(*self.size, self._board.shown)
+        for rack in self.query("ToastRack"):
+            rack.styles.margin = 0, 0, margin, 0
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Make the panel visible, and put its keys first in the footer."""

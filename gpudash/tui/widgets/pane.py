@@ -390,8 +390,9 @@ def _comparison_cells(
     if shown.verdict is None:
         return (what,), ()
     a, b = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b))
+    slower = ", slower" if shown.proven and (shown.change or 0.0) < 0 else ""
     keys = (
-        button(f"keep {b}", "keep", key_of=ENTER),
+        button(f"keep {b}{slower}", "keep", key_of=ENTER),
         button(f"back to {a}", "go_back", rank=1),
         button("more pairs", "more_pairs", rank=2),
     )

@@ -264,19 +264,19 @@ class ThroughputChart(TimePanel):
     # ── step times ──────────────────────────────────────────────────────────────────────
 
     def _histogram(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the histogram of step times since the last change."""
-        data = self.data
-        if height < 3:
+        """Yield the histogram of the step times in the newest row of results."""
+        data, row = self.data, self.data.row
+        if height < 3 or row is None:
             return
         steps = sum(count for _, count in data.histogram)
         yield [
             Segment("step, ms  ", self.ink("strong")),
             Segment("p50 "),
-            Segment(fmt.milliseconds(data.p50_ms), self.ink("strong")),
+            Segment(fmt.milliseconds(row.step_ms_p50), self.ink("strong")),
             Segment("  p95 "),
-            Segment(fmt.milliseconds(data.p95_ms), self.ink("strong")),
+            Segment(fmt.milliseconds(row.step_ms_p95), self.ink("strong")),
         ]
-        yield [Segment(f"{steps:,} steps since the last change", self.ink("dim"))]
+        yield [Segment(f"{steps:,} steps of row {row.number}", self.ink("dim"))]
         classes = classes_in(data.histogram, height - 2)
         rows = (height - 2) // max(len(classes), 1)
         digits = max((len(f"{count:,}") for _, count in classes), default=0)

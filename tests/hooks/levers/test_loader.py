@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
 
 from gpudash.hooks.levers import Refusal
-from tests.hooks.levers.scripts import Numbers, levers, loader, move, redirecting
+from tests.hooks.levers.scripts import Numbers, found, levers, loader, move, redirecting
 
 PATTERNS = {
     "0 to 2": (0, [2]),
@@ -364,6 +364,40 @@ def test_refusals_name_their_reason(facts, why):
 
 def _fed(data):
     return {"loader": data, "iterator": DataLoader(range(3)).__iter__()}
+
+
+class TwoByTwo:
+    """Batches of two, chosen by the script itself."""
+
+    batch_size = 2
+
+    def __iter__(self):
+        return iter([[0, 1], [2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({"batch_size": 3}, "3"),
+        ({"batch_size": 1, "batch_sampler": TwoByTwo()}, "2"),
+        ({"batch_size": 1, "batch_sampler": [[0, 1], [2, 3, 4]]}, "unknown"),
+        ({"batch_size": None}, "unknown"),
+    ],
+    ids=["loader", "batch sampler", "own batches", "no batches"],
+)
+def test_the_batch_size_is_the_loaders_where_the_loader_has_one(options, size):
+    moved = levers(loader=(data := loader(**options)), iterator=iter(data))
+    (offer,) = (one for one in moved.offers if one.name == "batch_size")
+    assert (moved.settings["batch_size"], offer.default) == (size, size)
+    with pytest.raises(Refusal, match="the script sets its batch size itself"):
+        moved.resolve({"batch_size": "8"})
+
+
+def test_another_loader_has_its_own_batch_size():
+    one, other = loader(batch_size=4), loader(batch_size=6)
+    moved = levers(loader=one, iterator=iter(one))
+    moved.update(found(loader=other, iterator=iter(other)))
+    assert moved.settings["batch_size"] == "6"
 
 
 def test_pin_memory_needs_a_gpu():
