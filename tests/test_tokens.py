@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from gpudash.hooks.samples import tokens_in
 from gpudash.recording.csv_reader import CsvReader
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.unfold import unfold
@@ -73,8 +72,3 @@ def test_the_screen_shows_their_rate_if_it_is_known(known):
     assert snapshot.tokens_per_s == (20 * TOKENS if known else None)
     shown = ["".join(text for text, _ in cell.parts).strip() for cell in header(snapshot)]
     assert [one for one in shown if "tokens" in one] == (["10,240 tokens/s"] if known else [])
-
-
-@pytest.mark.parametrize("batch", [[1, 2], {"input_ids": [1, 2]}, {"image": 1}, None])
-def test_a_batch_without_a_tensor_of_input_ids_tells_of_no_tokens(batch):
-    assert tokens_in(batch) is None

@@ -13,6 +13,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from gpudash.cli.main import main
+
 ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
 RUN = [sys.executable, "-m", "gpudash", "run"]
@@ -175,17 +177,21 @@ def test_nothing_is_left_behind(tmp_path, short_path, token_file):
         (["--connect", "gpu1:7", "--live"], "--live goes with --record FILE.csv"),
     ],
 )
-def test_errors_are_one_line_and_start_nothing(tmp_path, token_file, words, why):
+def test_errors_are_one_line_and_start_nothing(
+    tmp_path, token_file, words, why, capfd, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "open").write_text(TOKEN)
     (tmp_path / "open").chmod(0o644)
     names = {"TOKEN": token_file, "OPEN": str(tmp_path / "open")}
     words = [names.get(word, word) for word in words]
     if "--connect" not in words:
         words.append("--watch")
-    ours = done(*RUN, *words, script(tmp_path, "print('started')"), cwd=tmp_path)
-    assert (ours.returncode, ours.stdout) == (2, "")
-    assert why in ours.stderr
-    assert ours.stderr.count("\n") == 1
+    assert main(["run", *words, script(tmp_path, "print('started')")]) == 2
+    output, errors = capfd.readouterr()
+    assert output == ""
+    assert why in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path):

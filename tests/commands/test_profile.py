@@ -7,19 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from msgspec.structs import replace
 
 from gpudash.cli.main import main
 from gpudash.commands.headless import News
 from gpudash.commands.profile import PATIENCE_S, Trial
 from gpudash.errors import Exit
-from gpudash.instrument.profiler import Profiler
 from gpudash.protocol import Profiled
 from gpudash.snapshot import Result, Snapshot
 from tests import worker_double
 from tests.scripted_worker import TRACE
-from tests.workloads.trainings import one_thread
 
 ROOT = Path(__file__).parents[2]
 GPUDASH = [sys.executable, "-m", "gpudash"]
@@ -49,6 +46,11 @@ while True:
 
 def traced(path: Path) -> Path:
     """Write a trace of two steps."""
+    import torch
+
+    from gpudash.instrument.profiler import Profiler
+    from tests.workloads.trainings import one_thread
+
     profiler = Profiler(torch.device("cpu"), 2, path)
     profiler.begin(1)
     with one_thread():

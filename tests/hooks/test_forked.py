@@ -1,7 +1,6 @@
 """A forked child, such as a DataLoader's worker, must not free CUDA objects."""
 
-import subprocess
-import sys
+from tests.warm import python
 
 PROGRAM = """
 import os, sys
@@ -27,7 +26,4 @@ os._exit(0)
 
 
 def test_a_forked_child_frees_none_of_its_parents_objects_even_at_exit():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == ""
+    assert python("-c", PROGRAM).stdout == ""

@@ -1,10 +1,10 @@
-"""How many samples a batch holds; None if its shape does not show it."""
+"""How many samples and tokens a batch holds; None if it does not show it."""
 
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from gpudash.hooks.samples import first_dimension
+from gpudash.hooks.samples import first_dimension, tokens_in
 
 BATCH, LABELS = torch.ones(8, 3, 4, 4), torch.ones(8)
 IMAGE, LABEL, BOXES = torch.ones(3, 4, 4), torch.ones(()), torch.ones(5, 4)
@@ -43,3 +43,8 @@ def test_the_first_tensor_with_a_dimension_gives_the_samples(batch):
 )
 def test_a_list_of_single_samples_gives_no_number(batch):
     assert first_dimension(batch) is None
+
+
+@pytest.mark.parametrize("batch", [[1, 2], {"input_ids": [1, 2]}, {"image": 1}, None])
+def test_a_batch_without_a_tensor_of_input_ids_tells_of_no_tokens(batch):
+    assert tokens_in(batch) is None

@@ -3,7 +3,6 @@
 import os
 import pickle
 import subprocess
-import sys
 import time
 
 import pytest
@@ -13,6 +12,7 @@ from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder, stacks
 from gpudash.run.flight_recorder import FILES, PIPE, ask, joined
 from gpudash.views.joined import Awaited, awaited
+from tests.warm import python
 
 WAIT_S = 20.0
 RANK = """
@@ -36,14 +36,20 @@ while True:
 """
 """Acts like a PyTorch rank with pipes."""
 REAL = """
-import sys, torch
+import pickle, time, torch
+from pathlib import Path
 from torch import distributed
 distributed.init_process_group(
     "gloo", store=distributed.HashStore(), rank=0, world_size=1
 )
 for _ in range(3):
     distributed.all_reduce(torch.ones(1 << 19))
-sys.stdout.buffer.write(torch._C._distributed_c10d._dump_fr_trace())
+while True:  # that one has completed is noted a moment later
+    dumped = torch._C._distributed_c10d._dump_fr_trace()
+    if all(one["retired"] for one in pickle.loads(dumped)["entries"]):
+        break
+    time.sleep(0.01)
+Path({path!r}).write_bytes(dumped)
 """
 
 
@@ -103,9 +109,10 @@ def test_a_type_of_unknown_size_has_none():
     assert found.mib is None
 
 
-def test_what_pytorch_itself_writes_is_read():
-    command = [sys.executable, "-c", REAL]
-    (found, *_) = [one for one in joined(subprocess.check_output(command)) if one.newest]
+def test_what_pytorch_itself_writes_is_read(tmp_path):
+    path = tmp_path / "trace"
+    python("-c", REAL.format(path=str(path)))
+    (found, *_) = [one for one in joined(path.read_bytes()) if one.newest]
     assert (found.newest, found.waits_in) == (3, None)
 
 

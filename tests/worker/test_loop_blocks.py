@@ -224,8 +224,7 @@ def test_a_pause_within_a_block_is_not_measured(wall_clock: str | None):
     if wall_clock:
         timed_first = run.of(Timed)[0]
         assert timed_first.at_s - timed_first.seconds >= resumed.at_s
-        paces = [timed.seconds / timed.steps for timed in run.of(Timed)]
-        assert paces[0] < 2 * max(paces[1:])
+        assert timed_first.steps <= len(after)
 
 
 @pytest.mark.parametrize("wall_clock", ["instrumented", "uninstrumented"])
