@@ -64,12 +64,12 @@ class Counting:
         """Count a list or tuple of tensors; return whether it is one."""
         if type(batch) not in SEQUENCES or not batch or type(batch[0]) is not Tensor:
             return False
-        shape, tally = batch[0].shape, self._tally
-        if not shape:
+        first, tally = batch[0], self._tally
+        if not first.dim():
             return False
         tally.data_s += time.monotonic() - asked_s
         tally.batches += 1
-        tally.fetched = None if tally.fetched is None else tally.fetched + shape[0]
+        tally.fetched = None if tally.fetched is None else tally.fetched + first.size(0)
         self._counts.next_begun = True
         return True
 

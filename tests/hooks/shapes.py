@@ -416,6 +416,19 @@ def batches_of_many_kinds(toy):
         optimizer.step()
 
 
+@shape(16)
+def nested_tensors(toy):
+    def collated(samples):
+        return torch.nested.nested_tensor([x for x, _ in samples]), [y for _, y in samples]
+
+    model, optimizer = made()
+    rows = [(torch.randn(1 + number % 3, 8), number % 2) for number in range(128)]
+    for x, y in DataLoader(rows, 8, collate_fn=collated):
+        means = torch.stack([one.mean(0) for one in x.unbind()])
+        backward(model, (means, torch.tensor(y)))
+        optimizer.step()
+
+
 class Nested(torch.utils.data.Dataset):
     """Has a loader of its own."""
 
