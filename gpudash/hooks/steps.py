@@ -361,9 +361,11 @@ class Steps:
         return tally.called or None if self._findings.models == 1 else None
 
     def _tokens(self, tally: Tally) -> int | None:
+        if not self._has_tokens:  # steps that are only counted do not look for any
+            return None
         if tally.batches:
             return tally.tokens
-        return 0 if self._has_tokens and self._feeds.is_fed() else None  # as for samples
+        return 0 if self._feeds.is_fed() else None  # as for samples
 
 
 def nothing(_name: str, /) -> None:

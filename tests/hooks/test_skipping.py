@@ -57,6 +57,10 @@ def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
     assert results[shape]["samples"] == alone[shape]["samples"] == samples
 
 
+def test_tokens_are_not_known_if_no_batch_has_any(results):
+    assert {record["tokens"] for record in results["loader"]["records"]} == {None}
+
+
 def test_steps_timed_together_have_the_loss_of_the_last_one(results):
     one = results["loader"]
     computed = [one["losses"][record["step"] - 1] for record in one["records"]]
