@@ -139,9 +139,11 @@ def _patch_batches(tracker: Tracker) -> None:
                 tracker.batch_failed(self, asked_s)
             raise
         tracker.fetching = False
-        is_counted = tracker.counting is counting and counting.batch_arrived(batch, asked_s)
-        if not is_counted and tracker.batch_asked(self):
-            tracker.batch_arrived(self, batch)
+        counts_on = tracker.counting is counting
+        if counts_on and counting.batch_arrived(batch, asked_s):
+            return batch
+        if tracker.batch_asked(self):  # the wait is of steps that the clock has closed, or of these
+            tracker.batch_arrived(self, batch, asked_s if counts_on else None)
         return batch
 
     def followed(self: Any) -> Any:
@@ -154,7 +156,7 @@ def _patch_batches(tracker: Tracker) -> None:
                 tracker.batch_failed(self, None)
             raise
         if noted:
-            tracker.batch_arrived(self, batch)
+            tracker.batch_arrived(self, batch, None)
         return batch
 
     _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]

@@ -241,7 +241,8 @@ class Steps:
         elif self.skipped:
             tally = self._tally
             self._time(tally, self._count_samples(tally), self._tokens(tally))
-        self._tally = Tally()
+        if is_partial or self.skipped:  # else it has at most a wait for the end of an epoch
+            self._tally = Tally()
         if self.skipped:
             self._asides.border()
         self._open()

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from gpudash.hooks import batches, counting, steps, tracker
 from tests.hooks.toy import watched
@@ -24,6 +24,10 @@ torch.set_num_threads(1)
 SHAPES = {}
 ACTS_S = 0.005
 """How long a training acts before it learns."""
+TICK_MS = 2.0
+"""The fake clock moves on by so much at each call."""
+CALLS_A_BATCH = 20
+"""Calls of the clock while a slow batch is made."""
 
 
 def shape(steps, **more):
@@ -417,6 +421,38 @@ def batches_of_many_kinds(toy):
 
 
 @shape(16)
+def slow_dicts(toy):
+    def collated(samples):
+        for _ in range(CALLS_A_BATCH):
+            batches.time.monotonic()
+        return default_collate(samples)
+
+    model, optimizer = made()
+    named = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(128)]
+    for batch in DataLoader(named, 8, collate_fn=collated):
+        backward(model, (batch["x"], batch["y"]))
+        optimizer.step()
+
+
+class SlowToEnd(torch.utils.data.Sampler):
+    """Takes its time to say that no batch is left, as loader workers do that end."""
+
+    def __iter__(self):
+        yield from range(96)
+        for _ in range(CALLS_A_BATCH):
+            batches.time.monotonic()
+
+
+@shape(36)
+def slow_ends(toy):
+    model, optimizer = made()
+    for _ in range(3):
+        for batch in DataLoader(data(96).dataset, 8, sampler=SlowToEnd()):
+            backward(model, batch)
+            optimizer.step()
+
+
+@shape(16)
 def nested_tensors(toy):
     def collated(samples):
         return torch.nested.nested_tensor([x for x, _ in samples]), [y for _, y in samples]
@@ -651,7 +687,7 @@ def train(names, *, together=False):
     toy = watched()
     toy.tracker.may_skip = together
     if together:  # a fake clock, the same on every machine
-        passing = SimpleNamespace(monotonic=itertools.count(step=0.002).__next__)
+        passing = SimpleNamespace(monotonic=itertools.count(step=TICK_MS / 1e3).__next__)
         batches.time = counting.time = steps.time = tracker.time = passing
     results = {}
     for name in sorted(names, key=keeps_optimizers):

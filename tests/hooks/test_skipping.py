@@ -57,6 +57,17 @@ def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
     assert results[shape]["samples"] == alone[shape]["samples"] == samples
 
 
+def test_the_wait_for_a_batch_is_measured_whatever_the_batch_is(results):
+    for record in results["slow_dicts"]["records"]:
+        assert record["data_ms"] >= shapes.CALLS_A_BATCH * shapes.TICK_MS
+
+
+def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_it(results):
+    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    records = results["slow_ends"]["records"]
+    assert [one["step"] for one in records if one["data_ms"] * one["count"] >= waited] == [12, 24, 36]
+
+
 def test_tokens_are_not_known_if_no_batch_has_any(results):
     assert {record["tokens"] for record in results["loader"]["records"]} == {None}
 
