@@ -123,7 +123,8 @@ def _patch_loaders(tracker: Tracker) -> None:
 
 
 def _patch_batches(tracker: Tracker) -> None:
-    advance, redirects = _BaseDataLoaderIter.__next__, tracker.redirects
+    advance = _BaseDataLoaderIter.__next__
+    followed = _followed(tracker, advance)
 
     @wraps(advance)
     def hooked(self: Any) -> Any:
@@ -139,12 +140,20 @@ def _patch_batches(tracker: Tracker) -> None:
                 tracker.batch_failed(self, asked_s)
             raise
         tracker.fetching = False
-        counts_on = tracker.counting is counting
-        if counts_on and counting.batch_arrived(batch, asked_s):
+        if tracker.counting is not counting:
+            asked_s = None  # the clock has closed the steps that waited
+        elif counting.batch_arrived(batch, asked_s):
             return batch
-        if tracker.batch_asked(self):  # the wait is of steps that the clock has closed, or of these
-            tracker.batch_arrived(self, batch, asked_s if counts_on else None)
+        if tracker.batch_asked(self):
+            tracker.batch_arrived(self, batch, asked_s)
         return batch
+
+    _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]
+
+
+def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function that has the tracker follow an iterator's wait for a batch."""
+    redirects = tracker.redirects
 
     def followed(self: Any) -> Any:
         noted = False
@@ -159,7 +168,7 @@ def _patch_batches(tracker: Tracker) -> None:
             tracker.batch_arrived(self, batch, None)
         return batch
 
-    _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]
+    return followed
 
 
 def _patch_save(tracker: Tracker) -> None:
