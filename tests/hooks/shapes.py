@@ -533,6 +533,20 @@ def compiled_function(toy):
     return {"recompiles": count_compiled()}
 
 
+@shape(16)
+def backward_in_fast_code(toy):
+    model, optimizer = made()
+
+    @torch.compile(backend="eager")
+    def learn(x, y):
+        functional.cross_entropy(model(x), y).backward()
+
+    for batch in data(128):
+        learn(*batch)
+        optimizer.step()
+    return {"graphs": count_compiled()}
+
+
 @shape(12)
 def compiled_optimizer(toy):
     model, optimizer = made()
