@@ -42,18 +42,26 @@ def patch(tracker: Tracker) -> None:
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # a subclass may take something else as second argument
-        has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
-        counting = tracker.counting
-        if counting is None or not counting.optimizer_begins(optimizer, has_closure=has_closure):
-            with unseen:
+        try:
+            # a subclass may take something else as second argument
+            has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
+            counting = tracker.counting
+            if counting is None or not counting.optimizer_begins(
+                optimizer, has_closure=has_closure
+            ):
                 tracker.optimizer_begins(optimizer, has_closure)
+        except BaseException as error:  # `with unseen` would take time in each step
+            without_ours(error)
+            raise
 
     def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        counting = tracker.counting
-        if counting is None or not counting.optimizer_ends():
-            with unseen:
+        try:
+            counting = tracker.counting
+            if counting is None or not counting.optimizer_ends():
                 tracker.optimizer_ends(optimizer)
+        except BaseException as error:
+            without_ours(error)
+            raise
 
     register_optimizer_step_pre_hook(uncompiled(before))
     register_optimizer_step_post_hook(uncompiled(after))
@@ -129,8 +137,9 @@ def _patch_batches(tracker: Tracker) -> None:
     @wraps(advance)
     def hooked(self: Any) -> Any:
         counting = tracker.counting
-        asked_s = None if counting is None else counting.batch_asked(self)
+        asked_s = None
         try:
+            asked_s = None if counting is None else counting.batch_asked(self)
             if counting is None or asked_s is None:
                 return followed(self)
             batch = advance(self)

@@ -5,11 +5,14 @@ import gc
 import io
 import itertools
 import pickle
+import signal
+import sys
 import time
 import traceback
 import types
 import weakref
 from pathlib import Path
+from threading import get_ident
 from types import SimpleNamespace
 
 import torch
@@ -18,6 +21,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from gpudash.hooks import batches, counting, steps, tracker
+from gpudash.hooks.frames import OURS
 from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
@@ -432,6 +436,42 @@ def slow_dicts(toy):
     for batch in DataLoader(named, 8, collate_fn=collated):
         backward(model, (batch["x"], batch["y"]))
         optimizer.step()
+
+
+class StoppedError(Exception):
+    """Raised by the script's signal handler."""
+
+
+@shape(40)
+def stopped_by_signals(toy):
+    """A signal comes once in each function that counts plain steps, where there are such steps."""
+
+    def handler(_number, _frame):
+        raise StoppedError
+
+    def interrupted():
+        if moments and sys._getframe(1).f_code.co_name == moments[0]:
+            moments.pop(0)
+            signal.raise_signal(signal.SIGUSR1)
+        return get_ident()
+
+    moments = ["batch_asked", "backward_begins", "optimizer_begins", "optimizer_ends"]
+    before = signal.signal(signal.SIGUSR1, handler)
+    counting.get_ident, stopped, seen = interrupted, 0, []
+    model, optimizer = made()
+    waiting = iter(data(8 * 44))
+    for _ in range(40):
+        try:
+            batch = next(waiting)
+            backward(model, batch)
+            optimizer.step()
+        except StoppedError as error:
+            stopped += 1
+            seen += [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    signal.signal(signal.SIGUSR1, before)
+    counting.get_ident = get_ident
+    ours = [name for name in seen if name.startswith(OURS)]
+    return {"expected": 40 - stopped, "stopped": stopped, "ours": ours}
 
 
 class SlowToEnd(torch.utils.data.Sampler):

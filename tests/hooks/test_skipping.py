@@ -72,6 +72,11 @@ def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results
     assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
 
 
+def test_an_exception_of_a_signal_handler_has_no_frame_of_ours(results):
+    assert results["stopped_by_signals"]["stopped"] == 4
+    assert results["stopped_by_signals"]["ours"] == []
+
+
 def test_tokens_are_not_known_if_no_batch_has_any(results):
     assert {record["tokens"] for record in results["loader"]["records"]} == {None}
 
