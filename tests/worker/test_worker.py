@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
+from types import UnionType
 
 import msgspec
 import psutil
@@ -58,7 +59,7 @@ class Worker:
         self.events: list[Event] = []
         self.printed: list[str] = []
 
-    def of(self, kind: type[Event]) -> list[Event]:
+    def of(self, kind: type[Event] | UnionType) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
@@ -71,10 +72,12 @@ class Worker:
 
     def change(self, **settings: str) -> Changed:
         """Change levers; return the answer."""
-        known = len(self.of(Changed))
+        known = len(self.of(Changed | Refused))
         self.link.send(Change(id=1, settings=settings))
-        self.until(lambda: len(self.of(Changed)) > known)
-        return self.of(Changed)[-1]
+        self.until(lambda: len(self.of(Changed | Refused)) > known)
+        answer = self.of(Changed | Refused)[-1]
+        assert isinstance(answer, Changed), answer
+        return answer
 
     def until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -352,7 +355,7 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -
 
 
 def test_a_crash_arrives_with_its_traceback(training: Worker) -> None:
-    changed = training.change(data="loader", batch_size="2")
+    changed = training.change(data="loader", batch_size="3")  # as in no test before
     training.until(lambda: training.steps[-1].segment == changed.segment)
     assert list(Path(training.link._scratch.name).rglob("listener-*"))  # goes with the worker
     for child in psutil.Process(training.link.pid).children():
