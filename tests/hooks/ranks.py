@@ -33,7 +33,7 @@ def shape(function):
 
 
 def on_cpu():
-    """Return the mesh of all ranks. Without one, fully_shard moves a model to a GPU if it sees one."""
+    """Return the mesh of all ranks. Without one, fully_shard takes a GPU if there is one."""
     return init_device_mesh("cpu", (distributed.get_world_size(),))
 
 
