@@ -16,7 +16,6 @@ class Batches(DeclaredSteps):
     def reset(self) -> None:
         """Forget the training found so far."""
         super().reset()
-        self._fetching = False
         self._asked_s = 0.0
 
     @event("DataLoader")
@@ -29,16 +28,16 @@ class Batches(DeclaredSteps):
     @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
         """Note that the script is about to wait for a batch; return whether to report the end."""
-        if not self._is_on or self._fetching:
+        if not self._is_on or self.fetching:
             return False
         if self._thread is not None and get_ident() != self._thread:
             return False
         if self.is_skipping:
             if self._feeds.is_of(iterator):
-                self._fetching, self._asked_s = True, time.monotonic()
+                self.fetching, self._asked_s = True, time.monotonic()
                 return True
             self._stop_skipping()
-        self._fetching = True
+        self.fetching = True
         self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.fetches(self._feeds.loader_id(iterator)):
             self._turn_aside()
@@ -52,7 +51,7 @@ class Batches(DeclaredSteps):
     def batch_arrived(self, iterator: Any, batch: Any) -> bool:
         """Note that the batch has arrived."""
         now = time.monotonic()
-        self._fetching = False
+        self.fetching = False
         tally = self._tally
         tally.data_s += now - self._asked_s
         tally.batches += 1
@@ -62,7 +61,7 @@ class Batches(DeclaredSteps):
             self._has_tokens = self._has_tokens or tokens is not None
             tally.tokens = total(tally.tokens, tokens)
         if self.is_skipping:
-            self._next_begun = True
+            self.next_begun = True
             return False
         self._mark("copy" if self._findings.calls_seen else "your_code")
         if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
@@ -72,11 +71,14 @@ class Batches(DeclaredSteps):
         return False
 
     @event("DataLoader")
-    def batch_failed(self, iterator: Any) -> bool:
-        """Note that no batch came: the loader is exhausted, or it raised."""
-        self._fetching = False
+    def batch_failed(self, iterator: Any, asked_s: float | None) -> bool:
+        """Note that no batch came: the loader is exhausted, or it raised.
+
+        `asked_s` says since when it was waited for, if `batch_asked` was not called.
+        """
+        self.fetching = False
         self._stop_skipping()
-        self._tally.data_s += time.monotonic() - self._asked_s
+        self._tally.data_s += time.monotonic() - (self._asked_s if asked_s is None else asked_s)
         self._asides.exhausts(self._feeds.loader_id(iterator))
         self._mark("your_code")
         return False

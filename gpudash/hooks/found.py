@@ -32,7 +32,7 @@ class Root:
     """
 
     def __init__(self, module: nn.Module, name: str | None = None) -> None:
-        self._module = weakref.ref(module)
+        self.module_ref = weakref.ref(module)
         self.name = name or type(module).__name__
         """The module's type. For a submodule: its owner's type, and its path in the owner."""
         self.was_called = False
@@ -53,7 +53,7 @@ class Root:
     @property
     def module(self) -> nn.Module | None:
         """The module; None once the script has released it."""
-        return self._module()
+        return self.module_ref()
 
 
 def modules_of(roots: Iterable[Root]) -> list[nn.Module]:

@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from gpudash.hooks.frames import unseen
+from gpudash.hooks.frames import unseen, without_ours
 from gpudash.hooks.roots import CALL_ATTRIBUTE
 from gpudash.hooks.tracker import Tracker
 from gpudash.instrument.uncompiled import uncompiled
@@ -44,12 +44,16 @@ def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # a subclass may take something else as second argument
         has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
-        with unseen:
-            tracker.optimizer_begins(optimizer, has_closure)
+        counting = tracker.counting
+        if counting is None or not counting.optimizer_begins(optimizer, has_closure=has_closure):
+            with unseen:
+                tracker.optimizer_begins(optimizer, has_closure)
 
     def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        with unseen:
-            tracker.optimizer_ends(optimizer)
+        counting = tracker.counting
+        if counting is None or not counting.optimizer_ends():
+            with unseen:
+                tracker.optimizer_ends(optimizer)
 
     register_optimizer_step_pre_hook(uncompiled(before))
     register_optimizer_step_post_hook(uncompiled(after))
@@ -87,21 +91,22 @@ def _patch_backward(tracker: Tracker) -> None:
 
     @wraps(backward)
     def hooked(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        noted = False
-        with unseen:
-            try:
+        noted, counting = False, tracker.counting
+        try:
+            if counting is None or not counting.backward_begins(tensors):
                 noted = tracker.backward_begins(tensors)
-                return backward(tensors, *args, **kwargs)
-            finally:
-                if noted:
-                    tracker.backward_ends(tensors)
+            return backward(tensors, *args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
+        finally:
+            if noted:
+                tracker.backward_ends(tensors)
 
     torch.autograd.backward = uncompiled(hooked, deeply=False)
 
 
 def _patch_loaders(tracker: Tracker) -> None:
-    advance, redirects = _BaseDataLoaderIter.__next__, tracker.redirects
-
     # not `__init__`: its warnings name their caller
     def hooked_new(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
         with unseen:
@@ -113,23 +118,46 @@ def _patch_loaders(tracker: Tracker) -> None:
                     break
             return made
 
-    @wraps(advance)
-    def hooked_next(self: Any) -> Any:
-        noted = False
-        with unseen:
-            try:
-                noted = tracker.batch_asked(self)
-                batch = redirects[self]() if self in redirects else advance(self)
-            except BaseException:
-                if noted:
-                    tracker.batch_failed(self)
-                raise
-            if noted:
-                tracker.batch_arrived(self, batch)
-            return batch
-
     _BaseDataLoaderIter.__new__ = hooked_new  # type: ignore[method-assign,assignment]
-    _BaseDataLoaderIter.__next__ = hooked_next  # type: ignore[method-assign]
+    _patch_batches(tracker)
+
+
+def _patch_batches(tracker: Tracker) -> None:
+    advance, redirects = _BaseDataLoaderIter.__next__, tracker.redirects
+
+    @wraps(advance)
+    def hooked(self: Any) -> Any:
+        counting = tracker.counting
+        asked_s = None if counting is None else counting.batch_asked(self)
+        try:
+            if counting is None or asked_s is None:
+                return followed(self)
+            batch = advance(self)
+        except BaseException as error:
+            without_ours(error)
+            if asked_s is not None:
+                tracker.batch_failed(self, asked_s)
+            raise
+        tracker.fetching = False
+        is_counted = tracker.counting is counting and counting.batch_arrived(batch, asked_s)
+        if not is_counted and tracker.batch_asked(self):
+            tracker.batch_arrived(self, batch)
+        return batch
+
+    def followed(self: Any) -> Any:
+        noted = False
+        try:
+            noted = tracker.batch_asked(self)
+            batch = redirects[self]() if self in redirects else advance(self)
+        except BaseException:
+            if noted:
+                tracker.batch_failed(self, None)
+            raise
+        if noted:
+            tracker.batch_arrived(self, batch)
+        return batch
+
+    _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]
 
 
 def _patch_save(tracker: Tracker) -> None:

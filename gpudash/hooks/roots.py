@@ -125,16 +125,17 @@ class RootCall:
     It reaches the module through the root, by a weak reference.
     """
 
-    __slots__ = ("_listener", "compiled", "root")
+    __slots__ = ("_listener", "_module", "compiled", "root")
 
     def __init__(self, root: Root, listener: Listener, compiled: Call | None) -> None:
         self.root = root
+        self._module = root.module_ref
         self._listener = listener
         self.compiled = compiled  # what the script's own `compile()` had put here
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, with levers around training calls."""
-        module: Any = self.root.module
+        module: Any = self._module()
         if is_dynamo_compiling():
             return (self.compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
         try:

@@ -5,14 +5,17 @@ timed together, because measuring one step takes 0.1 ms of host time.
 """
 
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
 from gpudash.hooks.asides import Asides
+from gpudash.hooks.counting import Counting
 from gpudash.hooks.feeds import Feeds
 from gpudash.hooks.findings import Findings
 from gpudash.hooks.forked import never_destroy
@@ -73,8 +76,14 @@ class Steps:
         self.is_skipping = False
         """Steps are only counted, until the next one is due to be measured or something else
         happens."""
-        self._skipped = 0  # steps counted so far
-        self._next_begun = False  # the next step
+        self.counting: Counting | None = None
+        """Counts the plain ones among these steps. None while gpudash itself is at work."""
+        self.skipped = 0
+        """Steps counted so far."""
+        self.next_begun = False
+        """Whether the next step has begun."""
+        self.fetching = False
+        """The script waits for a batch."""
         self._look_due_s = 0.0
         self._is_plain = False  # one optimizer alone makes a step, of training calls alone
         self._only_optimizer = 0  # that optimizer's id
@@ -113,7 +122,7 @@ class Steps:
 
     def fail(self, what: str, error: BaseException) -> None:
         """Stop following the script, because a hook has failed."""
-        self._failed_thread, self._thread = self._thread, NOBODY
+        self._failed_thread, self._thread, self.counting = self._thread, NOBODY, None
         self._is_on = self.wants_calls = False
         self._mark, self._optimizer_depth = nothing, 0
         with suppress(Exception):
@@ -140,6 +149,7 @@ class Steps:
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
+        self.counting = None
         self._asides.border()
         if self._is_on and not self.is_skipping:
             self._findings.learn(tally, timed=self._is_timed)
@@ -176,7 +186,8 @@ class Steps:
     def _open(self, *, skipping: bool = False) -> None:
         """Begin the next step; `skipping`: only count until a step is due to be measured."""
         self._findings.install_hooks()
-        self.is_skipping, self._skipped, self._next_begun = skipping, 0, False
+        self.is_skipping, self.skipped, self.next_begun = skipping, 0, False
+        self.counting = None
         self.wants_calls = self._is_timed = self._is_on
         self._mark = nothing
         if self._is_timed and not self._findings.declares:
@@ -185,6 +196,15 @@ class Steps:
             if skipping:
                 self.wants_calls = not self._feeds.is_fed()
                 self._only_optimizer = next(iter(self._findings.optimizers))
+                self.counting = Counting(
+                    self,
+                    self._tally,
+                    thread=self._thread,
+                    optimizer=self._only_optimizer,
+                    iterator=self._plain_iterator(),
+                    border_at=self.border_at,
+                    due_s=self._look_due_s,
+                )
                 return
             self._mark, self._is_plain = mark, True
             self._mark("your_code")
@@ -192,11 +212,18 @@ class Steps:
 
     # ── steps that are timed together ───────────────────────────────────────────────────
 
+    def _plain_iterator(self) -> weakref.ref[Any] | None:
+        """Return the feed's iterator, if its batches need only be counted."""
+        feed = self._feeds.feed
+        if feed is None or self._has_tokens or feed.iterator() in self.redirects:
+            return None
+        return feed.iterator
+
     def _skip(self) -> None:
         """Count a step; measure the next one if that is due."""
         self.steps += 1
-        self._skipped += 1
-        self._next_begun = False
+        self.skipped += 1
+        self.next_begun = False
         if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
@@ -207,15 +234,15 @@ class Steps:
         """
         if not self.is_skipping or get_ident() != self._thread:
             return False
-        is_partial = self._next_begun
+        self.counting, is_partial = None, self.next_begun
         if is_partial:  # only a part of this step would be measured
             self.interrupt()
             self.samples = None
-        elif self._skipped:
+        elif self.skipped:
             tally = self._tally
             self._time(tally, self._count_samples(tally), self._tokens(tally))
         self._tally = Tally()
-        if self._skipped:
+        if self.skipped:
             self._asides.border()
         self._open()
         if is_partial:
@@ -225,8 +252,8 @@ class Steps:
     def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
         """Close a step on the clock, or all the steps that were only counted."""
         assert self.clock is not None
-        count = max(1, self._skipped)
-        loss = readable(tally.loss) if self._skipped else tally.loss
+        count = max(1, self.skipped)
+        loss = readable(tally.loss) if self.skipped else tally.loss
         self.clock.end(self.steps, samples, loss, tally.data_s, tokens, count, tally.borders)
         self._observer.step(self.steps)
 

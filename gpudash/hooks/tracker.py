@@ -150,7 +150,7 @@ class Tracker(Batches):
         if self._other_steps_after != self.steps:
             self._other_steps, self._other_steps_after = 0, self.steps
         self._other_steps += 1
-        is_busy = self._optimizer_depth or self._backward_depth or self._fetching
+        is_busy = self._optimizer_depth or self._backward_depth or self.fetching
         return self._other_steps > OTHERS_STEPS and not is_busy
 
     def _begin_step(self, key: int) -> None:
@@ -185,7 +185,7 @@ class Tracker(Batches):
         if get_ident() != self._thread and not self._takes_over():
             return self._failed_thread is not None
         if self.is_skipping:
-            self._next_begun = self._tally.is_open = True
+            self.next_begun = self._tally.is_open = True
             is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
             self._tally.loss = tensors.detach() if is_scalar else None
             return False
@@ -334,7 +334,7 @@ class Tracker(Batches):
             return False
         learns = module.training and torch.is_grad_enabled()
         if learns and self.is_skipping:
-            self._next_begun = True
+            self.next_begun = True
         elif self._stop_skipping():
             self._asides.trains()
         if learns:

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from gpudash.hooks import batches, steps, tracker
+from gpudash.hooks import batches, counting, steps, tracker
 from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
@@ -402,6 +402,40 @@ def compares_in_each_step(toy):
         optimizer.step()
 
 
+@shape(25)
+def batches_of_many_kinds(toy):
+    """Tensors, dicts, and a last batch that is smaller."""
+    model, optimizer = made()
+    for _ in range(2):
+        for x, y in data(92):
+            backward(model, (x, y))
+            optimizer.step()
+    named = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(8)]
+    for batch in DataLoader(named, 8):
+        backward(model, (batch["x"], batch["y"]))
+        optimizer.step()
+
+
+class Nested(torch.utils.data.Dataset):
+    """Has a loader of its own."""
+
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, index):
+        if index % 24 == 23:
+            return next(iter(DataLoader(torch.randn(4, 8), 4)))[0], index % 2
+        return torch.randn(8), index % 2
+
+
+@shape(12)
+def loader_within_a_loader(toy):
+    model, optimizer = made()
+    for batch in DataLoader(Nested(), 8):
+        backward(model, batch)
+        optimizer.step()
+
+
 @shape(20)
 def acts_before_it_learns(toy):
     model, optimizer = made()
@@ -605,7 +639,7 @@ def train(names, *, together=False):
     toy.tracker.may_skip = together
     if together:  # a fake clock, the same on every machine
         passing = SimpleNamespace(monotonic=itertools.count(step=0.002).__next__)
-        batches.time = steps.time = tracker.time = passing
+        batches.time = counting.time = steps.time = tracker.time = passing
     results = {}
     for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]

@@ -47,6 +47,16 @@ def test_steps_timed_together_report_the_samples_of_all(results):
             assert record["samples"] == batch * record["count"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "samples"),
+    [("batches_of_many_kinds", 192), ("loader_within_a_loader", 96)],
+)
+def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
+    results, alone, shape, samples
+):
+    assert results[shape]["samples"] == alone[shape]["samples"] == samples
+
+
 def test_steps_timed_together_have_the_loss_of_the_last_one(results):
     one = results["loader"]
     computed = [one["losses"][record["step"] - 1] for record in one["records"]]

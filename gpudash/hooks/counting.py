@@ -1,0 +1,98 @@
+"""Counts plain steps that are timed together, in as little host time as can be.
+
+Each event of such a step takes one call here. A step calls these functions in between a thousand of
+torch's own, so what counts is how much code and data they touch: most of it is in no cache. Nothing
+here can fail. Whatever is not plain is left to the tracker, which measures steps in full again.
+"""
+
+import time
+from threading import get_ident
+from typing import Any, Protocol
+from weakref import ref
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gpudash.hooks.samples import SEQUENCES
+from gpudash.hooks.tally import Tally
+
+
+class Counts(Protocol):
+    """What the steps are counted in."""
+
+    steps: int
+    skipped: int
+    next_begun: bool
+    fetching: bool
+
+
+class Counting:
+    """The plain steps until the next one that is measured in full."""
+
+    __slots__ = ("_border_at", "_counts", "_due_s", "_iterator", "_optimizer", "_tally", "_thread")
+
+    def __init__(
+        self,
+        counts: Counts,
+        tally: Tally,
+        *,
+        thread: int | None,
+        optimizer: int,
+        iterator: ref[Any] | None,
+        border_at: int,
+        due_s: float,
+    ) -> None:
+        """Count the steps of a thread, by an optimizer's id and a loader's iterator.
+
+        A step that is `border_at`, or ends at `due_s` or later, is left to the tracker.
+        """
+        self._counts, self._tally = counts, tally
+        self._thread, self._optimizer, self._iterator = thread, optimizer, iterator
+        self._border_at, self._due_s = border_at, due_s
+
+    def batch_asked(self, iterator: Any) -> float | None:
+        """Return the time at which the batch is waited for, in s; None if the tracker is to."""
+        if self._iterator is None or self._iterator() is not iterator:
+            return None
+        counts = self._counts
+        if counts.fetching or get_ident() != self._thread:
+            return None
+        counts.fetching = True
+        return time.monotonic()
+
+    def batch_arrived(self, batch: Any, asked_s: float) -> bool:
+        """Count a list or tuple of tensors; return whether it is one."""
+        if type(batch) not in SEQUENCES or not batch or type(batch[0]) is not Tensor:
+            return False
+        shape, tally = batch[0].shape, self._tally
+        if not shape:
+            return False
+        tally.data_s += time.monotonic() - asked_s
+        tally.batches += 1
+        tally.fetched = None if tally.fetched is None else tally.fetched + shape[0]
+        self._counts.next_begun = True
+        return True
+
+    def backward_begins(self, tensors: Any) -> bool:
+        """Note a backward pass, and keep its loss; return False if the tracker is to."""
+        if type(tensors) is not Tensor or get_ident() != self._thread:
+            return False
+        tally = self._tally
+        self._counts.next_begun = tally.is_open = True
+        tally.loss = tensors.detach() if tensors.numel() == 1 else None
+        return True
+
+    def optimizer_begins(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
+        """Return whether nothing is to be done: the optimizer of all these steps begins."""
+        return id(optimizer) == self._optimizer and not has_closure and get_ident() == self._thread
+
+    def optimizer_ends(self) -> bool:
+        """Count a step; return False if the tracker is to."""
+        counts = self._counts
+        step = counts.steps + 1
+        is_last = step == self._border_at or time.monotonic() >= self._due_s
+        if is_last or get_ident() != self._thread:
+            return False
+        counts.steps, counts.next_begun = step, False
+        counts.skipped += 1
+        return True
