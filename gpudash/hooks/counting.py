@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gpudash.hooks.samples import SEQUENCES
+from gpudash.hooks.signals import is_from_handler
 from gpudash.hooks.tally import Tally
 from gpudash.instrument.uncompiled import uncompiled
 
@@ -82,8 +83,13 @@ class Counting:
         if type(tensors) is not Tensor or get_ident() != self._thread:
             return False
         tally = self._tally
+        try:
+            tally.loss = tensors.detach() if tensors.numel() == 1 else None
+        except Exception as error:  # in a dispatch mode of the script's
+            if is_from_handler(error):
+                raise
+            return False
         self._counts.next_begun = tally.is_open = True
-        tally.loss = tensors.detach() if tensors.numel() == 1 else None
         return True
 
     def optimizer_begins(self, optimizer: Optimizer, *, has_closure: bool) -> bool:

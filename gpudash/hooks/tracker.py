@@ -139,7 +139,7 @@ class Tracker(Batches):
         is_followed = self._thread is not None and _lives(self._thread)
         if is_followed and not (trains and self._followed_has_stopped()):
             return False
-        self._thread = get_ident()
+        self._thread, self.counting = get_ident(), None
         self._optimizer_depth = self._backward_depth = 0  # left by the former thread
         return True
 

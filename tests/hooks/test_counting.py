@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpudash.hooks.counting import Counting
 from gpudash.hooks.tally import Tally
@@ -98,3 +99,18 @@ def test_the_newest_loss_is_kept_without_its_graph_and_nothing_larger():
     assert one.backward_begins(weights * 2)
     assert tally.loss is None
     assert not one.backward_begins([weights.sum()])
+
+
+class Refuses(TorchDispatchMode):
+    """A mode of a script's."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise RuntimeError(f"no {func} here")
+
+
+def test_a_loss_that_cannot_be_kept_is_left_to_the_tracker():
+    one, counts, _ = counting()
+    loss = torch.tensor(1.0)
+    with Refuses():
+        assert not one.backward_begins(loss)
+    assert not counts.next_begun
