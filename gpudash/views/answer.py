@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
+from gpudash.snapshot import ENDED, Marker, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
@@ -161,19 +161,24 @@ class Answers:
             and profile is self._profile
             and _interrupted(snapshot, before) is None
         )
+        holds = profile is self._profile
         if snapshot.state == "paused" and (before is None or not goes_on):
             # a replay may have come here from anywhere, and the newest answer be of another time
-            before = answer(_as_pause_began(snapshot), levers, before, cores, profile)
+            began = as_pause_began(snapshot)
+            holds = holds and then.state != "paused" and then.markers[-1:] == began.markers[-1:]
+            before = answer(began, levers, before, cores, profile, holds=holds)
         if before is None or not stands:
-            holds = profile is self._profile
             before = self.newest = answer(snapshot, levers, before, cores, profile, holds=holds)
         self._snapshot, self._profile = snapshot, profile
         return before
 
 
-def _as_pause_began(snapshot: Snapshot) -> Snapshot:
+def as_pause_began(snapshot: Snapshot) -> Snapshot:
     """Return the training as it was before the pause, whose marker is the newest."""
-    return msgspec.structs.replace(snapshot, state="training", markers=snapshot.markers[:-1])
+    *before, pause = snapshot.markers or (Marker(at_s=snapshot.elapsed_s, label="paused"),)
+    return msgspec.structs.replace(
+        snapshot, state="training", elapsed_s=pause.at_s, markers=tuple(before)
+    )
 
 
 def _rules_of(

@@ -1420,6 +1420,17 @@ def test_in_a_pause_the_answer_from_before_it_is_shown_wherever_a_replay_comes_f
             assert answers.give(paused, levers).evidence[0] == f"before that: {title}"
 
 
+@pytest.mark.parametrize("jump_s", [0.0, 10.0])
+def test_a_pause_shows_the_answer_that_stood_when_it_began(jump_s):
+    answers, waits = Answers(), measured(data_ms=3.0)
+    *_, held = given(answers, gpu_step(), waits)
+    paused = in_pause(waits, 1.5)
+    paused = changed(paused, elapsed_s=paused.elapsed_s + jump_s)
+    for _ in range(2):
+        shown = answers.give(paused, CATALOGUE["encdec"].levers, 8)
+        assert shown.evidence[0] == f"before that: {held.title}" == "before that: GPU-bound"
+
+
 def test_in_a_pause_nothing_is_shown_of_what_came_before_a_change_or_came_later():
     answers, levers = Answers(), CATALOGUE["encdec"].levers
     newly = changed(
