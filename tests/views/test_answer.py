@@ -1372,6 +1372,26 @@ def test_a_limit_that_stands_is_shown_with_what_is_measured_now():
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "limit"),
+    [
+        (gpu_step(), measured(data_ms=3.0), "gpu"),  # its own rule no longer matches
+        (cpu_step(), changed(cpu_step(), host=crowding(30.0)), "cpu"),  # an earlier one does, too
+        (measured(), measured(data_ms=3.0), "none"),  # no rule matched
+    ],
+)
+def test_why_says_that_an_answer_stands_wherever_another_rule_is_the_first_that_matches(
+    first, then, limit
+):
+    answers = Answers()
+    *_, held = given(answers, first, then)
+    assert held.limit == limit
+    ended = answers.give(changed(later(then, 2.0), state="finished"), CATALOGUE["encdec"].levers, 8)
+    for shown in (held, ended):
+        (said,) = [line for line in why_lines(shown, then, 8) if line.startswith("means over")]
+        assert said.endswith("; an answer stands until it was not found for 5 s")
+
+
 def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
     found = given(Answers(), behind(), gpu_step())
     assert [one.kind for one in found] == ["straggler", "gpu"]
