@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer
+from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer, as_pause_began
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.profiled_step import of_device
@@ -17,7 +17,15 @@ from gpudash.views.rules import Limit, Rule, limit_of, rules
 def why_lines(
     answer: Answer, snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
 ) -> list[str]:
-    """Return lines of evidence, rules with values, the profile's figures, and origins of gains."""
+    """Return lines of evidence, rules with values, the profile's figures, and origins of gains.
+
+    In a pause the values are those from before it.
+    """
+    shown, has_ended = snapshot.comparison, snapshot.state in ENDED
+    if shown is not None and not shown.is_over and not has_ended:
+        return [*answer.evidence, "", "the rules are not tried during an A/B"]
+    if snapshot.state == "paused":
+        snapshot = as_pause_began(snapshot)
     profile, step = of_device(profile), recent_step(snapshot, cores)
     waits = known_waits(snapshot.settings)
     launches = answer.limit == "launch"

@@ -1451,6 +1451,22 @@ def test_a_pause_shows_the_answer_that_stood_when_it_began(jump_s):
         assert shown.evidence[0] == f"before that: {held.title}" == "before that: GPU-bound"
 
 
+def test_in_a_pause_the_reasons_are_those_from_before_it_and_in_an_a_b_there_are_none():
+    waits, answers, levers = measured(data_ms=3.0, core_wait_pct=1.0), Answers(), ()
+    *_, first = given(answers, waits)
+    asked = [line for line in why_lines(first, waits, 8) if "matches from" in line]
+    assert any(line.startswith("▸") for line in asked)
+    paused = in_pause(waits, 11.0)
+    lines = why_lines(answers.give(paused, levers, 8), paused, 8)
+    assert set(asked) < set(lines)
+    comparing = changed(waits, comparison=compared())
+    for state in ("training", "paused"):
+        shown = changed(comparing, state=state)
+        lines = why_lines(answers.give(shown, levers, 8), shown, 8)
+        assert lines[-1] == "the rules are not tried during an A/B"
+        assert not any("matches from" in line for line in lines)
+
+
 def test_in_a_pause_nothing_is_shown_of_what_came_before_a_change_or_came_later():
     answers, levers = Answers(), CATALOGUE["encdec"].levers
     newly = changed(
