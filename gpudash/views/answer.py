@@ -4,6 +4,7 @@ Rules are tried in order, and the first one that matches is the answer. A rule w
 measured never matches. docs/concepts/diagnosis.md explains the rules.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias, get_args
 
@@ -176,8 +177,15 @@ class Answers:
 def as_pause_began(snapshot: Snapshot) -> Snapshot:
     """Return the training as it was before the pause, whose marker is the newest."""
     *before, pause = snapshot.markers or (Marker(at_s=snapshot.elapsed_s, label="paused"),)
+    series = snapshot.series
+    until = bisect_right(series.at_s, pause.at_s)
+    values = {name: column[:until] for name, column in series.values.items()}
     return msgspec.structs.replace(
-        snapshot, state="training", elapsed_s=pause.at_s, markers=tuple(before)
+        snapshot,
+        state="training",
+        elapsed_s=pause.at_s,
+        markers=tuple(before),
+        series=msgspec.structs.replace(series, at_s=series.at_s[:until], values=values),
     )
 
 

@@ -1451,6 +1451,22 @@ def test_a_pause_shows_the_answer_that_stood_when_it_began(jump_s):
         assert shown.evidence[0] == f"before that: {held.title}" == "before that: GPU-bound"
 
 
+def test_what_is_read_of_the_host_in_a_pause_is_no_evidence():
+    crowded, answers = changed(cpu_step(), host=None), Answers()
+    values = {**crowded.series.values, "core_wait_pct": (30.0,) * 20}
+    crowded = changed(crowded, series=changed(crowded.series, values=values))
+    *_, before = given(answers, crowded)
+    assert before.evidence[0] == "the training waits for a core 30 % of the time"
+    idle = {name: (*column, None) for name, column in values.items()}
+    idle |= {"steps_per_s": (*values["steps_per_s"], 0.0), "core_wait_pct": (*(30.0,) * 20, 0.0)}
+    paused = in_pause(crowded, 10.2)
+    paused = changed(paused, series=Series(at_s=(*paused.series.at_s, 10.5), values=idle))
+    for asked in (answers, Answers()):  # played, or a replay that began here
+        shown = asked.give(paused, (), 8)
+        assert shown.evidence[1] == before.evidence[0]
+        assert any("core    30 %" in line for line in why_lines(shown, paused, 8))
+
+
 def test_in_a_pause_the_reasons_are_those_from_before_it_and_in_an_a_b_there_are_none():
     waits, answers, levers = measured(data_ms=3.0, core_wait_pct=1.0), Answers(), ()
     *_, first = given(answers, waits)
