@@ -114,11 +114,12 @@ def answer(
 def _held_limit(held: Answer | None, found: Limit, asked: Iterable[Rule], now_s: float) -> Limit:
     """Return the limit that stands, whatever is found now, until it was not found for long.
 
-    What is not measured any more, as a rank that is no longer the slow one, does not stand.
+    What is not measured any more, as a rank that is no longer the slow one, does not stand. Nor
+    does what is gone entirely, as throttling.
     """
     if held is None or held.limit in (None, found) or now_s - held.limit_s >= HOLD_S:
         return found
-    known = {"none", *(rule.kind for rule in asked if rule.value_pct is not None)}
+    known = {"none", *(rule.kind for rule in asked if rule.value_pct)}
     return held.limit if held.limit in known else found
 
 

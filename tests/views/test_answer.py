@@ -1397,6 +1397,15 @@ def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
     assert [one.kind for one in found] == ["straggler", "gpu"]
 
 
+def test_a_throttling_that_is_over_does_not_stand():
+    throttled = read(measured(device_ms=9.9), "sw_power_cap", sm_clock_mhz=990.0)
+    clocks = {"sm_clock_mhz": (1980.0,) * 10 + (990.0,) * 10}
+    series = changed(throttled.series, values=throttled.series.values | clocks)
+    throttled = changed(throttled, series=series)
+    over = changed(throttled, gpu=changed(throttled.gpu, values={"throttle": "none"}))
+    assert [one.kind for one in given(Answers(), throttled, over)] == ["throttled", "gpu"]
+
+
 def test_a_proposal_stands_until_it_was_not_found_for_a_while_and_its_range_is_of_now():
     one = {"num_workers": "1"}  # of 10 ms: four such workers would do, then three
     much = measured(chosen=one, data_ms=7.5, device_ms=2.5)
