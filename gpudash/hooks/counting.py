@@ -1,8 +1,8 @@
-"""Counts plain steps that are timed together, in as little host time as can be.
+"""Counts plain steps that are timed together, with as little host time as possible.
 
-Each event of such a step takes one call here. A step calls these functions in between a thousand of
-torch's own, so what counts is how much code and data they touch: most of it is in no cache. Nothing
-here can fail. Whatever is not plain is left to the tracker, which measures steps in full again.
+Each event of such a step takes one call here. Between two calls torch runs a thousand functions of
+its own, so hardly any of this code is still in a cache: it costs by its size. Nothing here can
+fail. The tracker gets whatever is not plain, and measures steps in full again.
 """
 
 import time
@@ -51,7 +51,7 @@ class Counting:
         self._border_at, self._due_s = border_at, due_s
 
     def batch_asked(self, iterator: Any) -> float | None:
-        """Return the time at which the batch is waited for, in s; None if the tracker is to."""
+        """Return the time at which the batch is waited for, in s; None: ask the tracker."""
         if self._iterator is None or self._iterator() is not iterator:
             return None
         counts = self._counts
@@ -74,7 +74,7 @@ class Counting:
         return True
 
     def backward_begins(self, tensors: Any) -> bool:
-        """Note a backward pass, and keep its loss; return False if the tracker is to."""
+        """Note a backward pass, and keep its loss; False: the tracker has to."""
         if type(tensors) is not Tensor or get_ident() != self._thread:
             return False
         tally = self._tally
@@ -87,7 +87,7 @@ class Counting:
         return id(optimizer) == self._optimizer and not has_closure and get_ident() == self._thread
 
     def optimizer_ends(self) -> bool:
-        """Count a step; return False if the tracker is to."""
+        """Count a step; False: the tracker has to."""
         counts = self._counts
         step = counts.steps + 1
         is_last = step == self._border_at or time.monotonic() >= self._due_s

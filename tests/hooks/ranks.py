@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 import torch._dynamo  # as the first optimizer does, but once for all ranks
 from torch import distributed, multiprocessing, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -29,6 +30,11 @@ SHAPES = {}
 def shape(function):
     SHAPES[function.__name__] = function
     return function
+
+
+def on_cpu():
+    """Return the mesh of all ranks. Without one, fully_shard takes a GPU if there is one."""
+    return init_device_mesh("cpu", (distributed.get_world_size(),))
 
 
 def late(where, here):
@@ -189,9 +195,9 @@ def unwrapped(toy):
 def sharded(toy):
     from torch.distributed.fsdp import fully_shard
 
-    model = Net("backward")
+    model, mesh = Net("backward"), on_cpu()
     for layer in (model.one, model.two, model.three, model):
-        fully_shard(layer)
+        fully_shard(layer, mesh=mesh)
     train(toy, model)
 
 
@@ -200,7 +206,7 @@ def gathered(toy):
     """The parameters of all ranks stay on the modules while the optimizer steps."""
     from torch.distributed.fsdp import fully_shard
 
-    model = fully_shard(Net())
+    model = fully_shard(Net(), mesh=on_cpu())
     model.set_reshard_after_backward(False)
     train(toy, model)
 

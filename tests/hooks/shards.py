@@ -19,7 +19,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.hooks.ranks import also, main
+from tests.hooks.ranks import also, main, on_cpu
 
 RANKS = 4
 STEPS = 3
@@ -92,7 +92,7 @@ class Net(nn.Sequential):
 
 
 def sharded(model=None, **options):
-    model = model or Net()
+    model, options = model or Net(), {"mesh": on_cpu()} | options
     for layer in (*model, model):
         fully_shard(layer, **options)
     return model
