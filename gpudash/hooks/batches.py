@@ -48,12 +48,15 @@ class Batches(DeclaredSteps):
         return True
 
     @event("DataLoader")
-    def batch_arrived(self, iterator: Any, batch: Any) -> bool:
-        """Note that the batch has arrived."""
+    def batch_arrived(self, iterator: Any, batch: Any, asked_s: float | None) -> bool:
+        """Note that the batch has arrived.
+
+        `asked_s` says since when it was waited for, if that was before `batch_asked`.
+        """
         now = time.monotonic()
         self.fetching = False
         tally = self._tally
-        tally.data_s += now - self._asked_s
+        tally.data_s += now - (self._asked_s if asked_s is None else asked_s)
         tally.batches += 1
         tally.fetched = total(tally.fetched, first_dimension(batch))
         if self._has_tokens or not self.is_skipping:
@@ -77,8 +80,9 @@ class Batches(DeclaredSteps):
         `asked_s` says since when it was waited for, if `batch_asked` was not called.
         """
         self.fetching = False
-        self._stop_skipping()
+        # the steps that were only counted end here, after this wait
         self._tally.data_s += time.monotonic() - (self._asked_s if asked_s is None else asked_s)
+        self._stop_skipping()
         self._asides.exhausts(self._feeds.loader_id(iterator))
         self._mark("your_code")
         return False

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.samples import SEQUENCES
 from gpudash.hooks.tally import Tally
+from gpudash.instrument.uncompiled import uncompiled
 
 
 class Counts(Protocol):
@@ -50,6 +51,7 @@ class Counting:
         self._thread, self._optimizer, self._iterator = thread, optimizer, iterator
         self._border_at, self._due_s = border_at, due_s
 
+    @uncompiled
     def batch_asked(self, iterator: Any) -> float | None:
         """Return the time at which the batch is waited for, in s; None: ask the tracker."""
         if self._iterator is None or self._iterator() is not iterator:
@@ -60,19 +62,21 @@ class Counting:
         counts.fetching = True
         return time.monotonic()
 
+    @uncompiled
     def batch_arrived(self, batch: Any, asked_s: float) -> bool:
         """Count a list or tuple of tensors; return whether it is one."""
         if type(batch) not in SEQUENCES or not batch or type(batch[0]) is not Tensor:
             return False
-        shape, tally = batch[0].shape, self._tally
-        if not shape:
+        first, tally = batch[0], self._tally
+        if not first.dim():
             return False
         tally.data_s += time.monotonic() - asked_s
         tally.batches += 1
-        tally.fetched = None if tally.fetched is None else tally.fetched + shape[0]
+        tally.fetched = None if tally.fetched is None else tally.fetched + first.size(0)
         self._counts.next_begun = True
         return True
 
+    @uncompiled
     def backward_begins(self, tensors: Any) -> bool:
         """Note a backward pass, and keep its loss; False: the tracker has to."""
         if type(tensors) is not Tensor or get_ident() != self._thread:

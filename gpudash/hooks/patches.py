@@ -42,18 +42,26 @@ def patch(tracker: Tracker) -> None:
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # a subclass may take something else as second argument
-        has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
-        counting = tracker.counting
-        if counting is None or not counting.optimizer_begins(optimizer, has_closure=has_closure):
-            with unseen:
+        try:
+            # a subclass may take something else as second argument
+            has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
+            counting = tracker.counting
+            if counting is None or not counting.optimizer_begins(
+                optimizer, has_closure=has_closure
+            ):
                 tracker.optimizer_begins(optimizer, has_closure)
+        except BaseException as error:  # `with unseen` would take time in each step
+            without_ours(error)
+            raise
 
     def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        counting = tracker.counting
-        if counting is None or not counting.optimizer_ends():
-            with unseen:
+        try:
+            counting = tracker.counting
+            if counting is None or not counting.optimizer_ends():
                 tracker.optimizer_ends(optimizer)
+        except BaseException as error:
+            without_ours(error)
+            raise
 
     register_optimizer_step_pre_hook(uncompiled(before))
     register_optimizer_step_post_hook(uncompiled(after))
@@ -123,13 +131,15 @@ def _patch_loaders(tracker: Tracker) -> None:
 
 
 def _patch_batches(tracker: Tracker) -> None:
-    advance, redirects = _BaseDataLoaderIter.__next__, tracker.redirects
+    advance = _BaseDataLoaderIter.__next__
+    followed = _followed(tracker, advance)
 
     @wraps(advance)
     def hooked(self: Any) -> Any:
         counting = tracker.counting
-        asked_s = None if counting is None else counting.batch_asked(self)
+        asked_s = None
         try:
+            asked_s = None if counting is None else counting.batch_asked(self)
             if counting is None or asked_s is None:
                 return followed(self)
             batch = advance(self)
@@ -139,10 +149,20 @@ def _patch_batches(tracker: Tracker) -> None:
                 tracker.batch_failed(self, asked_s)
             raise
         tracker.fetching = False
-        is_counted = tracker.counting is counting and counting.batch_arrived(batch, asked_s)
-        if not is_counted and tracker.batch_asked(self):
-            tracker.batch_arrived(self, batch)
+        if tracker.counting is not counting:
+            asked_s = None  # the clock has closed the steps that waited
+        elif counting.batch_arrived(batch, asked_s):
+            return batch
+        if tracker.batch_asked(self):
+            tracker.batch_arrived(self, batch, asked_s)
         return batch
+
+    _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]
+
+
+def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function that has the tracker follow an iterator's wait for a batch."""
+    redirects = tracker.redirects
 
     def followed(self: Any) -> Any:
         noted = False
@@ -154,10 +174,10 @@ def _patch_batches(tracker: Tracker) -> None:
                 tracker.batch_failed(self, None)
             raise
         if noted:
-            tracker.batch_arrived(self, batch)
+            tracker.batch_arrived(self, batch, None)
         return batch
 
-    _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]
+    return followed
 
 
 def _patch_save(tracker: Tracker) -> None:

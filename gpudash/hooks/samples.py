@@ -13,11 +13,11 @@ SEQUENCES = (list, tuple)
 def first_dimension(batch: Any) -> int | None:
     """Return the first dimension of the first suitable tensor: the samples. None: no tensor."""
     if type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor:  # most batches
-        shape = batch[0].shape
-        if shape:
-            return shape[0]
+        first = batch[0]
+        if first.dim():
+            return first.size(0)  # a nested tensor has no `shape`
     tensor = first_tensor(batch)
-    return tensor.shape[0] if tensor is not None else None
+    return tensor.size(0) if tensor is not None else None
 
 
 def tokens_in(batch: Any) -> int | None:

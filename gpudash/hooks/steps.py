@@ -241,7 +241,8 @@ class Steps:
         elif self.skipped:
             tally = self._tally
             self._time(tally, self._count_samples(tally), self._tokens(tally))
-        self._tally = Tally()
+        if is_partial or self.skipped:  # else it has at most a wait for the end of an epoch
+            self._tally = Tally()
         if self.skipped:
             self._asides.border()
         self._open()
@@ -361,9 +362,11 @@ class Steps:
         return tally.called or None if self._findings.models == 1 else None
 
     def _tokens(self, tally: Tally) -> int | None:
+        if not self._has_tokens:  # steps that are only counted do not look for any
+            return None
         if tally.batches:
             return tally.tokens
-        return 0 if self._has_tokens and self._feeds.is_fed() else None  # as for samples
+        return 0 if self._feeds.is_fed() else None  # as for samples
 
 
 def nothing(_name: str, /) -> None:

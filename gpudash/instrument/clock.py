@@ -152,7 +152,8 @@ class Clock(Generic[TimestampT]):
         self.times_collectives = False
         """Whether to record the borders of this iteration's collectives."""
         self.collective_times: CollectiveTimes | None = None
-        """Of the newest finished step whose collectives were timed; None if not known."""
+        """Of the newest step of its segment whose collectives were timed; None if not known."""
+        self._collectives_of = 0  # the segment of these
         self._is_broken = True
         self._break_s = self._reference_s
         self._after: _Break[TimestampT] | None = None
@@ -438,9 +439,10 @@ class Clock(Generic[TimestampT]):
 
     def _time_collectives(self, iteration: _Iteration[TimestampT], end: TimestampT) -> None:
         """Read the times of the iteration's collectives, if they were recorded."""
-        calls = iteration.collectives
+        calls, segment = iteration.collectives, iteration.segment
+        if calls is None or segment != self._collectives_of:
+            self.collective_times, self._collectives_of = None, segment
         if calls is None:
-            self.collective_times = None
             return
         borders = [border for call in calls for border in call]
         # shards that are gathered ahead may come after the end of the step

@@ -5,25 +5,33 @@ import gc
 import io
 import itertools
 import pickle
+import signal
+import sys
 import time
 import traceback
 import types
 import weakref
 from pathlib import Path
+from threading import get_ident
 from types import SimpleNamespace
 
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from gpudash.hooks import batches, counting, steps, tracker
+from gpudash.hooks.frames import OURS
 from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
 SHAPES = {}
 ACTS_S = 0.005
 """How long a training acts before it learns."""
+TICK_MS = 2.0
+"""The fake clock moves on by so much at each call."""
+CALLS_A_BATCH = 20
+"""Calls of the clock while a slow batch is made."""
 
 
 def shape(steps, **more):
@@ -416,6 +424,87 @@ def batches_of_many_kinds(toy):
         optimizer.step()
 
 
+@shape(16)
+def slow_dicts(toy):
+    def collated(samples):
+        for _ in range(CALLS_A_BATCH):
+            batches.time.monotonic()
+        return default_collate(samples)
+
+    model, optimizer = made()
+    named = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(128)]
+    for batch in DataLoader(named, 8, collate_fn=collated):
+        backward(model, (batch["x"], batch["y"]))
+        optimizer.step()
+
+
+class StoppedError(Exception):
+    """Raised by the script's signal handler."""
+
+
+@shape(40)
+def stopped_by_signals(toy):
+    """A signal comes once in each function that counts plain steps, where there are such steps."""
+
+    def handler(_number, _frame):
+        raise StoppedError
+
+    def interrupted():
+        if moments and sys._getframe(1).f_code.co_name == moments[0]:
+            moments.pop(0)
+            signal.raise_signal(signal.SIGUSR1)
+        return get_ident()
+
+    moments = ["batch_asked", "backward_begins", "optimizer_begins", "optimizer_ends"]
+    before = signal.signal(signal.SIGUSR1, handler)
+    counting.get_ident, stopped, seen = interrupted, 0, []
+    model, optimizer = made()
+    waiting = iter(data(8 * 44))
+    for _ in range(40):
+        try:
+            batch = next(waiting)
+            backward(model, batch)
+            optimizer.step()
+        except StoppedError as error:
+            stopped += 1
+            seen += [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    signal.signal(signal.SIGUSR1, before)
+    counting.get_ident = get_ident
+    ours = [name for name in seen if name.startswith(OURS)]
+    return {"expected": 40 - stopped, "stopped": stopped, "ours": ours}
+
+
+class SlowToEnd(torch.utils.data.Sampler):
+    """Takes its time to say that no batch is left, as loader workers do that end."""
+
+    def __iter__(self):
+        yield from range(96)
+        for _ in range(CALLS_A_BATCH):
+            batches.time.monotonic()
+
+
+@shape(36)
+def slow_ends(toy):
+    model, optimizer = made()
+    for _ in range(3):
+        for batch in DataLoader(data(96).dataset, 8, sampler=SlowToEnd()):
+            backward(model, batch)
+            optimizer.step()
+
+
+@shape(16)
+def nested_tensors(toy):
+    def collated(samples):
+        return torch.nested.nested_tensor([x for x, _ in samples]), [y for _, y in samples]
+
+    model, optimizer = made()
+    rows = [(torch.randn(1 + number % 3, 8), number % 2) for number in range(128)]
+    for x, y in DataLoader(rows, 8, collate_fn=collated):
+        means = torch.stack([one.mean(0) for one in x.unbind()])
+        backward(model, (means, torch.tensor(y)))
+        optimizer.step()
+
+
 class Nested(torch.utils.data.Dataset):
     """Has a loader of its own."""
 
@@ -482,6 +571,20 @@ def compiled_function(toy):
             loss_of(*batch).backward()
             optimizer.step()
     return {"recompiles": count_compiled()}
+
+
+@shape(16)
+def backward_in_fast_code(toy):
+    model, optimizer = made()
+
+    @torch.compile(backend="eager")
+    def learn(x, y):
+        functional.cross_entropy(model(x), y).backward()
+
+    for batch in data(128):
+        learn(*batch)
+        optimizer.step()
+    return {"graphs": count_compiled()}
 
 
 @shape(12)
@@ -638,7 +741,7 @@ def train(names, *, together=False):
     toy = watched()
     toy.tracker.may_skip = together
     if together:  # a fake clock, the same on every machine
-        passing = SimpleNamespace(monotonic=itertools.count(step=0.002).__next__)
+        passing = SimpleNamespace(monotonic=itertools.count(step=TICK_MS / 1e3).__next__)
         batches.time = counting.time = steps.time = tracker.time = passing
     results = {}
     for name in sorted(names, key=keeps_optimizers):

@@ -49,12 +49,36 @@ def test_steps_timed_together_report_the_samples_of_all(results):
 
 @pytest.mark.parametrize(
     ("shape", "samples"),
-    [("batches_of_many_kinds", 192), ("loader_within_a_loader", 96)],
+    [("batches_of_many_kinds", 192), ("loader_within_a_loader", 96), ("nested_tensors", 128)],
 )
 def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
     results, alone, shape, samples
 ):
     assert results[shape]["samples"] == alone[shape]["samples"] == samples
+
+
+def test_the_wait_for_a_batch_is_measured_whatever_the_batch_is(results):
+    for record in results["slow_dicts"]["records"]:
+        assert record["data_ms"] >= shapes.CALLS_A_BATCH * shapes.TICK_MS
+
+
+def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_it(results):
+    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    waits = {one["step"]: one["data_ms"] * one["count"] for one in results["slow_ends"]["records"]}
+    assert [step for step, ms in waits.items() if ms >= waited] == [12, 24, 36]
+
+
+def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
+    assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
+
+
+def test_an_exception_of_a_signal_handler_has_no_frame_of_ours(results):
+    assert results["stopped_by_signals"]["stopped"] == 4
+    assert results["stopped_by_signals"]["ours"] == []
+
+
+def test_tokens_are_not_known_if_no_batch_has_any(results):
+    assert {record["tokens"] for record in results["loader"]["records"]} == {None}
 
 
 def test_steps_timed_together_have_the_loss_of_the_last_one(results):

@@ -75,6 +75,17 @@ def test_they_are_timed_once_in_half_a_second_and_stay_known_between(clock, devi
     assert clock.collective_times == (8, 5)
 
 
+def test_a_new_segment_has_none_until_its_own_are_timed(clock, device):
+    step(clock, device, 1)
+    clock.segment = 1
+    step(clock, device, 2, 20)
+    finished(clock, device, 100.05)
+    assert clock.collective_times is None
+    step(clock, device, 3, 600)
+    finished(clock, device, 101)
+    assert clock.collective_times == (8, 5)
+
+
 def test_only_a_step_with_phases_times_them(device):
     clock = Clock(device, PHASES, now=device.now, phases_every_s=1.0)
     clock._collectives_every_s = 0.0
