@@ -4,13 +4,14 @@ Rules are tried in order, and the first one that matches is the answer. A rule w
 measured never matches. docs/concepts/diagnosis.md explains the rules.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
+from gpudash.snapshot import ENDED, Marker, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
@@ -113,11 +114,12 @@ def answer(
 def _held_limit(held: Answer | None, found: Limit, asked: Iterable[Rule], now_s: float) -> Limit:
     """Return the limit that stands, whatever is found now, until it was not found for long.
 
-    What is not measured any more, as a rank that is no longer the slow one, does not stand.
+    What is not measured any more, as a rank that is no longer the slow one, does not stand. Nor
+    does what is gone entirely, as throttling.
     """
     if held is None or held.limit in (None, found) or now_s - held.limit_s >= HOLD_S:
         return found
-    known = {"none", *(rule.kind for rule in asked if rule.value_pct is not None)}
+    known = {"none", *(rule.kind for rule in asked if rule.value_pct)}
     return held.limit if held.limit in known else found
 
 
@@ -161,19 +163,31 @@ class Answers:
             and profile is self._profile
             and _interrupted(snapshot, before) is None
         )
+        holds = profile is self._profile
         if snapshot.state == "paused" and (before is None or not goes_on):
             # a replay may have come here from anywhere, and the newest answer be of another time
-            before = answer(_as_pause_began(snapshot), levers, before, cores, profile)
+            began = as_pause_began(snapshot)
+            holds = holds and then.state != "paused" and then.markers[-1:] == began.markers[-1:]
+            before = answer(began, levers, before, cores, profile, holds=holds)
         if before is None or not stands:
-            holds = profile is self._profile
             before = self.newest = answer(snapshot, levers, before, cores, profile, holds=holds)
         self._snapshot, self._profile = snapshot, profile
         return before
 
 
-def _as_pause_began(snapshot: Snapshot) -> Snapshot:
+def as_pause_began(snapshot: Snapshot) -> Snapshot:
     """Return the training as it was before the pause, whose marker is the newest."""
-    return msgspec.structs.replace(snapshot, state="training", markers=snapshot.markers[:-1])
+    *before, pause = snapshot.markers or (Marker(at_s=snapshot.elapsed_s, label="paused"),)
+    series = snapshot.series
+    until = bisect_right(series.at_s, pause.at_s)
+    values = {name: column[:until] for name, column in series.values.items()}
+    return msgspec.structs.replace(
+        snapshot,
+        state="training",
+        elapsed_s=pause.at_s,
+        markers=tuple(before),
+        series=msgspec.structs.replace(series, at_s=series.at_s[:until], values=values),
+    )
 
 
 def _rules_of(

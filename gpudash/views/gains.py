@@ -337,8 +337,10 @@ def _without_core_wait(step: RecentStep, _profile: Summary | None) -> Gain | Non
     if waits_pct is None or not 0 < waits_pct < 100 or busy is None or asked is None:
         return None
     asked = max(asked, 1.0)  # cores; `core_wait_pct` is a share of them
+    if asked > 1 and not step.cores:
+        return None  # only the number of cores bounds the wait of several threads
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
-    return Gain(None, _faster_pct(100.0, least_pct)) if least_pct > 0 else None
+    return Gain(None, _faster_pct(100.0, least_pct))
 
 
 def _up_to(case: Case, removed_ms: float, source: str) -> Gain:

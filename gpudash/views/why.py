@@ -3,26 +3,35 @@
 from collections.abc import Iterator
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import HOLD_S, Answer
+from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer, as_pause_began
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import RecentStep, recent_step
 from gpudash.views.remedies import Try, known_waits
-from gpudash.views.rules import Rule, rules
+from gpudash.views.rules import Limit, Rule, limit_of, rules
 
 
 def why_lines(
     answer: Answer, snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
 ) -> list[str]:
-    """Return lines of evidence, rules with values, the profile's figures, and origins of gains."""
+    """Return lines of evidence, rules with values, the profile's figures, and origins of gains.
+
+    In a pause the values are those from before it.
+    """
+    shown, has_ended = snapshot.comparison, snapshot.state in ENDED
+    if shown is not None and not shown.is_over and not has_ended:
+        return [*answer.evidence, "", "the rules are not tried during an A/B"]
+    if snapshot.state == "paused":
+        snapshot = as_pause_began(snapshot)
     profile, step = of_device(profile), recent_step(snapshot, cores)
     waits = known_waits(snapshot.settings)
     launches = answer.limit == "launch"
     asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
     width = max(len(rule.label) for rule in asked)
+    found = limit_of(asked, answer.limit)
     limits = (rule for rule in asked if rule.kind == answer.limit and rule.matches(answer.limit))
     limit = next(limits, None)
     return [
@@ -30,17 +39,17 @@ def why_lines(
         "",
         *(_rule_line(rule, width, is_limit=rule is limit) for rule in asked),
         "",
-        f"means over {step.steps:,.0f} steps; {_decides(answer, is_found=limit is not None)}",
+        f"means over {step.steps:,.0f} steps; {_decides(answer, found)}",
         *filter(None, (collectives_line(snapshot),)),
         *(_profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)),
         *(line for one in answer.tries for line in _try_lines(one)),
     ]
 
 
-def _decides(answer: Answer, *, is_found: bool) -> str:
+def _decides(answer: Answer, found: Limit) -> str:
     if answer.kind in ("starting", "measuring"):
         return "there is no answer yet"
-    if answer.limit == answer.kind and answer.limit not in ("none", "unknown") and not is_found:
+    if answer.limit not in (None, found) and answer.kind not in INTERRUPTED:
         return f"an answer stands until it was not found for {HOLD_S:.0f} s"
     return "the first rule that matches is the answer"
 

@@ -1372,9 +1372,38 @@ def test_a_limit_that_stands_is_shown_with_what_is_measured_now():
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "limit"),
+    [
+        (gpu_step(), measured(data_ms=3.0), "gpu"),  # its own rule no longer matches
+        (cpu_step(), changed(cpu_step(), host=crowding(30.0)), "cpu"),  # an earlier one does, too
+        (measured(), measured(data_ms=3.0), "none"),  # no rule matched
+    ],
+)
+def test_why_says_that_an_answer_stands_wherever_another_rule_is_the_first_that_matches(
+    first, then, limit
+):
+    answers = Answers()
+    *_, held = given(answers, first, then)
+    assert held.limit == limit
+    ended = answers.give(changed(later(then, 2.0), state="finished"), CATALOGUE["encdec"].levers, 8)
+    for shown in (held, ended):
+        (said,) = [line for line in why_lines(shown, then, 8) if line.startswith("means over")]
+        assert said.endswith("; an answer stands until it was not found for 5 s")
+
+
 def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
     found = given(Answers(), behind(), gpu_step())
     assert [one.kind for one in found] == ["straggler", "gpu"]
+
+
+def test_a_throttling_that_is_over_does_not_stand():
+    throttled = read(measured(device_ms=9.9), "sw_power_cap", sm_clock_mhz=990.0)
+    clocks = {"sm_clock_mhz": (1980.0,) * 10 + (990.0,) * 10}
+    series = changed(throttled.series, values=throttled.series.values | clocks)
+    throttled = changed(throttled, series=series)
+    over = changed(throttled, gpu=changed(throttled.gpu, values={"throttle": "none"}))
+    assert [one.kind for one in given(Answers(), throttled, over)] == ["throttled", "gpu"]
 
 
 def test_a_proposal_stands_until_it_was_not_found_for_a_while_and_its_range_is_of_now():
@@ -1418,6 +1447,49 @@ def test_in_a_pause_the_answer_from_before_it_is_shown_wherever_a_replay_comes_f
         answers.give(training, levers)
         for _ in range(2):
             assert answers.give(paused, levers).evidence[0] == f"before that: {title}"
+
+
+@pytest.mark.parametrize("jump_s", [0.0, 10.0])
+def test_a_pause_shows_the_answer_that_stood_when_it_began(jump_s):
+    answers, waits = Answers(), measured(data_ms=3.0)
+    *_, held = given(answers, gpu_step(), waits)
+    paused = in_pause(waits, 1.5)
+    paused = changed(paused, elapsed_s=paused.elapsed_s + jump_s)
+    for _ in range(2):
+        shown = answers.give(paused, CATALOGUE["encdec"].levers, 8)
+        assert shown.evidence[0] == f"before that: {held.title}" == "before that: GPU-bound"
+
+
+def test_what_is_read_of_the_host_in_a_pause_is_no_evidence():
+    crowded, answers = changed(cpu_step(), host=None), Answers()
+    values = {**crowded.series.values, "core_wait_pct": (30.0,) * 20}
+    crowded = changed(crowded, series=changed(crowded.series, values=values))
+    *_, before = given(answers, crowded)
+    assert before.evidence[0] == "the training waits for a core 30 % of the time"
+    idle = {name: (*column, None) for name, column in values.items()}
+    idle |= {"steps_per_s": (*values["steps_per_s"], 0.0), "core_wait_pct": (*(30.0,) * 20, 0.0)}
+    paused = in_pause(crowded, 10.2)
+    paused = changed(paused, series=Series(at_s=(*paused.series.at_s, 10.5), values=idle))
+    for asked in (answers, Answers()):  # played, or a replay that began here
+        shown = asked.give(paused, (), 8)
+        assert shown.evidence[1] == before.evidence[0]
+        assert any("core    30 %" in line for line in why_lines(shown, paused, 8))
+
+
+def test_in_a_pause_the_reasons_are_those_from_before_it_and_in_an_a_b_there_are_none():
+    waits, answers, levers = measured(data_ms=3.0, core_wait_pct=1.0), Answers(), ()
+    *_, first = given(answers, waits)
+    asked = [line for line in why_lines(first, waits, 8) if "matches from" in line]
+    assert any(line.startswith("▸") for line in asked)
+    paused = in_pause(waits, 11.0)
+    lines = why_lines(answers.give(paused, levers, 8), paused, 8)
+    assert set(asked) < set(lines)
+    comparing = changed(waits, comparison=compared())
+    for state in ("training", "paused"):
+        shown = changed(comparing, state=state)
+        lines = why_lines(answers.give(shown, levers, 8), shown, 8)
+        assert lines[-1] == "the rules are not tried during an A/B"
+        assert not any("matches from" in line for line in lines)
 
 
 def test_in_a_pause_nothing_is_shown_of_what_came_before_a_change_or_came_later():

@@ -311,6 +311,8 @@ def test_cores_have_no_gain_if_their_use_or_the_wait_is_not_measured():
     assert gone("cores", core_wait_pct=100.0, busy_cores=0.0, cores=16) is None
     # the wait may be longer than the step, on as many threads; how many cores there are is unknown
     assert gone("cores", core_wait_pct=50.0, busy_cores=4.0) is None
+    assert gone("cores", core_wait_pct=44.0, busy_cores=1.1) is None
+    assert gone("cores", core_wait_pct=50.0, busy_cores=0.5) == "up to +100 %"  # one thread
 
 
 def test_without_asides_the_rate_is_higher_by_their_share_to_within_one_of_them():
