@@ -44,7 +44,7 @@ training: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TRAINING)
 
 others: $(READY)
-	$(BIN)/python -m pytest -n 4 --dist worksteal $(TRAINING:%=--ignore %) --ignore tests/serial
+	$(BIN)/python -m pytest -n 6 --dist worksteal $(TRAINING:%=--ignore %) --ignore tests/serial
 
 # compares what clocks say, or trains several ranks that wait for each other: the two beside each
 # other, and nothing beside them
