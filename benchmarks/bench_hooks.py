@@ -111,7 +111,6 @@ class Hooks:
     """All that gpudash has put into torch and into a model, to be taken out and put back."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
         self._attributes: list[tuple[Any, str]] = [
             (torch.autograd, "backward"),
             (_BaseDataLoaderIter, "__next__"),
