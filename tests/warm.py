@@ -25,6 +25,7 @@ from workloads.lifetime import die_with, end
 IMPORTED = "torch._dynamo"  # torch, and what the first optimizer imports
 START = multiprocessing.get_context("forkserver")
 START.set_forkserver_preload([IMPORTED])
+"""For a test that calls a function in a process of its own, with arguments that are pickled."""
 
 RUN = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 """The process that all of the run's have in common."""

@@ -6,20 +6,10 @@ import torch
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.reporter import instruments
 from gpudash.protocol import Phase
-from tests.instrument.test_clock import Device, finished
+from tests.instrument.test_clock import finished
 
 NAMES = ("forward", "communication", "backward")
 PHASES = tuple(Phase(name=name, label=name, lane="train") for name in NAMES)
-
-
-@pytest.fixture
-def device() -> Device:
-    return Device()
-
-
-@pytest.fixture
-def clock(device: Device) -> Clock[int]:
-    return Clock(device, PHASES, now=device.now, phases_every_s=0.0)
 
 
 def at(device, at_ms):

@@ -6,19 +6,9 @@ import pytest
 
 from gpudash.instrument.clock import Clock
 from gpudash.protocol import Phase
-from tests.instrument.test_clock import Device, finished
+from tests.instrument.test_clock import finished
 
 PHASES = tuple(Phase(name=name, label=name, lane="train") for name in ("forward", "optimizer"))
-
-
-@pytest.fixture
-def device() -> Device:
-    return Device()
-
-
-@pytest.fixture
-def clock(device: Device) -> Clock[int]:
-    return Clock(device, PHASES, now=device.now, phases_every_s=0.0)
 
 
 def marked(device, mark, **at_ms):
