@@ -23,7 +23,6 @@ from gpudash.protocol import (
     Hello,
     Notice,
     Offered,
-    Printed,
     Progress,
     Stacks,
     Started,
@@ -33,8 +32,8 @@ from gpudash.protocol import (
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.held import Held
 from gpudash.run.nodes import Nodes
-from gpudash.run.source import Ended, Source
-from gpudash.run.terminal_lines import Rewritten, TerminalLines
+from gpudash.run.source import Ended, Source, printed
+from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 
 ON_SCREEN: tuple[Ability, ...] = (
@@ -57,8 +56,6 @@ BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
 """Limits of the output that is shown and recorded: at once, and in the long run."""
 PUT_BACK = "the training was started again: its levers are as the script has them"
 TORCHRUN_REPORT = re.compile(r"^ *rank +: (\d+) \(.*\n *exitcode +: (-?\d+) \(", re.MULTILINE)
-MOST_LINES = 32
-"""Most lines of a message, as of a worker's."""
 
 
 class ScriptSource(Source):
@@ -197,12 +194,12 @@ class ScriptSource(Source):
         more = SUSTAINED_BYTES_PER_S * (now_s - self._read_s)
         self._left_bytes = min(self._left_bytes + more, BURST_BYTES)
         self._read_s = now_s
-        printed = self._held.read()[-max(int(self._left_bytes), 1) :]
-        if not printed:
+        received = self._held.read()[-max(int(self._left_bytes), 1) :]
+        if not received:
             return []
-        self._left_bytes -= len(printed)
-        rewritten = self._lines.feed(printed)
-        return [self._stamped("output", 0, now_s, one) for one in _messages(rewritten)]
+        self._left_bytes -= len(received)
+        messages = printed(*self._lines.feed(received))
+        return [self._stamped("output", 0, now_s, one) for one in messages]
 
     def _report_progress(self) -> None:
         """Report what is still missing before a first step."""
@@ -290,12 +287,3 @@ def _failed_rank(lines: Sequence[str]) -> str:
     number = int(code)
     how = f"was killed by {signal_name(-number)}" if number < 0 else f"exited with {number}"
     return f"rank {rank} {how}"
-
-
-def _messages(rewritten: Rewritten) -> Iterable[Printed]:
-    """Yield the lines in messages short enough for a log's reader."""
-    lines, replaces = rewritten
-    if replaces or lines:
-        yield Printed(lines=lines[:MOST_LINES], replaces=replaces)
-    for at in range(MOST_LINES, len(lines), MOST_LINES):
-        yield Printed(lines=lines[at : at + MOST_LINES])

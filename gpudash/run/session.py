@@ -204,7 +204,7 @@ class Session:
 
     def leave(self) -> None:
         """Complete the recording and let the user's command run on, unwatched."""
-        self._requests.put(self._leave)
+        self._requests.put(self._end)
 
     def restart(self, plan: Plan) -> int:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
@@ -359,7 +359,7 @@ class Session:
                 next_snapshot_s = now_s + self._snapshot_every_s
 
     def _end(self) -> None:
-        """Release the source and complete the recordings, also after a failure."""
+        """Release the source and complete the recordings."""
         try:
             self._release()
             self._complete_recordings()
@@ -519,12 +519,7 @@ class Session:
             self._emit(Stopped(at_s=self._clock()))
         elif self._last_word is None:
             self._emit(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
-        self._leave()
-
-    def _leave(self) -> None:
-        self._release()
-        self._complete_recordings()
-        self._ended.set()
+        self._end()
 
     def _release(self) -> None:
         """Close the source of the training, if there is one."""
@@ -551,10 +546,6 @@ class Session:
 
 def _words(event: Refused | Notice | MemoryOwners) -> Sequence[str]:
     """Return the log lines of an event."""
-    match event:
-        case Refused():
-            return [event.reason]
-        case Notice():
-            return [event.text]
-        case MemoryOwners():
-            return [owners_title(event), *owner_lines(event)]
+    if isinstance(event, MemoryOwners):
+        return [owners_title(event), *owner_lines(event)]
+    return [event.text if isinstance(event, Notice) else event.reason]

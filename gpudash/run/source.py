@@ -1,12 +1,16 @@
 """Define the sources from which a session reads, and to which it sends commands."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Started
+from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Printed, Started
+
+MOST_LINES = 32
+"""Most lines of a message, so that a log's reader accepts it, whatever is printed."""
 
 
 class Ended(NamedTuple):
@@ -55,6 +59,14 @@ class Source(ABC):
     @abstractmethod
     def close(self) -> None:
         """End the source and clean up; a second call does nothing."""
+
+
+def printed(lines: Sequence[str], replaces: int = 0) -> Iterator[Printed]:
+    """Yield messages with these lines, the first of which `replaces` earlier lines."""
+    if lines or replaces:
+        yield Printed(lines=tuple(lines[:MOST_LINES]), replaces=replaces)
+    for at in range(MOST_LINES, len(lines), MOST_LINES):
+        yield Printed(lines=tuple(lines[at : at + MOST_LINES]))
 
 
 ENVELOPES = msgspec.json.Decoder(Envelope)

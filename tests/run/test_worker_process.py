@@ -16,7 +16,8 @@ from gpudash.errors import WorkerError
 from gpudash.protocol import Plan, Printed
 from gpudash.recording.log import LONGEST_LINE, line_of
 from gpudash.run import worker_process
-from gpudash.run.worker_process import READ_BYTES, TURN_BYTES, WorkerProcess, _Lines
+from gpudash.run.lines import READ_BYTES, TURN_BYTES
+from gpudash.run.worker_process import WorkerProcess, _Lines
 
 PLAN = Plan(workload="encdec", settings={})
 
