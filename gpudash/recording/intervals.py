@@ -11,7 +11,7 @@ their `train_s`.
 
 from collections import deque
 from collections.abc import Iterable
-from math import floor, inf, isfinite, log, nextafter
+from math import floor, inf, log, nextafter
 from typing import NamedTuple
 
 import msgspec
@@ -151,8 +151,6 @@ class Intervals:
     def __init__(
         self, began_s: float, interval_s: float = 0.5, ranks: RankTracks | None = None
     ) -> None:
-        if not (isfinite(interval_s) and interval_s > 0):
-            raise ValueError(f"an interval needs a positive length, not {interval_s}")
         self._began_s = began_s
         self._interval_s = interval_s
         self._border = 1  # the grid's next border

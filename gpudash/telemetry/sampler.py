@@ -12,20 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from typing import TypeAlias
 
 from gpudash.protocol import HostReading, Reading
-from gpudash.telemetry.gpu import Gpu, GpuName, list_gpus, open_gpu
+from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.processes import HostReader, children_lookup
 from gpudash.telemetry.watched_gpu import WatchedGpu, sentence
 
 FAST_S = 0.2
 SLOW_S = 1.0
-STALE_S = 2.5
-"""A slow value older than this is not emitted with a fast reading."""
 ON_CPU = "training on the CPU"
-
-ListGpus: TypeAlias = Callable[[], tuple[str, tuple[GpuName, ...]]]
 
 
 class Sampler:
@@ -34,23 +29,8 @@ class Sampler:
     `emit` is called on one of the sampler's threads, never on two at once, and must not raise.
     """
 
-    def __init__(
-        self,
-        emit: Callable[[Reading], None],
-        *,
-        fast_s: float = FAST_S,
-        slow_s: float = SLOW_S,
-        stale_s: float = STALE_S,
-        open_gpu: Callable[[str], Gpu] = open_gpu,
-        list_gpus: ListGpus = list_gpus,
-    ) -> None:
-        """Periods and `stale_s`, the age limit of slow values, are in seconds."""
+    def __init__(self, emit: Callable[[Reading], None]) -> None:
         self._emit = emit
-        self._fast_s = fast_s
-        self._slow_s = slow_s
-        self._stale_s = stale_s
-        self._open_gpu = open_gpu
-        self._list_gpus = list_gpus
         self._worker: HostReader | None = None
         self._gpu: WatchedGpu | None = None  # the worker's
         self._others: dict[str, WatchedGpu] = {}  # replaced as a whole: two threads iterate over it
@@ -71,7 +51,7 @@ class Sampler:
     def watch(self, pid: int, gpu_uuid: str | None) -> None:
         """Read this worker and its GPU from now on; a UUID of None means training on the CPU."""
         self._worker = HostReader(pid)
-        self._gpu = WatchedGpu(gpu_uuid) if gpu_uuid else NoGpu(self._list_gpus)
+        self._gpu = WatchedGpu(gpu_uuid) if gpu_uuid else NoGpu()
         self._wake.set()
 
     def watch_others(self, gpu_uuids: Collection[str]) -> None:
@@ -111,18 +91,18 @@ class Sampler:
 
     def _run_fast(self) -> None:
         processes_s = 0.0  # when the processes of other ranks are read next
-        for _ in ticks(self._fast_s, self._stopped, self._stopped):
+        for _ in ticks(FAST_S, self._stopped, self._stopped):
             if (worker := self._worker) is not None:
                 reading = _read_host(worker)
                 if worker is self._worker:
                     self._pass_on(reading)
             for gpu in self._watched():
-                sample = gpu.read_fast(self._stale_s)
+                sample = gpu.read_fast()
                 if sample is not None and gpu in self._watched():
                     self._pass_on(sample)
             now_s = time.monotonic()
             if now_s >= processes_s:
-                processes_s = now_s + self._slow_s
+                processes_s = now_s + SLOW_S
                 for reading in self._read_processes():
                     self._pass_on(reading)
 
@@ -140,7 +120,7 @@ class Sampler:
     def _run_slow(self) -> None:
         opened: list[WatchedGpu] = []
         try:
-            for _ in ticks(self._slow_s, self._stopped, self._wake):
+            for _ in ticks(SLOW_S, self._stopped, self._wake):
                 opened = self._read_slow(opened)
         finally:
             for gpu in opened:
@@ -154,7 +134,7 @@ class Sampler:
                 gpu.close()
         for gpu in watched:
             if gpu not in opened:
-                gpu.open(self._open_gpu)
+                gpu.open()
             gpu.read_slow()
         return watched
 
@@ -162,14 +142,13 @@ class Sampler:
 class NoGpu(WatchedGpu):
     """Stands for the GPU of a training on the CPU; `missing` says whether the machine has one."""
 
-    def __init__(self, list_gpus: ListGpus) -> None:
+    def __init__(self) -> None:
         super().__init__("")
         self.missing = ON_CPU
-        self._list_gpus = list_gpus
 
-    def open(self, _open_gpu: Callable[[str], Gpu]) -> None:
+    def open(self) -> None:
         """Find out whether the machine has a GPU."""
-        self.missing = _on_cpu(self._list_gpus)
+        self.missing = _on_cpu()
 
 
 def _read_host(worker: HostReader) -> HostReading:
@@ -197,7 +176,7 @@ def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> I
         due_s += period_s * max(1, math.ceil(late_s / period_s))
 
 
-def _on_cpu(list_gpus: ListGpus) -> str:
+def _on_cpu() -> str:
     try:
         _, gpus = list_gpus()
     except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on

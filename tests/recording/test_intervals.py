@@ -420,12 +420,6 @@ def as_dict(record):
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
-@pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), float("inf")])
-def test_an_interval_needs_a_positive_length(length):
-    with pytest.raises(ValueError, match="positive length"):
-        Intervals(BEGAN_S, length)
-
-
 def making(report, skipped, **transform_ms):
     return msgspec.structs.replace(report, transform_ms=transform_ms, skipped_samples=skipped)
 
