@@ -104,8 +104,9 @@ class TrainingProcesses:
 
     def ask_for_stacks(self, command: Stacks) -> None:
         """Request each process's stack; `read` returns the answers, all at once."""
-        nodes = set() if self._nodes is None else self._nodes.ask(command)
-        self._question = stacks.Question(command, self._place, self._members, nodes)
+        if self._nodes is not None:
+            self._nodes.ask(command)
+        self._question = stacks.Question(command, self._place, self._members)
 
     def kill(self) -> None:
         """Kill the connected processes of this machine."""
