@@ -33,9 +33,9 @@ from gpudash.protocol import (
     Step,
 )
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
-from gpudash.recording.rank_interval import RankInterval, RankTracks, mean_parts_ms, mean_phases_ms
+from gpudash.recording.rank_interval import RankInterval, RankTracks, of_steps
 from gpudash.recording.readings import hold, over_time, take
-from gpudash.statistics import mean, percentiles, total
+from gpudash.statistics import mean, total
 
 GRACE_S = 0.5
 """A row waits for a sample from after its end, as samples come in order. It waits at most until
@@ -339,7 +339,7 @@ class Intervals:
         steps = self._take_steps(end_s)
         transform_ms, instruments_ms = self._take_input(end_s)
         counts = [step.count for step in steps]
-        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), counts)
+        means = {name: mean((getattr(step, name) for step in steps), counts) for name in MEANS}
         return Interval(
             began_s=began_s,
             ended_s=end_s,
@@ -348,15 +348,9 @@ class Intervals:
             settings=now.settings,
             step=self._step,
             total_samples=self._samples,
-            steps=sum(counts),
             samples=total(step.samples for step in steps),
-            tokens=total(step.tokens for step in steps) if steps else None,
             bursts=_bursts(steps),
-            step_ms_p50=p50,
-            step_ms_p95=p95,
-            phases_ms=mean_phases_ms(steps),
-            parts_ms=mean_parts_ms(steps),
-            **{name: mean((getattr(step, name) for step in steps), counts) for name in MEANS},
+            **of_steps(steps) | means,
             loss=self._newest_loss(),
             gpus=tuple(
                 track.take(began_s, end_s, settings_s)
