@@ -18,6 +18,7 @@ import msgspec
 from gpudash.metrics import METRICS, Metric
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Origin
 from gpudash.recording.rank_interval import RankInterval
 
 
@@ -39,17 +40,12 @@ def columns() -> dict[str, Metric]:
     return {name: metric for name, metric in METRICS.items() if metric.csv is not None}
 
 
-def cells(
-    interval: Interval, columns: dict[str, Metric], began_s: float, began_utc: datetime
-) -> list[list[str]]:
-    """Return the rows of an interval: one for each rank, or each GPU, or one without any.
-
-    `began_s` (monotonic) and `began_utc` are the recording's time 0.
-    """
-    time_s = interval.ended_s - began_s
+def cells(interval: Interval, origin: Origin) -> list[list[str]]:
+    """Return the rows of an interval: one for each rank, or each GPU, or one without any."""
+    time_s = interval.ended_s - origin.began_s
     row = {
         "time_s": time_s,
-        "wall_time_utc": wall_time(began_utc + timedelta(seconds=time_s)),
+        "wall_time_utc": wall_time(origin.began_utc + timedelta(seconds=time_s)),
         "workload": interval.workload,
         "segment": interval.segment,
         "batch_size": interval.settings.get("batch_size"),
@@ -73,7 +69,7 @@ def cells(
         for one in interval.ranks
     ]
     return [
-        [cell(one.get(name), column.csv) for name, column in columns.items()]
+        [cell(one.get(name), column.csv) for name, column in columns().items()]
         for one in found or (first.new_child(_of_gpu(gpu)) for gpu in interval.gpus or (None,))
     ]
 
