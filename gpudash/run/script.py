@@ -48,6 +48,15 @@ ON_SCREEN: tuple[Ability, ...] = (
     "stacks",
 )
 HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
+NO_STEP = {
+    "nogpudash": "no training step was seen: gpudash is not installed in the Python that ran it",
+    "failed": "no training step was seen: gpudash failed in the process that imported torch",
+    "trained": "the training ended with its first steps: too soon to measure one",
+    "torch": "no training step was seen, though torch was imported",
+    "python": "no training step was seen: torch was never imported",
+    "": "no training step was seen: gpudash was not loaded; is this python -I, or no Python?",
+}
+"""Why no step was seen, by the first of these marks that is there; by none."""
 STOPS = (SIGINT, SIGTERM, SIGKILL)
 """The signals of successive Stop commands."""
 OUTPUT_S, TYPING_S = 0.2, 2.0
@@ -260,17 +269,8 @@ class ScriptSource(Source):
 
     def why_no_step(self) -> str:
         """Return why no training step was seen, as a sentence."""
-        if self._processes.has_mark("nogpudash"):
-            return "no training step was seen: gpudash is not installed in the Python that ran it"
-        if self._processes.has_mark("failed"):
-            return "no training step was seen: gpudash failed in the process that imported torch"
-        if self._processes.has_mark("trained"):
-            return "the training ended with its first steps: too soon to measure one"
-        if self._processes.has_mark("torch"):
-            return "no training step was seen, though torch was imported"
-        if self._processes.has_mark("python"):
-            return "no training step was seen: torch was never imported"
-        return "no training step was seen: gpudash was not loaded; is this python -I, or no Python?"
+        marks = (mark for mark in NO_STEP if self._processes.has_mark(mark))
+        return NO_STEP[next(marks, "")]
 
 
 def _last_words(lines: Sequence[str]) -> str:
