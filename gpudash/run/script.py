@@ -32,7 +32,7 @@ from gpudash.protocol import (
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.held import Held
 from gpudash.run.nodes import Nodes
-from gpudash.run.source import Ended, Source, printed
+from gpudash.run.source import Source, printed
 from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 
@@ -151,9 +151,9 @@ class ScriptSource(Source):
         self._typed_s = time.monotonic()
         self._held.type(text)
 
-    def ended(self) -> Ended | None:
-        """Return how the command ended; None while it lives."""
-        return None if self._why is None else Ended(self._why)
+    def ended(self) -> str | None:
+        """Return how the command ended, as a sentence; None while it lives."""
+        return self._why
 
     def close(self) -> None:
         """Leave the command running, unwatched."""

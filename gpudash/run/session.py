@@ -65,7 +65,7 @@ from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
 from gpudash.run.rank_processes import start
 from gpudash.run.requests import Requests
-from gpudash.run.source import Ended, Source
+from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.views.hangs import LEAST_S
@@ -373,7 +373,7 @@ class Session:
             for envelope in self._training.read():
                 self._take(envelope)
         except SourceError as error:
-            self._end_training(Ended(str(error)))
+            self._end_training(str(error))
 
     def _read_beside(self) -> None:
         for source in self._beside:
@@ -506,19 +506,20 @@ class Session:
         if self._training is None:
             return
         overdue = time.monotonic() >= self._kill_at_s
-        ended = Ended("it did not stop") if overdue else self._training.ended()
-        if ended is not None:
+        why = "it did not stop" if overdue else self._training.ended()
+        if why is not None:
             self._read_training()  # its last messages
-            self._end_training(ended)
+            self._end_training(why)
 
-    def _end_training(self, ended: Ended) -> None:
+    def _end_training(self, why: str) -> None:
+        """End the training; `why` is said unless it has said so itself."""
         if self._training is None:  # its last messages could not be decoded
             return
         has_reported_its_end = self._last_word is not None and not self._training.is_ours
         if self._stopping and not has_reported_its_end:
             self._emit(Stopped(at_s=self._clock()))
         elif self._last_word is None:
-            self._emit(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
+            self._emit(Failed(at_s=self._clock(), kind="error", sentence=why))
         self._end()
 
     def _release(self) -> None:

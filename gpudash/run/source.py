@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -11,13 +10,6 @@ from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Printed, St
 
 MOST_LINES = 32
 """Most lines of a message, so that a log's reader accepts it, whatever is printed."""
-
-
-class Ended(NamedTuple):
-    """The end of a source."""
-
-    why: str
-    """The reason as a sentence, in case the source has sent none itself."""
 
 
 class Source(ABC):
@@ -52,8 +44,8 @@ class Source(ABC):
     def forget(self) -> None:  # noqa: B027  # as `watch`
         """Note that all watched ranks have ended."""
 
-    def ended(self) -> Ended | None:
-        """Return how the source ended; None while messages may come."""
+    def ended(self) -> str | None:
+        """Return how the source ended, as a sentence; None while messages may come."""
         return None
 
     @abstractmethod

@@ -23,7 +23,7 @@ from gpudash.format import signal_name
 from gpudash.protocol import AnyCommand, Envelope, Plan
 from gpudash.run import child, scratch
 from gpudash.run.lines import TURN_BYTES, receive
-from gpudash.run.source import Decoder, Ended, Source, printed
+from gpudash.run.source import Decoder, Source, printed
 
 WORKER = ("-m", "gpudash.worker")
 REAP_S = 3.0
@@ -114,16 +114,16 @@ class WorkerProcess(Source):
         """Return the worker's exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> str | None:
         """Return how the worker ended, as a sentence; None while it runs."""
         code = self.exit_code()
         if code is None:
             return None
         if code < 0:  # its last output is not the reason
-            return Ended(f"the training process was killed by {signal_name(-code)}")
+            return f"the training process was killed by {signal_name(-code)}"
         words = [line.strip() for line in self._last_words if line.strip()]
         why = f"the training process exited with {code}"
-        return Ended(f"{why}: {words[-1]}" if words else why)
+        return f"{why}: {words[-1]}" if words else why
 
     def kill(self) -> None:
         """End the worker and its children at once."""

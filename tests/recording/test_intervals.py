@@ -416,10 +416,6 @@ def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured(
     assert [row.gpus[0].values.get("energy_j") for row in rows] == [None] * 4
 
 
-def as_dict(record):
-    return {name: getattr(record, name) for name in record.__struct_fields__}
-
-
 def making(report, skipped, **transform_ms):
     return msgspec.structs.replace(report, transform_ms=transform_ms, skipped_samples=skipped)
 

@@ -87,7 +87,7 @@ class Watched:
     def end(self):
         self.until(self.source.ended)
         self.source.close()
-        return self.source.ended().why
+        return self.source.ended()
 
     def sentences(self):
         return [one.text for one in self.bodies(Notice)]

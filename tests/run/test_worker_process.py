@@ -145,7 +145,7 @@ def test_a_signal_without_a_name_is_shown_by_its_number():
     while (ended := worker.ended()) is None:
         select.select([], [], [], 0.01)
     worker.close()
-    assert ended.why == "the training process was killed by signal 36"
+    assert ended == "the training process was killed by signal 36"
 
 
 def test_close_ends_the_whole_process_group():
