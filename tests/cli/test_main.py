@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +16,7 @@ import pytest
 
 from gpudash.cli.main import main
 from tests import worker_double
+from tests.waiting import until
 from workloads import __main__ as bare
 
 ON_CPU = ["--batch-size", "2", "--device", "cpu"]
@@ -185,10 +185,7 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
         DOUBLE, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
     )
     path = tmp_path / "run.csv"
-    deadline = time.monotonic() + 90
-    while not path.exists() or path.read_text().count("\n") < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: path.exists() and path.read_text().count("\n") >= 4)
     assert list(short_path.glob("gpudash-*"))
     first, *others = numbers
     process.send_signal(first)

@@ -37,6 +37,7 @@ from gpudash.run.link import Parting, Ping, Pong, line_of, own_line
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
 from gpudash.run.normalise import Normaliser
 from gpudash.run.training_processes import TrainingProcesses
+from tests.waiting import until
 
 TOKEN = "a token of the tests"
 WAIT_S = 20.0
@@ -68,13 +69,7 @@ class Here:
         self.sentences += [notice.text for notice in self.processes.notices()]
 
     def until(self, predicate):
-        end_s = time.monotonic() + WAIT_S
-        while time.monotonic() < end_s:
-            self.turn()
-            if found := predicate():
-                return found
-            time.sleep(0.005)
-        raise AssertionError((self.messages, self.sentences))
+        return until(lambda: self.turn() or predicate(), lambda: (self.messages, self.sentences))
 
     def bodies(self, kind):
         return [one.body for one in self.messages if isinstance(one.body, kind)]

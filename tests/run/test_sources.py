@@ -3,8 +3,7 @@
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -29,6 +28,7 @@ from gpudash.run.source import Decoder, Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import Trainer, host
+from tests.waiting import until
 
 PLAN = Plan(workload="encdec", settings={})
 
@@ -169,10 +169,7 @@ def test_a_request_is_known_to_the_snapshot_by_its_id_and_pending_until_it_is_an
     session = Session(PLAN, rate_hz=100, start_source=lambda _plan: source, beside=())
     session.start(screen)
     number = session.change({"batch_size": "16"})
-    deadline_s = time.monotonic() + 60
-    while screen.newest.last_command < number:
-        assert time.monotonic() < deadline_s
-        screen.shown.wait(1)
+    until(lambda: screen.newest.last_command >= number)
     assert screen.newest.pending == {"batch_size": "16"}
     assert source.commands == [Change(id=number, settings={"batch_size": "16"})]
     session.close()
@@ -271,16 +268,9 @@ def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
         PLAN, start_source=lambda _plan: next(sources), beside=[telemetry, Script(second, rank=1)]
     )
     session.start(Screen())
-    wait_for(lambda: sampler.processes == {43})
+    until(lambda: sampler.processes == {43})
     assert sampler.gpus == {"GPU-2222"}
     session.restart(PLAN)
     assert session.wait(60)
     session.close()
     assert (sampler.gpus, sampler.processes) == (set(), set())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.005)

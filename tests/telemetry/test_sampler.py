@@ -4,7 +4,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import pytest
@@ -15,8 +15,8 @@ from gpudash.telemetry.gpu import Gpu, GpuName
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.sampler import Sampler
 from tests.telemetry.shim import FIRST, SECOND, Driver
+from tests.waiting import until
 
-PATIENCE_S = 20
 FAST_S, SLOW_S = 0.02, 0.15
 ME, OTHER = os.getpid(), os.getppid()
 Found: TypeAlias = tuple[str, ...] | Exception
@@ -45,13 +45,6 @@ class Stream:
     @property
     def host(self) -> list[HostReading]:
         return [each for each in list(self.samples) if isinstance(each, HostReading)]
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline_s, "never came true"
-        time.sleep(0.005)
 
 
 @pytest.fixture
