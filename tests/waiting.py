@@ -1,8 +1,10 @@
 """Wait for what comes sooner or later, on a machine as busy as it may be."""
 
+import subprocess
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -18,3 +20,9 @@ def until(condition: Callable[[], T], so_far: Callable[[], object] = lambda: "it
         assert time.monotonic() < end_s, so_far()
         time.sleep(PACE_S)
     return found
+
+
+def done(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; return its output and exit code."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.run(words, text=True, timeout=PATIENCE_S, check=False, **streams | options)

@@ -20,7 +20,7 @@ from gpudash.commands.headless_script import HeadlessScript
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
 from gpudash.run.user_command import understand
-from tests.waiting import until
+from tests.waiting import done, until
 
 ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
@@ -56,12 +56,6 @@ def script(tmp_path, code):
     path = tmp_path / "train.py"
     path.write_text(code)
     return str(path)
-
-
-def done(*words, **options):
-    return subprocess.run(
-        words, capture_output=True, text=True, timeout=WAIT_S, check=False, **options
-    )
 
 
 # ── as if it ran alone ──────────────────────────────────────────────────────────────────
