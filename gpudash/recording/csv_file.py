@@ -52,16 +52,11 @@ def cells(interval: Interval, origin: Origin) -> list[list[str]]:
         "levers": interval.settings,
         "world_size": interval.world_size,
     }
-    rates = {
-        "rank": 0,
-        "steps_per_s": interval.steps_per_s,
-        "samples_per_s": interval.samples_per_s,
-        "tokens_per_s": interval.tokens_per_s,
-    }
+    length_s = interval.ended_s - interval.began_s
+    rates = {"rank": 0, "steps_per_s": interval.steps_per_s, **_rates(interval, length_s)}
     phases = {f"{name}_ms": taken_ms for name, taken_ms in interval.phases_ms.items()}
     first = ChainMap(rates, row, interval.host, msgspec.structs.asdict(interval), phases)
     gpus = {gpu.uuid: gpu for gpu in interval.gpus}
-    length_s = interval.ended_s - interval.began_s
     found = [
         ChainMap(_of_gpu(gpus.get(one.gpu_uuid or "")), _of_rank(one, length_s), row)
         if one.rank
@@ -79,8 +74,7 @@ def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
     return {
         "rank": one.rank,
         "step": one.step,
-        "samples_per_s": None if one.samples is None else one.samples / length_s,
-        "tokens_per_s": None if one.tokens is None else one.tokens / length_s,
+        **_rates(one, length_s),
         "step_ms_p50": one.step_ms_p50,
         "step_ms_p95": one.step_ms_p95,
         "loss": one.loss,
@@ -88,6 +82,11 @@ def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
         **one.times_ms,
         **{f"{name}_ms": taken_ms for name, taken_ms in one.phases_ms.items()},
     }
+
+
+def _rates(one: Interval | RankInterval, length_s: float) -> dict[str, float | None]:
+    counts = {"samples_per_s": one.samples, "tokens_per_s": one.tokens}
+    return {name: None if n is None else n / length_s for name, n in counts.items()}
 
 
 def _of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:

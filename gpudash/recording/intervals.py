@@ -117,16 +117,6 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
         """Mean rate over the whole row."""
         return self.steps / (self.ended_s - self.began_s)
 
-    @property
-    def samples_per_s(self) -> float | None:
-        """Mean rate over the whole row."""
-        return None if self.samples is None else self.samples / (self.ended_s - self.began_s)
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Mean rate over the whole row."""
-        return None if self.tokens is None else self.tokens / (self.ended_s - self.began_s)
-
 
 class _Segment(NamedTuple):
     """Settings, and the time from which rows have them."""

@@ -20,7 +20,7 @@ def test_a_row_counts_the_steps_that_finished_in_it():
     assert [row.step for row in rows] == [5, 10, 15, 20]
     assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 1.0, 1.5, 2.0])
     first = rows[0]
-    assert (first.steps_per_s, first.samples_per_s) == (10.0, 80.0)
+    assert (first.steps_per_s, first.samples) == (10.0, 40)
     assert (first.step_ms_p50, first.data_ms, first.host_ms, first.device_ms) == (100, 1, 2, 40)
     assert (first.workload, first.segment, first.settings) == ("encdec", 0, run.settings)
     assert first.world_size == 1
