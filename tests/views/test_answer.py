@@ -1449,6 +1449,34 @@ def test_in_a_pause_the_answer_from_before_it_is_shown_wherever_a_replay_comes_f
             assert answers.give(paused, levers).evidence[0] == f"before that: {title}"
 
 
+def test_in_an_a_b_the_answer_from_before_it_is_shown_wherever_a_replay_comes_from():
+    marks = (("precision=tf32", 1.0), ("A/B", 10.0), ("evaluation", 12.0))
+    began = changed(measured(data_ms=3.0), comparison=compared(), elapsed_s=10.1)
+    within = changed(
+        began,
+        markers=tuple(Marker(at_s=at_s, label=label) for label, at_s in marks),
+        steps_since_break=3,  # of this block
+        elapsed_s=60.0,
+    )
+    blocks = {name: (*column, column[0] / 2) for name, column in within.series.values.items()}
+    within = changed(within, series=Series(at_s=(*within.series.at_s, 10.5), values=blocks))
+    answers, levers = Answers(), CATALOGUE["encdec"].levers
+    for training in (gpu_step(), in_pause(gpu_step(), 5.0), began):
+        answers.give(training, levers)
+        for shown in (within, changed(within, state="paused"), within):
+            found = answers.give(changed(shown, total_steps=6000), levers)
+            assert found.evidence[:2] == ("before that: input-bound", "waits 3.00 of 10.0 ms")
+            assert found.lanes == ask(began, ask(measured(data_ms=3.0))).lanes
+
+
+def test_in_an_a_b_nothing_is_shown_of_what_came_before_the_last_change():
+    marks = (Marker(at_s=9.8, label="precision=tf32"), Marker(at_s=10.0, label="A/B"))
+    answers, comparing = Answers(), changed(gpu_step(), comparison=compared(), elapsed_s=60.0)
+    answers.give(gpu_step(), CATALOGUE["encdec"].levers)
+    shown = answers.give(changed(comparing, markers=marks), CATALOGUE["encdec"].levers)
+    assert (shown.kind, shown.evidence) == ("comparing", ())
+
+
 @pytest.mark.parametrize("jump_s", [0.0, 10.0])
 def test_a_pause_shows_the_answer_that_stood_when_it_began(jump_s):
     answers, waits = Answers(), measured(data_ms=3.0)
