@@ -1217,6 +1217,16 @@ def test_a_cpu_whose_larger_part_the_loader_uses_is_input_bound():
     assert ask(shared("jpeg_input", LOADER_PCT - 0.1), cores=2).title == "CPU-bound"
 
 
+@pytest.mark.parametrize("device", [CPU, GPU])
+def test_without_loader_workers_it_says_that_the_training_process_makes_the_batches(device):
+    alone = measured("jpeg_input", device=device, chosen={"num_workers": "0"}, data_ms=6.0)
+    alone = changed(alone, host=crowding(0.0, cpu_pct=190.0, loader_cpu_pct=0.0))
+    said = ("waits 4.00 of 10.0 ms", "batches are made in the training process")
+    assert ask(alone, cores=2).evidence[:2] == said
+    from_memory = changed(alone, settings={**alone.settings, "data": "cached"})
+    assert said[1] not in ask(from_memory, cores=2).evidence
+
+
 def test_loader_workers_on_cores_that_the_training_does_not_need_are_no_limit():
     found = ask(shared("jpeg_input", 80.0), cores=8)
     assert found.title == "CPU-bound"
