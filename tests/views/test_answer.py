@@ -54,6 +54,7 @@ from gpudash.views.why import why_lines
 from tests.tui.fake_engine import PHASES, result
 from workloads import CATALOGUE
 from workloads.levers import resolve
+from workloads.standard_levers import PROCESSES
 
 changed = msgspec.structs.replace
 GPU = Device(kind="cuda", name="NVIDIA H200")
@@ -400,6 +401,18 @@ def test_a_step_that_only_waits_for_gradients_is_communication_bound(device):
     assert found.title == "communication-bound"
     assert found.evidence[0] == "only communicates 4.50 of 10.0 ms"
     assert [one.lever for one in found.tries][-1] == "batch_size"
+
+
+def test_against_communication_two_streams_are_tried_before_gradients_are_rounded():
+    levers = (*CATALOGUE["encdec"].levers, *PROCESSES)
+    times_ms = {"prepare_ms": 2.0, "forward_ms": 3.0}
+    found = [one.promise for one in answer(exchanging(1.2, **times_ms), levers).tries]
+    assert found[:2] == [
+        "pipelined off → on: up to +25 %",
+        "gradient_compression none → bf16: up to +6 %",
+    ]
+    without_streams = answer(exchanging(1.2, **times_ms, device=CPU), levers).tries
+    assert not {"pipelined", "gradient_compression"} & {one.lever for one in without_streams}
 
 
 def test_little_communication_is_no_limit_and_no_work():
