@@ -183,8 +183,10 @@ class Answers:
         if (in_ab or snapshot.state == "paused") and (before is None or not goes_on):
             # a replay may have come here from anywhere, and the newest answer be of another time
             began = as_ab_began(snapshot) if in_ab else as_pause_began(snapshot)
-            holds = holds and then.state != "paused" and then.markers[-1:] == began.markers[-1:]
-            before = answer(began, levers, before, cores, profile, holds=holds)
+            same = then.state != "paused" and then.markers[-1:] == began.markers[-1:]
+            is_recent = in_ab and same and abs(began.elapsed_s - then.elapsed_s) < HOLD_S
+            if before is None or not is_recent:
+                before = answer(began, levers, before, cores, profile, holds=holds and same)
         if before is None or not stands:
             before = self.newest = answer(snapshot, levers, before, cores, profile, holds=holds)
         self._snapshot, self._profile = snapshot, profile
@@ -199,13 +201,12 @@ def as_pause_began(snapshot: Snapshot) -> Snapshot:
 
 def as_ab_began(snapshot: Snapshot) -> Snapshot:
     """Return the training as it was before the A/B that runs."""
-    before, began_s = list(snapshot.markers), snapshot.elapsed_s
+    before = list(snapshot.markers)
     while before and before[-1].label in WITHIN_AB:
         before.pop()
-    if before and before[-1].label == AB:
-        began_s = before.pop().at_s
-    else:  # no block has begun
-        before = list(snapshot.markers)
+    if not before or before[-1].label != AB:  # no block has begun
+        return msgspec.structs.replace(snapshot, state="training", comparison=None)
+    began_s = before.pop().at_s
     until = _until(began_s, snapshot, before)
     steps = _steps_since(before[-1].at_s if before else 0.0, until.series)
     return msgspec.structs.replace(until, comparison=None, steps_since_break=steps)

@@ -1492,6 +1492,18 @@ def test_in_an_a_b_the_answer_from_before_it_is_shown_wherever_a_replay_comes_fr
             assert found.lanes == ask(began, ask(measured(data_ms=3.0))).lanes
 
 
+def test_the_answer_from_right_before_an_a_b_is_kept_although_few_whole_ticks_are_of_its_steps():
+    change, began = Marker(at_s=9.4, label="precision=tf32"), Marker(at_s=10.0, label="A/B")
+    slow = measured(step_ms=50.0, device_ms=49.5)
+    slow = changed(slow, markers=(change,), elapsed_s=9.9, steps_since_break=25)
+    comparing = changed(slow, comparison=compared(), elapsed_s=10.2)
+    within = changed(comparing, markers=(change, began), elapsed_s=10.4, steps_since_break=3)
+    for snapshots in ((slow, comparing, within), (slow, within)):
+        answers = Answers()
+        *_, last = [answers.give(one, CATALOGUE["encdec"].levers) for one in snapshots]
+        assert last.evidence[0] == "before that: GPU-bound"
+
+
 def test_in_an_a_b_nothing_is_shown_of_what_came_before_the_last_change():
     marks = (Marker(at_s=9.8, label="precision=tf32"), Marker(at_s=10.0, label="A/B"))
     answers, comparing = Answers(), changed(gpu_step(), comparison=compared(), elapsed_s=60.0)
