@@ -6,9 +6,9 @@ fail. The tracker gets whatever is not plain, and measures steps in full again.
 """
 
 import time
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
-from weakref import ref
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -25,13 +25,12 @@ class Counts(Protocol):
     steps: int
     skipped: int
     next_begun: bool
-    fetching: bool
 
 
 class Counting:
     """The plain steps until the next one that is measured in full."""
 
-    __slots__ = ("_border_at", "_counts", "_due_s", "_iterator", "_optimizer", "_tally", "_thread")
+    __slots__ = ("_border_at", "_counts", "_due_s", "_optimizer", "_tally", "iterator", "thread")
 
     def __init__(
         self,
@@ -40,28 +39,18 @@ class Counting:
         *,
         thread: int | None,
         optimizer: int,
-        iterator: ref[Any] | None,
+        iterator: Callable[[], Any],
         border_at: int,
         due_s: float,
     ) -> None:
-        """Count the steps of a thread, by an optimizer's id and a loader's iterator.
+        """Count the steps of a thread, by an optimizer's id.
 
-        A step that is `border_at`, or ends at `due_s` or later, is left to the tracker.
+        `iterator` returns that of the loader whose batches are counted, or None. A step that is
+        `border_at`, or ends at `due_s` or later, is left to the tracker.
         """
         self._counts, self._tally = counts, tally
-        self._thread, self._optimizer, self._iterator = thread, optimizer, iterator
+        self.thread, self.iterator, self._optimizer = thread, iterator, optimizer
         self._border_at, self._due_s = border_at, due_s
-
-    @uncompiled
-    def batch_asked(self, iterator: Any) -> float | None:
-        """Return the time at which the batch is waited for, in s; None: ask the tracker."""
-        if self._iterator is None or self._iterator() is not iterator:
-            return None
-        counts = self._counts
-        if counts.fetching or get_ident() != self._thread:
-            return None
-        counts.fetching = True
-        return time.monotonic()
 
     @uncompiled
     def batch_arrived(self, batch: Any, asked_s: float) -> bool:
@@ -80,7 +69,7 @@ class Counting:
     @uncompiled
     def backward_begins(self, tensors: Any) -> bool:
         """Note a backward pass, and keep its loss; False: the tracker has to."""
-        if type(tensors) is not Tensor or get_ident() != self._thread:
+        if type(tensors) is not Tensor or get_ident() != self.thread:
             return False
         tally = self._tally
         try:
@@ -92,16 +81,18 @@ class Counting:
         self._counts.next_begun = tally.is_open = True
         return True
 
-    def optimizer_begins(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
-        """Return whether nothing is to be done: the optimizer of all these steps begins."""
-        return id(optimizer) == self._optimizer and not has_closure and get_ident() == self._thread
+    def optimizer_ends(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Count a step; False: the tracker has to, and has not seen it begin.
 
-    def optimizer_ends(self) -> bool:
-        """Count a step; False: the tracker has to."""
+        `args`, with the optimizer, and `kwargs` are those of the call.
+        """
+        is_plain = id(optimizer) == self._optimizer and len(args) == 1 and not kwargs
         counts = self._counts
         step = counts.steps + 1
         is_last = step == self._border_at or time.monotonic() >= self._due_s
-        if is_last or get_ident() != self._thread:
+        if not is_plain or is_last or get_ident() != self.thread:
             return False
         counts.steps, counts.next_begun = step, False
         counts.skipped += 1

@@ -7,8 +7,10 @@ and may move: a test for each fails if they do.
 
 import gc
 import os
+import time
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -42,29 +44,33 @@ def patch(tracker: Tracker) -> None:
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if tracker.counting is not None:
+            return  # its end will do
         try:
-            # a subclass may take something else as second argument
-            has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
-            counting = tracker.counting
-            if counting is None or not counting.optimizer_begins(
-                optimizer, has_closure=has_closure
-            ):
-                tracker.optimizer_begins(optimizer, has_closure)
+            tracker.optimizer_begins(optimizer, _has_closure(args, kwargs))
         except BaseException as error:  # `with unseen` would take time in each step
             without_ours(error)
             raise
 
-    def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+    def after(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             counting = tracker.counting
-            if counting is None or not counting.optimizer_ends():
-                tracker.optimizer_ends(optimizer)
+            if counting is not None:
+                if counting.optimizer_ends(optimizer, args, kwargs):
+                    return
+                tracker.optimizer_begins(optimizer, _has_closure(args, kwargs))
+            tracker.optimizer_ends(optimizer)
         except BaseException as error:
             without_ours(error)
             raise
 
     register_optimizer_step_pre_hook(uncompiled(before))
     register_optimizer_step_post_hook(uncompiled(after))
+
+
+def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    # a subclass may take something else as second argument
+    return callable(kwargs.get("closure") if len(args) < 2 else args[1])
 
 
 def _patch_scaler(tracker: Tracker) -> None:
@@ -136,12 +142,16 @@ def _patch_batches(tracker: Tracker) -> None:
 
     @wraps(advance)
     def hooked(self: Any) -> Any:
-        counting = tracker.counting
-        asked_s = None
+        counting, asked_s = tracker.counting, None
         try:
-            asked_s = None if counting is None else counting.batch_asked(self)
-            if counting is None or asked_s is None:
+            if (
+                counting is None
+                or counting.iterator() is not self
+                or tracker.fetching
+                or get_ident() != counting.thread
+            ):
                 return followed(self)
+            tracker.fetching, asked_s = True, time.monotonic()
             batch = advance(self)
         except BaseException as error:
             without_ours(error)
@@ -157,7 +167,7 @@ def _patch_batches(tracker: Tracker) -> None:
             tracker.batch_arrived(self, batch, asked_s)
         return batch
 
-    _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = uncompiled(hooked, deeply=False)  # type: ignore[method-assign]
 
 
 def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -5,7 +5,6 @@ timed together, because measuring one step takes 0.1 ms of host time.
 """
 
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
@@ -212,11 +211,11 @@ class Steps:
 
     # ── steps that are timed together ───────────────────────────────────────────────────
 
-    def _plain_iterator(self) -> weakref.ref[Any] | None:
-        """Return the feed's iterator, if its batches need only be counted."""
+    def _plain_iterator(self) -> Callable[[], Any]:
+        """Return the reference to the feed's iterator, if its batches need only be counted."""
         feed = self._feeds.feed
         if feed is None or self._has_tokens or feed.iterator() in self.redirects:
-            return None
+            return no_iterator
         return feed.iterator
 
     def _skip(self) -> None:
@@ -371,3 +370,7 @@ class Steps:
 
 def nothing(_name: str, /) -> None:
     """Ignore a mark: no step is measured."""
+
+
+def no_iterator() -> None:
+    """Return None: no loader's batches are counted."""

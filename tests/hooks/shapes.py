@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
-from gpudash.hooks import batches, counting, steps, tracker
+from gpudash.hooks import batches, counting, patches, steps, tracker
 from gpudash.hooks.frames import OURS
 from tests.hooks.toy import watched
 
@@ -455,9 +455,10 @@ def stopped_by_signals(toy):
             signal.raise_signal(signal.SIGUSR1)
         return get_ident()
 
-    moments = ["batch_asked", "backward_begins", "optimizer_begins", "optimizer_ends"]
+    moments = ["hooked", "backward_begins", "optimizer_ends"]  # the first asks for a batch
     before = signal.signal(signal.SIGUSR1, handler)
-    counting.get_ident, stopped, seen = interrupted, 0, []
+    counting.get_ident = patches.get_ident = interrupted
+    stopped, seen = 0, []
     model, optimizer = made()
     waiting = iter(data(8 * 44))
     for _ in range(40):
@@ -469,7 +470,7 @@ def stopped_by_signals(toy):
             stopped += 1
             seen += [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     signal.signal(signal.SIGUSR1, before)
-    counting.get_ident = get_ident
+    counting.get_ident = patches.get_ident = get_ident
     ours = [name for name in seen if name.startswith(OURS)]
     return {"expected": 40 - stopped, "stopped": stopped, "ours": ours}
 
@@ -742,7 +743,8 @@ def train(names, *, together=False):
     toy.tracker.may_skip = together
     if together:  # a fake clock, the same on every machine
         passing = SimpleNamespace(monotonic=itertools.count(step=TICK_MS / 1e3).__next__)
-        batches.time = counting.time = steps.time = tracker.time = passing
+        for module in (batches, counting, patches, steps, tracker):
+            module.time = passing
     results = {}
     for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]
