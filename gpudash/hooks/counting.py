@@ -30,7 +30,16 @@ class Counts(Protocol):
 class Counting:
     """The plain steps until the next one that is measured in full."""
 
-    __slots__ = ("_border_at", "_counts", "_due_s", "_optimizer", "_tally", "iterator", "thread")
+    __slots__ = (
+        "_border_at",
+        "_counts",
+        "_due_s",
+        "_keeps_loss",
+        "_optimizer",
+        "_tally",
+        "iterator",
+        "thread",
+    )
 
     def __init__(
         self,
@@ -40,17 +49,19 @@ class Counting:
         thread: int | None,
         optimizer: int,
         iterator: Callable[[], Any],
+        keeps_loss: bool,
         border_at: int,
         due_s: float,
     ) -> None:
         """Count the steps of a thread, by an optimizer's id.
 
-        `iterator` returns that of the loader whose batches are counted, or None. A step that is
-        `border_at`, or ends at `due_s` or later, is left to the tracker.
+        `iterator` returns that of the loader whose batches are counted, or None. The newest loss is
+        kept if `keeps_loss`. A step that is `border_at`, or ends at `due_s` or later, is left to
+        the tracker.
         """
         self._counts, self._tally = counts, tally
         self.thread, self.iterator, self._optimizer = thread, iterator, optimizer
-        self._border_at, self._due_s = border_at, due_s
+        self._keeps_loss, self._border_at, self._due_s = keeps_loss, border_at, due_s
 
     @uncompiled
     def batch_arrived(self, batch: Any, asked_s: float) -> bool:
@@ -68,12 +79,13 @@ class Counting:
 
     @uncompiled
     def backward_begins(self, tensors: Any) -> bool:
-        """Note a backward pass, and keep its loss; False: the tracker has to."""
+        """Note a backward pass, and keep its loss where asked to; False: the tracker has to."""
         if type(tensors) is not Tensor or get_ident() != self.thread:
             return False
         tally = self._tally
         try:
-            tally.loss = tensors.detach() if tensors.numel() == 1 else None
+            if self._keeps_loss:
+                tally.loss = tensors.detach() if tensors.numel() == 1 else None
         except Exception as error:  # in a dispatch mode of the script's
             if is_from_handler(error):
                 raise

@@ -1,7 +1,8 @@
 """Times the steps of a training, each from the end of the one before to its own end.
 
-On a GPU short steps are measured in full 20 times a second. Those in between are only counted, and
-timed together, because measuring one step takes 0.1 ms of host time.
+On a GPU short steps are measured in full ten times a second. Those in between are only counted, and
+timed together, because measuring one step takes 0.1 ms of host time. Without a dashboard all steps
+are only counted.
 """
 
 import time
@@ -28,8 +29,10 @@ from gpudash.instrument.loss import LossReader, readable
 from gpudash.instrument.reporter import instruments
 
 IDLE_EVERY_S = 0.05
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.1
 """Seconds between two steps that are measured in full; longer steps all are."""
+LOOK_EVERY_IN_JOB_S = 0.05
+"""The same with several ranks, where a slow one shows in its phases."""
 NOBODY = -1
 """An identity that no thread has."""
 
@@ -83,6 +86,7 @@ class Steps:
         """Whether the next step has begun."""
         self.fetching = False
         """The script waits for a batch."""
+        self._look_every_s = LOOK_EVERY_S
         self._look_due_s = 0.0
         self._is_plain = False  # one optimizer alone makes a step, of training calls alone
         self._only_optimizer = 0  # that optimizer's id
@@ -166,14 +170,15 @@ class Steps:
             self._thread = followed
             if not self._is_timed:
                 self.interrupt()
-            may_skip = self._is_timed and not self.is_skipping and self._may_skip()
+            was_whole = self._is_timed == self.active and not self.is_skipping
             self._is_on = self.active
-            self._open(skipping=may_skip and self._is_on)
+            self._open(skipping=was_whole and self._may_skip())
 
     def _report_findings(self, tally: Tally) -> None:
         """Report new findings to the observer; the first time, create the instruments."""
         found = self._findings.found(tally.loss, self._feeds.feed)
         if found.world_size > 1:
+            self._look_every_s = LOOK_EVERY_IN_JOB_S
             self._gradient_sync.update(modules_of(found.roots))
             found = found._replace(unmeasured=self._gradient_sync.unmeasured())
         if self.clock is None:
@@ -188,32 +193,39 @@ class Steps:
         self.is_skipping, self.skipped, self.next_begun = skipping, 0, False
         self.counting = None
         self.wants_calls = self._is_timed = self._is_on
-        self._mark = nothing
-        if self._is_timed and not self._findings.declares:
-            assert self.clock is not None
-            mark = self.clock.begin()
-            if skipping:
-                self.wants_calls = not self._feeds.is_fed()
-                self._only_optimizer = next(iter(self._findings.optimizers))
-                self.counting = Counting(
-                    self,
-                    self._tally,
-                    thread=self._thread,
-                    optimizer=self._only_optimizer,
-                    iterator=self._plain_iterator(),
-                    border_at=self.border_at,
-                    due_s=self._look_due_s,
-                )
-                return
-            self._mark, self._is_plain = mark, True
-            self._mark("your_code")
-            self._look_due_s = time.monotonic() + LOOK_EVERY_S
+        self._mark, self._is_plain = nothing, True
+        if skipping:
+            self._count()
+        elif not self._findings.declares:
+            self._look_due_s = time.monotonic() + self._look_every_s
+            if self._is_timed:
+                assert self.clock is not None
+                self._mark = self.clock.begin()
+                self._mark("your_code")
 
-    # ── steps that are timed together ───────────────────────────────────────────────────
+    # ── steps that are only counted ─────────────────────────────────────────────────────
+
+    def _count(self) -> None:
+        """Count the steps until the next one is due to be measured in full."""
+        if self._is_timed:
+            assert self.clock is not None
+            self.clock.begin()
+            self.wants_calls = not self._feeds.is_fed()
+        self._only_optimizer = next(iter(self._findings.optimizers))
+        self.counting = Counting(
+            self,
+            self._tally,
+            thread=self._thread,
+            optimizer=self._only_optimizer,
+            iterator=self._plain_iterator(),
+            keeps_loss=self._is_timed,
+            border_at=self.border_at,
+            due_s=self._look_due_s,
+        )
 
     def _plain_iterator(self) -> Callable[[], Any]:
         """Return the reference to the feed's iterator, if its batches need only be counted."""
-        feed = self._feeds.feed
+        feed = self._feeds.feed if self._is_timed else None
         if feed is None or self._has_tokens or feed.iterator() in self.redirects:
             return no_iterator
         return feed.iterator
@@ -238,8 +250,9 @@ class Steps:
             self.interrupt()
             self.samples = None
         elif self.skipped:
-            tally = self._tally
-            self._time(tally, self._count_samples(tally), self._tokens(tally))
+            samples = self._count_samples(self._tally)
+            if self._is_timed:
+                self._time(self._tally, samples, self._tokens(self._tally))
         if is_partial or self.skipped:  # else it has at most a wait for the end of an epoch
             self._tally = Tally()
         if self.skipped:
@@ -258,10 +271,12 @@ class Steps:
         self._observer.step(self.steps)
 
     def _may_skip(self) -> bool:
-        """Return whether the next steps may be timed together: they are short and alike."""
-        if not self.may_skip or self._findings.declares or self.steps < self.closely_until:
-            return False
+        """Return whether the next steps need only be counted: alike, and short if timed."""
         known = self._findings
+        if known.declares or (
+            self._is_on and not (self.may_skip and self.steps >= self.closely_until)
+        ):
+            return False
         steps_alike = self._is_plain and len(known.optimizers) == 1 and not self._has_closure
         return (
             steps_alike

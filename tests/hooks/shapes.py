@@ -680,8 +680,9 @@ def switched_off_and_on(toy):
     def flip(step):
         if step in (10, 20):
             toy.tracker.active = step == 20
+            toy.tracker.border_at = 20
 
-    toy.at_border = flip
+    toy.at_border, toy.tracker.border_at = flip, 10
     for _ in range(40):
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()

@@ -21,7 +21,7 @@ ITERATOR, OPTIMIZER = Iterator(), object()
 CALL = (OPTIMIZER,), {}
 
 
-def counting(border_at=0, due_s=float("inf")):
+def counting(*, border_at=0, due_s=float("inf"), keeps_loss=True):
     counts = SimpleNamespace(steps=10, skipped=0, next_begun=False)
     tally = Tally()
     one = Counting(
@@ -30,6 +30,7 @@ def counting(border_at=0, due_s=float("inf")):
         thread=get_ident(),
         optimizer=id(OPTIMIZER),
         iterator=weakref.ref(ITERATOR),
+        keeps_loss=keeps_loss,
         border_at=border_at,
         due_s=due_s,
     )
@@ -98,6 +99,12 @@ def test_the_newest_loss_is_kept_without_its_graph_and_nothing_larger():
     assert one.backward_begins(weights * 2)
     assert tally.loss is None
     assert not one.backward_begins([weights.sum()])
+
+
+def test_no_loss_is_kept_where_nobody_reads_it():
+    one, counts, tally = counting(keeps_loss=False)
+    assert one.backward_begins(torch.tensor(3.0))
+    assert (tally.loss, counts.next_begun) == (None, True)
 
 
 class Refuses(TorchDispatchMode):

@@ -111,3 +111,8 @@ def test_the_time_of_a_step_has_the_call_without_gradients_at_its_begin(results)
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
 def test_several_optimizers_or_those_in_backward_are_always_measured_in_full(results, shape):
     assert {record["count"] for record in results[shape]["records"]} == {1}
+
+
+def test_without_a_dashboard_steps_are_only_counted(results):
+    borders = [step for step in results["switched_off_and_on"]["borders"] if 10 <= step <= 21]
+    assert borders == [10, 11, 20, 21]
