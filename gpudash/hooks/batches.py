@@ -58,7 +58,8 @@ class Batches(DeclaredSteps):
         tally = self._tally
         tally.data_s += now - (self._asked_s if asked_s is None else asked_s)
         tally.batches += 1
-        tally.fetched = total(tally.fetched, first_dimension(batch))
+        size = first_dimension(batch)
+        tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
         if self._has_tokens or not self.is_skipping:
             tokens = tokens_in(batch)
             self._has_tokens = self._has_tokens or tokens is not None

@@ -73,7 +73,8 @@ class Counting:
             return False
         tally.data_s += time.monotonic() - asked_s
         tally.batches += 1
-        tally.fetched = None if tally.fetched is None else tally.fetched + first.size(0)
+        tally.newest = size = first.size(0)
+        tally.fetched = None if tally.fetched is None else tally.fetched + size
         self._counts.next_begun = True
         return True
 

@@ -115,8 +115,10 @@ class Steps:
         return self._gradient_sync.collectives(times)
 
     def finish(self) -> None:
-        """Time the steps that were only counted: the training is over."""
-        self._stop_skipping()
+        """Time the steps that were only counted, or count their samples: the training is over."""
+        samples = total(self.samples, self._samples_of_counted())
+        if self._stop_skipping() or self.is_skipping:  # the script left a step, or another thread
+            self.samples = samples
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
@@ -374,6 +376,15 @@ class Steps:
         if self._feeds.is_fed():
             return 0  # some frameworks fetch each batch a step ahead
         return tally.called or None if self._findings.models == 1 else None
+
+    def _samples_of_counted(self) -> int | None:
+        """Return the samples of the counted steps, without those of the step that has begun."""
+        tally = self._tally
+        if not self.next_begun:
+            return self._samples(tally)
+        if tally.fetched is None or tally.batches != self.skipped + 1:
+            return None
+        return tally.fetched - tally.newest
 
     def _tokens(self, tally: Tally) -> int | None:
         if not self._has_tokens:  # steps that are only counted do not look for any

@@ -21,6 +21,7 @@ class Tally:
         "is_open",
         "loss",
         "moved",
+        "newest",
         "tokens",
     )
 
@@ -31,6 +32,8 @@ class Tally:
         """Calls of the models, training or not."""
         self.fetched: int | None = 0
         """Samples of the step's batches; None if one batch has no known size."""
+        self.newest = 0
+        """Samples of the newest batch whose size is known."""
         self.tokens: int | None = 0
         """Tokens of the step's batches; None likewise."""
         self.called: int | None = 0

@@ -484,6 +484,16 @@ class SlowToEnd(torch.utils.data.Sampler):
             batches.time.monotonic()
 
 
+@shape(11)
+def leaves_a_step(toy):
+    model, optimizer = made()
+    for number, batch in enumerate(data(8 * 20)):
+        if number == 11:
+            break
+        backward(model, batch)
+        optimizer.step()
+
+
 @shape(36)
 def slow_ends(toy):
     model, optimizer = made()

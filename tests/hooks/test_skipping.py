@@ -68,6 +68,10 @@ def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_
     assert [step for step, ms in waits.items() if ms >= waited] == [12, 24, 36]
 
 
+def test_the_samples_of_a_step_that_the_script_leaves_are_not_counted(results):
+    assert results["leaves_a_step"]["samples"] == 11 * 8
+
+
 def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
     assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
 
