@@ -56,7 +56,8 @@ class Steps:
         self.may_skip: bool | None = None
         """Whether steps may be timed together; None until known, then True on a GPU."""
         self.closely_until = 0.0
-        """Steps until this one are measured in full. Set in `border`."""
+        """Steps until this one are measured in full, or each get a border if none is measured. Set
+        in `border`."""
         self.border_at = 0
         """This step gets its own border, also among steps timed together. Set in `border`."""
         self.reset()
@@ -273,11 +274,11 @@ class Steps:
         self._observer.step(self.steps)
 
     def _may_skip(self) -> bool:
-        """Return whether the next steps need only be counted: alike, and short if timed."""
+        """Return whether the next steps need only be counted: they are short and alike."""
         known = self._findings
-        if known.declares or (
-            self._is_on and not (self.may_skip and self.steps >= self.closely_until)
-        ):
+        if known.declares or self.steps < self.closely_until:
+            return False
+        if self._is_on and not self.may_skip:
             return False
         steps_alike = self._is_plain and len(known.optimizers) == 1 and not self._has_closure
         return (

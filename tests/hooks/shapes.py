@@ -699,6 +699,22 @@ def switched_off_and_on(toy):
 
 
 @shape(40)
+def switched_off_and_looked_at_closely(toy):
+    """As in a block by the wall clock whose end must be seen, because batches come in bursts."""
+    model, optimizer = made()
+
+    def flip(step):
+        if step == 10:
+            toy.tracker.active, toy.tracker.closely_until = False, 30
+
+    toy.at_border, toy.tracker.border_at = flip, 10
+    for _ in range(40):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+    toy.tracker.closely_until = 0
+
+
+@shape(40)
 def attributed(toy):
     model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 8))
     optimizer = torch.optim.AdamW(model.parameters())

@@ -120,3 +120,8 @@ def test_several_optimizers_or_those_in_backward_are_always_measured_in_full(res
 def test_without_a_dashboard_steps_are_only_counted(results):
     borders = [step for step in results["switched_off_and_on"]["borders"] if 10 <= step <= 21]
     assert borders == [10, 11, 20, 21]
+
+
+def test_without_a_dashboard_steps_that_are_looked_at_closely_have_their_own_borders(results):
+    borders = results["switched_off_and_looked_at_closely"]["borders"]
+    assert [step for step in borders if 10 <= step <= 30] == list(range(10, 31))
