@@ -11,7 +11,6 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from gpudash.hooks.samples import SEQUENCES
 from gpudash.hooks.signals import is_from_handler
@@ -35,9 +34,9 @@ class Counting:
         "_counts",
         "_due_s",
         "_keeps_loss",
-        "_optimizer",
         "_tally",
         "iterator",
+        "optimizer",
         "thread",
     )
 
@@ -60,7 +59,7 @@ class Counting:
         the tracker.
         """
         self._counts, self._tally = counts, tally
-        self.thread, self.iterator, self._optimizer = thread, iterator, optimizer
+        self.thread, self.optimizer, self.iterator = thread, optimizer, iterator
         self._keeps_loss, self._border_at, self._due_s = keeps_loss, border_at, due_s
 
     @uncompiled
@@ -94,18 +93,12 @@ class Counting:
         self._counts.next_begun = tally.is_open = True
         return True
 
-    def optimizer_ends(
-        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Count a step; False: the tracker has to, and has not seen it begin.
-
-        `args`, with the optimizer, and `kwargs` are those of the call.
-        """
-        is_plain = id(optimizer) == self._optimizer and len(args) == 1 and not kwargs
+    def optimizer_ends(self) -> bool:
+        """Count a step; False: the tracker has to."""
         counts = self._counts
         step = counts.steps + 1
         is_last = step == self._border_at or time.monotonic() >= self._due_s
-        if not is_plain or is_last or get_ident() != self.thread:
+        if is_last or get_ident() != self.thread:
             return False
         counts.steps, counts.next_begun = step, False
         counts.skipped += 1

@@ -44,33 +44,34 @@ def patch(tracker: Tracker) -> None:
 
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if tracker.counting is not None:
-            return  # its end will do
         try:
-            tracker.optimizer_begins(optimizer, _has_closure(args, kwargs))
+            counting = tracker.counting
+            if (
+                counting is not None
+                and counting.optimizer == id(optimizer)
+                and len(args) == 1
+                and not kwargs
+                and counting.thread == get_ident()
+            ):
+                return  # its end will do
+            # a subclass may take something else as second argument
+            has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
+            tracker.optimizer_begins(optimizer, has_closure)
         except BaseException as error:  # `with unseen` would take time in each step
             without_ours(error)
             raise
 
-    def after(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         try:
             counting = tracker.counting
-            if counting is not None:
-                if counting.optimizer_ends(optimizer, args, kwargs):
-                    return
-                tracker.optimizer_begins(optimizer, _has_closure(args, kwargs))
-            tracker.optimizer_ends(optimizer)
+            if counting is None or not counting.optimizer_ends():
+                tracker.optimizer_ends(optimizer)
         except BaseException as error:
             without_ours(error)
             raise
 
     register_optimizer_step_pre_hook(uncompiled(before))
     register_optimizer_step_post_hook(uncompiled(after))
-
-
-def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    # a subclass may take something else as second argument
-    return callable(kwargs.get("closure") if len(args) < 2 else args[1])
 
 
 def _patch_scaler(tracker: Tracker) -> None:

@@ -455,7 +455,7 @@ def stopped_by_signals(toy):
             signal.raise_signal(signal.SIGUSR1)
         return get_ident()
 
-    moments = ["hooked", "backward_begins", "optimizer_ends"]  # the first asks for a batch
+    moments = ["hooked", "backward_begins", "before", "optimizer_ends"]  # the first: a batch
     before = signal.signal(signal.SIGUSR1, handler)
     counting.get_ident = patches.get_ident = interrupted
     stopped, seen = 0, []
@@ -704,14 +704,33 @@ def switched_off_and_looked_at_closely(toy):
     model, optimizer = made()
 
     def flip(step):
-        if step == 10:
-            toy.tracker.active, toy.tracker.closely_until = False, 30
+        if step in (10, 30):
+            toy.tracker.active, toy.tracker.closely_until = step == 30, 30
 
     toy.at_border, toy.tracker.border_at = flip, 10
     for _ in range(40):
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()
     toy.tracker.closely_until = 0
+
+
+@shape(45)
+def closure_that_evaluates(toy):
+    """Comes after plain steps of the same optimizer."""
+    model, optimizer = made()
+    batch = torch.randn(16, 8), torch.randint(2, (16,))
+
+    def closure():
+        with torch.no_grad():
+            model(batch[0])
+        optimizer.zero_grad()
+        return backward(model, batch)
+
+    for _ in range(40):
+        backward(model, batch)
+        optimizer.step()
+    for _ in range(5):
+        optimizer.step(closure)
 
 
 @shape(40)

@@ -18,7 +18,6 @@ class Iterator:
 
 
 ITERATOR, OPTIMIZER = Iterator(), object()
-CALL = (OPTIMIZER,), {}
 
 
 def counting(*, border_at=0, due_s=float("inf"), keeps_loss=True):
@@ -50,30 +49,21 @@ def test_a_step_is_counted_and_the_next_one_has_not_begun():
     one, counts, _ = counting()
     assert one.backward_begins(torch.tensor(1.0))
     assert counts.next_begun
-    assert one.optimizer_ends(OPTIMIZER, *CALL)
+    assert one.optimizer_ends()
     assert (counts.steps, counts.skipped, counts.next_begun) == (11, 1, False)
 
 
 @pytest.mark.parametrize("why", [{"border_at": 11}, {"due_s": 0.0}])
 def test_a_step_that_is_measured_next_is_left_to_the_tracker(why):
     one, counts, _ = counting(**why)
-    assert not one.optimizer_ends(OPTIMIZER, *CALL)
+    assert not one.optimizer_ends()
     assert (counts.steps, counts.skipped) == (10, 0)
-
-
-def test_another_optimizer_or_one_with_a_closure_is_left_to_the_tracker():
-    one, counts, _ = counting()
-    other = object()
-    assert not one.optimizer_ends(other, (other,), {})
-    assert not one.optimizer_ends(OPTIMIZER, (OPTIMIZER, print), {})
-    assert not one.optimizer_ends(OPTIMIZER, (OPTIMIZER,), {"closure": print})
-    assert counts.steps == 10
 
 
 def test_another_thread_is_left_to_the_tracker():
     one, counts, _ = counting()
     assert not elsewhere(lambda: one.backward_begins(torch.tensor(1.0)))
-    assert not elsewhere(lambda: one.optimizer_ends(OPTIMIZER, *CALL))
+    assert not elsewhere(one.optimizer_ends)
     assert (counts.steps, counts.next_begun) == (10, False)
 
 

@@ -77,7 +77,7 @@ def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results
 
 
 def test_an_exception_of_a_signal_handler_has_no_frame_of_ours(results):
-    assert results["stopped_by_signals"]["stopped"] == 3
+    assert results["stopped_by_signals"]["stopped"] == 4
     assert results["stopped_by_signals"]["ours"] == []
 
 
