@@ -21,7 +21,8 @@ class Batches(DeclaredSteps):
     @event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
         """Note that a DataLoader has made an iterator."""
-        self._stop_skipping()
+        if self._stop_skipping():
+            self.samples = None  # the script may have left the newest batch
         self._feeds.opened(iterator, loader, keeps=self._is_on)
         return False
 

@@ -117,9 +117,9 @@ class Steps:
 
     def finish(self) -> None:
         """Time the steps that were only counted, or count their samples: the training is over."""
-        samples = total(self.samples, self._samples_of_counted())
-        if self._stop_skipping() or self.is_skipping:  # the script left a step, or another thread
-            self.samples = samples
+        self._stop_skipping()
+        if self.is_skipping:  # on another thread
+            self.samples = total(self.samples, self._samples_of_counted())
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
@@ -251,12 +251,12 @@ class Steps:
         self.counting, is_partial = None, self.next_begun
         if is_partial:  # only a part of this step would be measured
             self.interrupt()
-            self.samples = None
-        elif self.skipped:
+            self.samples = total(self.samples, self._samples_of_counted())
+            self._tally = self._tally.begun(self.skipped)
+        elif self.skipped:  # else it has at most a wait for the end of an epoch
             samples = self._count_samples(self._tally)
             if self._is_timed:
                 self._time(self._tally, samples, self._tokens(self._tally))
-        if is_partial or self.skipped:  # else it has at most a wait for the end of an epoch
             self._tally = Tally()
         if self.skipped:
             self._asides.border()

@@ -47,6 +47,13 @@ class Tally:
         self.borders: list[list[Any]] | None = []
         """The clock's timestamps of these collectives, by call; None if one call has none."""
 
+    def begun(self, steps: int) -> "Tally":
+        """Return the counts of the step that has begun after so many steps with a batch each."""
+        begun = Tally()
+        if self.batches == steps + 1:
+            begun.batches, begun.fetched, begun.newest = 1, self.newest, self.newest
+        return begun
+
     def add(self, later: "Tally") -> None:
         """Add the counts of a later part of the same step."""
         self.backwards += later.backwards

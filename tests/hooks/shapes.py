@@ -631,6 +631,15 @@ def one_training_after_the_other_without_loader(toy):
             optimizer.step()
 
 
+@shape(40)
+def another_optimizer_within_an_epoch(toy):
+    model, first = made()
+    second = torch.optim.SGD(model.parameters(), lr=0.01)
+    for number, batch in enumerate(data(8 * 40)):
+        backward(model, batch)
+        (first if number < 20 else second).step()
+
+
 @shape(10)
 def saved_whole(toy):
     model, optimizer = made()

@@ -49,7 +49,12 @@ def test_steps_timed_together_report_the_samples_of_all(results):
 
 @pytest.mark.parametrize(
     ("shape", "samples"),
-    [("batches_of_many_kinds", 192), ("loader_within_a_loader", 96), ("nested_tensors", 128)],
+    [
+        ("batches_of_many_kinds", 192),
+        ("loader_within_a_loader", 96),
+        ("nested_tensors", 128),
+        ("another_optimizer_within_an_epoch", 320),
+    ],
 )
 def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
     results, alone, shape, samples
