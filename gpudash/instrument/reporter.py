@@ -151,7 +151,7 @@ class Reports:
     def send_last(self, steps: int = 0, samples: int | None = None) -> None:
         """Report what is left, with the loss of the last step.
 
-        `steps` and `samples` are those of the run, where the last steps were not timed.
+        `steps` and `samples` are those of the run, where some steps were not timed.
         """
         self._synchronize()  # sync: the run is over, and a requested loss has arrived
         self.send()
@@ -159,7 +159,7 @@ class Reports:
             self._losses.request(*self._newest)
         self._synchronize()  # sync: the loss just requested
         self.send()
-        if steps > self.total_steps:
+        if steps and (steps, samples) != (self.total_steps, self._total_samples):
             self.total_steps, self._total_samples = steps, samples
             self.send()
 
