@@ -188,7 +188,7 @@ def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any]
             tracker.batch_arrived(self, batch, None)
         return batch
 
-    return followed
+    return uncompiled(followed, deeply=False)
 
 
 def _patch_save(tracker: Tracker) -> None:

@@ -27,6 +27,7 @@ from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader, readable
 from gpudash.instrument.reporter import instruments
+from gpudash.instrument.uncompiled import uncompiled
 
 IDLE_EVERY_S = 0.05
 LOOK_EVERY_S = 0.1
@@ -399,5 +400,6 @@ def nothing(_name: str, /) -> None:
     """Ignore a mark: no step is measured."""
 
 
+@uncompiled
 def no_iterator() -> None:
     """Return None: no loader's batches are counted."""

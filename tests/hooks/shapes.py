@@ -598,6 +598,28 @@ def backward_in_fast_code(toy):
     return {"graphs": count_compiled()}
 
 
+@shape(40)
+def all_in_fast_code(toy):
+    """Without a dashboard from step 3 to step 30."""
+    model, optimizer = made()
+
+    def flip(step):
+        if step in (3, 30):
+            toy.tracker.active, toy.tracker.border_at = step == 30, 30
+
+    @torch.compile(backend="eager")
+    def learn(waiting):
+        backward(model, next(waiting))
+        optimizer.step()
+
+    toy.at_border, toy.tracker.border_at = flip, 3
+    waiting = iter(data(8 * 40))
+    for _ in range(40):
+        learn(waiting)
+    codes = [code() for code in torch._dynamo.convert_frame.input_codes.seen]
+    return {"ours": [one.co_name for one in codes if one.co_filename.startswith(OURS)]}
+
+
 @shape(12)
 def compiled_optimizer(toy):
     model, optimizer = made()

@@ -79,6 +79,7 @@ def test_the_samples_of_a_step_that_the_script_leaves_are_not_counted(results):
 
 def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
     assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
+    assert results["all_in_fast_code"]["ours"] == alone["all_in_fast_code"]["ours"] == []
 
 
 def test_an_exception_of_a_signal_handler_has_no_frame_of_ours(results):
