@@ -11,6 +11,7 @@ import time
 import traceback
 import types
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from threading import get_ident
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
-from gpudash.hooks import batches, counting, patches, steps, tracker
+from gpudash.hooks import batches, counting, explicit, patches, steps, tracker
 from gpudash.hooks.frames import OURS
 from tests.hooks.toy import watched
 
@@ -660,6 +661,18 @@ def another_optimizer_within_an_epoch(toy):
     for number, batch in enumerate(data(8 * 40)):
         backward(model, batch)
         (first if number < 20 else second).step()
+
+
+@shape(40)
+def declares_its_later_steps(toy):
+    explicit.listener = toy.tracker
+    model, optimizer = made()
+    waiting = iter(data(8 * 40))
+    for number in range(40):
+        with explicit.step() if number >= 25 else nullcontext():
+            backward(model, next(waiting))
+            optimizer.step()
+    explicit.listener = None
 
 
 @shape(10)

@@ -54,6 +54,7 @@ def test_steps_timed_together_report_the_samples_of_all(results):
         ("loader_within_a_loader", 96),
         ("nested_tensors", 128),
         ("another_optimizer_within_an_epoch", 320),
+        ("declares_its_later_steps", 320),
     ],
 )
 def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
