@@ -78,6 +78,14 @@ def test_the_samples_of_a_step_that_the_script_leaves_are_not_counted(results):
     assert results["leaves_a_step"]["samples"] == 11 * 8
 
 
+def test_the_hosts_time_is_all_but_the_waits_wherever_an_epoch_ends(results):
+    records = results["slow_ends_after_any_step"]["records"]
+    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    assert any(one["count"] == 1 and one["data_ms"] >= waited for one in records)
+    for record in records[1:]:  # the first one's time is of two clocks
+        assert shapes.TICK_MS <= record["host_ms"] < waited
+
+
 def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
     assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
     assert results["all_in_fast_code"]["ours"] == alone["all_in_fast_code"]["ours"] == []
