@@ -507,11 +507,11 @@ def slow_ends(toy):
             optimizer.step()
 
 
-@shape(sum(range(12, 24)))
+@shape(sum(range(15, 20)))
 def slow_ends_after_any_step(toy):
     """Some epochs end after a step that is measured in full. The host's times are of one clock."""
     model, optimizer = made()
-    for batches_an_epoch in range(12, 24):
+    for batches_an_epoch in range(15, 20):
         loader = DataLoader(data(8 * 24).dataset, 8, sampler=SlowToEnd(8 * batches_an_epoch))
         for batch in loader:
             backward(model, batch)
