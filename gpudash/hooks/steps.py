@@ -174,6 +174,7 @@ class Steps:
             self._thread = followed
             if not self._is_timed:
                 self.interrupt()
+            # one step in full shows whether those after it are plain
             was_whole = self._is_timed == self.active and not self.is_skipping
             self._is_on = self.active
             self._open(skipping=was_whole and self._may_skip())
