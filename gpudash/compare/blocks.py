@@ -29,6 +29,8 @@ from gpudash.statistics import mean, total, warm, without
 LAG_S = 0.25
 """Utilisation read within this many seconds of a block's begin still covers earlier time."""
 SAMPLES_KEPT = 512
+READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
+"""Readings of which a block has the mean, under the same name."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the steps' durations on the device, or the wall-clock time."""
     host_ms: float | None = None
     """Mean host time of a step."""
-    util_pct: float | None = None
+    gpu_util_pct: float | None = None
     cpu_pct: float | None = None
     core_wait_pct: float | None = None
 
@@ -172,9 +174,7 @@ class BlockLog:
             samples=self._of_all(total(step.samples for step in steps)),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
             host_ms=mean((step.host_ms for step in steps), counts),
-            util_pct=mean(reading.number("gpu_util_pct") for reading in readings),
-            cpu_pct=mean(reading.number("cpu_pct") for reading in readings),
-            core_wait_pct=mean(reading.number("core_wait_pct") for reading in readings),
+            **{name: mean(one.number(name) for one in readings) for name in READINGS},
         )
 
     def _timed(self, one: _Open, block: Block) -> Measured | None:

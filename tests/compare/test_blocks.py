@@ -245,7 +245,7 @@ def test_utilisation_does_not_include_time_before_the_block():
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
     (block,) = bench.outcomes
-    assert (block.util_pct, block.cpu_pct, block.core_wait_pct) == (90.0, 90.0, 45.0)
+    assert (block.gpu_util_pct, block.cpu_pct, block.core_wait_pct) == (90.0, 90.0, 45.0)
 
 
 def test_a_block_too_short_for_a_reading_has_no_utilisation():
@@ -255,7 +255,7 @@ def test_a_block_too_short_for_a_reading_has_no_utilisation():
     bench.finished(50.0, 50.0, 50.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
-    assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (None, None)
+    assert (bench.outcomes[0].gpu_util_pct, bench.outcomes[0].cpu_pct) == (None, None)
 
 
 def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own():
@@ -273,7 +273,7 @@ def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own
     bench.finished(1.0)
     bench.changed(block=None, after_step=4)
     bench.finished(50.0)
-    assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (20.0, 20.0)
+    assert (bench.outcomes[0].gpu_util_pct, bench.outcomes[0].cpu_pct) == (20.0, 20.0)
 
 
 def test_the_newest_readings_of_a_long_block_are_kept():
@@ -288,7 +288,7 @@ def test_the_newest_readings_of_a_long_block_are_kept():
     bench.finished(1.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
-    assert (bench.outcomes[0].util_pct, bench.outcomes[0].cpu_pct) == (50.0, 50.0)
+    assert (bench.outcomes[0].gpu_util_pct, bench.outcomes[0].cpu_pct) == (50.0, 50.0)
 
 
 def test_a_pause_restarts_only_the_block_it_came_in():
