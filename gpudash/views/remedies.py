@@ -1,9 +1,11 @@
 """Propose what an A/B should try against a limit, best first; only the A/B shows if it helps."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.offers import refusal
 from gpudash.protocol import Settings
@@ -182,20 +184,21 @@ def tries(
     """Return what to try, best first; changes that have a verdict come last."""
     if "blocks" not in snapshot.can:
         return ()
-    known, gain = {one.name: one for one in levers}, _gains(snapshot, step, profile)
+    known = {one.name: one for one in levers}
     judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
 
     def is_judged(one: Try) -> bool:
         return (one.lever, frozenset((one.value, one.before))) in judged
 
     found = (
-        Try(remedy.lever, value, remedy.why, before, gain(remedy.lever, before, value))
+        Try(remedy.lever, value, remedy.why, before)
         for remedy in _fitting(limit, snapshot.settings, step)
         if remedy.lever in known and not refusal(remedy.lever, snapshot.levers)
         for before in (_active(known[remedy.lever], snapshot),)
         for value in _values(remedy, known[remedy.lever], before, step)
     )
-    helping = (one for one in found if one.gain is None or one.gain.high_pct >= LEAST_PCT)
+    gaining = refreshed(found, snapshot, step, profile)
+    helping = (one for one in gaining if one.gain is None or one.gain.high_pct >= LEAST_PCT)
     return tuple(sorted(helping, key=is_judged))
 
 
@@ -203,33 +206,17 @@ def refreshed(
     proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep, profile: Summary | None = None
 ) -> tuple[Try, ...]:
     """Return the same changes with the gains that follow from these measurements."""
-    gain = _gains(snapshot, step, profile)
-    return tuple(
-        Try(one.lever, one.value, one.why, one.before, gain(one.lever, one.before, one.value))
-        for one in proposals
+    case = partial(
+        Case,
+        step=step,
+        phases=snapshot.phases,
+        profile=profile,
+        workers=loader_workers(snapshot.settings),
+        feeds=snapshot.settings.get("data", "loader") != "loader",
     )
-
-
-def _gains(
-    snapshot: Snapshot, step: RecentStep, profile: Summary | None
-) -> Callable[[str, str, str], Gain | None]:
-    """Return the function from a lever, its value and another value to the gain."""
-    workers = loader_workers(snapshot.settings)
-    feeds = snapshot.settings.get("data", "loader") != "loader"
-
-    def gain(lever: str, before: str, value: str) -> Gain | None:
-        case = Case(
-            a=before,
-            b=value,
-            step=step,
-            phases=snapshot.phases,
-            profile=profile,
-            workers=workers,
-            feeds=feeds,
-        )
-        return gain_of(lever, case)
-
-    return gain
+    return tuple(
+        replace(one, gain=gain_of(one.lever, case(a=one.before, b=one.value))) for one in proposals
+    )
 
 
 def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Remedy]:
