@@ -341,7 +341,7 @@ class Intervals:
         steps = self._take_steps(end_s)
         transform_ms, instruments_ms = self._take_input(end_s)
         counts = [step.count for step in steps]
-        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), counts)
+        p50, p95 = percentiles((step.step_ms, step.count) for step in steps)
         return Interval(
             began_s=began_s,
             ended_s=end_s,

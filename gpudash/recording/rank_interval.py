@@ -110,7 +110,7 @@ class RankTrack:
             steps.append(self._steps.popleft())
         read = take(self._host, -inf, ended_s)
         counts = [step.count for step in steps]
-        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), counts)
+        p50, p95 = percentiles((step.step_ms, step.count) for step in steps)
         times = Means()
         for step in steps:
             times.add({name: getattr(step, name) for name in PER_STEP}, step.count)

@@ -102,9 +102,8 @@ class _Row:
         return self.shown[1]
 
     def _result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
-        counts = (count for _, count in self.times_ms)
         means = self.means.values()
-        p50, p95 = percentiles((step_ms for step_ms, _ in self.times_ms), (50, 95), counts)
+        p50, p95 = percentiles(self.times_ms)
         return Result(
             number=number,
             configuration=_configuration(self, first, own),
