@@ -272,6 +272,14 @@ METRICS: dict[str, Metric] = {
 }
 
 
+REPORTED = [
+    name
+    for name, metric in METRICS.items()
+    if metric.kind == "host" and name in Progress.__struct_fields__
+]
+"""Metrics of the host that the training process reports itself."""
+
+
 def since(reading: GpuReading, began_s: float) -> GpuReading:
     """Return the reading without means whose window began before `began_s` (monotonic)."""
     windows = {"utilisation": reading.at_s - UTIL_WINDOW_S, "activity": reading.activity_since_s}
@@ -286,14 +294,7 @@ def since(reading: GpuReading, began_s: float) -> GpuReading:
 
 def process_reading(report: Progress) -> HostReading | None:
     """Return the memory and collectives in a report as a reading; None if it has none of them."""
-    reported = {
-        "mem_reserved_mib": report.mem_reserved_mib,
-        "mem_allocated_mib": report.mem_allocated_mib,
-        "mem_peak_mib": report.mem_peak_mib,
-        "collective_mib": report.collective_mib,
-        "collective_ms": report.collective_ms,
-        "collective_bus_mib": report.collective_bus_mib,
-        "collective_exposed_ms": report.collective_exposed_ms,
+    values: dict[str, float | str] = {
+        name: value for name in REPORTED if (value := getattr(report, name)) is not None
     }
-    values: dict[str, float | str] = {k: v for k, v in reported.items() if v is not None}
     return HostReading(at_s=report.until_s, values=values) if values else None
