@@ -17,14 +17,9 @@ from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.profiled_step import of_device
-from gpudash.views.recent_step import (
-    MEASURED_STEPS,
-    RecentStep,
-    recent_step,
-    steps_needed,
-)
-from gpudash.views.remedies import Try, known_waits, refreshed, tries, waiting_levers
-from gpudash.views.rules import Limit, Rule, limit_of, rules
+from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.views.remedies import Try, refreshed, tries
+from gpudash.views.rules import Limit, Rule, limit_of, rules, waiting_levers
 from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import Lever, phrase
 
@@ -89,8 +84,9 @@ def answer(
         kind: Kind = "ended" if ended else "measuring"
         evidence = tuple(_end(snapshot)) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
-    ours = bool(levers) and not snapshot.levers
-    asked = _rules_of(snapshot, step, profile, ours=ours)
+    # which settings make the host wait is known of gpudash's workloads only
+    launches = bool(levers) and not snapshot.levers and not waiting_levers(snapshot.settings)
+    asked = rules(snapshot, step, profile, launches=launches)
     held, now_s = before if holds else None, snapshot.elapsed_s
     found = limit_of(asked, before.limit if before else None)
     limit = _held_limit(held, found, asked, now_s)
@@ -188,15 +184,6 @@ def as_pause_began(snapshot: Snapshot) -> Snapshot:
         markers=tuple(before),
         series=msgspec.structs.replace(series, at_s=series.at_s[:until], values=values),
     )
-
-
-def _rules_of(
-    snapshot: Snapshot, step: RecentStep, profile: Summary | None, *, ours: bool
-) -> tuple[Rule, ...]:
-    """Return the rules; which settings make the host wait is known of gpudash's workloads only."""
-    launches = ours and not waiting_levers(snapshot.settings)
-    waits = known_waits(snapshot.settings)
-    return rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
 
 
 def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:

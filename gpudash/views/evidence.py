@@ -20,8 +20,8 @@ from gpudash.views.profiled_step import (
     pinning_of,
 )
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.remedies import loader_workers, waiting_levers
-from gpudash.views.rules import DATA_PCT, Limit
+from gpudash.views.remedies import loader_workers
+from gpudash.views.rules import DATA_PCT, Limit, waiting_levers
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5

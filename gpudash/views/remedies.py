@@ -13,14 +13,13 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.gains import LEAST_PCT, Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, Limit
+from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, WAITING_LOSSES, Limit
 from workloads.levers import Count, Lever, LeverError
 
 NEXT = "next"
 """Stands for the lever's next higher value."""
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
-WAITING_LOSSES = ("nonzero", "where", "counted")
 
 
 class Try(msgspec.Struct, frozen=True):
@@ -150,22 +149,6 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
 }
 """Remedies for each limit, from benchmarks/RESULTS.md. None keeps other jobs off the cores. Those
 for `data` may help a data wait that such jobs lengthen, and those for `cpu` save work."""
-
-
-def known_waits(settings: Settings) -> Settings:
-    """Return the `waiting_levers` that wait for the GPU's work; a copy has its own phase."""
-    waiting = waiting_levers(settings)
-    return {name: value for name, value in waiting.items() if name != "pin_memory"}
-
-
-def waiting_levers(settings: Settings) -> Settings:
-    """Return the settings that are known to make the host wait for the GPU within a step."""
-    waits = {
-        "loss": settings.get("loss") in WAITING_LOSSES,
-        "rotation": settings.get("rotation") == "per_image" and settings.get("augment_on") == "gpu",
-        "pin_memory": settings.get("pin_memory") == "off" and settings.get("data") != "resident",
-    }
-    return {name: settings[name] for name, waits_now in waits.items() if waits_now}
 
 
 def loader_workers(settings: Settings) -> int:

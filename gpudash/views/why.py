@@ -10,7 +10,7 @@ from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import RecentStep, recent_step
-from gpudash.views.remedies import Try, known_waits
+from gpudash.views.remedies import Try
 from gpudash.views.rules import Limit, Rule, limit_of, rules
 
 
@@ -27,9 +27,7 @@ def why_lines(
     if snapshot.state == "paused":
         snapshot = as_pause_began(snapshot)
     profile, step = of_device(profile), recent_step(snapshot, cores)
-    waits = known_waits(snapshot.settings)
-    launches = answer.limit == "launch"
-    asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
+    asked = rules(snapshot, step, profile, launches=answer.limit == "launch")
     width = max(len(rule.label) for rule in asked)
     found = limit_of(asked, answer.limit)
     limits = (rule for rule in asked if rule.kind == answer.limit and rule.matches(answer.limit))
