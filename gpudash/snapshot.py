@@ -179,7 +179,6 @@ class RankStack(msgspec.Struct, frozen=True, kw_only=True):
     """The position of a rank while no step finishes."""
 
     rank: int
-    steps: int
     lines: tuple[str, ...] = ()
     """The stack, innermost first: `file:line function`; empty if the rank did not answer."""
     collective: str = ""

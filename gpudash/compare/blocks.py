@@ -19,7 +19,6 @@ from gpudash.protocol import (
     Reading,
     RefusalKind,
     Refused,
-    Settings,
     Started,
     Step,
     Timed,
@@ -42,7 +41,6 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     number: int
-    settings: Settings
     steps: int
     samples: int | None
     busy_s: float
@@ -76,7 +74,6 @@ class _Open:
     def __init__(self, event: Changed, number: int) -> None:
         self.number = number
         self.segment = event.segment
-        self.settings = event.settings
         self._warmup_steps = event.warmup_steps
         self.last_step: int | None = None  # known once the worker has left the block
         self.steps: list[Step] = []
@@ -169,7 +166,6 @@ class BlockLog:
         readings = [one for one in self._readings if began_s <= one.at_s <= ended_s]
         return Measured(
             number=one.number,
-            settings=one.settings,
             steps=sum(counts),
             samples=self._of_all(total(step.samples for step in steps)),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
@@ -183,7 +179,6 @@ class BlockLog:
             return None
         return Measured(
             number=one.number,
-            settings=one.settings,
             steps=timed.steps,
             samples=self._of_all(timed.samples),
             busy_s=timed.seconds,

@@ -46,7 +46,6 @@ PLURALS = {"is": "are", "has": "have", "does": "do", "waits": "wait", "compiles"
 
 @dataclass
 class _Rank:
-    steps: int = 0
     on_gpu: bool = False
     pauses: bool = False
     has_parted: bool = False
@@ -126,7 +125,6 @@ class Hangs:
                 rank.pauses = False
                 self._note_progress(at_s)
             case Progress():
-                rank.steps = body.total_steps
                 for step in body.steps:
                     self._note_progress(step.finished_s)
                     step_s = step.step_ms / 1000
@@ -136,7 +134,7 @@ class Hangs:
                 rank.stack = _rank_stack(number, rank, body)
             case Parted():
                 rank.has_parted = True
-                rank.stack = RankStack(rank=number, steps=rank.steps, doing="has ended")
+                rank.stack = RankStack(rank=number, doing="has ended")
 
     def _forget_from(self, world_size: int) -> None:
         """Forget ranks that have ended and are not part of the restarted job."""
@@ -158,7 +156,6 @@ def _rank_stack(number: int, rank: _Rank, message: Stack) -> RankStack:
     waits_in = collective(found)
     return RankStack(
         rank=number,
-        steps=rank.steps,
         lines=tuple(map(str, found)),
         is_known=message.is_known,
         # on a GPU a backward pass hands its collectives over and goes on

@@ -1038,8 +1038,8 @@ def test_without_steps_it_says_for_how_long():
 
 def test_a_hang_shows_where_the_ranks_are_also_before_the_first_step():
     stacks = (
-        RankStack(rank=0, steps=0, doing="waits in barrier (train.py:7)", collective="barrier"),
-        RankStack(rank=1, steps=0, doing="is in load (data.py:41)"),
+        RankStack(rank=0, doing="waits in barrier (train.py:7)", collective="barrier"),
+        RankStack(rank=1, doing="is in load (data.py:41)"),
     )
     hang = Hang(for_s=34.0, missing=(1,), stacks=stacks)
     switching = changed(gpu_step(), state="switching", hang=hang)  # a lever that no step takes up
