@@ -135,6 +135,7 @@ class LiveView:
         """Return the snapshot to show at `now_s`."""
         rate = self._rate(now_s, hangs=hang is not None)
         ended_s = now_s if self._ended_s is None else self._ended_s
+        since_s = self._trains_since_s
         verdicts = (one for workload, one in self._verdicts if workload == self._known.workload)
         return Snapshot(
             **asdict(self._known),
@@ -142,7 +143,7 @@ class LiveView:
             state=self._state(),
             status=self._status(),
             elapsed_s=max(ended_s - self._began_s, 0.0),
-            training_s=self._trained_s(ended_s),
+            training_s=None if since_s is None else max(ended_s - since_s, 0.0),
             pending=self._pending,
             pausing=self._requests.pausing,
             quiet_s=self._quiet_s(now_s),
@@ -447,10 +448,6 @@ class LiveView:
     def _instruments_ms(self) -> float | None:
         steps = sum(steps for _, steps in self._instruments)
         return sum(ms for ms, _ in self._instruments) / steps if steps else None
-
-    def _trained_s(self, until_s: float) -> float | None:
-        since_s = self._trains_since_s
-        return None if since_s is None else max(until_s - since_s, 0.0)
 
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if self._phase != "training":
