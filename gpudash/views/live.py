@@ -109,7 +109,7 @@ class LiveView:
                 if self._readings.take_gpu(item, self._known.device):
                     self._read(item)
             case HostReading():
-                self._readings.take_host(item)
+                self._readings.host.add(item)
                 self._read(item)
             case Started():
                 self._start(item)
@@ -148,8 +148,8 @@ class LiveView:
             pausing=self._requests.pausing,
             quiet_s=self._quiet_s(now_s),
             hang=hang,
-            gpu=self._readings.gpu(),
-            host=self._readings.host(),
+            gpu=self._readings.gpu.now(),
+            host=self._readings.host_now(),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),

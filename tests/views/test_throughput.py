@@ -196,4 +196,4 @@ def test_only_the_gpu_that_is_trained_on_is_read():
     device = Device(kind="cuda", name="", uuid="GPU-2")
     taken = [readings.take_gpu(gpu(0.0, uuid=uuid), device) for uuid in ("GPU-1", "GPU-2")]
     assert taken == [False, True]
-    assert readings.gpu().uuid == "GPU-2"
+    assert readings.gpu.now().uuid == "GPU-2"
