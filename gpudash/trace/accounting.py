@@ -13,14 +13,7 @@ from gpudash.trace.modules import modules_around
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost
 from gpudash.trace.spans import Spans, overlap, union
-from gpudash.trace.summary import (
-    CAUSES,
-    CopyUse,
-    KernelUse,
-    OperatorUse,
-    StreamUse,
-    Summary,
-)
+from gpudash.trace.summary import CAUSES, CopyUse, KernelUse, OperatorUse, StreamUse, Summary
 from gpudash.trace.syncs import syncs
 
 LOADER = "enumerate(DataLoader)"

@@ -89,11 +89,7 @@ class Rule(NamedTuple):
 
 
 def rules(
-    snapshot: Snapshot,
-    step: RecentStep,
-    profile: Summary | None = None,
-    *,
-    launches: bool = False,
+    snapshot: Snapshot, step: RecentStep, profile: Summary | None = None, *, launches: bool = False
 ) -> tuple[Rule, ...]:
     """Return every rule with its value, in the order in which they are tried.
 

@@ -126,10 +126,7 @@ Excess = Callable[[Block], Mapping[int, float]]
 
 
 def _behind(
-    blocks: Sequence[Block],
-    excess: Excess,
-    held: int | None,
-    least_pct: float = LEAST_PCT,
+    blocks: Sequence[Block], excess: Excess, held: int | None, least_pct: float = LEAST_PCT
 ) -> int | None:
     """Return the rank that clearly exceeds the others; `held`, the named one, may do so less."""
     means = _means(blocks, excess)

@@ -223,10 +223,7 @@ class Sweep:
         grid, missing = self.grid, set(self._to_run())
         return tuple(
             Block(
-                number=number,
-                changes=grid.levers(cell),
-                min_steps=grid.min_steps,
-                min_s=grid.min_s,
+                number=number, changes=grid.levers(cell), min_steps=grid.min_steps, min_s=grid.min_s
             )
             for number, (turn, cell) in self._numbers.items()
             if (turn, cell) in missing
