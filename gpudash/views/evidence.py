@@ -258,10 +258,6 @@ def _gained(limit: Limit, how: str, measured: Measured) -> str:
     return f"{how} {gain.label}" if gain is not None else ""
 
 
-def _nothing(_measured: Measured) -> Iterator[str]:
-    yield from ()
-
-
 def _core_wait(measured: Measured) -> str:
     return f"{measured.who} waits for a core {fmt.percent(measured.step.core_wait_pct)} of the time"
 
@@ -299,5 +295,5 @@ _EVIDENCE: Mapping[Limit, Callable[[Measured], Iterator[str]]] = {
     "gpu": _gpu,
     "cpu": _cpu,
     "none": _shares,
-    "unknown": _nothing,
+    "unknown": lambda _measured: iter(()),
 }

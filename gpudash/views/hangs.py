@@ -175,10 +175,13 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
     absent = [one.rank for one in known if not one.collective]
     if 0 < len(absent) < len(known):
         return tuple(absent)
-    for place in (_line, _function):
-        for most, count in Counter(map(place, known)).most_common(1):
+    lines = [one.collective or one.doing for one in known]
+    functions = [one.collective or one.doing.rpartition(":")[0] for one in known]
+    for places in (lines, functions):
+        for most, count in Counter(places).most_common(1):
             if 2 * count > len(known):
-                return tuple(one.rank for one in known if place(one) != most)
+                ranks = zip(known, places, strict=True)
+                return tuple(one.rank for one, place in ranks if place != most)
     return ()
 
 
@@ -193,14 +196,6 @@ def _recorded(stacks: Sequence[RankStack]) -> tuple[tuple[int, ...], str]:
     clause = f"is in {found.instead} instead of" if found.instead else "has not joined"
     said = _conjugated(len(found.absent), f"{clause} {found.collective}")
     return found.absent, f"{_names(found.absent)} {said}"
-
-
-def _line(stack: RankStack) -> str:
-    return stack.collective or stack.doing
-
-
-def _function(stack: RankStack) -> str:
-    return stack.collective or stack.doing.rpartition(":")[0]
 
 
 # ── in words ────────────────────────────────────────────────────────────────────────────

@@ -177,8 +177,9 @@ def tries(
         Try(remedy.lever, value, remedy.why, before)
         for remedy in _fitting(limit, snapshot.settings, step)
         if remedy.lever in known and not refusal(remedy.lever, snapshot.levers)
-        for before in (_active(known[remedy.lever], snapshot),)
-        for value in _values(remedy, known[remedy.lever], before, step)
+        for lever in (known[remedy.lever],)
+        for before in (snapshot.settings.get(lever.name, lever.default_text),)
+        for value in _values(remedy, lever, before, step)
     )
     gaining = refreshed(found, snapshot, step, profile)
     helping = (one for one in gaining if one.gain is None or one.gain.high_pct >= LEAST_PCT)
@@ -257,7 +258,3 @@ def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Ite
     higher = not isinstance(lever, Count) or int(value) > int(active)
     if value != active and higher:
         yield value
-
-
-def _active(lever: Lever, snapshot: Snapshot) -> str:
-    return snapshot.settings.get(lever.name, lever.default_text)
