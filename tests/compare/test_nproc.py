@@ -7,9 +7,10 @@ import pytest
 
 from gpudash.compare.sweep import table
 from gpudash.compare.sweep.file import Provenance, SweepFile
-from gpudash.compare.sweep.grid import BlockRow, Grid, SettingResult, Sweep, whole_rounds
+from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.errors import UsageError
 from gpudash.protocol import Device, Started
+from tests.compare.test_sweep_table import of
 from tests.scripted_run import started
 
 GRID = Grid(rows=({"nproc": "1"}, {"nproc": "2"}), columns=({},), rounds=3, min_steps=5, min_s=0.0)
@@ -117,7 +118,7 @@ def test_the_first_of_one_process_is_the_base_of_each_variant():
 
 
 def test_an_efficiency_without_an_interval_stands_alone():
-    alone = SettingResult(settings={}, steps_per_s=1.0, samples_per_s=8.0, efficiency=0.8)
+    alone = of(steps_per_s=1.0, samples_per_s=8.0, efficiency=0.8)
     both = msgspec.structs.replace(alone, efficiency_low=0.75, efficiency_high=0.85)
     assert table.cell(alone) == "1, efficiency 80.0 %"
     assert table.cell(both) == "1, efficiency 80.0 % [75.0, 85.0]"

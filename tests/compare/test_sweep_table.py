@@ -16,7 +16,8 @@ GRID = Grid(
 
 
 def of(**values):
-    return SettingResult(settings={}, **values)
+    unmeasured = dict.fromkeys(SettingResult.__struct_fields__)
+    return SettingResult(**unmeasured | {"settings": {}, "out_of_memory": False} | values)
 
 
 RESULTS = [

@@ -10,7 +10,6 @@ between two trainings, one after the other (`unpaired_t.py`).
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from gpudash.compare.blocks import READINGS, BlockLog, Measured, Outcome
 from gpudash.compare.paired_t import estimate, round_order
@@ -121,26 +120,26 @@ def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
 
 
 class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of the table. None = not measured."""
+    """A setting of the table as data. None = not measured."""
 
     settings: Settings
     """The levers that make this setting."""
-    steps_per_s: float | None = None
-    samples_per_s: float | None = None
-    change: float | None = None
+    steps_per_s: float | None
+    samples_per_s: float | None
+    change: float | None
     """Throughput against the first setting of its row, as a share: 0.1 is 10 % faster."""
-    low: float | None = None
-    high: float | None = None
+    low: float | None
+    high: float | None
     """The change's 95 % interval."""
-    gpu_util_pct: float | None = None
-    cpu_pct: float | None = None
+    gpu_util_pct: float | None
+    cpu_pct: float | None
     """Percent of one core."""
-    host_ms: float | None = None
+    host_ms: float | None
     """Host time of a step."""
-    core_wait_pct: float | None = None
-    failure: str | None = None
+    core_wait_pct: float | None
+    failure: str | None
     """Why it could not be measured."""
-    out_of_memory: bool = False
+    out_of_memory: bool
     """Whether it failed for want of device memory."""
     efficiency: float | None = None
     """Samples/s over those of one process times the number of processes; None for one process."""
@@ -270,34 +269,30 @@ class Sweep:
     def _result(self, cell: int, base: int) -> SettingResult:
         own, first = self._rounds(cell), self._rounds(base)
         failed = self.failures.get(cell)
-        result = SettingResult(
-            settings=self.grid.changes(cell),
-            failure=failed.failure if failed else None,
-            out_of_memory=failed is not None and failed.failure_kind == "out_of_memory",
-        )
         busy_s = sum(row.busy_s or 0 for row in own.values())
-        if not busy_s:
-            return result
+        rows = own.values() if busy_s else ()
         pairs = [
-            (first[turn].ms_per_sample, row.ms_per_sample)
-            for turn, row in own.items()
-            if turn in first
+            (first[row.round].ms_per_sample, row.ms_per_sample)
+            for row in rows
+            if row.round in first
         ]
         costs = [(a, b) for a, b in pairs if a is not None and b is not None]
         found = estimate(costs) if costs and cell != base else None
         scaled = self._efficiency(cell)
         means = ("host_ms", *READINGS)
-        return replace(
-            result,
-            steps_per_s=sum(row.steps or 0 for row in own.values()) / busy_s,
-            samples_per_s=sum(row.samples or 0 for row in own.values()) / busy_s,
-            change=found and found.change,
-            low=found and found.low,
-            high=found and found.high,
-            efficiency=scaled and scaled.ratio,
-            efficiency_low=scaled and scaled.low,
-            efficiency_high=scaled and scaled.high,
-            **{name: mean(getattr(row, name) for row in own.values()) for name in means},
+        return SettingResult(
+            settings=self.grid.changes(cell),
+            steps_per_s=sum(row.steps or 0 for row in rows) / busy_s if busy_s else None,
+            samples_per_s=sum(row.samples or 0 for row in rows) / busy_s if busy_s else None,
+            change=found.change if found else None,
+            low=found.low if found else None,
+            high=found.high if found else None,
+            failure=failed.failure if failed else None,
+            out_of_memory=failed is not None and failed.failure_kind == "out_of_memory",
+            efficiency=scaled.ratio if scaled else None,
+            efficiency_low=scaled.low if scaled else None,
+            efficiency_high=scaled.high if scaled else None,
+            **{name: mean(getattr(row, name) for row in rows) for name in means},
         )
 
     def _efficiency(self, cell: int) -> Ratio | None:
