@@ -16,7 +16,6 @@ from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
-from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.views.remedies import Try, refreshed, tries
 from gpudash.views.rules import Limit, Rule, limit_of, rules, waiting_levers
@@ -71,7 +70,7 @@ def answer(
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
         return interrupted
-    profile, step = of_device(profile), recent_step(snapshot, cores)
+    step = recent_step(snapshot, cores, profile)
     lanes = lanes_of(snapshot, step)
     steps, needed = snapshot.steps_since_break, steps_needed(snapshot.step_ms_p50)
     ended = snapshot.state in ENDED
@@ -86,11 +85,11 @@ def answer(
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
     # which settings make the host wait is known of gpudash's workloads only
     launches = bool(levers) and not snapshot.levers and not waiting_levers(snapshot.settings)
-    asked = rules(snapshot, step, profile, launches=launches)
+    asked = rules(snapshot, step, launches=launches)
     held, now_s = before if holds else None, snapshot.elapsed_s
     found = limit_of(asked, before.limit if before else None)
     limit = _held_limit(held, found, asked, now_s)
-    changes = tries(limit, snapshot, levers, step, profile)
+    changes = tries(limit, snapshot, levers, step)
     kept = _held_tries(held, limit, now_s)
     is_found = not kept or [one.change for one in kept] == [one.change for one in changes]
     title = _title(limit, snapshot)
@@ -98,10 +97,10 @@ def answer(
         kind="ended" if ended else limit,
         limit=limit,
         title=f"{snapshot.state}; it was {title}" if ended else title,
-        evidence=(*evidence_of(limit, Measured(snapshot, step, profile)), *beside(limit, snapshot)),
+        evidence=(*evidence_of(limit, Measured(snapshot, step)), *beside(limit, snapshot)),
         step_ms=step.step_ms,
         lanes=lanes,
-        tries=() if ended else changes if is_found else refreshed(kept, snapshot, step, profile),
+        tries=() if ended else changes if is_found else refreshed(kept, snapshot, step),
         limit_s=now_s if held is None or limit == found else held.limit_s,
         tries_s=now_s if held is None or is_found else held.tries_s,
     )

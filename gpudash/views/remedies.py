@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from gpudash.offers import refusal
 from gpudash.protocol import Settings
 from gpudash.snapshot import Snapshot
-from gpudash.trace.summary import Summary
 from gpudash.views.gains import LEAST_PCT, Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, WAITING_LOSSES, Limit
@@ -162,7 +161,6 @@ def tries(
     snapshot: Snapshot,
     levers: Sequence[Lever],
     step: RecentStep,
-    profile: Summary | None = None,
 ) -> tuple[Try, ...]:
     """Return what to try, best first; changes that have a verdict come last."""
     if "blocks" not in snapshot.can:
@@ -181,20 +179,17 @@ def tries(
         for before in (snapshot.settings.get(lever.name, lever.default_text),)
         for value in _values(remedy, lever, before, step)
     )
-    gaining = refreshed(found, snapshot, step, profile)
+    gaining = refreshed(found, snapshot, step)
     helping = (one for one in gaining if one.gain is None or one.gain.high_pct >= LEAST_PCT)
     return tuple(sorted(helping, key=is_judged))
 
 
-def refreshed(
-    proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep, profile: Summary | None = None
-) -> tuple[Try, ...]:
+def refreshed(proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep) -> tuple[Try, ...]:
     """Return the same changes with the gains that follow from these measurements."""
     case = partial(
         Case,
         step=step,
         phases=snapshot.phases,
-        profile=profile,
         workers=loader_workers(snapshot.settings),
         feeds=snapshot.settings.get("data", "loader") != "loader",
     )

@@ -11,7 +11,6 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
 from gpudash.snapshot import Snapshot, Straggler
 from gpudash.trace.summary import Summary
-from gpudash.views.profiled_step import at_work_pct, copy_ms, exposed_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep
 
 Limit: TypeAlias = Literal[
@@ -88,25 +87,23 @@ class Rule(NamedTuple):
         return self.value_pct >= self.from_pct - HYSTERESIS_PCT * (self.kind == before)
 
 
-def rules(
-    snapshot: Snapshot, step: RecentStep, profile: Summary | None = None, *, launches: bool = False
-) -> tuple[Rule, ...]:
+def rules(snapshot: Snapshot, step: RecentStep, *, launches: bool = False) -> tuple[Rule, ...]:
     """Return every rule with its value, in the order in which they are tried.
 
     `launches` says that the host is known never to wait.
     """
-    at_work, waits = at_work_pct(step, profile), known_waits(snapshot.settings)
+    profile, at_work, waits = step.profile, step.at_work_pct, known_waits(snapshot.settings)
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
         *_by_cores_or_rank(step, snapshot.straggler),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
-    exposed_pct = step.share_pct(exposed_ms(step, profile))
+    exposed_pct = step.share_pct(step.exposed_ms)
     exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
     if not step.on_gpu:
         loader = Rule("data", "CPU time of the loader workers", step.taken_pct, LOADER_PCT)
         return (*first, loader, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
-    copies = step.share_pct(copy_ms(step, profile))
+    copies = step.share_pct(step.copy_ms)
     return (
         *first,
         Rule("copy", "a copy runs, and nothing beside it", copies, COPY_PCT),
@@ -198,8 +195,8 @@ def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:
 def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> tuple[Rule, ...]:
     waited_pct = step.share_pct(profile.blocked_ms)
     avoidable = Rule("sync", "the host waits, and a lever avoids it", waited_pct, WAITS_PCT)
-    saved_pct = step.share_pct(saved_ms(step, profile))
-    idle_pct = step.share_pct(idle_ms(step, profile))
+    saved_pct = step.share_pct(step.saved_ms)
+    idle_pct = step.share_pct(step.idle_ms)
     return (
         Rule("sync", "would go if the host never waited", saved_pct, LOST_PCT),
         *((avoidable,) if waits else ()),

@@ -8,7 +8,6 @@ from gpudash.trace.summary import Summary
 from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer, as_pause_began
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
-from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import RecentStep, recent_step
 from gpudash.views.remedies import Try
 from gpudash.views.rules import Limit, Rule, limit_of, rules
@@ -26,8 +25,9 @@ def why_lines(
         return [*answer.evidence, "", "the rules are not tried during an A/B"]
     if snapshot.state == "paused":
         snapshot = as_pause_began(snapshot)
-    profile, step = of_device(profile), recent_step(snapshot, cores)
-    asked = rules(snapshot, step, profile, launches=answer.limit == "launch")
+    step = recent_step(snapshot, cores, profile)
+    profile = step.profile
+    asked = rules(snapshot, step, launches=answer.limit == "launch")
     width = max(len(rule.label) for rule in asked)
     found = limit_of(asked, answer.limit)
     limits = (rule for rule in asked if rule.kind == answer.limit and rule.matches(answer.limit))

@@ -489,7 +489,7 @@ def said_on_a_cpu(limit, loader_cores):
         loader_cores=loader_cores,
         cores=2,
     )
-    return evidence_of(limit, Measured(measured(device=CPU), step, None))
+    return evidence_of(limit, Measured(measured(device=CPU), step))
 
 
 @pytest.mark.parametrize("limit", ["cores", "cpu"])
