@@ -11,17 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import (
-    AB,
-    ASIDES,
-    ENDED,
-    Marker,
-    Series,
-    Snapshot,
-    aside,
-    is_script,
-    silence,
-)
+from gpudash.snapshot import AB, ASIDES, ENDED, Marker, Series, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
@@ -159,11 +149,11 @@ class Answers:
         then = self._snapshot
         if snapshot.elapsed_s < then.elapsed_s or snapshot.settings != then.settings:
             self.newest = None  # a replay went elsewhere, or the settings changed
-        before, in_ab = self.newest, _is_comparing(snapshot)
+        before, in_ab = self.newest, is_comparing(snapshot)
         goes_on = (
             snapshot.state == then.state
             and snapshot.markers[-1:] == then.markers[-1:]
-            and in_ab == _is_comparing(then)
+            and in_ab == is_comparing(then)
         )
         stands = (
             before is not None
@@ -230,7 +220,8 @@ def _steps_since(began_s: float, series: Series) -> int:
     )
 
 
-def _is_comparing(snapshot: Snapshot) -> bool:
+def is_comparing(snapshot: Snapshot) -> bool:
+    """Return whether an A/B runs."""
     return snapshot.comparison is not None and not snapshot.comparison.is_over
 
 

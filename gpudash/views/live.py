@@ -91,8 +91,6 @@ class LiveView:
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
         self._results = SettingsHistory()
-        self._recent = RecentSteps()
-        self._requests = Requests()
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._busy_since_s = began_s  # end of the newest step, start or pause
@@ -183,8 +181,8 @@ class LiveView:
         self._verdict = ""  # or why there is none; shown once the blocks are over
         self._trains_since_s: float | None = None
         self._ended_s = None
-        self._recent.clear()
-        self._requests.clear()
+        self._recent = RecentSteps()
+        self._requests = Requests()
 
     def _send(self, command: AnyCommand) -> None:
         self._requests.sent(command)
@@ -391,7 +389,7 @@ class LiveView:
         self._phase, self._sentence, self._notice = phase, sentence, ""
         if self._ended_s is None:
             self._ended_s = at_s
-        self._requests.clear()
+        self._requests = Requests()  # nobody is left to answer
 
     def _mark(self, at_s: float, label: str, lasts_s: float = 0.0) -> None:
         self._markers.append(Marker(at_s=at_s - self._began_s, label=label, lasts_s=lasts_s))

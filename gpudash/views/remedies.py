@@ -158,10 +158,7 @@ def loader_workers(settings: Settings) -> int:
 
 
 def tries(
-    limit: Limit,
-    snapshot: Snapshot,
-    levers: Sequence[Lever],
-    step: RecentStep,
+    limit: Limit, snapshot: Snapshot, levers: Sequence[Lever], step: RecentStep
 ) -> tuple[Try, ...]:
     """Return what to try, best first; changes that have a verdict come last."""
     if "blocks" not in snapshot.can:

@@ -48,14 +48,10 @@ class RecentSteps:
         Blocks of a comparison drop nothing: they are too short, and values would flicker.
         """
         if self._steps and step.segment != self._steps[-1].segment and not in_block:
-            self.clear()
+            self._steps.clear()
         self._steps.append(step)
         while len(self._steps) > NOW_STEPS and step.finished_s - self._steps[0].finished_s > NOW_S:
             self._steps.popleft()
-
-    def clear(self) -> None:
-        """Forget everything, as after a restart."""
-        self._steps.clear()
 
     def __iter__(self) -> Iterator[Step]:
         """Yield these steps, oldest first."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpudash import format as fmt
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer, as_pause_began
+from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer, as_pause_began, is_comparing
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
 from gpudash.views.recent_step import RecentStep, recent_step
@@ -20,8 +20,7 @@ def why_lines(
 
     In a pause the values are those from before it.
     """
-    shown, has_ended = snapshot.comparison, snapshot.state in ENDED
-    if shown is not None and not shown.is_over and not has_ended:
+    if is_comparing(snapshot) and snapshot.state not in ENDED:
         return [*answer.evidence, "", "the rules are not tried during an A/B"]
     if snapshot.state == "paused":
         snapshot = as_pause_began(snapshot)
