@@ -1,7 +1,7 @@
 """The dashboard's app: takes keys, shows snapshots. It never imports torch and never blocks.
 
-The engine is injected. It is opened and started after the first paint, so that the screen appears
-before anything is loaded.
+The engine (a session) is injected. It is opened and started after the first paint, so that the
+screen appears before anything is loaded.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from rich.markup import escape
@@ -29,7 +29,6 @@ from gpudash.tui.actions.profiles import ProfileActions
 from gpudash.tui.actions.run import RunActions
 from gpudash.tui.ascii import Ascii
 from gpudash.tui.control import Control
-from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
 from gpudash.tui.keys import ACTIVE
@@ -44,6 +43,10 @@ from gpudash.tui.signals import leave_on_signals
 from gpudash.views.memory import owner_lines, owners_title
 from gpudash.views.why import why_lines
 from workloads import CATALOGUE
+
+if TYPE_CHECKING:  # the first frame does not wait for them
+    from gpudash.run.replay import Player
+    from gpudash.run.session import Session
 
 RATE_HZ = 4.0
 USUAL = Look()
@@ -67,11 +70,11 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def __init__(
         self,
-        open_engine: Callable[[], Engine],
+        open_engine: Callable[[], "Session"],
         plan: Plan,
         *,
         rate_hz: float = RATE_HZ,
-        player: Player | None = None,
+        player: "Player | None" = None,
         ascii_only: bool = False,
         look: Look = USUAL,
     ) -> None:

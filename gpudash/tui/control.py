@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,7 +30,6 @@ from gpudash.protocol import (
 )
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
-from gpudash.tui.engine import Engine, Player
 from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, no_new_row, why_not
 from gpudash.tui.lever_rows import LeverRow, lever_rows
 from gpudash.tui.undo import Edit, UndoStack, Way
@@ -38,6 +37,10 @@ from gpudash.tui.values import Measured, measured_values
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
 from workloads.standard_levers import usable_cores
+
+if TYPE_CHECKING:  # the first frame does not wait for them
+    from gpudash.run.replay import Player
+    from gpudash.run.session import Session
 
 WishT = TypeVar("WishT")
 MOST_PAIRS = 10_000
@@ -71,7 +74,7 @@ class Control:
     """The engine, the newest snapshot, and the requests since."""
 
     def __init__(
-        self, open_engine: Callable[[], Engine], plan: Plan, player: Player | None = None
+        self, open_engine: Callable[[], "Session"], plan: Plan, player: "Player | None" = None
     ) -> None:
         self._open_engine = open_engine
         self.plan = plan
@@ -99,8 +102,11 @@ class Control:
         self._shown_failure: RecordingError | None = None
 
     @cached_property
-    def engine(self) -> Engine:
-        """The run; opened at first use, so that the first frame need not wait for it."""
+    def engine(self) -> "Session":
+        """The run; opened at first use, so that the first frame need not wait for it.
+
+        Its methods return at once, except `close`.
+        """
         return self._open_engine()
 
     def take(self, snapshot: Snapshot) -> str | None:
