@@ -51,15 +51,9 @@ class Spent(NamedTuple):
     hidden: tuple[float, ...]
 
 
-class Block(NamedTuple):
-    """A cell of a column, with the inks of its lower and upper part."""
-
-    character: str
-    lower: str = ""
-    upper: str = ""
-
-
-BLANK = Block(" ")
+Block: TypeAlias = tuple[str, str]
+"""The character of a cell in a column, and its ink: of the lower part, or `lower/upper`."""
+BLANK: Block = (" ", "")
 
 
 def parts_of(snapshot: Snapshot) -> tuple[Part, ...]:
@@ -206,13 +200,14 @@ def _block(inside: Column) -> Block:
     hues = [part for part in inside if part[0] != IDLE]
     filled = sum(height for _, height in hues)
     if not hues:
-        return Block("·", IDLE) if sum(height for _, height in inside) >= HALF else BLANK
+        return ("·", IDLE) if sum(height for _, height in inside) >= HALF else BLANK
     if filled < EIGHTHS or len(hues) == 1:
-        return Block(" ▁▂▃▄▅▆▇█"[filled], max(hues, key=lambda hue: hue[1])[0])
+        return " ▁▂▃▄▅▆▇█"[filled], max(hues, key=lambda hue: hue[1])[0]
     while len(hues) > 2:
         hues.remove(min(hues, key=lambda hue: hue[1]))
     (lower, low), (upper, high) = hues
-    return Block(" ▁▂▃▄▅▆▇"[min(max(round(EIGHTHS * low / (low + high)), 1), 7)], lower, upper)
+    level = min(max(round(EIGHTHS * low / (low + high)), 1), 7)
+    return " ▁▂▃▄▅▆▇"[level], f"{lower}/{upper}"
 
 
 def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:

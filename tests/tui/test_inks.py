@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
@@ -130,8 +129,8 @@ class Fills(Painted):
 
     def rows(self, width, height):
         for hue in inks.TEXTURES:
-            yield [Segment("  x  ", self.ink(f"fill-{hue}"))]
-        yield [Segment("none  ")]
+            yield (("  x  ", f"fill-{hue}"),)
+        yield (("none  ", ""),)
 
 
 class OneWidget(App[None]):

@@ -4,16 +4,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.segment import Segment
 
 from gpudash import format as fmt
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.axes import range_of
 from gpudash.tui.bars import button
-from gpudash.tui.cells import cell, cut
+from gpudash.tui.cells import Parts, cell, cut
 from gpudash.tui.sparks import Reading, readings, sparklines
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Painted, Row
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
@@ -68,12 +66,12 @@ class Activity(TimePanel):
             bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
         )
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
+    def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield why no GPU is read, if that is so, and the readings."""
         for line in self._why(width, height):
-            yield [Segment(f" {line}", self.ink("dim"))]
+            yield ((f" {line}", "dim"),)
         shown = self._fitting(width, height)
-        yield from reading_rows(self, shown, self._series, self._view, width)
+        yield from reading_rows(shown, self._series, self._view, width)
 
     def _why(self, width: int, height: int) -> list[str]:
         """Return the reason in at most two lines; the device panel has all of it."""
@@ -96,8 +94,8 @@ def no_gpu(snapshot: Snapshot) -> str:
 
 
 def reading_rows(
-    painter: Painted, shown: Sequence[Reading], series: Series, view: TimeView, width: int
-) -> Iterator[Row]:
+    shown: Sequence[Reading], series: Series, view: TimeView, width: int
+) -> Iterator[Parts]:
     """Yield label, sparkline and value of each reading, in columns."""
     label_width, columns = _layout(shown, width)
     lines = sparklines(series, shown, columns, view)
@@ -106,11 +104,11 @@ def reading_rows(
         label = cut(one.label, max(width - 3 - cell_len(value), 0))
         past = f"{' ' * (label_width - cell_len(label))} {line}" if one.past else " "
         gap = " " * (width - 2 - cell_len(label + past + value))
-        yield [
-            Segment(f" {label}", painter.ink("dim")),
-            Segment(past + gap, painter.ink("rate" if one.of_device else "host")),
-            Segment(value, painter.ink("busy" if one.is_alarming else "text")),
-        ]
+        yield (
+            (f" {label}", "dim"),
+            (past + gap, "rate" if one.of_device else "host"),
+            (value, "busy" if one.is_alarming else "text"),
+        )
 
 
 def _layout(shown: Sequence[Reading], width: int) -> tuple[int, int]:

@@ -6,21 +6,19 @@ tab.
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
-
-from rich.segment import Segment
+from itertools import chain, repeat
 
 from gpudash import format as fmt
 from gpudash.protocol import ComparisonShown
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, cell, fitted
+from gpudash.tui.cells import Cell, Parts, beside, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
-from gpudash.tui.widgets.painted import Row, Scrolled
+from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
 from gpudash.tui.widgets.ranks import Job, job_of, rank_rows, spread, verdict
 from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
@@ -239,19 +237,14 @@ class Pane(Panel, Scrolled):
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the open tab's rows; in a wide pane, the run's comparisons beside them."""
-        beside = [one for one in self._verdicts if self.tab == "results" or one != self._comparison]
-        if width < WIDE or self.tab not in ("results", "ab") or not beside:
-            yield from map(self.inked, self._tab_rows(width, height))
-            return
+    def body(self, width: int, height: int) -> Iterator[Parts]:
+        """Return the open tab's rows; in a wide pane, the run's comparisons beside them."""
+        shown = [one for one in self._verdicts if self.tab == "results" or one != self._comparison]
+        if width < WIDE or self.tab not in ("results", "ab") or not shown:
+            return self._tab_rows(width, height)
         left = width - BESIDE - MARGIN
-        rows = map(self.inked, self._tab_rows(left, height))
-        others = forest_rows(beside, BESIDE, height)
-        side = Segment(" │ ", self.ink("border"))
-        inked = map(self.inked, others)
-        for row, other, _ in zip_longest(rows, inked, range(height), fillvalue=()):
-            yield [*Segment.adjust_line_length([*row], left), side, *other]
+        rows = chain(self._tab_rows(left, height), repeat((), height))
+        return beside(rows, forest_rows(shown, BESIDE, height), left, " │ ", "border")
 
     def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "results":

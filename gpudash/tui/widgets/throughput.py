@@ -4,16 +4,14 @@ plotext draws the curve, only when it or the size has changed. Everything else i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, pairwise, repeat, zip_longest
+from itertools import chain, groupby, pairwise, repeat
 
 from rich.cells import cell_len
-from rich.segment import Segment
-from rich.style import Style
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
-from gpudash.tui.cells import Cell, bar_of, cell
+from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
 from gpudash.tui.keys import key_for
 from gpudash.tui.throughput import (
     EIGHTHS,
@@ -28,7 +26,6 @@ from gpudash.tui.throughput import (
     throughput,
 )
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import (
     GUTTER,
@@ -50,6 +47,8 @@ BELOW = (20, 8)
 MOST_ROWS = 3
 """Most rows of a bar."""
 MARKER, CURSOR = "┊", "│"
+SIDES: Parts = ((" " * (GUTTER - 4), ""), ("A", "a"), ("/", "faint"), ("B", "b"), (" ", ""))
+"""The text before the band, in the colours of both sides."""
 
 
 class ThroughputChart(TimePanel):
@@ -121,16 +120,13 @@ class ThroughputChart(TimePanel):
 
     # ── body ────────────────────────────────────────────────────────────────────────────
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the plot; if it is maximised, also the histogram beside or below it."""
+    def body(self, width: int, height: int) -> Iterator[Parts]:
+        """Return the plot; if it is maximised, also the histogram beside or below it."""
         plot_width, plot_height = self._room(width, height)
         plot = self._plot(plot_width, plot_height)
         if plot_width < width:
-            beside = self._histogram(width - plot_width - 2, height)
-            for left, right in zip_longest(plot, beside, fillvalue=list[Segment]()):
-                yield [*left, Segment(" " * (plot_width + 2 - width_of(left))), *right]
-        else:
-            yield from chain(plot, self._histogram(width, height - plot_height))
+            return beside(plot, self._histogram(width - plot_width - 2, height), plot_width, "  ")
+        return chain(plot, self._histogram(width, height - plot_height))
 
     def _room(self, width: int, height: int) -> tuple[int, int]:
         """Return the size of the plot, with its axes and labels."""
@@ -141,7 +137,7 @@ class ThroughputChart(TimePanel):
                 return width, height - BELOW[1]
         return width, height
 
-    def _plot(self, width: int, height: int) -> Iterator[Row]:
+    def _plot(self, width: int, height: int) -> Iterator[Parts]:
         data = self.data
         gutter, columns = _split(width)
         time_range = range_of(data.series, columns, self.view)
@@ -159,18 +155,18 @@ class ThroughputChart(TimePanel):
         canvas = self._curve(runs, top, time_range, columns, rows)
         cut_off = highest(runs) > top
         for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
-            yield [*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row]
+            yield (*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row)
         if banded:
-            yield [*(self._sides() if gutter else ()), *self._band(compared, columns)]
+            yield (*(SIDES if gutter else ()), *self._band(compared, columns))
         if named:
-            yield [Segment(" " * gutter), *self._names(marked, columns)]
+            yield ((" " * gutter, ""), *self._names(marked, columns))
         if timed:
-            yield [Segment(" " * gutter), *self._moments(time_range)]
+            yield ((" " * gutter, ""), *self._moments(time_range))
 
-    def _empty(self, width: int, height: int) -> Iterator[Row]:
+    def _empty(self, width: int, height: int) -> Iterator[Parts]:
         for y in range(height):
             text = fmt.clip(self.data.empty, width) if y == height // 2 else ""
-            yield [Segment(text.center(width), self.ink("faint"))]
+            yield ((text.center(width), "faint"),)
 
     def _curve(
         self, runs: Runs, top: float, time_range: TimeRange, columns: int, rows: int
@@ -188,7 +184,7 @@ class ThroughputChart(TimePanel):
         time_range: TimeRange,
         marked: Iterable[int],
         compared: Mapping[int, float],
-    ) -> Iterator[Row]:
+    ) -> Iterator[Parts]:
         """Yield the rows of the plot: the curve over markers and cursor, over shaded blocks."""
         columns = len(canvas[0]) if canvas else 0
         behind = dict.fromkeys(marked, MARKER)
@@ -196,87 +192,71 @@ class ThroughputChart(TimePanel):
         if cursor_s is not None and time_range.holds(cursor_s):
             behind[time_range.column_of(cursor_s)] = CURSOR
         shades = {
-            x: Style(bgcolor=self.ink(f"shade-{side}").bgcolor)
-            for x, share_b in compared.items()
-            if (side := side_of(share_b))
+            x: f"/shade-{side}" for x, share_b in compared.items() if (side := side_of(share_b))
         }
-        inks = {MARKER: self.ink("faint"), CURSOR: self.ink("strong")}
-        rate = self.ink("rate")
         pieces = _pieces(behind, shades, columns)
         for line in canvas:
             row = []
             for begin, end in pieces:
-                text, ink = line[begin:end], rate
+                text, ink = line[begin:end], "rate"
                 if text == " " and begin in behind:
                     text = behind[begin]
-                    ink = inks[text]
-                row.append(Segment(text, ink + shades[begin] if begin in shades else ink))
+                    ink = "faint" if text == MARKER else "strong"
+                row.append((text, ink + shades.get(begin, "")))
             yield row
 
-    def _sides(self) -> Row:
-        """Return the text before the band, in the colours of both sides."""
-        a, b = Segment("A", self.ink("a")), Segment("B", self.ink("b"))
-        return [Segment(" " * (GUTTER - 4)), a, Segment("/", self.ink("faint")), b, Segment(" ")]
-
-    def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[Segment]:
+    def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[tuple[str, str]]:
         """Yield the side of an A/B in each column: its letter, or B's share if both ran."""
-        a, b = self.ink("fill-a"), self.ink("fill-b")
-        both = Style(color=b.bgcolor, bgcolor=a.bgcolor)
         for share_b, group in groupby(map(compared.get, range(columns))):
             width = sum(1 for _ in group)
             if share_b is None:
-                yield Segment(" " * width)
+                yield " " * width, ""
             elif side := side_of(share_b):
-                yield Segment(side.upper() * width, a if side == "a" else b)
+                yield side.upper() * width, f"fill-{side}"
             else:
-                part = "▁▂▃▄▅▆▇"[round(EIGHTHS * share_b) - 1]
-                yield Segment(part * width, both)
+                yield LEVELS[round(EIGHTHS * share_b) - 1] * width, "fill-b/fill-a"
 
-    def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[Segment]:
+    def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[tuple[str, str]]:
         """Yield the row of marker labels, each cut to fit before the next."""
         x = 0
         for at, until in pairwise([*sorted(marked), columns + 1]):
             label = label_in(fmt.plain(marked[at]), until - at - 2)
             label = label if cell_len(label) == len(label) else ""
-            yield Segment(" " * (at - x) + MARKER, self.ink("faint"))
-            yield Segment(label, self.ink("dim"))
+            yield " " * (at - x) + MARKER, "faint"
+            yield label, "dim"
             x = at + 1 + len(label)
 
-    def _moments(self, time_range: TimeRange) -> Iterator[Segment]:
+    def _moments(self, time_range: TimeRange) -> Iterator[tuple[str, str]]:
         """Yield the labels of the time axis."""
         x = 0
         for at_s in time_ticks(time_range):
             label = fmt.minutes(at_s)
             at = time_range.column_of(at_s) - len(label) // 2
             if x <= max(at, 0) <= time_range.columns - len(label):
-                yield Segment(" " * (max(at, 0) - x) + label, self.ink("faint"))
+                yield " " * (max(at, 0) - x) + label, "faint"
                 x = max(at, 0) + len(label)
 
-    def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Row:
+    def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Parts:
         """Return one row of the axis; `cut_off`: some values lie beyond it."""
         parts = 4 if rows >= FINE_ROWS else 2 if rows >= 5 else 1
         at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
         at |= {rows - 1: 0.0} if rows > 1 else {}
         tick = "↑" if cut_off and y == 0 else "┤" if y in at else "│"
         text = fmt.compact(at[y]) if y in at else ""
-        return [Segment(f"{text:>{GUTTER - 1}}{tick}", self.ink("faint"))]
+        return ((f"{text:>{GUTTER - 1}}{tick}", "faint"),)
 
     # ── step times ──────────────────────────────────────────────────────────────────────
 
-    def _histogram(self, width: int, height: int) -> Iterator[Row]:
+    def _histogram(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the histogram of the step times in the newest row of results."""
         data, row = self.data, self.data.row
         if height < 3 or row is None:
             return
         steps = sum(count for _, count in data.histogram)
-        yield [
-            Segment("step, ms  ", self.ink("strong")),
-            Segment("p50 "),
-            Segment(fmt.milliseconds(row.step_ms_p50), self.ink("strong")),
-            Segment("  p95 "),
-            Segment(fmt.milliseconds(row.step_ms_p95), self.ink("strong")),
-        ]
-        yield [Segment(f"{steps:,} steps of row {row.number}", self.ink("dim"))]
+        p50, p95 = fmt.milliseconds(row.step_ms_p50), fmt.milliseconds(row.step_ms_p95)
+        title = ("step, ms  ", "strong")
+        yield title, ("p50 ", ""), (p50, "strong"), ("  p95 ", ""), (p95, "strong")
+        yield ((f"{steps:,} steps of row {row.number}", "dim"),)
         classes = classes_in(data.histogram, height - 2)
         rows = (height - 2) // max(len(classes), 1)
         digits = max((len(f"{count:,}") for _, count in classes), default=0)
@@ -285,10 +265,9 @@ class ThroughputChart(TimePanel):
         sliver = 1 / max(8 * room, 1)  # even one step is visible
         for least_ms, count in classes:
             share = max(count / most, sliver) if count else 0.0
-            bar = Segment(f"{bar_of(share, room):<{room}}", self.ink("rate"))
-            label = Segment(f"{fmt.significant(least_ms):>7} ", self.ink("dim"))
-            yield [label, bar, Segment(f" {count:>{digits},}")]
-            yield from repeat([Segment(" " * 8), bar], min(rows, MOST_ROWS) - 1)
+            bar = (f"{bar_of(share, room):<{room}}", "rate")
+            yield (f"{fmt.significant(least_ms):>7} ", "dim"), bar, (f" {count:>{digits},}", "")
+            yield from repeat(((" " * 8, ""), bar), min(rows, MOST_ROWS) - 1)
 
 
 def _split(width: int) -> tuple[int, int]:
@@ -298,7 +277,7 @@ def _split(width: int) -> tuple[int, int]:
 
 
 def _pieces(
-    behind: Mapping[int, str], shades: Mapping[int, Style], columns: int
+    behind: Mapping[int, str], shades: Mapping[int, str], columns: int
 ) -> list[tuple[int, int]]:
     """Return begin and end of the pieces of a row with the same ink."""
     borders = {0, columns, *behind, *(x + 1 for x in behind)}
