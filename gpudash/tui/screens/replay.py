@@ -29,17 +29,18 @@ class ReplayScreen(MainScreen):
         super().__init__(control)
         self._player = player
         self._board.shown = Shown(scrubber=True)
+        self._scrubber = Scrubber(id="scrubber")
 
     def compose(self) -> ComposeResult:
         """Yield the main screen's parts and the scrubber."""
         yield from super().compose()
-        yield Scrubber(id="scrubber")
+        yield self._scrubber
 
     def show(self, mail: Mail = NO_MAIL) -> None:
         """Show the snapshot, and the position in the recording."""
         super().show(mail)
-        with self.query_one(Scrubber).contained() as scrubber:
-            scrubber.show(self._control.snapshot.playback)
+        with self._scrubber.contained():
+            self._scrubber.show(self._control.snapshot.playback)
 
     def action_play(self) -> None:
         """Toggle between playing and holding."""

@@ -6,7 +6,7 @@ Only this module knows rich's segments and styles.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
@@ -41,11 +41,11 @@ class Painted(Contained, Widget):
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     @contextmanager
-    def contained(self) -> Iterator[Self]:
+    def contained(self) -> Iterator[None]:
         """Update the widget in the block; if it raises, the widget shows that until it succeeds."""
         before, self._failure = self._failure, None
         try:
-            yield self
+            yield
         except Exception as error:  # noqa: BLE001  # the other widgets are still shown
             self._failure = self._fail(error)
         if before or self._failure:

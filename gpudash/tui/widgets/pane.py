@@ -60,8 +60,8 @@ class Pane(Panel, Scrolled):
     Tabs of ranks and output exist only in a run that has them.
     """
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="pane")
         self.tab: Tab = "results"
         self._data: tuple[object, ...] = ()  # the data last painted
         self._table = Table()

@@ -14,8 +14,8 @@ COPIED_COLUMNS = 120
 class Tables(Scrolled):
     """Shows the rows of a painter."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="tables")
         self._painter: Painter = lambda _width: ()
         self._first = 0
 
