@@ -31,7 +31,6 @@ from gpudash.protocol import (
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
 from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, no_new_row, why_not
-from gpudash.tui.lever_rows import LeverRow, lever_rows
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
 from workloads import CATALOGUE, find_workload
@@ -219,14 +218,9 @@ class Control:
         active = self.active
         return {k: v for k, v in self._changes.items() if self.dead and v != active.get(k)}
 
-    def rows(self) -> tuple[LeverRow, ...]:
-        """Return the levers as the panel shows them."""
-        defaults = {lever.name: self._device_default(lever) for lever in self.levers}
-        active, wanted, on_cpu = self.active, self.wanted, self._on_cpu
-        return lever_rows(self.levers, active, wanted, defaults, self.snapshot, on_cpu=on_cpu)
-
     @property
-    def _on_cpu(self) -> bool:
+    def on_cpu(self) -> bool:
+        """Whether the training runs on a CPU, or is planned to."""
         device = self.snapshot.device
         return device.kind == "cpu" if device is not None else self.plan.device == "cpu"
 
@@ -234,14 +228,15 @@ class Control:
     def _on_cpu_values(self) -> Mapping[str, str]:
         """The workload's defaults on a CPU; empty on a GPU."""
         entry = CATALOGUE.get(self.workload)
-        return entry.on_cpu if entry and self._on_cpu else {}
+        return entry.on_cpu if entry and self.on_cpu else {}
 
-    def _device_default(self, lever: Lever) -> str:
+    def default_of(self, lever: Lever) -> str:
+        """Return the lever's default on this device."""
         return self._on_cpu_values.get(lever.name, lever.default_text)
 
     def values(self, lever: Lever) -> tuple[Measured, ...]:
         """Return the lever's values, each with its measurement in this run."""
-        now, default = self.value(lever), self._device_default(lever)
+        now, default = self.value(lever), self.default_of(lever)
         return measured_values(lever, now, default, self.active, self.snapshot)
 
     def value(self, lever: Lever) -> str:

@@ -27,6 +27,7 @@ from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key, why_not
+from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.board import Board
@@ -166,7 +167,7 @@ class MainScreen(Contained, Screen[None]):
         self._show_charts()
         with self.levers.contained():
             fixed = RECORDED if snapshot.playback else why_not("levers", snapshot)
-            self.levers.show(control.rows(), fixed, undo=undo)
+            self.levers.show(lever_rows(control), fixed, undo=undo)
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
             self.pane.print(mail.output, mail.replaces)
