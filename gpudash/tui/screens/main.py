@@ -41,7 +41,6 @@ from gpudash.tui.widgets.pane import Pane
 from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
-from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
 from gpudash.tui.wording import result_text, verdict_text
 from gpudash.views.answer import Answer, Answers
 
@@ -387,14 +386,10 @@ class MainScreen(Contained, Screen[None]):
         moments = [marker.at_s for marker in self._control.snapshot.markers]
         self._look(self._time.jumped(direction, moments, self._newest_s))
 
-    def on_cursor_moved(self, event: CursorMoved) -> None:
-        """Put the cursor where the mouse is."""
-        self._look(self._time.at(event.at_s, self._newest_s))
+    def action_cursor_at(self, at_s: float) -> None:
+        """Put the cursor at this moment."""
+        self._look(self._time.at(at_s, self._newest_s))
 
-    def on_range_chosen(self, event: RangeChosen) -> None:
-        """Show the time range that the mouse was dragged over."""
-        self._look(self._time.between(event.begin_s, event.end_s))
-
-    def on_zoomed(self, event: Zoomed) -> None:
-        """Zoom by the mouse wheel."""
-        self.action_range(event.direction)
+    def action_between(self, one_s: float, other_s: float) -> None:
+        """Show the time range between two moments."""
+        self._look(self._time.between(one_s, other_s))
