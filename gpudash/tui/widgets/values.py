@@ -156,7 +156,7 @@ class ValueTable(Panel, Scrolled):
             name = "…" if any(map(str.isdigit, name)) else cut(name, columns.value)
         fastest = max((other.rate or 0.0 for other in self._values), default=0.0)
         bar = bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar)
-        change = "now" if now else _change(one)
+        change = "now" if now else change_text(one)
         parts = (
             (
                 f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
@@ -194,16 +194,15 @@ def _default_b(names: Sequence[str], now: str) -> int:
     return next(after, others[-1] if others else 0)
 
 
-def _change(one: Measured) -> str:
-    """Return the change; `~` marks one from rows of results, which were not interleaved."""
-    text = change_text(one.change)
-    return text if one.how == "A/B" or not text or text.startswith(">") else f"~{text}"
+def change_text(one: Measured) -> str:
+    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`.
 
-
-def change_text(change: float | None) -> str:
-    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`."""
+    `~` marks one from rows of results, which were not interleaved.
+    """
+    change = one.change
     if change is None:
         return ""
     if change > MOST:
         return "> +999 %"
-    return f"{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"
+    about = "" if one.how == "A/B" else "~"
+    return f"{about}{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"
