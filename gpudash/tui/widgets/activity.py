@@ -25,25 +25,17 @@ class Activity(TimePanel):
     """The most important readings that fit; the device panel has them all."""
 
     _readings: Sequence[Reading] = ()
-    _series = Series()
-    _view = TimeView()
-    _reason = ""
-    _of_rank_0 = False  # whether the readings are of one of several ranks
 
-    def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Update the readings; repaint if any of them changed."""
-        before = (self._readings, self._series.at_s, self._view, self._reason, self._of_rank_0)
-        self._readings = readings(snapshot, view)
-        self._series, self._view = snapshot.series, view
-        self._reason, self._of_rank_0 = no_gpu(snapshot), bool(snapshot.ranks)
-        if before != (self._readings, self._series.at_s, view, self._reason, self._of_rank_0):
-            self.repaint()
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the readings, their times, why there are none of a GPU, and if there are ranks."""
+        self._readings = readings(snapshot, self._view)
+        return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks)
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width, height = self.inside
         label_width, columns = _layout(self._fitting(width, height), width)
-        time_range = range_of(self._series, columns, self._view)
+        time_range = range_of(self._snapshot.series, columns, self._view)
         return time_range.moment_in(x - label_width - 2) if columns else None
 
     def frame(self) -> Frame:
@@ -56,13 +48,13 @@ class Activity(TimePanel):
             title = "GPU and host"
         at = () if view.moment_s is None else (moment_cell(view, None),)
         columns = _layout(shown, width)[1]
-        begin = begin_cells(range_of(self._series, columns, view)) if columns else ()
+        begin = begin_cells(range_of(self._snapshot.series, columns, view)) if columns else ()
         scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
-        whose = [cell("rank 0", "dim", rank=2)] * self._of_rank_0
+        whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
         return Frame(
             top=(cell(f"²{title}", "strong"), *whose),
             top_right=(*at, button("all", "screen.device", rank=1)),
-            bottom=begin if self._series.at_s else (),
+            bottom=begin if self._snapshot.series.at_s else (),
             bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
         )
 
@@ -71,14 +63,15 @@ class Activity(TimePanel):
         for line in self._why(width, height):
             yield ((f" {line}", "dim"),)
         shown = self._fitting(width, height)
-        yield from reading_rows(shown, self._series, self._view, width)
+        yield from reading_rows(shown, self._snapshot.series, self._view, width)
 
     def _why(self, width: int, height: int) -> list[str]:
         """Return the reason in at most two lines; the device panel has all of it."""
         room = min(max(height - 2, 0), 2)
-        if not (self._reason and room):
+        reason = no_gpu(self._snapshot)
+        if not (reason and room):
             return []
-        return textwrap.wrap(self._reason, max(width - 2, 2), max_lines=room, placeholder=" …")
+        return textwrap.wrap(reason, max(width - 2, 2), max_lines=room, placeholder=" …")
 
     def _fitting(self, width: int, height: int) -> Sequence[Reading]:
         return self._readings[: max(height - len(self._why(width, height)), 0)]

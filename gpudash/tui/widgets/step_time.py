@@ -23,7 +23,6 @@ from gpudash.tui.stacks import (
     top_ms,
 )
 from gpudash.tui.throughput import nothing
-from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import (
     GUTTER,
@@ -41,15 +40,18 @@ MARKER: Block = ("┊", "faint")
 class StepTime(TimePanel):
     """The chart of step time by phase, with a legend below."""
 
-    _snapshot = Snapshot()
-    _view = TimeView()
-
-    def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Update the data; repaint if anything shown changed."""
-        before = (_shown(self._snapshot), self._view)
-        self._snapshot, self._view = snapshot, view
-        if before != (_shown(snapshot), view):
-            self.repaint()
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the parts of a snapshot that the panel shows."""
+        return (
+            snapshot.series,
+            snapshot.markers,
+            snapshot.phases,
+            snapshot.device,
+            snapshot.state,
+            snapshot.step_ms_p50,
+            snapshot.step_ms_p95,
+            bool(snapshot.ranks),
+        )
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
@@ -143,20 +145,6 @@ class StepTime(TimePanel):
         """Return the step time by part, of the newest steps or at the cursor."""
         snapshot, view = self._snapshot, self._view
         return spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
-
-
-def _shown(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return the parts of a snapshot that the panel shows."""
-    return (
-        snapshot.series,
-        snapshot.markers,
-        snapshot.phases,
-        snapshot.device,
-        snapshot.state,
-        snapshot.step_ms_p50,
-        snapshot.step_ms_p95,
-        bool(snapshot.ranks),
-    )
 
 
 def _crossed(block: Block) -> Block:

@@ -25,7 +25,6 @@ from gpudash.tui.throughput import (
     side_of,
     throughput,
 )
-from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import (
     GUTTER,
@@ -57,16 +56,13 @@ class ThroughputChart(TimePanel):
     maximised = False
     """Whether it has labels on its time axis, and the histogram of step times."""
     data = Throughput()
-    view = TimeView()
     _can_draw = False
     _drawn: tuple[object, Sequence[str]] = ((), ())
 
-    def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Update the data; repaint if it changed."""
-        data = throughput(snapshot)
-        if (data, view) != (self.data, self.view):
-            self.data, self.view = data, view
-            self.repaint()
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the data."""
+        self.data = throughput(snapshot)
+        return (self.data,)
 
     def allow_drawing(self) -> None:
         """Paint the curve from now on: plotext has been imported."""
@@ -82,13 +78,13 @@ class ThroughputChart(TimePanel):
     def time_range(self) -> TimeRange:
         """The time range that is shown; the cursor moves by its bins."""
         columns = _split(self._room(*self.inside)[0])[1]
-        return range_of(self.data.series, columns, self.view)
+        return range_of(self.data.series, columns, self._view)
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
         """Return the present value or the cursor's, and the time range."""
-        data, view = self.data, self.view
+        data, view = self.data, self._view
         newest_s = data.series.at_s[-1] if data.series.at_s else 0.0
         end, f = newest_moment(newest_s, live=data.live), "freeze"
         if view.end_s is not None:
@@ -105,13 +101,13 @@ class ThroughputChart(TimePanel):
         )
 
     def _values(self) -> Iterator[Cell]:
-        data, at_s = self.data, self.view.moment_s
+        data, at_s = self.data, self._view.moment_s
         now, steps = data.now, data.steps_per_s
         if at_s is not None:
             now = value_at(data.series, data.name, at_s)
             steps = value_at(data.series, "steps_per_s", at_s)
         if now is not None or at_s is not None:
-            yield moment_cell(self.view, data.steps_per_s)
+            yield moment_cell(self._view, data.steps_per_s)
         if at_s is not None and (side := side_at(data.blocks, at_s)):
             yield cell(side.upper(), side, rank=2)
         if data.unit != "steps/s":
@@ -140,7 +136,7 @@ class ThroughputChart(TimePanel):
     def _plot(self, width: int, height: int) -> Iterator[Parts]:
         data = self.data
         gutter, columns = _split(width)
-        time_range = range_of(data.series, columns, self.view)
+        time_range = range_of(data.series, columns, self._view)
         runs = cut(data.values, bins_of(data.series.at_s, time_range), time_range, data.series.at_s)
         if not runs or not self._can_draw:
             yield from self._empty(width, height)
@@ -188,7 +184,7 @@ class ThroughputChart(TimePanel):
         """Yield the rows of the plot: the curve over markers and cursor, over shaded blocks."""
         columns = len(canvas[0]) if canvas else 0
         behind = dict.fromkeys(marked, MARKER)
-        cursor_s = self.view.cursor_s
+        cursor_s = self._view.cursor_s
         if cursor_s is not None and time_range.holds(cursor_s):
             behind[time_range.column_of(cursor_s)] = CURSOR
         shades = {

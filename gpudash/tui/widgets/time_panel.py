@@ -44,10 +44,20 @@ def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
 class TimePanel(Panel):
     """A chart. A click puts the cursor, a drag chooses a range, the wheel zooms."""
 
+    _snapshot = Snapshot()
+    _view = TimeView()
+    _shown: tuple[object, ...] = ()
     _pressed_at = 0  # column of the body
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
         """Update the data; repaint if anything shown changed."""
+        self._snapshot, self._view = snapshot, view
+        before, self._shown = self._shown, (view, *self.shown_of(snapshot))
+        if self._shown != before:
+            self.repaint()
+
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the data that the panel shows of a snapshot."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def time_at(self, x: int) -> float | None:
