@@ -17,7 +17,6 @@ from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
-from textual.message import Message
 from textual.notifications import Notify
 from textual.screen import Screen
 
@@ -52,10 +51,6 @@ RATE_HZ = 4.0
 USUAL = Look()
 PATIENCE_S = 1.0
 """How long to wait, in seconds, until preferences are saved: an unreachable home may block."""
-
-
-class Arrived(Message):
-    """The inbox is not empty."""
 
 
 class Dashboard(LeverActions, RunActions, ProfileActions):
@@ -104,7 +99,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._main.chosen_tab = look.pane or usual
         self._main.keys = keys
         ACTIVE.set(keys)
-        self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
+        self.inbox = Inbox(knock=lambda: self.call_later(self._take_mail))
 
     def get_default_screen(self) -> Screen[None]:
         """Return the main screen, which is always at the bottom."""
@@ -134,14 +129,14 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
-    def on_arrived(self) -> None:
+    def _take_mail(self) -> None:
         """Show the newest snapshot, at most at the screen's rate and as fast as the terminal."""
         wait_s = self._painted_s + self._period_s - time.monotonic()
         if wait_s <= 0 and self.is_behind:
             wait_s = self._period_s
         if wait_s > 0:
             # a Textual timer that starts late never fires, and the screen would freeze
-            asyncio.get_running_loop().call_later(wait_s, self.call_later, self.on_arrived)
+            asyncio.get_running_loop().call_later(wait_s, self.call_later, self._take_mail)
         else:
             self._deliver()
 

@@ -30,7 +30,7 @@ from gpudash.protocol import (
 )
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
-from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, no_new_row, why_not
+from gpudash.tui.keys import PROFILED_STEPS, fixed, is_pausing, key_for, no_new_row, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
 from workloads import CATALOGUE, find_workload
@@ -426,12 +426,8 @@ class Control:
 
     @property
     def _pausing(self) -> bool:
-        if self._asked_pause is not None:
-            return self._asked_pause.wish
-        asked = self.snapshot.pausing
-        if asked is not None:
-            return asked
-        return self.snapshot.state == "paused" and not aside(self.snapshot)
+        asked = self._asked_pause
+        return is_pausing(self.snapshot) if asked is None else asked.wish
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
