@@ -7,7 +7,7 @@ training runs, and only the rest of it makes the step longer. Time that no phase
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -176,18 +176,11 @@ def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column
 
 def blocks_of(column: Column, rows: int) -> tuple[Block, ...]:
     """Return the cells of a column from the top row down."""
-    blocks, inside, room = [], list[tuple[str, int]](), EIGHTHS
-    for ink, height in column:
-        left = height
-        while left:
-            taken = min(left, room)
-            inside.append((ink, taken))
-            left, room = left - taken, room - taken
-            if not room:
-                blocks.append(_block(tuple(inside)))
-                inside, room = [], EIGHTHS
-    if inside:
-        blocks.append(_block(tuple(inside)))
+    eighths = [number for number, (_, height) in enumerate(column) for _ in range(height)]
+    blocks = []
+    for begin in range(0, len(eighths), EIGHTHS):
+        parts = groupby(eighths[begin : begin + EIGHTHS])
+        blocks.append(_block(tuple((column[number][0], len([*same])) for number, same in parts)))
     return (*(BLANK,) * (rows - len(blocks)), *reversed(blocks))
 
 
