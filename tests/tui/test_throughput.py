@@ -19,6 +19,7 @@ from gpudash.tui.throughput import (
     columns_of,
     compared_in,
     label_in,
+    nothing,
     scale_of,
     side_at,
     side_of,
@@ -56,8 +57,8 @@ def test_samples_are_drawn_and_steps_where_nobody_knows_the_samples():
 
 
 def test_a_chart_without_points_says_what_it_waits_for():
-    assert throughput(run([])).empty == "waiting for the first step"
-    assert throughput(run([], state="failed")).empty == "nothing measured"
+    assert nothing(run([])) == "waiting for the first step"
+    assert nothing(run([], state="failed")) == "nothing measured"
 
 
 def points(*values):

@@ -9,17 +9,18 @@ from itertools import chain, groupby, pairwise, repeat
 from rich.cells import cell_len
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
 from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
 from gpudash.tui.keys import key_for
 from gpudash.tui.throughput import (
     EIGHTHS,
-    Throughput,
     classes_in,
     columns_of,
     compared_in,
     label_in,
+    newest_row,
+    nothing,
     scale_of,
     side_at,
     side_of,
@@ -55,14 +56,16 @@ class ThroughputChart(TimePanel):
 
     maximised = False
     """Whether it has labels on its time axis, and the histogram of step times."""
-    data = Throughput()
     _can_draw = False
     _drawn: tuple[object, Sequence[str]] = ((), ())
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return the data."""
-        self.data = throughput(snapshot)
-        return (self.data,)
+        """Return the parts of a snapshot that the panel shows."""
+        return (
+            *(throughput(snapshot), snapshot.steps_per_s, snapshot.series, snapshot.markers),
+            *(snapshot.blocks, snapshot.step_histogram, newest_row(snapshot)),
+            *(is_live(snapshot), nothing(snapshot)),
+        )
 
     def allow_drawing(self) -> None:
         """Paint the curve from now on: plotext has been imported."""
@@ -78,39 +81,39 @@ class ThroughputChart(TimePanel):
     def time_range(self) -> TimeRange:
         """The time range that is shown; the cursor moves by its bins."""
         columns = _split(self._room(*self.inside)[0])[1]
-        return range_of(self.data.series, columns, self._view)
+        return range_of(self._snapshot.series, columns, self._view)
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
         """Return the present value or the cursor's, and the time range."""
-        data, view = self.data, self._view
-        newest_s = data.series.at_s[-1] if data.series.at_s else 0.0
-        end, f = newest_moment(newest_s, live=data.live), "freeze"
+        snapshot, view, live = self._snapshot, self._view, is_live(self._snapshot)
+        newest_s = snapshot.series.at_s[-1] if snapshot.series.at_s else 0.0
+        end, f = newest_moment(newest_s, live=live), "freeze"
         if view.end_s is not None:
-            end, f = f"frozen {fmt.minutes(view.end_s)}", "live" if data.live else "newest"
+            end, f = f"frozen {fmt.minutes(view.end_s)}", "live" if live else "newest"
         ranges = f"{key_for('screen.range(-1)')} {key_for('screen.range(1)')} zoom"
         texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
         keys = cell("   ".join(texts), "dim", rank=4)
         roomy = self.size.width >= BESIDE[0]
         return Frame(
-            top=(cell(f"¹{data.unit}", "strong"),),
+            top=(cell(f"¹{throughput(snapshot).unit}", "strong"),),
             top_right=tuple(self._values()),
             bottom=(*begin_cells(self.time_range), *[keys] * roomy),
             bottom_right=(cell(end, "dim" if view.end_s is None else "busy"),),
         )
 
     def _values(self) -> Iterator[Cell]:
-        data, at_s = self.data, self._view.moment_s
-        now, steps = data.now, data.steps_per_s
+        snapshot, at_s, rate = self._snapshot, self._view.moment_s, throughput(self._snapshot)
+        now, steps = rate.now, snapshot.steps_per_s
         if at_s is not None:
-            now = value_at(data.series, data.name, at_s)
-            steps = value_at(data.series, "steps_per_s", at_s)
+            now = value_at(snapshot.series, rate.name, at_s)
+            steps = value_at(snapshot.series, "steps_per_s", at_s)
         if now is not None or at_s is not None:
-            yield moment_cell(self._view, data.steps_per_s)
-        if at_s is not None and (side := side_at(data.blocks, at_s)):
+            yield moment_cell(self._view, snapshot.steps_per_s)
+        if at_s is not None and (side := side_at(snapshot.blocks, at_s)):
             yield cell(side.upper(), side, rank=2)
-        if data.unit != "steps/s":
+        if rate.unit != "steps/s":
             yield cell(f"{fmt.significant(steps)} steps/s", "dim", rank=3)
         yield cell(fmt.significant(now), "strong")
 
@@ -126,7 +129,7 @@ class ThroughputChart(TimePanel):
 
     def _room(self, width: int, height: int) -> tuple[int, int]:
         """Return the size of the plot, with its axes and labels."""
-        if self.maximised and self.data.histogram:
+        if self.maximised and self._snapshot.step_histogram:
             if width >= BESIDE[0]:
                 return width - BESIDE[1], height
             if height >= BELOW[0]:
@@ -134,20 +137,21 @@ class ThroughputChart(TimePanel):
         return width, height
 
     def _plot(self, width: int, height: int) -> Iterator[Parts]:
-        data = self.data
+        snapshot = self._snapshot
         gutter, columns = _split(width)
-        time_range = range_of(data.series, columns, self._view)
-        runs = cut(data.values, bins_of(data.series.at_s, time_range), time_range, data.series.at_s)
+        at_s, values = snapshot.series.at_s, throughput(snapshot).values
+        time_range = range_of(snapshot.series, columns, self._view)
+        runs = cut(values, bins_of(at_s, time_range), time_range, at_s)
         if not runs or not self._can_draw:
             yield from self._empty(width, height)
             return
-        marked = columns_of(data.markers, time_range)
-        compared = compared_in(data.blocks, time_range)
+        marked = columns_of(snapshot.markers, time_range)
+        compared = compared_in(snapshot.blocks, time_range)
         named = height >= 4
         banded = height >= LEAST_BANDED and bool(compared)
         timed = named and self.maximised
         rows = height - named - banded - timed
-        top = scale_of(runs, data.markers)
+        top = scale_of(runs, snapshot.markers)
         canvas = self._curve(runs, top, time_range, columns, rows)
         cut_off = highest(runs) > top
         for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
@@ -161,7 +165,7 @@ class ThroughputChart(TimePanel):
 
     def _empty(self, width: int, height: int) -> Iterator[Parts]:
         for y in range(height):
-            text = fmt.clip(self.data.empty, width) if y == height // 2 else ""
+            text = fmt.clip(nothing(self._snapshot), width) if y == height // 2 else ""
             yield ((text.center(width), "faint"),)
 
     def _curve(
@@ -245,15 +249,15 @@ class ThroughputChart(TimePanel):
 
     def _histogram(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the histogram of the step times in the newest row of results."""
-        data, row = self.data, self.data.row
+        histogram, row = self._snapshot.step_histogram, newest_row(self._snapshot)
         if height < 3 or row is None:
             return
-        steps = sum(count for _, count in data.histogram)
+        steps = sum(count for _, count in histogram)
         p50, p95 = fmt.milliseconds(row.step_ms_p50), fmt.milliseconds(row.step_ms_p95)
         title = ("step, ms  ", "strong")
         yield title, ("p50 ", ""), (p50, "strong"), ("  p95 ", ""), (p95, "strong")
         yield ((f"{steps:,} steps of row {row.number}", "dim"),)
-        classes = classes_in(data.histogram, height - 2)
+        classes = classes_in(histogram, height - 2)
         rows = (height - 2) // max(len(classes), 1)
         digits = max((len(f"{count:,}") for _, count in classes), default=0)
         most = max((count for _, count in classes), default=0)
