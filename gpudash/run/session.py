@@ -444,7 +444,14 @@ class Session:
     def _send_blocks(self, run: int, blocks: tuple[Block, ...]) -> None:
         self._send(Blocks(id=next(self._ids), run=run, blocks=blocks))
 
+    def _say_straggler(self) -> None:
+        """Put a change of the slow rank into the messages: a recording's rows cannot show it."""
+        unsaid = self._fold.ranks.unsaid if "record" in self._can else None  # a replay has its own
+        if unsaid is not None:
+            self._emit(unsaid)
+
     def _snapshot(self, now_s: float) -> Snapshot:
+        self._say_straggler()
         unattributed = self._fold.time.account().unattributed_share
         hang = self._hangs.look(now_s)
         return msgspec.structs.replace(
@@ -522,6 +529,7 @@ class Session:
         self._leave()
 
     def _leave(self) -> None:
+        self._say_straggler()  # while it can be recorded
         self._release()
         self._complete_recordings()
         self._ended.set()

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.snapshot import Straggler
+from gpudash.protocol import Straggler
 from gpudash.trace.summary import Summary
 from gpudash.views.profiled_step import at_work_pct, copy_ms, exposed_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep

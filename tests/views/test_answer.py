@@ -17,6 +17,7 @@ from gpudash.protocol import (
     Phase,
     Pinning,
     Profiled,
+    Straggler,
 )
 from gpudash.snapshot import (
     Hang,
@@ -25,7 +26,6 @@ from gpudash.snapshot import (
     RankStack,
     Series,
     Snapshot,
-    Straggler,
 )
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import HOLD_S, Answers, answer
