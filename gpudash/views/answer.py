@@ -93,11 +93,10 @@ def answer(
     steps, needed = snapshot.steps_since_break, steps_needed(snapshot.step_ms_p50)
     ended = snapshot.state in ENDED
     if (steps < needed and not ended) or step.step_ms is None:
-        title = (
-            snapshot.state
-            if ended
-            else f"measuring … {min(steps, needed)} of at most {MEASURED_STEPS} steps"
-        )
+        so_far = f"measuring … {steps} of at most {MEASURED_STEPS} steps"
+        if steps >= needed:  # they are in no tick yet
+            so_far = "measuring the first half second …"
+        title = snapshot.state if ended else so_far
         kind: Kind = "ended" if ended else "measuring"
         evidence = tuple(_end(snapshot)) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)

@@ -937,9 +937,9 @@ def test_a_script_that_ends_without_a_step_says_so():
     assert ask(changed(script, can=("levers",))).evidence == ()
 
 
-def test_unmeasured_steps_do_not_count_beyond_the_goal():
+def test_once_there_are_enough_steps_the_answer_waits_for_half_a_second():
     blind = changed(gpu_step(), steps_since_break=96, series=Snapshot().series)
-    assert ask(blind).title == "measuring … 20 of at most 20 steps"
+    assert ask(blind).title == "measuring the first half second …"
 
 
 def test_slow_steps_need_fewer():
