@@ -10,7 +10,7 @@ import pytest
 
 from gpudash.cli.main import main
 from gpudash.run import child
-from tests import worker_double
+from tests import waiting, worker_double
 from tests.workloads.own_files import LAZY, LINEAR
 from workloads import CATALOGUE
 
@@ -43,13 +43,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def with_double(*words: str) -> subprocess.CompletedProcess[str]:
     """Run gpudash with the worker's double."""
-    return subprocess.run(
-        [sys.executable, "-c", HURRIED, *words],
-        env=worker_double.environment(DOUBLE_STEP_S="0.002"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = worker_double.environment(DOUBLE_STEP_S="0.002")
+    return waiting.done(sys.executable, "-c", HURRIED, *words, env=environment)
 
 
 def test_a_real_worker_trains_and_an_error_has_its_line() -> None:
