@@ -19,10 +19,20 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.protocol import Envelope, Event, Failed, Hello, HostReading, Plan, Progress, Reading
+from gpudash.protocol import (
+    Envelope,
+    Event,
+    Failed,
+    Hello,
+    HostReading,
+    Plan,
+    Progress,
+    Reading,
+    Straggler,
+)
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
-from gpudash.snapshot import Snapshot, Straggler
+from gpudash.snapshot import Snapshot
 from gpudash.views.stragglers import Stragglers
 from tests.simulated_ranks import STEP_MS, Ranks, enveloped, start
 

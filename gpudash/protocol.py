@@ -741,6 +741,31 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
         return self.verdict is not None or self.failure is not None
 
 
+class Straggler(Record, frozen=True, kw_only=True, tag=False):
+    """The rank that the others wait for, and the phase in which it is slower."""
+
+    rank: int
+    phase: str
+    """As `Phase.name`, or `data`, `host`; empty if unknown."""
+    excess_ms: float
+    """How much longer the phase takes in a step than the other ranks' median."""
+    slower_pct: float
+    """The excess as a share of the step."""
+    others_wait_ms: float | None = None
+    """How much longer the others are in the collectives than this rank; None if none waits."""
+    kind: Literal["persistent", "wandering", "imbalance"] = "persistent"
+    """`wandering`: the slow rank changes. `imbalance`: the rank has more work."""
+    why: str = ""
+    """The cause as GPU or host show it, as a clause."""
+
+
+class StragglerShown(Record, frozen=True, kw_only=True):
+    """The slow rank has changed, or what is known of it: the rows of a recording cannot show it."""
+
+    straggler: Straggler | None
+    """None if no rank is slow any more."""
+
+
 class Playback(Record, frozen=True, kw_only=True):
     """State of a replay; positions are in seconds since the recording began."""
 
@@ -787,6 +812,7 @@ Event: TypeAlias = (
     | Notice
     | Verdict
     | ComparisonShown
+    | StragglerShown
     | Playback
 )
 # ── the envelope of every message ───────────────────────────────────────────────────────

@@ -24,6 +24,7 @@ from gpudash.protocol import (
     Playback,
     Profiled,
     Settings,
+    Straggler,
 )
 
 State: TypeAlias = Literal[
@@ -157,24 +158,6 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     collective_ms: float | None = None
     collective_exposed_ms: float | None = None
     """All three of a step, as in `protocol.Progress`."""
-
-
-class Straggler(msgspec.Struct, frozen=True, kw_only=True):
-    """The rank that the others wait for, and the phase in which it is slower."""
-
-    rank: int
-    phase: str
-    """As `Phase.name`, or `data`, `host`; empty if unknown."""
-    excess_ms: float
-    """How much longer the phase takes in a step than the other ranks' median."""
-    slower_pct: float
-    """The excess as a share of the step."""
-    others_wait_ms: float | None = None
-    """How much longer the others are in the collectives than this rank; None if none waits."""
-    kind: Literal["persistent", "wandering", "imbalance"] = "persistent"
-    """`wandering`: the slow rank changes. `imbalance`: the rank has more work."""
-    why: str = ""
-    """The cause as GPU or host show it, as a clause."""
 
 
 class RankStack(msgspec.Struct, frozen=True, kw_only=True):

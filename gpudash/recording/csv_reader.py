@@ -33,7 +33,10 @@ from gpudash.recording.provenance import Metadata, path_beside
 from gpudash.recording.rank_interval import PER_STEP
 from gpudash.statistics import total
 
-UNKNOWN = "phases, pauses, comparisons, notes and the training's own output are not in a CSV"
+UNKNOWN = (
+    "phases, the slow rank, pauses, comparisons, notes and the training's own output are not in a "
+    "CSV"
+)
 """The screen's note for a recording without a log."""
 Came: TypeAlias = Started | Changed | Failed
 """Messages that follow from a CSV and its JSON, besides intervals."""

@@ -30,6 +30,7 @@ from gpudash.protocol import (
     Restarted,
     Resumed,
     Started,
+    StragglerShown,
 )
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
@@ -38,7 +39,18 @@ from gpudash.recording.stream import RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 
-LASTING = (Hello, Plan, Started, Offered, Changed, Paused, Parted, GpuMissing, ComparisonShown)
+LASTING = (
+    Hello,
+    Plan,
+    Started,
+    Offered,
+    Changed,
+    Paused,
+    Parted,
+    GpuMissing,
+    ComparisonShown,
+    StragglerShown,
+)
 """Messages whose newest one a log begun later needs at its beginning."""
 ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused, Parted), Resumed: (Paused,)}
 """Messages that no longer hold after this one of the same source and rank."""

@@ -29,6 +29,7 @@ from gpudash.protocol import (
     Reading,
     Restarted,
     Started,
+    StragglerShown,
 )
 from gpudash.recording.csv_reader import log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
@@ -186,7 +187,10 @@ class Replay(Source):
         self._gpus: dict[str, GpuReading] = {}
         self._base: int | None = None  # the recorded worker's first segment
         self._segment = 0  # the newest one
-        self._first: list[Envelope] = [self._envelope("training", self._began_s, Hello())]
+        self._first = [self._envelope("training", self._began_s, Hello())]
+        if not self._every_step:  # the means of rows would often name a wrong rank
+            nobody = StragglerShown(straggler=None)
+            self._first.append(self._envelope("session", self._began_s, nobody))
 
     def _envelope(self, source: str, at_s: float, body: Event | Reading, rank: int = 0) -> Envelope:
         return Envelope(source=source, rank=rank, seq=next(self._seq), sent_s=at_s, body=body)

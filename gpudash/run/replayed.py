@@ -14,7 +14,7 @@ from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.fold import Fold
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
-from gpudash.snapshot import Hang, RankRow, Snapshot, Straggler
+from gpudash.snapshot import Hang, RankRow, Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown
 
 
@@ -82,7 +82,6 @@ class _FoldToEnd(Fold):
         self.notices: list[str] = []
         self._began_s = began_s
         self._last_rows: dict[int, RankRow] = {}  # the last row of each ended rank
-        self._last_straggler: Straggler | None = None  # when a rank ended
 
     def read(self, replay: Replay) -> None:
         """Fold the messages that are due; at the end only the Playback is left."""
@@ -101,20 +100,17 @@ class _FoldToEnd(Fold):
         ranks = tuple(
             replace(self._last_rows.get(row.rank, row), steps=row.steps) for row in snapshot.ranks
         )
-        straggler = self._last_straggler or snapshot.straggler
-        return replace(snapshot, ranks=ranks, straggler=straggler)
+        return replace(snapshot, ranks=ranks)
 
     def _keep_last(self, envelope: Envelope) -> None:
         match envelope.body:
             case Started():
                 self._last_rows.pop(envelope.rank, None)
-                self._last_straggler = None
             case Finished() | Failed() | Parted() as end:
                 rows = {row.rank: row for row in self.ranks.rows(end.at_s)}
                 if isinstance(end, Parted):
                     rows = {envelope.rank: rows[envelope.rank]} if rows else {}
                 self._last_rows = rows | self._last_rows
-                self._last_straggler = self._last_straggler or self.ranks.straggler
 
     def _keep(self, item: object) -> None:
         match item:

@@ -444,7 +444,14 @@ class Session:
     def _send_blocks(self, run: int, blocks: tuple[Block, ...]) -> None:
         self._send(Blocks(id=next(self._ids), run=run, blocks=blocks))
 
+    def _say_straggler(self) -> None:
+        """Put a change of the slow rank into the messages: a recording's rows cannot show it."""
+        unsaid = self._fold.ranks.unsaid if "record" in self._can else None  # a replay has its own
+        if unsaid is not None:
+            self._emit(unsaid)
+
     def _snapshot(self, now_s: float) -> Snapshot:
+        self._say_straggler()
         unattributed = self._fold.time.account().unattributed_share
         hang = self._hangs.look(now_s)
         return msgspec.structs.replace(
@@ -520,6 +527,7 @@ class Session:
             self._emit(Stopped(at_s=self._clock()))
         elif self._last_word is None:
             self._emit(Failed(at_s=self._clock(), kind="error", sentence=why))
+        self._say_straggler()  # while it can be recorded
         self._end()
 
     def _release(self) -> None:

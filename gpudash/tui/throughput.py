@@ -64,8 +64,9 @@ def newest_row(snapshot: Snapshot) -> Result | None:
 
 def nothing(snapshot: Snapshot) -> str:
     """Return the text of a chart without points: whether points are still to come."""
-    to_come = snapshot.state in ("starting", "switching", "training")
-    return "waiting for the first step" if to_come else "nothing measured"
+    if snapshot.state not in ("starting", "switching", "training"):
+        return "nothing measured"
+    return f"waiting for the first {'half second' if snapshot.total_steps else 'step'}"
 
 
 def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:

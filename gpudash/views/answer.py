@@ -77,11 +77,10 @@ def answer(
     steps, needed = snapshot.steps_since_break, steps_needed(snapshot.step_ms_p50)
     ended = snapshot.state in ENDED
     if (steps < needed and not ended) or step.step_ms is None:
-        title = (
-            snapshot.state
-            if ended
-            else f"measuring … {min(steps, needed)} of at most {MEASURED_STEPS} steps"
-        )
+        so_far = f"measuring … {steps} of at most {MEASURED_STEPS} steps"
+        if steps >= needed:  # they are in no tick yet
+            so_far = "measuring the first half second …"
+        title = snapshot.state if ended else so_far
         kind: Kind = "ended" if ended else "measuring"
         evidence = tuple(_end(snapshot)) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
@@ -165,8 +164,12 @@ class Answers:
             and _interrupted(snapshot, before) is None
         )
         holds = profile is self._profile
-        if (in_ab or snapshot.state == "paused") and (before is None or not goes_on):
-            # a replay may have come here from anywhere, and the newest answer be of another time
+        # a replay may have come here from anywhere, and the newest answer be of another time
+        if not (in_ab or snapshot.state == "paused"):
+            has_jumped = before is None or snapshot.elapsed_s - then.elapsed_s >= HOLD_S
+            if has_jumped and _meanwhile(snapshot) is not None:
+                before = answer(as_steps_ended(snapshot), levers, None, cores, profile)
+        elif before is None or not goes_on:
             began = as_ab_began(snapshot) if in_ab else as_pause_began(snapshot)
             same = then.state != "paused" and then.markers[-1:] == began.markers[-1:]
             is_recent = in_ab and same and abs(began.elapsed_s - then.elapsed_s) < HOLD_S
@@ -182,6 +185,15 @@ def as_pause_began(snapshot: Snapshot) -> Snapshot:
     """Return the training as it was before the pause, whose marker is the newest."""
     *before, pause = snapshot.markers or (Marker(at_s=snapshot.elapsed_s, label="paused"),)
     return _until(pause.at_s, snapshot, before)
+
+
+def as_steps_ended(snapshot: Snapshot) -> Snapshot:
+    """Return the training at its newest tick with steps, before what goes on meanwhile."""
+    series = snapshot.series
+    ticks = zip(series.at_s, series.of("steps_per_s"), strict=False)
+    ended_s = max((at_s for at_s, rate in ticks if rate), default=0.0)
+    until = _until(ended_s, snapshot, snapshot.markers)
+    return msgspec.structs.replace(until, status="training", profiling=False, quiet_s=None)
 
 
 def as_ab_began(snapshot: Snapshot) -> Snapshot:

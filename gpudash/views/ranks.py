@@ -18,8 +18,10 @@ from gpudash.protocol import (
     Restarted,
     Resumed,
     Started,
+    Straggler,
+    StragglerShown,
 )
-from gpudash.snapshot import ENDED, RankRow, RankState, Straggler
+from gpudash.snapshot import ENDED, RankRow, RankState
 from gpudash.statistics import Means, mean, total
 from gpudash.views.readings import ReadingT, RecentReadings
 from gpudash.views.same_steps import WAIT
@@ -49,6 +51,7 @@ class Ranks:
         self._notify = notify
         self._ranks: dict[int, _Rank] = {}
         self._stragglers = Stragglers()
+        self._shown: StragglerShown | None = None  # the newest one
         self._gpus: dict[str, RecentReadings[GpuReading]] = {}
         self._hosts: dict[int, RecentReadings[HostReading]] = {}
         self._beyond = False  # there are more than can be followed
@@ -64,6 +67,8 @@ class Ranks:
             self._ranks.clear()
             self._hosts.clear()
             self._stragglers = Stragglers()
+        if isinstance(envelope.body, StragglerShown):
+            self._shown = envelope.body
         if envelope.source != TRAINING:
             return
         if envelope.rank >= MOST_RANKS:
@@ -90,8 +95,15 @@ class Ranks:
 
     @property
     def straggler(self) -> Straggler | None:
-        """The rank that the others wait for."""
-        return self._stragglers.found()
+        """The rank that the others wait for: by the newest `StragglerShown`, else by the steps."""
+        return self._stragglers.found() if self._shown is None else self._shown.straggler
+
+    @property
+    def unsaid(self) -> StragglerShown | None:
+        """What the steps say of the slow rank, if the newest `StragglerShown` differs."""
+        found = self._stragglers.found()
+        said = self._shown.straggler if self._shown is not None else None
+        return None if found == said else StragglerShown(straggler=found)
 
     def _pass_over(self) -> None:
         if not self._beyond:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Settings
-from gpudash.snapshot import Snapshot, Straggler
+from gpudash.protocol import Settings, Straggler
+from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.recent_step import RecentStep
 

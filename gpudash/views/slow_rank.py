@@ -6,8 +6,7 @@ from statistics import fmean, median
 
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import GpuReading, HostReading
-from gpudash.snapshot import Straggler
+from gpudash.protocol import GpuReading, HostReading, Straggler
 
 SLOWER_CLOCK = 0.97
 """A clock below this part of the other GPUs' is slow; they normally differ by less."""

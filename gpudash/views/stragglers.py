@@ -14,8 +14,15 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Started
-from gpudash.snapshot import Straggler
+from gpudash.protocol import (
+    Event,
+    GpuReading,
+    HostReading,
+    Progress,
+    Reading,
+    Started,
+    Straggler,
+)
 from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
 from gpudash.views.slow_rank import Readings
 

@@ -316,10 +316,14 @@ def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path
         assert path.stat().st_size * 3600 / seconds / ranks < 4e6
 
 
-def test_a_replay_names_the_slow_rank(tmp_path):
+def test_a_replay_of_every_step_names_the_slow_rank_without_the_sessions_judgement(tmp_path):
     path = tmp_path / "run.csv"
     origin = Origin(
-        began_s=0.0, began_utc=datetime(2026, 1, 2, tzinfo=UTC), interval_s=0.5, command=()
+        began_s=0.0,
+        began_utc=datetime(2026, 1, 2, tzinfo=UTC),
+        interval_s=0.5,
+        every_step=True,
+        command=(),
     )
     slow = simulated_ranks.Ranks(delay=lambda _, rank: {"backward": 3.0} if rank == 2 else {})
     writer = RecordingWriter(path, origin)

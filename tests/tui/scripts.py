@@ -1,7 +1,7 @@
 """Snapshots of a user's script: a small GPT, from its public script."""
 
-from gpudash.protocol import HostReading, LeverOffer, Phase
-from gpudash.snapshot import RankRow, Snapshot, Straggler
+from gpudash.protocol import HostReading, LeverOffer, Phase, Straggler
+from gpudash.snapshot import RankRow, Snapshot
 from tests.tui.fake_engine import CPU, H200, gpu_sample
 from tests.tui.scenes import Stretch, changed, row_of, series_of
 

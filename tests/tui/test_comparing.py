@@ -425,7 +425,7 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
     asked = []
     monkeypatch.setattr(ab, "Session", lambda plan, **_: mock.Mock(plan=plan))
     monkeypatch.setattr(
-        ab, "run_ab", lambda session, comparison, **_: asked.append((session.plan, comparison)) or 0
+        ab, "run_ab", lambda session, comparison, *_: asked.append((session.plan, comparison)) or 0
     )
     entry = CATALOGUE[workload]
     others = resolve(entry.levers, {"batch_size": "16"})

@@ -421,7 +421,7 @@ async def test_charts_survive_any_values(name):
         assert "loss nan" in text
         assert "inf" not in text
         if name in ("all None", "nan", "infinite", "empty"):
-            assert text.count("waiting for the first step") == 2
+            assert text.count("waiting for the first half second") == 2
             assert drawn(text) == 0
 
 

@@ -57,7 +57,8 @@ def test_samples_are_drawn_and_steps_where_nobody_knows_the_samples():
 
 
 def test_a_chart_without_points_says_what_it_waits_for():
-    assert nothing(run([])) == "waiting for the first step"
+    assert nothing(run([], total_steps=0)) == "waiting for the first step"
+    assert nothing(run([], total_steps=40)) == "waiting for the first half second"
     assert nothing(run([], state="failed")) == "nothing measured"
 
 
@@ -354,7 +355,8 @@ async def test_the_step_times_have_their_percentiles_though_the_row_does_not_gro
 
 async def test_nothing_is_drawn_before_the_first_step():
     async with chart() as one:
-        assert any("waiting for the first step" in line for line in await one.show(run([])))
+        unbegun = run([], total_steps=0)
+        assert any("waiting for the first step" in line for line in await one.show(unbegun))
 
 
 ODD = {

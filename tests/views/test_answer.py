@@ -17,6 +17,7 @@ from gpudash.protocol import (
     Phase,
     Pinning,
     Profiled,
+    Straggler,
 )
 from gpudash.snapshot import (
     Hang,
@@ -25,7 +26,6 @@ from gpudash.snapshot import (
     RankStack,
     Series,
     Snapshot,
-    Straggler,
 )
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.answer import HOLD_S, Answers, answer
@@ -940,9 +940,9 @@ def test_a_script_that_ends_without_a_step_says_so():
     assert ask(changed(script, can=("levers",))).evidence == ()
 
 
-def test_unmeasured_steps_do_not_count_beyond_the_goal():
+def test_once_there_are_enough_steps_the_answer_waits_for_half_a_second():
     blind = changed(gpu_step(), steps_since_break=96, series=Snapshot().series)
-    assert ask(blind).title == "measuring … 20 of at most 20 steps"
+    assert ask(blind).title == "measuring the first half second …"
 
 
 def test_slow_steps_need_fewer():
@@ -1475,6 +1475,36 @@ def test_in_a_pause_the_answer_from_before_it_is_shown_wherever_a_replay_comes_f
             assert answers.give(paused, levers).evidence[0] == f"before that: {title}"
 
 
+@pytest.mark.parametrize(
+    "doing",
+    [
+        {"status": "evaluating"},
+        {"status": "saving a checkpoint"},
+        {"profiling": True},
+        {"state": "switching", "pending": {"precision": "tf32"}},
+    ],
+    ids=["evaluation", "checkpoint", "profile", "switch"],
+)
+def test_beside_what_interrupts_the_steps_is_the_answer_from_before_it_wherever_a_replay_comes_from(
+    doing,
+):
+    waits = measured(data_ms=3.0)
+    no_step = {name: (*column, None) for name, column in waits.series.values.items()}
+    no_step["steps_per_s"] = (*waits.series.values["steps_per_s"], 0.0)
+    ticks = Series(at_s=(*waits.series.at_s, waits.series.at_s[-1] + 0.5), values=no_step)
+    within = changed(waits, **doing, series=ticks, elapsed_s=60.0, quiet_s=12.0)
+    levers = CATALOGUE["encdec"].levers
+    for earlier_s in (2.0, 90.0):  # a jump ahead, or back
+        answers = Answers()
+        answers.give(changed(gpu_step(), elapsed_s=earlier_s), levers)
+        for shown_s in (0.0, 0.5):
+            shown = answers.give(changed(within, elapsed_s=60.0 + shown_s), levers)
+            assert shown.evidence[0] == "before that: input-bound"
+    played = Answers()
+    played.give(changed(gpu_step(), elapsed_s=59.0), levers)
+    assert played.give(within, levers).evidence[0] == "before that: GPU-bound"
+
+
 def test_in_an_a_b_the_answer_from_before_it_is_shown_wherever_a_replay_comes_from():
     marks = (("precision=tf32", 1.0), ("A/B", 10.0), ("evaluation", 12.0))
     began = changed(measured(data_ms=3.0), comparison=compared(), elapsed_s=10.1)
@@ -1489,7 +1519,8 @@ def test_in_an_a_b_the_answer_from_before_it_is_shown_wherever_a_replay_comes_fr
     answers, levers = Answers(), CATALOGUE["encdec"].levers
     for training in (gpu_step(), in_pause(gpu_step(), 5.0), began):
         answers.give(training, levers)
-        for shown in (within, changed(within, state="paused"), within):
+        paused, jumped = changed(within, state="paused"), changed(within, elapsed_s=75.0)
+        for shown in (within, paused, within, jumped):
             found = answers.give(changed(shown, total_steps=6000), levers)
             assert found.evidence[:2] == ("before that: input-bound", "waits 3.00 of 10.0 ms")
             assert found.lanes == ask(began, ask(measured(data_ms=3.0))).lanes

@@ -7,8 +7,8 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.protocol import Phase, Reading
-from gpudash.snapshot import Hang, RankRow, Snapshot, Straggler, Values
+from gpudash.protocol import Phase, Reading, Straggler
+from gpudash.snapshot import Hang, RankRow, Snapshot, Values
 from gpudash.tui.cells import Parts, level_of
 from gpudash.views import hangs
 

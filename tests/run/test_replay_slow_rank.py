@@ -1,0 +1,150 @@
+"""The slow rank of a replay is that of the live run, at the same moments and at every row length.
+
+The live run is a real session that is told of eight simulated ranks, on a made-up clock.
+"""
+
+from typing import TypeAlias
+
+import pytest
+
+from gpudash.protocol import Envelope, Hello, Plan, Straggler
+from gpudash.run.source import Source
+from tests.run.test_replay import Driven, Replayed
+from tests.simulated_ranks import STEP_MS, Ranks, enveloped, start
+
+RANKS, SLOW = 8, 5
+Shown: TypeAlias = dict[float, Straggler | None]
+LOOKS_S = 0.5
+"""Seconds between two snapshots."""
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Told(Source):
+    """Sends each message at its moment."""
+
+    def __init__(self, messages: list[Envelope], clock: Clock) -> None:
+        self._left, self._clock = list(reversed(messages)), clock
+
+    def read(self) -> list[Envelope]:
+        found = []
+        while self._left and self._left[-1].sent_s <= self._clock.now_s:
+            found.append(self._left.pop())
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def messages(slower_pct: float, seconds: float, then_s: float = 0.0) -> list[Envelope]:
+    """Return what the ranks send; one is slower in its backward pass, and then it is not."""
+    parts = {"backward": slower_pct / 100 * STEP_MS}
+    slow_steps = 1e3 * seconds / STEP_MS
+    ranks = Ranks(
+        RANKS,
+        delay=lambda step, rank: parts if rank == SLOW and step < slow_steps else {},
+    )
+    begun = [(rank, start(rank, world_size=RANKS)) for rank in range(RANKS)]
+    hello = [(0, Hello(can=("record",)))]
+    return list(enveloped([*hello, *begun, *ranks.train(seconds + then_s)]))
+
+
+class Watched(Driven):
+    """A session that is told of the ranks on a made-up clock."""
+
+    def __init__(self, sent: list[Envelope], interval_s: float = 0.5) -> None:
+        self.time = Clock()
+        super().__init__(
+            Plan(workload="", settings={}),
+            interval_s=interval_s,
+            start_source=lambda _plan: Told(sent, self.time),
+            beside=(),
+            clock=self.time,
+        )
+
+    def until(self, until_s: float) -> Shown:
+        """Take turns; return the slow rank at each moment."""
+        shown = {}
+        while self.time.now_s < until_s:
+            self.time.now_s += LOOKS_S
+            shown[self.time.now_s] = self.turn().straggler
+        return shown
+
+    def end_at(self, at_s: float) -> None:
+        """Read the last messages and end, without a snapshot in between."""
+        self.time.now_s = at_s
+        self._requests.obey()
+        self._read_training()
+        self._end_training("it has ended")
+
+
+def live(path, sent, interval_s=0.5) -> Shown:
+    """Record a run; return the slow rank at each moment."""
+    session = Watched(sent, interval_s)
+    session.record(path)
+    shown = session.begin().until(sent[-1].sent_s)
+    session.close()
+    return shown
+
+
+def named(shown: Shown) -> set[tuple[int, str] | None]:
+    return {one and (one.rank, one.phase) for one in shown.values()}
+
+
+@pytest.fixture(scope="module")
+def slow():
+    """A rank is slow by 20 % of a step for 12 s, and recovers."""
+    return messages(20, 12, then_s=12)
+
+
+@pytest.mark.parametrize("interval_s", [0.5, 5.0])
+def test_a_replay_names_the_rank_that_was_named_live_and_when(slow, tmp_path, interval_s):
+    shown = live(tmp_path / "run.csv", slow, interval_s)
+    assert named(shown) == {None, (SLOW, "backward")}
+    assert list(shown.values())[-1] is None
+    again = Replayed(tmp_path / "run.csv")
+    assert {at_s: again.at(at_s).straggler for at_s in shown} == shown
+
+
+def test_of_equal_ranks_none_is_named_in_a_replay(tmp_path):
+    shown = live(tmp_path / "run.csv", messages(0, 12))
+    again = Replayed(tmp_path / "run.csv")
+    assert named(shown) == named({at_s: again.at(at_s).straggler for at_s in shown}) == {None}
+
+
+def test_a_recording_begun_while_a_rank_is_slow_names_it_from_its_beginning(slow, tmp_path):
+    session = Watched(slow).begin()
+    session.until(11.0)
+    session.record(tmp_path / "run.csv")
+    shown = session.until(12.0)
+    session.close()
+    assert named(shown) == {(SLOW, "backward")}
+    again = Replayed(tmp_path / "run.csv")
+    assert named({0.5: again.at(0.5).straggler}) == {(SLOW, "backward")}
+
+
+def test_a_rank_that_is_found_slow_at_the_very_end_is_in_the_log(slow, tmp_path):
+    session = Watched(slow)
+    session.record(tmp_path / "run.csv")
+    session.begin().end_at(11.0)
+    again = Replayed(tmp_path / "run.csv")
+    assert named({11.0: again.at(11.0).straggler}) == {(SLOW, "backward")}
+
+
+@pytest.mark.parametrize("kept", ["csv", "log"])
+def test_rows_alone_name_nobody(slow, tmp_path, kept):
+    moments = live(tmp_path / "run.csv", slow)
+    log = tmp_path / "run.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(one for one in lines if b"StragglerShown" not in one))
+    if kept == "csv":
+        log.unlink()
+    again = Replayed(tmp_path / "run.csv")
+    shown = [again.at(at_s) for at_s in moments]
+    assert {one.straggler for one in shown} == {None}
+    assert any("slow rank" in note for note in shown[-1].notes) == (kept == "csv")
