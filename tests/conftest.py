@@ -5,6 +5,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ def _own_color() -> Iterator[None]:
     os.environ.pop("NO_COLOR", None)
     if before is not None:
         os.environ["NO_COLOR"] = before
+
+
+@pytest.fixture
+def called_with_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `main` called in this process starts the worker's double."""
+    from gpudash.run.session import Session
+    from tests import worker_double
+
+    with_double = partialmethod(Session.__init__, start_source=worker_double.start_double)
+    monkeypatch.setattr(Session, "__init__", with_double)
+    monkeypatch.setenv("PYTHONPATH", worker_double.environment()["PYTHONPATH"])
 
 
 @pytest.fixture
