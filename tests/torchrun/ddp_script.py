@@ -6,13 +6,17 @@
 import argparse
 from pathlib import Path
 
-import torch
-from torch import distributed, nn
-from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
+from gpudash.imports import without_collecting
 
-from gpudash.hooks import training
+with without_collecting():
+    import torch
+    import torch._dynamo  # as the optimizer does
+    from torch import distributed, nn
+    from torch.nn.functional import cross_entropy
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
+
+    from gpudash.hooks import training
 
 training.PATIENCE_S = 10.0
 LOOK_EVERY = 64
