@@ -31,12 +31,12 @@ def man_page() -> str:
     lines = [
         f'.TH GPUDASH 1 "" "gpudash {__version__}" "User Commands"',
         ".SH NAME",
-        f"gpudash \\- {_text(_summary(dashboard).rstrip('.').lower())}",
+        f"gpudash \\- {_text(dashboard.verb.summary.rstrip('.').lower())}",
         ".SH SYNOPSIS",
         *_synopsis(dashboard, *(load(name).parser() for name in VERBS)),
         ".SH DESCRIPTION",
         _text(
-            f"{_summary(dashboard)} A verb does something else; without one the dashboard opens."
+            f"{dashboard.verb.summary} A verb does something else; without one the dashboard opens."
         ),
         ".SH OPTIONS",
         *_options(dashboard),
@@ -44,7 +44,7 @@ def man_page() -> str:
     ]
     for name in VERBS:
         parser = load(name).parser()
-        lines += [f".SS {name}", _text(_summary(parser)), *_options(parser)]
+        lines += [f".SS {name}", _text(parser.verb.summary), *_options(parser)]
     lines += [".SH EXIT STATUS"]
     for name in ("", *VERBS):
         verb = load(name)
@@ -54,11 +54,6 @@ def man_page() -> str:
     for name in ("", *VERBS):
         lines += _terms(load(name).examples)
     return "\n".join(lines) + "\n"
-
-
-def _summary(parser: Parser) -> str:
-    assert parser.verb is not None
-    return parser.verb.summary
 
 
 def _synopsis(*parsers: Parser) -> Iterable[str]:

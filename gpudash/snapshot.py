@@ -43,6 +43,8 @@ ASIDES: dict[Aside, str] = {
     "profile": "profiling",
 }
 """What a training does other than measured steps; `Snapshot.status` begins with this text."""
+AB = "A/B"
+"""The label of the marker at which an A/B begins."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ def rows():
 
 
 def test_a_row_has_the_tokens_of_its_steps_and_without_a_step_none(rows):
-    assert [row.tokens_per_s for row in rows] == [20 * TOKENS] * 2 + [None] * 2
+    assert [row.tokens for row in rows] == [10 * TOKENS] * 2 + [None] * 2
 
 
 def test_a_row_of_steps_whose_tokens_nobody_knows_has_none():

@@ -31,12 +31,11 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
     """
     parser = verb.parser()
     if verb.configuration == "unread":
-        found: Namespace = parser.parse_args(words)
-        return found
+        return parser.parse(words)
     keys = _keys(verb, parser)
     defaults = {name: parser.get_default(name) for name in keys}
     parser.set_defaults(**dict.fromkeys(keys, UNSET))
-    arguments: Namespace = parser.parse_args(words)
+    arguments = parser.parse(words)
     from gpudash.cli import config  # noqa: PLC0415  # slow; `gpudash --help` needs none of it
 
     reports = verb.configuration == "reported"

@@ -41,6 +41,8 @@ SHORTHANDS = ("batch_size", "pipelined", "seed")
 PREFIX = "GPUDASH_"
 NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_TOKEN")
 """Environment variables that are read elsewhere."""
+SWITCH = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+"""Texts of an option without a value."""
 Tree = dict[str, Any]
 
 
@@ -327,7 +329,7 @@ def _checked(key: str, value: Any, by: str) -> Any:
             return _lever(table.partition(".")[2], name, value)
         if table == "keys":
             return _keys(value)
-        return _type(table, name)(str(value).lower() if isinstance(value, bool) else str(value))
+        return _option(table, name, str(value).lower() if isinstance(value, bool) else str(value))
     except (UsageError, ValueError) as error:  # a LeverError is one
         raise ConfigurationError(by, error) from error
 
@@ -346,42 +348,29 @@ def _lever(workload: str, name: str, value: Any) -> str:
     return canonical
 
 
-def _type(table: str, name: str) -> Callable[[str], Any]:
-    """Return the function that checks the text of an option or of a screen setting."""
+def _option(table: str, name: str, text: str) -> Any:
+    """Return the value of an option or of a screen setting."""
     if name in SCREEN:
         from gpudash.tui.look import VALID  # noqa: PLC0415  # imports Textual
 
-        return _choice(name, VALID[name])
+        return _choice(name, text, VALID[name])
     if name == "workload":
-        return lambda text: find_workload(text).name
+        return find_workload(text).name
     action = load(table).parser().options[name]
     if action.nargs == 0:
-        return _switch(name)
-    if action.choices is not None:
-        return _choice(name, [str(one) for one in action.choices])
-    parse = action.type
-    assert callable(parse), name
-    return parse
-
-
-def _choice(name: str, choices: Sequence[str]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise UsageError(not_valid(name, text, choices))
-        return text
-
-    return parse
-
-
-def _switch(name: str) -> Callable[[str], bool]:
-    words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
-
-    def parse(text: str) -> bool:
-        if text not in words:
+        if text not in SWITCH:
             raise UsageError(f"{name} {text!r} is not valid; valid: true, false")
-        return words[text]
+        return SWITCH[text]
+    if action.choices is not None:
+        return _choice(name, text, [str(one) for one in action.choices])
+    assert callable(action.type), name
+    return action.type(text)
 
-    return parse
+
+def _choice(name: str, text: str, choices: Sequence[str]) -> str:
+    if text not in choices:
+        raise UsageError(not_valid(name, text, choices))
+    return text
 
 
 def _keys(value: Any) -> tuple[str, ...]:

@@ -56,7 +56,8 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
             raise UsageError(
                 f"{word[:40]!r}… has {len(word):,} characters; valid: at most {LONGEST:,}"
             )
-    if not named and first and not first.startswith("-") and not _is_workload(first):
+    is_known = named or not first or first.startswith("-") or first in CATALOGUE
+    if not is_known and first not in installed():
         if is_file(first):
             raise UsageError(
                 f"{first!r} is a file; gpudash run {first} watches it train, "
@@ -77,10 +78,6 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
     arguments.command = ["gpudash", *words]
     arguments.ascii = arguments.ascii or _lacks_unicode()
     return verb, arguments
-
-
-def _is_workload(name: str) -> bool:
-    return name in CATALOGUE or name in installed()
 
 
 def _lacks_unicode() -> bool:

@@ -26,8 +26,8 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
     )
     group.add_argument("--batch-size", metavar="N", help="short for --set batch_size=N")
     pipelined = group.add_mutually_exclusive_group()
-    pipelined.add_argument("--pipelined", action="store_true", help="--set pipelined=on")
-    pipelined.add_argument("--serial", action="store_true", help="--set pipelined=off")
+    add_switch(pipelined, "--pipelined", "--set pipelined=on")
+    add_switch(pipelined, "--serial", "--set pipelined=off")
     group.add_argument("--seed", metavar="N", help="short for --set seed=N")
     group.add_argument(
         "--device",
@@ -43,13 +43,8 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
 def add_screen_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the screen."""
     group = parser.add_argument_group("screen")
-    group.add_argument(
-        "--rate",
-        type=number("--rate", 0.2, 30),
-        default=4.0,
-        metavar="HZ",
-        help="redraws a second (default 4; less for slow links)",
-    )
+    what = "redraws a second (default 4; less for slow links)"
+    add_number(group, "--rate", 0.2, 30, "HZ", what, 4.0)
 
 
 def add_quiet(group: "argparse._ArgumentGroup") -> None:
@@ -65,18 +60,11 @@ def add_record(group: "argparse._ArgumentGroup", more: str = "") -> None:
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about what a recording contains and overwrites."""
     recording = parser.add_argument_group("recording")
-    recording.add_argument("--live", action="store_true", help="with --record: the dashboard too")
-    recording.add_argument(
-        "--interval",
-        type=number("--interval", 0.05, 3600),
-        default=0.5,
-        metavar="S",
-        help="seconds between rows (default 0.5)",
-    )
-    recording.add_argument(
-        "--every-step", action="store_true", help="with --record: FILE.jsonl tells of each step"
-    )
-    recording.add_argument("--force", action="store_true", help="overwrite an existing record file")
+    add_switch(recording, "--live", "with --record: the dashboard too")
+    what = "seconds between rows (default 0.5)"
+    add_number(recording, "--interval", 0.05, 3600, "S", what, 0.5)
+    add_switch(recording, "--every-step", "with --record: FILE.jsonl tells of each step")
+    add_switch(recording, "--force", "overwrite an existing record file")
 
 
 def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
@@ -94,7 +82,26 @@ def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 
 def add_json(group: "argparse._ActionsContainer") -> None:
     """Add --json."""
-    group.add_argument("--json", action="store_true", help="print one JSON document")
+    add_switch(group, "--json", "print one JSON document")
+
+
+def add_switch(group: "argparse._ActionsContainer", option: str, what: str) -> None:
+    """Add an option without a value."""
+    group.add_argument(option, action="store_true", help=what)
+
+
+def add_number(
+    group: "argparse._ActionsContainer",
+    option: str,
+    minimum: float,
+    maximum: float,
+    metavar: str,
+    what: str,
+    default: float | None = None,
+) -> None:
+    """Add an option that takes a number."""
+    in_bounds = number(option, minimum, maximum)
+    group.add_argument(option, type=in_bounds, default=default, metavar=metavar, help=what)
 
 
 def add_file(group: "argparse._ActionsContainer", name: str, metavar: str, what: str) -> None:
@@ -121,7 +128,7 @@ def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None
     parser.add_argument(
         "-o", "--output", type=FileName("--output"), required=True, metavar=metavar, help=what
     )
-    parser.add_argument("--force", action="store_true", help="overwrite what exists")
+    add_switch(parser, "--force", "overwrite what exists")
 
 
 class FileName:

@@ -51,8 +51,7 @@ class Verb(NamedTuple):
 
     def parser(self) -> "Parser":
         """Return the parser of the words after the verb."""
-        parser = Parser(prog=f"gpudash {self.name}".strip(), formatter_class=_Formatter)
-        parser.verb = self
+        parser = Parser(self)
         self.add_arguments(parser)
         if self.configuration == "obeyed":
             parser.add_profile_option()
@@ -64,6 +63,7 @@ class Verb(NamedTuple):
             metavar="WHEN",
             help=f"{', '.join(COLORS)}; auto: on a terminal, unless NO_COLOR is set",
         )
+        parser.usage = parser.derived_usage()
         return parser
 
     def exit_codes(self) -> Iterable[tuple[str, str]]:
@@ -75,10 +75,9 @@ class Verb(NamedTuple):
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser with one-line errors, which refuses an option given twice."""
 
-    verb: Verb | None = None
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, verb: Verb) -> None:
+        super().__init__(prog=f"gpudash {verb.name}".strip(), formatter_class=_Formatter)
+        self.verb = verb
         self._positionals.title = "arguments"
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
@@ -103,28 +102,22 @@ class Parser(argparse.ArgumentParser):
 
     # ── reading ─────────────────────────────────────────────────────────────────────────
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments. Raises UsageError."""
-        found, extra = self.parse_known_args(args, namespace)
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse the words; an unknown option is reported before missing ones. Raises UsageError."""
+        ours, of_user = self.split_words(words)
+        for word in takewhile("--".__ne__, ours):
+            self._check_option(word)
+        found, extra = self.parse_known_args(ours)
         for word in extra:
             raise UsageError(
                 f"{word!r} is one word too many{self._near(f'--{word}')}; {self.usage_line()}"
             )
-        return found
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the words; an unknown option is reported before missing ones. Raises UsageError."""
-        words, of_user = self.split_words(sys.argv[1:] if args is None else args)
-        for word in takewhile("--".__ne__, words):
-            self._check_option(word)
-        self.given = {}
-        found, extra = super().parse_known_args(words, namespace)
         found.user_command = of_user
-        return found, extra
+        return found
 
     def split_words(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Split the words into gpudash's own and those of the user's command."""
-        where = self.verb.user_command if self.verb else ""
+        where = self.verb.user_command
         awaits_value = False
         for at, word in enumerate(words if where else ()):
             is_value = awaits_value and not word.startswith("-")
@@ -180,25 +173,15 @@ class Parser(argparse.ArgumentParser):
         """Return the usage in one line."""
         return self.format_usage().splitlines()[0].strip()
 
-    def format_usage(self) -> str:
-        """Return the usage."""
-        self.usage = self._usage()
-        return super().format_usage()
-
     def format_help(self) -> str:
         """Return the help, wrapped to the terminal's width."""
-        self.usage = self._usage()
-        if self.verb is not None:
-            self.description = _folded(f"{self.verb.summary}\n\n{self.verb.details()}".rstrip())
-            self.epilog = "\n\n".join(
-                (
-                    definitions("examples", self.verb.examples),
-                    definitions("exit codes", self.verb.exit_codes()),
-                )
-            )
+        verb = self.verb
+        self.description = _folded(f"{verb.summary}\n\n{verb.details()}".rstrip())
+        parts = definitions("examples", verb.examples), definitions("exit codes", verb.exit_codes())
+        self.epilog = "\n\n".join(parts)
         return super().format_help()
 
-    def _usage(self) -> str:
+    def derived_usage(self) -> str:
         """Return the usage: required arguments, then `[options]`."""
         required = [action for action in self._actions if action.option_strings and action.required]
         one_of = [
@@ -213,22 +196,14 @@ class Parser(argparse.ArgumentParser):
             *(f"({words})" for words in one_of),
             "[options]",
         ]
-        if self.verb and self.verb.usage:
+        if self.verb.usage:
             words = [self.prog, self.verb.usage]
-        lines = [" ".join(words), *filter(None, (self.verb and self.verb.also,))]
+        lines = [" ".join(words), *filter(None, (self.verb.also,))]
         return "\n       ".join(lines).replace("%", "%%")
 
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Flush the output and exit, after --help or --version. Raises OutputError."""
-        say("", end="")
-        super().exit(status, message)
-
-    def print_help(self, file: Any = None) -> None:
-        """Print the help by `say`, like all other output."""
-        if file is None:
-            say(self.format_help(), end="")
-        else:
-            super().print_help(file)
+    def print_help(self, _file: Any = None) -> None:
+        """Print the help by `say`, like all other output. Raises OutputError."""
+        say(self.format_help(), end="")
 
 
 class _Once(argparse.Action):

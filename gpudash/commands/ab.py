@@ -81,13 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
         question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
         plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
     with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
-        return run_ab(
-            session,
-            Comparison(question),
-            as_json=arguments.json,
-            exit_code=arguments.exit_code,
-            quiet=arguments.quiet,
-        )
+        return run_ab(session, Comparison(question), arguments)
 
 
 def of_instruments(arguments: argparse.Namespace) -> Question:
@@ -111,32 +105,22 @@ def check_two(text: str, sides: Sequence[str]) -> None:
         raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
 
 
-def run_ab(
-    session: Session,
-    comparison: Comparison,
-    *,
-    as_json: bool,
-    exit_code: bool,
-    quiet: bool = False,
-) -> int:
+def run_ab(session: Session, comparison: Comparison, arguments: argparse.Namespace) -> int:
     """Run the comparison and print its verdict; return the exit code."""
-    news = News(quiet=quiet)
+    news = News(quiet=arguments.quiet)
     session.conduct(comparison)
     interrupted = follow(session, news, progress_line, lambda: comparison.done)
     if comparison.verdict is None and session.failure is not None:
         return complain_of_failure(session.failure)
-    return conclude(
-        comparison, news.snapshot, interrupted=interrupted, as_json=as_json, exit_code=exit_code
-    )
+    return conclude(comparison, news.snapshot, arguments, interrupted=interrupted)
 
 
 def conclude(
     comparison: Comparison,
     snapshot: Snapshot,
+    arguments: argparse.Namespace,
     *,
     interrupted: bool,
-    as_json: bool,
-    exit_code: bool,
 ) -> int:
     """Print the verdict, or why there is none; return the exit code."""
     if comparison.verdict is None:
@@ -145,12 +129,12 @@ def conclude(
         if interrupted:
             return Exit.INTERRUPTED
         return Exit.REFUSED if comparison.refused else Exit.FAILED
-    if as_json:
+    if arguments.json:
         say_json(document(comparison, snapshot))
     else:
         lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
         say("\n".join(lines))
-    return _code(comparison) if exit_code else Exit.DONE
+    return _code(comparison) if arguments.exit_code else Exit.DONE
 
 
 def progress_line(snapshot: Snapshot) -> str:

@@ -40,13 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
         why = "interrupted" if script.interrupted else script.source.why_no_step()
         complain(f"gpudash: no verdict: {why}")
         return Exit.INTERRUPTED if script.interrupted else Exit.FAILED
-    return conclude(
-        comparison,
-        script.news.snapshot,
-        interrupted=script.interrupted,
-        as_json=arguments.json,
-        exit_code=arguments.exit_code,
-    )
+    return conclude(comparison, script.news.snapshot, arguments, interrupted=script.interrupted)
 
 
 class Trial:

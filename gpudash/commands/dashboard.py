@@ -101,13 +101,18 @@ def show(
     return run_dashboard(app)
 
 
+def check_record_options(arguments: argparse.Namespace, record: Path | None) -> None:
+    """Raise UsageError for an option about a recording if nothing is recorded to a file."""
+    for option in ("live", "every_step"):
+        if getattr(arguments, option) and record is None:
+            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
+
+
 def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, "Form | None"]:
     """Return the file to record to, and the format of rows on standard output."""
     record: Path | None = arguments.record
     form: Form | None = "jsonl" if arguments.jsonl else None
     if record == Path("-"):
         record, form = None, "csv"
-    for option in ("live", "every_step"):
-        if getattr(arguments, option) and record is None:
-            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
+    check_record_options(arguments, record)
     return record, form

@@ -45,7 +45,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Profile, or read a trace; return the exit code."""
     before = summary_of(arguments.against) if arguments.against is not None else None
     if arguments.read is not None:
-        _check_read(arguments)
+        if arguments.user_command or arguments.trace is not None or arguments.force:
+            raise UsageError("--read trains nothing; valid beside it: --against, --json")
         print_report(arguments.read, before, Snapshot(), as_json=arguments.json)
         return Exit.DONE
     return (_of_script if arguments.user_command else _of_workload)(arguments, before)
@@ -191,8 +192,3 @@ def _path(arguments: argparse.Namespace, name: str) -> Path:
     except OSError as error:
         where = f"the folder {shown(path.parent)} cannot be written to"
         raise UsageError(f"--trace {shown(path)}: {where}: {reason(error)}") from error
-
-
-def _check_read(arguments: argparse.Namespace) -> None:
-    if arguments.user_command or arguments.trace is not None or arguments.force:
-        raise UsageError("--read trains nothing; valid beside it: --against, --json")

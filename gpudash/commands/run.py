@@ -4,7 +4,7 @@ import argparse
 from contextlib import suppress
 from pathlib import Path
 
-from gpudash.commands.dashboard import opening, show
+from gpudash.commands.dashboard import check_record_options, opening, show
 from gpudash.commands.headless_script import HeadlessScript, begin, in_shell, plan_of, remove
 from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
@@ -47,9 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
     if arguments.record == Path("-"):
         raise UsageError("--record - is not valid: standard output is the script's own")
-    for option in ("live", "every_step"):
-        if getattr(arguments, option) and arguments.record is None:
-            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
+    check_record_options(arguments, arguments.record)
     if arguments.quiet and not headless:
         raise UsageError("--quiet goes with --record FILE.csv or --watch")
     if arguments.listen is not None and arguments.connect is not None:

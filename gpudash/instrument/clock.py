@@ -155,6 +155,7 @@ class Clock(Generic[TimestampT]):
         """Of the newest step of its segment whose collectives were timed; None if not known."""
         self._collectives_of = 0  # the segment of these
         self._is_broken = True
+        self._is_begun = False  # an iteration, and it has not ended
         self._break_s = self._reference_s
         self._after: _Break[TimestampT] | None = None
         self.segment = 0
@@ -174,8 +175,12 @@ class Clock(Generic[TimestampT]):
         return len(self._iterations)
 
     def begin(self) -> Mark:
-        """Begin an iteration; return the function that marks its phases."""
-        self.began_s = self._now()
+        """Begin an iteration; return the function that marks its phases.
+
+        An iteration in progress keeps its begin, and loses its marks.
+        """
+        if self._is_broken or not self._is_begun:
+            self.began_s, self._is_begun = self._now(), True
         if self._is_broken:
             if self._after is not None:
                 self._timestamps.release(self._after.timestamp)
@@ -328,7 +333,7 @@ class Clock(Generic[TimestampT]):
         `count` steps timed together, of which `step` is the last, get an equal part of the time.
         `collectives` are recorded where `times_collectives` says so, and ignored elsewhere.
         """
-        ended_s = self._now()
+        ended_s, self._is_begun = self._now(), False
         self._iterations.append(
             _Iteration(
                 step=step,

@@ -18,6 +18,7 @@ import msgspec
 from gpudash.metrics import METRICS, Metric
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Origin
 from gpudash.recording.rank_interval import RankInterval
 
 
@@ -39,33 +40,23 @@ def columns() -> dict[str, Metric]:
     return {name: metric for name, metric in METRICS.items() if metric.csv is not None}
 
 
-def cells(
-    interval: Interval, columns: dict[str, Metric], began_s: float, began_utc: datetime
-) -> list[list[str]]:
-    """Return the rows of an interval: one for each rank, or each GPU, or one without any.
-
-    `began_s` (monotonic) and `began_utc` are the recording's time 0.
-    """
-    time_s = interval.ended_s - began_s
+def cells(interval: Interval, origin: Origin) -> list[list[str]]:
+    """Return the rows of an interval: one for each rank, or each GPU, or one without any."""
+    time_s = interval.ended_s - origin.began_s
     row = {
         "time_s": time_s,
-        "wall_time_utc": wall_time(began_utc + timedelta(seconds=time_s)),
+        "wall_time_utc": wall_time(origin.began_utc + timedelta(seconds=time_s)),
         "workload": interval.workload,
         "segment": interval.segment,
         "batch_size": interval.settings.get("batch_size"),
         "levers": interval.settings,
         "world_size": interval.world_size,
     }
-    rates = {
-        "rank": 0,
-        "steps_per_s": interval.steps_per_s,
-        "samples_per_s": interval.samples_per_s,
-        "tokens_per_s": interval.tokens_per_s,
-    }
+    length_s = interval.ended_s - interval.began_s
+    rates = {"rank": 0, "steps_per_s": interval.steps_per_s, **_rates(interval, length_s)}
     phases = {f"{name}_ms": taken_ms for name, taken_ms in interval.phases_ms.items()}
     first = ChainMap(rates, row, interval.host, msgspec.structs.asdict(interval), phases)
     gpus = {gpu.uuid: gpu for gpu in interval.gpus}
-    length_s = interval.ended_s - interval.began_s
     found = [
         ChainMap(_of_gpu(gpus.get(one.gpu_uuid or "")), _of_rank(one, length_s), row)
         if one.rank
@@ -73,7 +64,7 @@ def cells(
         for one in interval.ranks
     ]
     return [
-        [cell(one.get(name), column.csv) for name, column in columns.items()]
+        [cell(one.get(name), column.csv) for name, column in columns().items()]
         for one in found or (first.new_child(_of_gpu(gpu)) for gpu in interval.gpus or (None,))
     ]
 
@@ -83,8 +74,7 @@ def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
     return {
         "rank": one.rank,
         "step": one.step,
-        "samples_per_s": None if one.samples is None else one.samples / length_s,
-        "tokens_per_s": None if one.tokens is None else one.tokens / length_s,
+        **_rates(one, length_s),
         "step_ms_p50": one.step_ms_p50,
         "step_ms_p95": one.step_ms_p95,
         "loss": one.loss,
@@ -92,6 +82,11 @@ def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
         **one.times_ms,
         **{f"{name}_ms": taken_ms for name, taken_ms in one.phases_ms.items()},
     }
+
+
+def _rates(one: Interval | RankInterval, length_s: float) -> dict[str, float | None]:
+    counts = {"samples_per_s": one.samples, "tokens_per_s": one.tokens}
+    return {name: None if n is None else n / length_s for name, n in counts.items()}
 
 
 def _of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:

@@ -80,9 +80,8 @@ def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
 
 def objects(interval: Interval, origin: Origin) -> Iterator[dict[str, Any]]:
     """Yield an interval's CSV rows as numbers and text; None if not measured."""
-    names = columns()
-    for row in cells(interval, names, origin.began_s, origin.began_utc):
-        yield {name: _value(name, cell) for name, cell in zip(names, row, strict=True)}
+    for row in cells(interval, origin):
+        yield {name: _value(name, cell) for name, cell in zip(columns(), row, strict=True)}
 
 
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Summarise one of several ranks over an interval."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 import msgspec
 
@@ -46,15 +47,23 @@ class RankInterval(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics of its processes; absent if not measured, as in every second row."""
 
 
-def mean_phases_ms(steps: Iterable[Step]) -> dict[str, float]:
-    """Return each phase's mean over the steps in which it was measured, in ms."""
-    means = Means()
+def of_steps(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return the fields of an interval, of any rank, that follow from its steps alone."""
+    p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), [one.count for one in steps])
+    phases = Means()
     for step in steps:
-        means.add(step.phases_ms or {}, step.count)
-    return means.values()
+        phases.add(step.phases_ms or {}, step.count)
+    return {
+        "steps": sum(step.count for step in steps),
+        "tokens": total(step.tokens for step in steps) if steps else None,
+        "step_ms_p50": p50,
+        "step_ms_p95": p95,
+        "phases_ms": phases.values(),
+        "parts_ms": _mean_parts_ms(steps),
+    }
 
 
-def mean_parts_ms(steps: Iterable[Step]) -> dict[str, tuple[float, ...]]:
+def _mean_parts_ms(steps: Sequence[Step]) -> dict[str, tuple[float, ...]]:
     """Return the mean parts of each phase that all measured steps cut alike, in ms."""
     measured = [step for step in steps if step.phases_ms]
     cuts = [step.parts_ms or {} for step in measured]
@@ -109,8 +118,6 @@ class RankTrack:
         while self._steps and self._steps[0].finished_s <= ended_s:
             steps.append(self._steps.popleft())
         read = take(self._host, -inf, ended_s)
-        counts = [step.count for step in steps]
-        p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), counts)
         times = Means()
         for step in steps:
             times.add({name: getattr(step, name) for name in PER_STEP}, step.count)
@@ -119,15 +126,10 @@ class RankTrack:
             rank=self._rank,
             gpu_uuid=self._gpu_uuid,
             step=self._step,
-            steps=sum(counts),
             samples=total(step.samples for step in steps) if steps else None,
-            tokens=total(step.tokens for step in steps) if steps else None,
             total_samples=self._total_samples() if steps else None,
-            step_ms_p50=p50,
-            step_ms_p95=p95,
             times_ms=times.values(),
-            phases_ms=mean_phases_ms(steps),
-            parts_ms=mean_parts_ms(steps),
+            **of_steps(steps),
             loss=self._loss,
             host=over_time("host", read) if read else {},
         )

@@ -43,11 +43,10 @@ class RowStream:
         """Write an interval's rows; other messages are ignored."""
         if not isinstance(item, Interval) or item.began_s < self._origin.began_s:
             return
-        origin = self._origin
         if self._form == "csv":
-            self._lines.put(csv_lines(cells(item, columns(), origin.began_s, origin.began_utc)))
+            self._lines.put(csv_lines(cells(item, self._origin)))
         else:
-            self._lines.put(json_lines(objects(item, origin)))
+            self._lines.put(json_lines(objects(item, self._origin)))
         self.rows += len(item.ranks or item.gpus) or 1
 
     def close(self, account: TimeBreakdown | None = None) -> None:  # noqa: ARG002  # as a file's

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -60,22 +60,17 @@ class RecordingWriter:
         )
         self.rows = 0
         """Rows in the CSV, without the header."""
-        self._columns = columns()
         self._lines = LogLines()
-        self._csv = Output(path, draft=self._hidden)
-        try:
-            self._csv.append(csv_lines([self._columns]))
+        with ExitStack() as on_failure:
+            self._csv = Output(path, draft=self._hidden)
+            on_failure.callback(self._csv.discard)
+            self._csv.append(csv_lines([columns()]))
             place = self.log_path if log else Path(os.devnull)
             self._log = Output(place, draft=self._hidden or not log)
-        except RecordingError:
-            self._csv.discard()
-            raise
-        try:
+            on_failure.callback(self.discard)
             self._log.append(line_of(self._origin))
             self._describe()
-        except RecordingError:
-            self.discard()
-            raise
+            on_failure.pop_all()
 
     @property
     def failed(self) -> bool:
@@ -154,7 +149,7 @@ class RecordingWriter:
 
     def _write_rows(self, interval: Interval) -> None:
         if not self._csv.closed:  # its draft could not take its place
-            rows = cells(interval, self._columns, self._origin.began_s, self._origin.began_utc)
+            rows = cells(interval, self._origin)
             self._csv.append(csv_lines(rows), f" after {self.rows} rows")
             self.rows += len(rows)
 

@@ -42,8 +42,6 @@ class Answer(Record, frozen=True, kw_only=True):
     """Random per gpudash: one that connects again replaces its former connection."""
     clock_s: float
     """Its clock when it answers."""
-    can: tuple[str, ...] = ()
-    """What else it can do: `stacks` of the processes that it relays."""
 
 
 class Welcome(Record, frozen=True, kw_only=True):
@@ -66,7 +64,7 @@ def new_nonce() -> str:
 
 def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Answer:
     """Return the connecting end's answer."""
-    said = Answer(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s, can=("stacks",))
+    said = Answer(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s)
     return msgspec.structs.replace(said, proof=_answer_proof(token, challenge, said))
 
 

@@ -16,6 +16,7 @@ from gpudash.errors import UsageError, WorkerError
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import keeper
 from gpudash.run.keeper import Messages, message
+from gpudash.run.lines import receive
 from gpudash.run.user_command import UserCommand, environment
 
 ANSWER_S = 2.0
@@ -137,18 +138,12 @@ class Kept(Held):
         self._connection.close()
 
     def _receive(self) -> bytes:
-        received = bytearray()
-        with suppress(BlockingIOError):
-            while not self._is_closed and len(received) < 2 * keeper.KEPT_BYTES:
-                try:
-                    chunk = self._connection.recv(keeper.READ_BYTES)
-                except ConnectionError:
-                    chunk = b""
-                if not chunk:  # the keeper was killed
-                    self.over, self.lost = True, self.exit_code is None
-                    break
-                received += chunk
-        return bytes(received)
+        if self._is_closed:
+            return b""
+        received, has_ended = receive(self._connection.recv, 2 * keeper.KEPT_BYTES)
+        if has_ended:  # the keeper was killed
+            self.over, self.lost = True, self.exit_code is None
+        return received
 
     def _resize(self) -> None:
         with suppress(OSError, ValueError, AttributeError):

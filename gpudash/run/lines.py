@@ -1,11 +1,13 @@
 """Exchange lines over a connection, without blocking and with bounded buffers."""
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 
 READ_BYTES = 1 << 16
 TURN_BYTES = 1 << 20
-"""Most bytes read in one turn."""
+"""Most bytes read in one turn, so that a flood delays nothing else. A pipe holds far less, so one
+turn after its writer's end reads the rest."""
 LINE_BYTES = 4 << 20
 """Longest line of a trusted end."""
 UNSENT_BYTES = 8 << 20
@@ -46,18 +48,11 @@ class Lines:
     def read(self) -> list[bytes]:
         """Return the lines that have arrived, and send unsent bytes. Raises Lost."""
         self._flush()
-        received = bytearray(self._partial)
-        most = len(received) + min(TURN_BYTES, self.longest + 1)
-        while not self.ended and len(received) < most:
-            try:
-                chunk = self._connection.recv(READ_BYTES)
-            except BlockingIOError:
-                break
-            except OSError:
-                chunk = b""
-            self.ended = not chunk
-            received += chunk
-        *lines, self._partial = bytes(received).split(b"\n")
+        received = b""
+        if not self.ended:
+            most = min(TURN_BYTES, self.longest + 1)
+            received, self.ended = receive(self._connection.recv, most)
+        *lines, self._partial = (self._partial + received).split(b"\n")
         if max(map(len, (*lines, self._partial))) > self.longest:
             raise Lost("a line of it is too long")
         lines, self._arrived = self._arrived + lines, []
@@ -86,3 +81,19 @@ class Lines:
         with suppress(OSError):  # full, or gone: reading notices that
             while self._unsent:
                 del self._unsent[: self._connection.send(self._unsent)]
+
+
+def receive(read: Callable[[int], bytes], most: int) -> tuple[bytes, bool]:
+    """Return what has arrived, up to about `most` bytes, and whether the other end has closed."""
+    received = bytearray()
+    while len(received) < most:
+        try:
+            chunk = read(READ_BYTES)
+        except BlockingIOError:
+            break
+        except OSError:
+            chunk = b""
+        if not chunk:
+            return bytes(received), True
+        received += chunk
+    return bytes(received), False

@@ -88,12 +88,10 @@ class Nodes:
             node.readings.clear()
         return found
 
-    def ask(self, command: Stacks) -> set[str]:
-        """Request stacks from the nodes; return the names of those that can send them."""
-        able = [node for node in self._nodes if node.sends_stacks]
-        for node in able:
+    def ask(self, command: Stacks) -> None:
+        """Request stacks from the nodes."""
+        for node in self._nodes:
             node.say(own_line(command))
-        return {node.name for node in able}
 
     def close(self) -> None:
         """Close all connections; the nodes' training goes on."""
@@ -249,7 +247,6 @@ class _Node:
         name = plain(said.node)[:NAME_LENGTH]
         self.name = UNNAMED if not name else f"another {name}" if name == platform.node() else name
         self.run = said.run
-        self.sends_stacks = "stacks" in said.can
         self.lines = lines
         lines.longest = LINE_BYTES
         self.difference = Difference()

@@ -12,7 +12,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_closed = False
 
     def put(self, request: Callable[[], None]) -> None:
@@ -23,26 +23,24 @@ class Requests:
     def wake(self) -> None:
         """Make `wait` return."""
         if not self._is_closed:
-            with suppress(BlockingIOError):  # full: it wakes anyway
-                os.write(self._wake_write, b"\0")
+            os.eventfd_write(self._wake, 1)
 
     def wait(self, filenos: Iterable[int], at_most_s: float) -> None:
         """Wait for a request, for something to read, or for `at_most_s` seconds."""
         awaited = select.poll()
-        for fd in (self._wake_read, *filenos):
+        for fd in (self._wake, *filenos):
             awaited.register(fd, select.POLLIN)
         awaited.poll(1000 * at_most_s)
 
     def obey(self) -> None:
         """Run the waiting requests."""
         with suppress(BlockingIOError):
-            os.read(self._wake_read, 1 << 12)
+            os.eventfd_read(self._wake)
         with suppress(Empty):
             while True:
                 self._waiting.get_nowait()()
 
     def close(self) -> None:
-        """Close the pipe that `wait` uses."""
+        """Close the descriptor that `wait` uses."""
         self._is_closed = True
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        os.close(self._wake)

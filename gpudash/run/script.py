@@ -23,7 +23,6 @@ from gpudash.protocol import (
     Hello,
     Notice,
     Offered,
-    Printed,
     Progress,
     Stacks,
     Started,
@@ -33,8 +32,8 @@ from gpudash.protocol import (
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.held import Held
 from gpudash.run.nodes import Nodes
-from gpudash.run.source import Ended, Source
-from gpudash.run.terminal_lines import Rewritten, TerminalLines
+from gpudash.run.source import Source, printed
+from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 
 ON_SCREEN: tuple[Ability, ...] = (
@@ -49,6 +48,15 @@ ON_SCREEN: tuple[Ability, ...] = (
     "stacks",
 )
 HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
+NO_STEP = {
+    "nogpudash": "no training step was seen: gpudash is not installed in the Python that ran it",
+    "failed": "no training step was seen: gpudash failed in the process that imported torch",
+    "trained": "the training ended with its first steps: too soon to measure one",
+    "torch": "no training step was seen, though torch was imported",
+    "python": "no training step was seen: torch was never imported",
+    "": "no training step was seen: gpudash was not loaded; is this python -I, or no Python?",
+}
+"""Why no step was seen, by the first of these marks that is there; by none."""
 STOPS = (SIGINT, SIGTERM, SIGKILL)
 """The signals of successive Stop commands."""
 OUTPUT_S, TYPING_S = 0.2, 2.0
@@ -57,8 +65,6 @@ BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
 """Limits of the output that is shown and recorded: at once, and in the long run."""
 PUT_BACK = "the training was started again: its levers are as the script has them"
 TORCHRUN_REPORT = re.compile(r"^ *rank +: (\d+) \(.*\n *exitcode +: (-?\d+) \(", re.MULTILINE)
-MOST_LINES = 32
-"""Most lines of a message, as of a worker's."""
 
 
 class ScriptSource(Source):
@@ -145,9 +151,9 @@ class ScriptSource(Source):
         self._typed_s = time.monotonic()
         self._held.type(text)
 
-    def ended(self) -> Ended | None:
-        """Return how the command ended; None while it lives."""
-        return None if self._why is None else Ended(self._why)
+    def ended(self) -> str | None:
+        """Return how the command ended, as a sentence; None while it lives."""
+        return self._why
 
     def close(self) -> None:
         """Leave the command running, unwatched."""
@@ -197,12 +203,12 @@ class ScriptSource(Source):
         more = SUSTAINED_BYTES_PER_S * (now_s - self._read_s)
         self._left_bytes = min(self._left_bytes + more, BURST_BYTES)
         self._read_s = now_s
-        printed = self._held.read()[-max(int(self._left_bytes), 1) :]
-        if not printed:
+        received = self._held.read()[-max(int(self._left_bytes), 1) :]
+        if not received:
             return []
-        self._left_bytes -= len(printed)
-        rewritten = self._lines.feed(printed)
-        return [self._stamped("output", 0, now_s, one) for one in _messages(rewritten)]
+        self._left_bytes -= len(received)
+        messages = printed(*self._lines.feed(received))
+        return [self._stamped("output", 0, now_s, one) for one in messages]
 
     def _report_progress(self) -> None:
         """Report what is still missing before a first step."""
@@ -263,17 +269,8 @@ class ScriptSource(Source):
 
     def why_no_step(self) -> str:
         """Return why no training step was seen, as a sentence."""
-        if self._processes.has_mark("nogpudash"):
-            return "no training step was seen: gpudash is not installed in the Python that ran it"
-        if self._processes.has_mark("failed"):
-            return "no training step was seen: gpudash failed in the process that imported torch"
-        if self._processes.has_mark("trained"):
-            return "the training ended with its first steps: too soon to measure one"
-        if self._processes.has_mark("torch"):
-            return "no training step was seen, though torch was imported"
-        if self._processes.has_mark("python"):
-            return "no training step was seen: torch was never imported"
-        return "no training step was seen: gpudash was not loaded; is this python -I, or no Python?"
+        marks = (mark for mark in NO_STEP if self._processes.has_mark(mark))
+        return NO_STEP[next(marks, "")]
 
 
 def _last_words(lines: Sequence[str]) -> str:
@@ -290,12 +287,3 @@ def _failed_rank(lines: Sequence[str]) -> str:
     number = int(code)
     how = f"was killed by {signal_name(-number)}" if number < 0 else f"exited with {number}"
     return f"rank {rank} {how}"
-
-
-def _messages(rewritten: Rewritten) -> Iterable[Printed]:
-    """Yield the lines in messages short enough for a log's reader."""
-    lines, replaces = rewritten
-    if replaces or lines:
-        yield Printed(lines=lines[:MOST_LINES], replaces=replaces)
-    for at in range(MOST_LINES, len(lines), MOST_LINES):
-        yield Printed(lines=lines[at : at + MOST_LINES])

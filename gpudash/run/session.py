@@ -65,7 +65,7 @@ from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
 from gpudash.run.rank_processes import start
 from gpudash.run.requests import Requests
-from gpudash.run.source import Ended, Source
+from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.views.hangs import LEAST_S
@@ -204,7 +204,7 @@ class Session:
 
     def leave(self) -> None:
         """Complete the recording and let the user's command run on, unwatched."""
-        self._requests.put(self._leave)
+        self._requests.put(self._end)
 
     def restart(self, plan: Plan) -> int:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
@@ -359,7 +359,7 @@ class Session:
                 next_snapshot_s = now_s + self._snapshot_every_s
 
     def _end(self) -> None:
-        """Release the source and complete the recordings, also after a failure."""
+        """Release the source and complete the recordings."""
         try:
             self._release()
             self._complete_recordings()
@@ -373,7 +373,7 @@ class Session:
             for envelope in self._training.read():
                 self._take(envelope)
         except SourceError as error:
-            self._end_training(Ended(str(error)))
+            self._end_training(str(error))
 
     def _read_beside(self) -> None:
         for source in self._beside:
@@ -506,25 +506,21 @@ class Session:
         if self._training is None:
             return
         overdue = time.monotonic() >= self._kill_at_s
-        ended = Ended("it did not stop") if overdue else self._training.ended()
-        if ended is not None:
+        why = "it did not stop" if overdue else self._training.ended()
+        if why is not None:
             self._read_training()  # its last messages
-            self._end_training(ended)
+            self._end_training(why)
 
-    def _end_training(self, ended: Ended) -> None:
+    def _end_training(self, why: str) -> None:
+        """End the training; `why` is said unless it has said so itself."""
         if self._training is None:  # its last messages could not be decoded
             return
         has_reported_its_end = self._last_word is not None and not self._training.is_ours
         if self._stopping and not has_reported_its_end:
             self._emit(Stopped(at_s=self._clock()))
         elif self._last_word is None:
-            self._emit(Failed(at_s=self._clock(), kind="error", sentence=ended.why))
-        self._leave()
-
-    def _leave(self) -> None:
-        self._release()
-        self._complete_recordings()
-        self._ended.set()
+            self._emit(Failed(at_s=self._clock(), kind="error", sentence=why))
+        self._end()
 
     def _release(self) -> None:
         """Close the source of the training, if there is one."""
@@ -551,10 +547,6 @@ class Session:
 
 def _words(event: Refused | Notice | MemoryOwners) -> Sequence[str]:
     """Return the log lines of an event."""
-    match event:
-        case Refused():
-            return [event.reason]
-        case Notice():
-            return [event.text]
-        case MemoryOwners():
-            return [owners_title(event), *owner_lines(event)]
+    if isinstance(event, MemoryOwners):
+        return [owners_title(event), *owner_lines(event)]
+    return [event.text if isinstance(event, Notice) else event.reason]

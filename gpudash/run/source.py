@@ -1,19 +1,15 @@
 """Define the sources from which a session reads, and to which it sends commands."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Started
+from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Printed, Started
 
-
-class Ended(NamedTuple):
-    """The end of a source."""
-
-    why: str
-    """The reason as a sentence, in case the source has sent none itself."""
+MOST_LINES = 32
+"""Most lines of a message, so that a log's reader accepts it, whatever is printed."""
 
 
 class Source(ABC):
@@ -48,13 +44,21 @@ class Source(ABC):
     def forget(self) -> None:  # noqa: B027  # as `watch`
         """Note that all watched ranks have ended."""
 
-    def ended(self) -> Ended | None:
-        """Return how the source ended; None while messages may come."""
+    def ended(self) -> str | None:
+        """Return how the source ended, as a sentence; None while messages may come."""
         return None
 
     @abstractmethod
     def close(self) -> None:
         """End the source and clean up; a second call does nothing."""
+
+
+def printed(lines: Sequence[str], replaces: int = 0) -> Iterator[Printed]:
+    """Yield messages with these lines, the first of which `replaces` earlier lines."""
+    if lines or replaces:
+        yield Printed(lines=tuple(lines[:MOST_LINES]), replaces=replaces)
+    for at in range(MOST_LINES, len(lines), MOST_LINES):
+        yield Printed(lines=tuple(lines[at : at + MOST_LINES]))
 
 
 ENVELOPES = msgspec.json.Decoder(Envelope)

@@ -83,15 +83,8 @@ class Signalled:
 class Question:
     """Requests all training processes' stacks: here, and from other nodes."""
 
-    def __init__(
-        self,
-        command: Stacks,
-        place: Rendezvous,
-        members: Collection[Member],
-        nodes: Collection[str] = (),
-    ) -> None:
-        """`nodes` are the nodes to which the request was sent."""
-        self._number, self._members, self._nodes = command.id, [*members], nodes
+    def __init__(self, command: Stacks, place: Rendezvous, members: Collection[Member]) -> None:
+        self._number, self._members = command.id, [*members]
         self._here = Signalled(place, [one.pid for one in members if one.is_seen])
         self._elsewhere: dict[Member, Stack] = {}
 
@@ -102,7 +95,7 @@ class Question:
     def answers(self) -> list[Envelope] | None:
         """Return each process's stack; None while one is missing."""
         here, now_s = self._here.answers(), time.monotonic()
-        awaited = {one for one in self._members if one.node in self._nodes}
+        awaited = {one for one in self._members if one.node}
         is_late = now_s - self._here.asked_s >= ELSEWHERE_S
         if here is None or not (is_late or awaited <= self._elsewhere.keys()):
             return None
@@ -125,9 +118,7 @@ class Question:
             return replace(sent, text=sent.text[:MOST_BYTES])
         why = IN_CONTAINER
         if member.node:
-            is_asked = member.node in self._nodes
-            why = "which does not answer" if is_asked else "where nobody asks it"
-            why = f"is on {member.node}, {why}"
+            why = f"is on {member.node}, which does not answer"
         return Stack(at_s=self._here.asked_s, why=why, is_known=False)
 
 

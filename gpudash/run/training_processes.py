@@ -76,7 +76,8 @@ class TrainingProcesses:
                 envelopes = member.read()
                 for envelope in envelopes if self._is_watched(member) else ():
                     if isinstance(envelope.body, Stack):
-                        self._take_stack(member, envelope.body)
+                        if self._question is not None:  # else it is late
+                            self._question.take(member, envelope.body)
                         continue
                     rank = self._rank_of(member, envelope)
                     self._commands.note(envelope, rank)
@@ -103,8 +104,9 @@ class TrainingProcesses:
 
     def ask_for_stacks(self, command: Stacks) -> None:
         """Request each process's stack; `read` returns the answers, all at once."""
-        nodes = set() if self._nodes is None else self._nodes.ask(command)
-        self._question = stacks.Question(command, self._place, self._members, nodes)
+        if self._nodes is not None:
+            self._nodes.ask(command)
+        self._question = stacks.Question(command, self._place, self._members)
 
     def kill(self) -> None:
         """Kill the connected processes of this machine."""
@@ -222,11 +224,6 @@ class TrainingProcesses:
                     Envelope(source="training", rank=rank, seq=0, sent_s=now_s, body=parted)
                 )
         return found
-
-    def _take_stack(self, member: Member, stack: Stack) -> None:
-        """Add a stack from another node; a late one is dropped."""
-        if self._question is not None:
-            self._question.take(member, stack)
 
     def _stacks(self) -> list[Envelope]:
         """Return the requested stacks, once all have arrived."""

@@ -14,26 +14,22 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import msgspec
 
 from gpudash.errors import WorkerError
 from gpudash.format import signal_name
-from gpudash.protocol import AnyCommand, Envelope, Plan, Printed
+from gpudash.protocol import AnyCommand, Envelope, Plan
 from gpudash.run import child, scratch
-from gpudash.run.source import Decoder, Ended, Source
+from gpudash.run.lines import TURN_BYTES, receive
+from gpudash.run.source import Decoder, Source, printed
 
 WORKER = ("-m", "gpudash.worker")
-READ_BYTES = 1 << 16
-TURN_BYTES = 1 << 20
-"""Most bytes read in one turn, so that a flood of output delays nothing else. A pipe holds far
-less, so one turn after the worker's end reads the rest."""
 REAP_S = 3.0
 """Seconds to wait for a killed worker: one inside the GPU's driver may take any time."""
 LAST_WORDS = 20
 """Last output lines kept, to say why a worker died without an event."""
-MOST_LINES = 32
-"""Most lines of a message, so that a log's reader accepts it, whatever is printed."""
 LINE_LIMIT = 1 << 12
 """Most characters of a printed line: a progress bar may never end one."""
 
@@ -102,33 +98,32 @@ class WorkerProcess(Source):
     def read(self) -> list[Envelope]:
         """Return the worker's output and events; send unsent commands. Raises SourceError."""
         self._flush()
-        printed = [line for lines in self._printed for line in lines.read_text()]
+        lines = [line for pipe in self._printed for line in pipe.read_text()]
         events = [self._decoder.decode(line) for line in self._events.read()]
-        return [*self._output(printed), *events]
+        return [*self._output(lines), *events]
 
     def _output(self, lines: list[str]) -> list[Envelope]:
         self._last_words = (self._last_words + lines)[-LAST_WORDS:]
-        parts = [tuple(lines[at : at + MOST_LINES]) for at in range(0, len(lines), MOST_LINES)]
         now_s = time.monotonic()
         return [
-            Envelope(source="output", seq=next(self._seq), sent_s=now_s, body=Printed(lines=part))
-            for part in parts
+            Envelope(source="output", seq=next(self._seq), sent_s=now_s, body=one)
+            for one in printed(lines)
         ]
 
     def exit_code(self) -> int | None:
         """Return the worker's exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> str | None:
         """Return how the worker ended, as a sentence; None while it runs."""
         code = self.exit_code()
         if code is None:
             return None
         if code < 0:  # its last output is not the reason
-            return Ended(f"the training process was killed by {signal_name(-code)}")
+            return f"the training process was killed by {signal_name(-code)}"
         words = [line.strip() for line in self._last_words if line.strip()]
         why = f"the training process exited with {code}"
-        return Ended(f"{why}: {words[-1]}" if words else why)
+        return f"{why}: {words[-1]}" if words else why
 
     def kill(self) -> None:
         """End the worker and its children at once."""
@@ -182,15 +177,8 @@ class _Lines:
         self.fd = -1
 
     def _receive(self) -> bytes:
-        received = bytearray()
-        while not self.ended and len(received) < TURN_BYTES:
-            try:
-                chunk = os.read(self.fd, READ_BYTES)
-            except BlockingIOError:
-                break
-            self.ended = not chunk
-            received += chunk
-        return bytes(received)
+        received, self.ended = receive(partial(os.read, self.fd), TURN_BYTES)
+        return received
 
 
 def _pipe(on_failure: ExitStack, childs_ends: ExitStack) -> tuple[_Lines, int]:

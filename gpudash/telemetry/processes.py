@@ -63,7 +63,8 @@ class HostReader:
         """`clock` gives seconds and stamps the readings. `reads_own`: read this process too."""
         self._clock = clock
         self._reads_own = reads_own
-        self._pid = pid
+        self.pid = pid
+        """The worker's process id."""
         self._root: _Process | None = None
         self._own_cpu: deque[tuple[float, float]] = deque()  # (time, CPU seconds until then)
         self._read_s: float | None = None
@@ -100,7 +101,7 @@ class HostReader:
         known: dict[str, float | str] = {
             k: value for k, value in values.items() if value is not None
         }
-        return HostReading(at_s=now_s, pid=self._pid, values=known)
+        return HostReading(at_s=now_s, pid=self.pid, values=known)
 
     def _find(self, children: Children) -> dict[_Process, _Usage]:
         """Return the usage of the tree, and of processes that were in it at the previous reading.
@@ -108,10 +109,10 @@ class HostReader:
         A listing may miss a process while another one ends.
         """
         found: dict[_Process, _Usage] = {}
-        root = next(iter(_read(self._pid)), None)
+        root = next(iter(_read(self.pid)), None)
         self._root = self._root or root
         if root is not None and root == self._root:  # not a later process with the same pid
-            for pid in _tree(self._pid, children):
+            for pid in _tree(self.pid, children):
                 found |= _read(pid)
         for process in self._before.keys() - found.keys():
             found |= {one: usage for one, usage in _read(process.pid).items() if one == process}

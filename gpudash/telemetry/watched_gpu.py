@@ -1,13 +1,15 @@
 """A GPU read by two threads: one reads the fast values, the other the slow ones."""
 
 import threading
-from collections.abc import Callable
 
 import msgspec
 
 from gpudash.protocol import GpuReading
-from gpudash.telemetry.gpu import Gpu
+from gpudash.telemetry.gpu import Gpu, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
+
+STALE_S = 2.5
+"""A slow value older than this is not returned with the fast ones."""
 
 
 class WatchedGpu:
@@ -21,7 +23,7 @@ class WatchedGpu:
         self._slow: GpuReading | None = None
         self._in_use = threading.Lock()  # the GPU must not be closed while it is read
 
-    def open(self, open_gpu: Callable[[str], Gpu]) -> None:
+    def open(self) -> None:
         """Open the GPU."""
         try:
             self._gpu = open_gpu(self._uuid)
@@ -46,21 +48,18 @@ class WatchedGpu:
         except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
             self.missing = sentence(error)
 
-    def read_fast(self, stale_s: float) -> GpuReading | None:
-        """Return the values now, with the slow ones unless they are older than `stale_s`."""
+    def read_fast(self) -> GpuReading | None:
+        """Return the values now, with the slow ones unless they are older than `STALE_S`."""
         with self._in_use:
-            return self._read(stale_s)
-
-    def _read(self, stale_s: float) -> GpuReading | None:
-        if self._gpu is None or self.missing is not None:
-            return None
-        slow = self._slow  # taken first: a sample must hold nothing from after its time
-        try:
-            sample = self._gpu.fast()
-        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
-            self.missing = sentence(error)
-            return None
-        if slow is None or sample.at_s - slow.at_s > stale_s:
+            if self._gpu is None or self.missing is not None:
+                return None
+            slow = self._slow  # taken first: a sample must hold nothing from after its time
+            try:
+                sample = self._gpu.fast()
+            except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
+                self.missing = sentence(error)
+                return None
+        if slow is None or sample.at_s - slow.at_s > STALE_S:
             return sample
         both = sample.values | slow.values
         return msgspec.structs.replace(slow, at_s=sample.at_s, values=both)

@@ -11,7 +11,17 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import ENDED, Marker, Snapshot, aside, is_script, silence
+from gpudash.snapshot import (
+    AB,
+    ASIDES,
+    ENDED,
+    Marker,
+    Series,
+    Snapshot,
+    aside,
+    is_script,
+    silence,
+)
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
@@ -33,6 +43,8 @@ Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
 Kind: TypeAlias = Limit | Meanwhile | Literal["starting", "measuring", "silent", "ended"]
 """What limits the training, or what it does instead."""
 INTERRUPTED: tuple[Kind, ...] = get_args(Meanwhile)
+WITHIN_AB = frozenset({*ASIDES, "paused", "resumed"})
+"""Labels of the markers that an A/B may hold."""
 HOLD_S = 5.0
 """A limit, and what is proposed, stand until they were not found for so long: on a shared machine
 other jobs come and go within seconds."""
@@ -152,8 +164,12 @@ class Answers:
         then = self._snapshot
         if snapshot.elapsed_s < then.elapsed_s or snapshot.settings != then.settings:
             self.newest = None  # a replay went elsewhere, or the settings changed
-        before = self.newest
-        goes_on = snapshot.state == then.state and snapshot.markers[-1:] == then.markers[-1:]
+        before, in_ab = self.newest, _is_comparing(snapshot)
+        goes_on = (
+            snapshot.state == then.state
+            and snapshot.markers[-1:] == then.markers[-1:]
+            and in_ab == _is_comparing(then)
+        )
         stands = (
             before is not None
             and before.limit is not None
@@ -164,11 +180,13 @@ class Answers:
             and _interrupted(snapshot, before) is None
         )
         holds = profile is self._profile
-        if snapshot.state == "paused" and (before is None or not goes_on):
+        if (in_ab or snapshot.state == "paused") and (before is None or not goes_on):
             # a replay may have come here from anywhere, and the newest answer be of another time
-            began = as_pause_began(snapshot)
-            holds = holds and then.state != "paused" and then.markers[-1:] == began.markers[-1:]
-            before = answer(began, levers, before, cores, profile, holds=holds)
+            began = as_ab_began(snapshot) if in_ab else as_pause_began(snapshot)
+            same = then.state != "paused" and then.markers[-1:] == began.markers[-1:]
+            is_recent = in_ab and same and abs(began.elapsed_s - then.elapsed_s) < HOLD_S
+            if before is None or not is_recent:
+                before = answer(began, levers, before, cores, profile, holds=holds and same)
         if before is None or not stands:
             before = self.newest = answer(snapshot, levers, before, cores, profile, holds=holds)
         self._snapshot, self._profile = snapshot, profile
@@ -178,16 +196,47 @@ class Answers:
 def as_pause_began(snapshot: Snapshot) -> Snapshot:
     """Return the training as it was before the pause, whose marker is the newest."""
     *before, pause = snapshot.markers or (Marker(at_s=snapshot.elapsed_s, label="paused"),)
+    return _until(pause.at_s, snapshot, before)
+
+
+def as_ab_began(snapshot: Snapshot) -> Snapshot:
+    """Return the training as it was before the A/B that runs."""
+    before = list(snapshot.markers)
+    while before and before[-1].label in WITHIN_AB:
+        before.pop()
+    if not before or before[-1].label != AB:  # no block has begun
+        return msgspec.structs.replace(snapshot, state="training", comparison=None)
+    began_s = before.pop().at_s
+    until = _until(began_s, snapshot, before)
+    steps = _steps_since(before[-1].at_s if before else 0.0, until.series)
+    return msgspec.structs.replace(until, comparison=None, steps_since_break=steps)
+
+
+def _until(at_s: float, snapshot: Snapshot, markers: Iterable[Marker]) -> Snapshot:
+    """Return the snapshot of a training with the ticks until `at_s`, and with these markers."""
     series = snapshot.series
-    until = bisect_right(series.at_s, pause.at_s)
+    until = bisect_right(series.at_s, at_s)
     values = {name: column[:until] for name, column in series.values.items()}
     return msgspec.structs.replace(
         snapshot,
         state="training",
-        elapsed_s=pause.at_s,
-        markers=tuple(before),
+        elapsed_s=at_s,
+        markers=tuple(markers),
         series=msgspec.structs.replace(series, at_s=series.at_s[:until], values=values),
     )
+
+
+def _steps_since(began_s: float, series: Series) -> int:
+    """Return the steps of the ticks that began at `began_s` or later."""
+    begins_s = (series.at_s[0] - series.tick_s, *series.at_s) if series.at_s else ()
+    rates = zip(begins_s, series.at_s, series.of("steps_per_s"), strict=False)
+    return round(
+        sum((rate or 0.0) * (end - begin) for begin, end, rate in rates if begin >= began_s)
+    )
+
+
+def _is_comparing(snapshot: Snapshot) -> bool:
+    return snapshot.comparison is not None and not snapshot.comparison.is_over
 
 
 def _rules_of(

@@ -124,7 +124,11 @@ def _pct(share_pct: float) -> str:
 def _input(measured: Measured) -> Iterator[str]:
     step = measured.step
     waits = f"waits {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
-    takes = _loader(measured) if step.taken_pct is not None else ""
+    settings = measured.snapshot.settings
+    if settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader":
+        takes = "batches are made in the training process"
+    else:
+        takes = _loader(measured) if step.taken_pct is not None else ""
     is_more = (step.taken_pct or 0.0) > (step.share_pct(step.starved_ms) or 0.0)
     yield from (takes, waits) if is_more else (waits, takes)
     transforms = measured.snapshot.transform_ms

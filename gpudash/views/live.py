@@ -54,7 +54,7 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.snapshot import ASIDES, BlockShown, Hang, Marker, Snapshot, State
+from gpudash.snapshot import AB, ASIDES, BlockShown, Hang, Marker, Snapshot, State
 from gpudash.views.readings import Readings
 from gpudash.views.requests import Requests
 from gpudash.views.settings_history import SettingsHistory
@@ -342,7 +342,7 @@ class LiveView:
         self._left_block = None if event.block is not None else event
         if event.block is not None and not self._in_blocks:
             self._in_blocks, self._notice = True, ""
-            self._mark(event.at_s, "A/B")
+            self._mark(event.at_s, AB)
 
     def _enter_block(self, event: Changed) -> None:
         """Note which side of the comparison is trained from here on."""

@@ -125,6 +125,7 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         _Remedy("augment_on", "gpu", "a quarter of the bytes to copy"),
     ),
     "communication": (
+        _Remedy("pipelined", "on", "prepares the next batch beside the communication"),
         _Remedy("gradient_compression", "bf16", "half the bytes to send", "cuda"),
         _Remedy("gradient_as_bucket_view", "on", "saves a copy of each gradient"),
         _Remedy("bucket_cap_mb", NEXT, "fewer and larger collectives"),

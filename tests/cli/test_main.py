@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO
 
@@ -16,15 +15,15 @@ import pexpect
 import pytest
 
 from gpudash.cli.main import main
-from tests import worker_double
+from tests import waiting, worker_double
+from tests.waiting import until
 
 ON_CPU = ["--batch-size", "2", "--device", "cpu"]
 DOUBLE = worker_double.gpudash("--record", "run.csv", "--interval", "0.05", *ON_CPU)
 
 
 def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpudash", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    return waiting.done(sys.executable, "-m", "gpudash", *arguments, cwd=cwd)
 
 
 @pytest.mark.parametrize(
@@ -151,17 +150,11 @@ def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(
 
 
 def test_a_refusal_of_the_worker_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
-    done = subprocess.run(
-        worker_double.gpudash("--record", "run.csv", "--batch-size", "1000000"),
-        cwd=tmp_path,
-        env=worker_double.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("gpudash: batch_size=1000000 takes 9.0 GiB")
-    assert "Traceback" not in done.stderr
+    command = worker_double.gpudash("--record", "run.csv", "--batch-size", "1000000")
+    ended = waiting.done(*command, cwd=tmp_path, env=worker_double.environment())
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith("gpudash: batch_size=1000000 takes 9.0 GiB")
+    assert "Traceback" not in ended.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -184,10 +177,7 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
         DOUBLE, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
     )
     path = tmp_path / "run.csv"
-    deadline = time.monotonic() + 90
-    while not path.exists() or path.read_text().count("\n") < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: path.exists() and path.read_text().count("\n") >= 4)
     assert list(short_path.glob("gpudash-*"))
     first, *others = numbers
     process.send_signal(first)
@@ -217,19 +207,12 @@ def test_a_closed_progress_output_does_not_end_the_recording(tmp_path: Path) -> 
 
 
 def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"ulimit -f 2; exec {shlex.join(DOUBLE)}"],
-        cwd=tmp_path,
-        env=worker_double.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("gpudash: ")
-    assert "Traceback" not in done.stderr
-    assert "finished" not in done.stderr
+    command = f"ulimit -f 2; exec {shlex.join(DOUBLE)}"
+    ended = waiting.done("sh", "-c", command, cwd=tmp_path, env=worker_double.environment())
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("gpudash: ")
+    assert "Traceback" not in ended.stderr
+    assert "finished" not in ended.stderr
     with (tmp_path / "run.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) > 0
     assert (tmp_path / "run.csv").read_bytes().endswith(b"\n")
@@ -269,8 +252,7 @@ BARE = ["-c", "import sys; from workloads.__main__ import report; sys.exit(repor
 
 
 def printing_to(stdout: IO[bytes], command: list[str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *command]
-    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    return waiting.done(sys.executable, *command, stdout=stdout)
 
 
 def test_characters_that_the_locale_cannot_print_become_ascii() -> None:
@@ -310,6 +292,6 @@ def test_a_closed_output_pipe_is_no_error(command: list[str]) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_is_no_terminal(closed: str) -> None:
     command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "gpudash"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = waiting.done(*command)
     said = "" if closed == "2>&-" else "gpudash: the dashboard needs a terminal"
     assert (done.returncode, done.stderr.partition(";")[0]) == (2, said)

@@ -1,4 +1,5 @@
 import json
+from argparse import Namespace
 from itertools import cycle
 
 import msgspec
@@ -33,7 +34,7 @@ def a_quarter_faster(settings):
 
 def run(session, asked=None, *, as_json=False, exit_code=False):
     comparison = Comparison(asked or question())
-    return run_ab(session, comparison, as_json=as_json, exit_code=exit_code)
+    return run_ab(session, comparison, Namespace(json=as_json, exit_code=exit_code, quiet=False))
 
 
 # ── the question ───────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ import pexpect
 import pytest
 
 from gpudash.cli.main import main
+from tests.waiting import done
 
 ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
@@ -36,12 +37,6 @@ def token_file(tmp_path):
     path.write_text(TOKEN)
     path.chmod(0o600)
     return str(path)
-
-
-def done(*words, **options):
-    return subprocess.run(
-        words, capture_output=True, text=True, timeout=WAIT_S, check=False, **options
-    )
 
 
 def free_port():

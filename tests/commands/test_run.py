@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ from gpudash.commands.headless_script import HeadlessScript
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
 from gpudash.run.user_command import understand
+from tests.waiting import done, until
 
 ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
@@ -56,21 +56,6 @@ def script(tmp_path, code):
     path = tmp_path / "train.py"
     path.write_text(code)
     return str(path)
-
-
-def done(*words, **options):
-    return subprocess.run(
-        words, capture_output=True, text=True, timeout=WAIT_S, check=False, **options
-    )
-
-
-def until(predicate):
-    end_s = time.monotonic() + WAIT_S
-    while time.monotonic() < end_s:
-        if found := predicate():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it never came")
 
 
 # ── as if it ran alone ──────────────────────────────────────────────────────────────────

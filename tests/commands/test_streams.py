@@ -16,7 +16,7 @@ from gpudash.metrics import METRICS
 from gpudash.recording.csv_file import columns
 from gpudash.snapshot import Snapshot
 from gpudash.tui.once import TRAINED_S, is_time
-from tests import worker_double
+from tests import waiting, worker_double
 
 SHORT = ("--steps", "60", "--interval", "0.1", "--device", "cpu")
 ENDLESS = ("--interval", "0.05", "--device", "cpu")
@@ -128,15 +128,11 @@ def test_a_stuck_reader_does_not_delay_an_interrupted_run(tmp_path: Path) -> Non
 
 def test_an_output_that_is_full_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            worker_double.gpudash("--jsonl", "-q", *ENDLESS),
+        done = waiting.done(
+            *worker_double.gpudash("--jsonl", "-q", *ENDLESS),
             cwd=tmp_path,
             env=worker_double.environment(),
             stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=120,
         )
     assert (done.returncode, done.stderr) == (
         1,

@@ -477,8 +477,11 @@ def stopped_by_signals(toy):
 class SlowToEnd(torch.utils.data.Sampler):
     """Takes its time to say that no batch is left, as loader workers do that end."""
 
+    def __init__(self, samples=96):
+        self.samples = samples
+
     def __iter__(self):
-        yield from range(96)
+        yield from range(self.samples)
         for _ in range(CALLS_A_BATCH):
             batches.time.monotonic()
 
@@ -490,6 +493,18 @@ def slow_ends(toy):
         for batch in DataLoader(data(96).dataset, 8, sampler=SlowToEnd()):
             backward(model, batch)
             optimizer.step()
+
+
+@shape(sum(range(4, 12)))
+def slow_ends_after_any_step(toy):
+    """Some epochs end after a step that is measured in full. The host's times are of one clock."""
+    model, optimizer = made()
+    for batches_an_epoch in range(4, 12):
+        loader = DataLoader(data(96).dataset, 8, sampler=SlowToEnd(8 * batches_an_epoch))
+        for batch in loader:
+            backward(model, batch)
+            optimizer.step()
+            toy.tracker.clock._now = batches.time.monotonic
 
 
 @shape(16)

@@ -68,6 +68,14 @@ def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_
     assert [step for step, ms in waits.items() if ms >= waited] == [12, 24, 36]
 
 
+def test_the_hosts_time_is_all_but_the_waits_wherever_an_epoch_ends(results):
+    records = results["slow_ends_after_any_step"]["records"]
+    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    assert any(one["count"] == 1 and one["data_ms"] >= waited for one in records)
+    for record in records[1:]:  # the first one's time is of two clocks
+        assert shapes.TICK_MS <= record["host_ms"] < waited
+
+
 def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
     assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
 

@@ -255,6 +255,17 @@ def test_an_iteration_that_failed_is_forgotten(clock: Clock[int], device: Device
     assert len(finished(clock, device, 101)) == 1
 
 
+def test_an_iteration_that_is_begun_again_without_a_break_keeps_its_begin(
+    clock: Clock[int], device: Device
+) -> None:
+    enqueue(clock, device, serial(10, 1, 1, 1, 1, 1), 1)
+    clock.begin()
+    device.host_s += 7e-3
+    enqueue(clock, device, serial(30, 1, 1, 1, 1, 1), 2, host_ms=2.0, data_ms=6.0)
+    _, step = finished(clock, device, 101)
+    assert step.host_ms == pytest.approx(7 + 2 - 6)
+
+
 @given(st.lists(st.floats(0.1, 500), min_size=1, max_size=30), st.integers(1, 5))
 def test_times_add_up_and_never_leave_what_causality_allows(
     steps_ms: list[float], look_every: int

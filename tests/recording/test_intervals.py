@@ -20,7 +20,7 @@ def test_a_row_counts_the_steps_that_finished_in_it():
     assert [row.step for row in rows] == [5, 10, 15, 20]
     assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 1.0, 1.5, 2.0])
     first = rows[0]
-    assert (first.steps_per_s, first.samples_per_s) == (10.0, 80.0)
+    assert (first.steps_per_s, first.samples) == (10.0, 40)
     assert (first.step_ms_p50, first.data_ms, first.host_ms, first.device_ms) == (100, 1, 2, 40)
     assert (first.workload, first.segment, first.settings) == ("encdec", 0, run.settings)
     assert first.world_size == 1
@@ -414,16 +414,6 @@ def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured(
     readings = [gpu(BEGAN_S, energy_j=500.0), gpu(BEGAN_S + 0.6, energy_j=3.0)]
     rows = fold([run.start(), *readings, *run.steps(40)], close_s=run.now_s)
     assert [row.gpus[0].values.get("energy_j") for row in rows] == [None] * 4
-
-
-def as_dict(record):
-    return {name: getattr(record, name) for name in record.__struct_fields__}
-
-
-@pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), float("inf")])
-def test_an_interval_needs_a_positive_length(length):
-    with pytest.raises(ValueError, match="positive length"):
-        Intervals(BEGAN_S, length)
 
 
 def making(report, skipped, **transform_ms):

@@ -3,10 +3,12 @@
 import csv
 from contextlib import closing
 from datetime import UTC, datetime
+from random import Random
 
 import msgspec
 import pytest
 
+from gpudash.metrics import METRICS
 from gpudash.protocol import Envelope, Parted, Progress, Started, Step
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
@@ -56,9 +58,11 @@ def two_ranks() -> list[tuple[int, object]]:
     return messages
 
 
-def rows_of(messages: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0) -> list[Interval]:
+def rows_of(
+    messages: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0, began_s: float = BEGAN_S
+) -> list[Interval]:
     tracks = RankTracks()
-    intervals = Intervals(BEGAN_S, 0.5, tracks)
+    intervals = Intervals(began_s, 0.5, tracks)
     rows = []
     for rank, body in messages:
         if rank:
@@ -279,6 +283,37 @@ def test_samples_from_before_the_recording_are_those_of_all_ranks_too(tmp_path):
 def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):
     shown = replayed(recorded).snapshot
     assert shown.samples_per_s == pytest.approx(2 * 8 * shown.steps_per_s)
+
+
+def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path):
+    ranks, seconds, pick = 8, 6.0, Random(1)
+    uuids = [f"GPU-12345678-1234-1234-1234-12345678{rank:04}" for rank in range(ranks)]
+    messages: list[tuple[int, object]] = []
+    for rank, uuid in enumerate(uuids):
+        event = simulated_ranks.start(rank, world_size=ranks)
+        device = msgspec.structs.replace(event.device, uuid=uuid)
+        messages.append((rank, msgspec.structs.replace(event, device=device)))
+    for rank, progress in simulated_ranks.Ranks(ranks).train(seconds):
+        messages.append((rank, msgspec.structs.replace(progress, loss=pick.random())))
+        of_gpu = {
+            name: pick.random() * 1000
+            for name, metric in METRICS.items()
+            if (metric.kind, metric.over_time) == ("gpu", "mean")
+        }
+        at_s = progress.until_s
+        messages.append((0, gpu(at_s, uuid=uuids[rank], throttle="none", **of_gpu)))
+        messages.append((rank, host(at_s, core_wait_pct=pick.random())))
+    origin = Origin(
+        began_s=0.0, began_utc=datetime(2026, 1, 2, tzinfo=UTC), interval_s=0.5, command=()
+    )
+    writer = RecordingWriter(tmp_path / "run.csv", origin)
+    rows = rows_of(messages, seconds, began_s=0.0)
+    assert [len(row.ranks) for row in rows] == [ranks] * len(rows)
+    for row in rows:
+        writer.take(row)
+    writer.close()
+    for path in (writer.log_path, writer.path):
+        assert path.stat().st_size * 3600 / seconds / ranks < 4e6
 
 
 def test_a_replay_names_the_slow_rank(tmp_path):

@@ -3,7 +3,6 @@
 import os
 import pickle
 import subprocess
-import time
 
 import pytest
 
@@ -12,9 +11,9 @@ from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder, stacks
 from gpudash.run.flight_recorder import FILES, PIPE, ask, joined
 from gpudash.views.joined import Awaited, awaited
+from tests.waiting import until
 from tests.warm import python
 
-WAIT_S = 20.0
 RANK = """
 import os, sys, time
 stem, file, dump, half = sys.argv[1:]
@@ -157,24 +156,16 @@ def start(tmp_path, start_child):
     return begin
 
 
-def until_written(written):
-    end_s = time.monotonic() + WAIT_S
-    while (found := written.joined()) is None:
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
-    return found
-
-
 def test_a_rank_with_a_pipe_answers_each_request(start, tmp_path):
     rank = start()
-    assert until_written(ask(rank.pid)) == JOINED
+    assert until(ask(rank.pid).joined) == JOINED
     (tmp_path / "dump").write_bytes(dump(entry(1500)))
-    assert until_written(ask(rank.pid))[0].newest == 1500
+    assert until(ask(rank.pid).joined)[0].newest == 1500
     assert rank.poll() is None
 
 
 def test_its_names_may_be_seen_from_its_own_folder(start):
-    assert until_written(ask(start(stem="here_", file="there_").pid)) == JOINED
+    assert until(ask(start(stem="here_", file="there_").pid).joined) == JOINED
 
 
 @pytest.mark.parametrize("cache", ["", "cache"])
@@ -182,11 +173,11 @@ def test_the_file_is_where_pytorch_writes_it_by_itself(start, tmp_path, cache):
     folder = tmp_path / (cache or ".cache") / "torch"
     folder.mkdir(parents=True)
     variables = {FILES[1]: "", "XDG_CACHE_HOME": str(tmp_path / cache) if cache else ""}
-    assert until_written(ask(start(file=str(folder / "comm_lib_trace_rank_"), **variables).pid))
+    assert until(ask(start(file=str(folder / "comm_lib_trace_rank_"), **variables).pid).joined)
 
 
 def test_the_newer_of_two_variables_names_the_file(start):
-    assert until_written(ask(start(**{FILES[0]: "new_", FILES[1]: "old_"}, file="new_").pid))
+    assert until(ask(start(**{FILES[0]: "new_", FILES[1]: "old_"}, file="new_").pid).joined)
 
 
 @pytest.mark.parametrize("pipe", ["", "/elsewhere/pipe_"])
@@ -210,10 +201,7 @@ def test_a_rank_that_does_not_write_in_time_delays_no_other(start, tmp_path, mon
     monkeypatch.setattr(stacks, "PATIENCE_S", 0.1)
     slow, other = start(half="half"), start(stem=str(tmp_path / "b_"), file=str(tmp_path / "c_"))
     question = stacks.Signalled(Rendezvous(tmp_path), [slow.pid, other.pid])
-    end_s = time.monotonic() + WAIT_S
-    while (found := question.answers()) is None:
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    found = until(question.answers)
     assert {pid: one.joined for pid, one in found.items()} == {slow.pid: (), other.pid: JOINED}
 
 

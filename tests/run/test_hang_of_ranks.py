@@ -6,7 +6,6 @@ Ranks that die, and single processes, are doubles without torch.
 import signal
 import sys
 import sysconfig
-import time
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,12 @@ from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from gpudash.views.answer import answer
+from tests.waiting import until
 
 SCRIPT = str(Path(__file__).parents[1] / "hooks" / "scripts" / "hangs.py")
 DOUBLE = str(Path(__file__).with_name("scripted_training.py"))
 TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
 HANG_S = 1.0
-WAIT_S = 90.0
 
 
 class Screen:
@@ -71,9 +70,7 @@ def train(monkeypatch, short_path, tmp_path):
         screen = Screen(file, seen)
         started.append((held, session))
         session.start(screen)
-        end_s = time.monotonic() + WAIT_S
-        while not session.wait(0.1):
-            assert time.monotonic() < end_s, screen.log
+        until(lambda: session.wait(0.1), lambda: screen.log)
         session.close()  # its last snapshot is whole
         return screen
 

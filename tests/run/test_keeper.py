@@ -15,8 +15,7 @@ from gpudash.run import keeper, runs
 from gpudash.run.held import attach, keep
 from gpudash.run.keeper import Messages, message
 from gpudash.run.user_command import UserCommand
-
-WAIT_S = 30.0
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -27,15 +26,6 @@ def place(monkeypatch, short_path):
 
 def start(place, code, *arguments):
     return keep(UserCommand("train.py", (sys.executable, "-c", code, *arguments)), place)
-
-
-def until(predicate):
-    end_s = time.monotonic() + WAIT_S
-    while time.monotonic() < end_s:
-        if found := predicate():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("it never came")
 
 
 def output(held, wanted=None):

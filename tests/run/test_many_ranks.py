@@ -4,7 +4,7 @@ import msgspec
 
 from gpudash.protocol import Hello, Plan
 from gpudash.run.session import Session
-from gpudash.run.source import Decoder, Ended, Source
+from gpudash.run.source import Decoder, Source
 from gpudash.snapshot import Snapshot
 from tests.simulated_ranks import Ranks, enveloped, start
 
@@ -25,7 +25,7 @@ class Lines(Source):
         return found
 
     def ended(self):
-        return Ended("it has ended") if self._told else None
+        return "it has ended" if self._told else None
 
     def close(self):
         pass

@@ -37,6 +37,7 @@ from gpudash.run.link import Parting, Ping, Pong, line_of, own_line
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
 from gpudash.run.normalise import Normaliser
 from gpudash.run.training_processes import TrainingProcesses
+from tests.waiting import until
 
 TOKEN = "a token of the tests"
 WAIT_S = 20.0
@@ -68,13 +69,7 @@ class Here:
         self.sentences += [notice.text for notice in self.processes.notices()]
 
     def until(self, predicate):
-        end_s = time.monotonic() + WAIT_S
-        while time.monotonic() < end_s:
-            self.turn()
-            if found := predicate():
-                return found
-            time.sleep(0.005)
-        raise AssertionError((self.messages, self.sentences))
+        return until(lambda: self.turn() or predicate(), lambda: (self.messages, self.sentences))
 
     def bodies(self, kind):
         return [one.body for one in self.messages if isinstance(one.body, kind)]
@@ -100,10 +95,9 @@ class Peer:
         self.file.write(line + b"\n")
         self.file.flush()
 
-    def prove(self, node="gpu2", run="r", token=TOKEN, can=("stacks",)):
+    def prove(self, node="gpu2", run="r", token=TOKEN):
         challenge = self.receive(Challenge)
         said = handshake.answer(token, challenge, node=node, run=run, clock_s=self.clock_s())
-        said = msgspec.structs.replace(said, can=can)
         self.send_line(msgspec.json.encode(said))
         return challenge, said
 
@@ -185,15 +179,6 @@ def test_a_nodes_processes_stacks_come_from_the_node(here, node):
     ]
     assert messages == [(8, "File", "", (4,)), (9, "", "has ended", (4,))]
     assert here.bodies(Stack)[0].joined == joined
-
-
-def test_a_node_of_an_older_version_gets_no_request_for_stacks(here):
-    older = connected(here, can=())
-    older.send(Hello())
-    ask_for_stacks(here)
-    (stack,) = here.until(lambda: here.bodies(Stack))
-    assert (stack.why, stack.is_known) == ("is on gpu2, where nobody asks it", False)
-    assert not select.select([older.socket], [], [], 0)[0]
 
 
 def test_a_node_that_sends_no_stacks_delays_no_other(here, node, monkeypatch):

@@ -1,6 +1,5 @@
 """Real ranks under torchrun: they obey at the same step, and none outlives the source."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +34,7 @@ from gpudash.protocol import (
 from gpudash.run.rank_processes import RankProcesses, start
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.worker_process import WorkerProcess
+from tests.waiting import until
 from tests.warm import python
 
 PATIENCE_S = 120
@@ -81,11 +81,7 @@ class Ranks:
         return [[one for one in said if command.id in one.answers] for said in self.of(kind)]
 
     def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline, [said[-5:] for said in self.said.values()]
-            self.read()
-            time.sleep(0.005)
+        until(lambda: self.read() or condition(), lambda: [one[-5:] for one in self.said.values()])
 
     def read(self) -> None:
         for envelope in self.link.read():

@@ -39,6 +39,7 @@ from gpudash.run.nodes import Nodes
 from gpudash.run.relay import OtherVersionError, Relay
 from gpudash.run.training_processes import TrainingProcesses
 from tests.scripted_run import started
+from tests.waiting import until
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
 TOKEN = "a token of the tests"
@@ -97,14 +98,12 @@ class Dashboard:
         self.messages, self.sentences = [], []
 
     def until(self, predicate):
-        end_s = time.monotonic() + WAIT_S
-        while time.monotonic() < end_s:
+        def turn():
             self.messages += self.processes.read()
             self.sentences += [notice.text for notice in self.processes.notices()]
-            if found := predicate():
-                return found
-            time.sleep(0.005)
-        raise AssertionError((self.messages[-3:], self.sentences))
+            return predicate()
+
+        return until(turn, lambda: (self.messages[-3:], self.sentences))
 
     def bodies(self, kind):
         return [one.body for one in self.messages if isinstance(one.body, kind)]
@@ -137,15 +136,6 @@ def relayed(place):
             return said
 
         yield start
-
-
-def until(predicate):
-    end_s = time.monotonic() + WAIT_S
-    while time.monotonic() < end_s:
-        if found := predicate():
-            return found
-        time.sleep(0.005)
-    raise AssertionError("it never came")
 
 
 def alone(why):

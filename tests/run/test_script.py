@@ -43,6 +43,7 @@ from gpudash.run.script import PUT_BACK, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
+from tests.waiting import until
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
 WAIT_S = 30.0
@@ -66,13 +67,11 @@ class Watched:
         self.place = place
 
     def until(self, predicate):
-        end_s = time.monotonic() + WAIT_S
-        while time.monotonic() < end_s:
+        def turn():
             self.envelopes += self.source.read()
-            if found := predicate():
-                return found
-            time.sleep(0.01)
-        raise AssertionError([one for one in self.bodies() if not isinstance(one, Progress)])
+            return predicate()
+
+        return until(turn, lambda: [one for one in self.bodies() if not isinstance(one, Progress)])
 
     def bodies(self, kind=object, rank=None):
         return [
@@ -87,7 +86,7 @@ class Watched:
     def end(self):
         self.until(self.source.ended)
         self.source.close()
-        return self.source.ended().why
+        return self.source.ended()
 
     def sentences(self):
         return [one.text for one in self.bodies(Notice)]

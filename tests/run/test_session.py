@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ from gpudash.run.session import Session
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Snapshot
 from gpudash.views.time_breakdown import TimeAccount
+from tests.waiting import PATIENCE_S, until
 from tests.worker_double import start_double
 
-PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
 
 
@@ -49,10 +48,10 @@ class Screen:
         self.failures.append(failure)
 
     def until(self, condition: Callable[[Snapshot], object]) -> Snapshot:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition(self.newest):
-            assert time.monotonic() < deadline, (self.newest.state, self.newest.status, self.log)
-            time.sleep(0.01)
+        until(
+            lambda: condition(self.newest),
+            lambda: (self.newest.state, self.newest.status, self.log),
+        )
         return self.newest
 
 

@@ -3,8 +3,7 @@
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -25,10 +24,11 @@ from gpudash.protocol import (
 )
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session
-from gpudash.run.source import Decoder, Ended, Source
+from gpudash.run.source import Decoder, Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import Trainer, host
+from tests.waiting import until
 
 PLAN = Plan(workload="encdec", settings={})
 
@@ -38,7 +38,7 @@ class Script(Source):
 
     name = "training"
 
-    def __init__(self, *bodies: Event | Reading, rank: int = 0, ended: Ended | None = None) -> None:
+    def __init__(self, *bodies: Event | Reading, rank: int = 0, ended: str | None = None) -> None:
         self.bodies = list(bodies)
         self.commands: list[AnyCommand] = []
         self.closed = False
@@ -55,7 +55,7 @@ class Script(Source):
     def send(self, command: AnyCommand, /) -> None:
         self.commands.append(command)
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> str | None:
         return None if self.bodies else self._ended
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ def followed(source: Script, listener: Screen, beside: Sequence[Script] = ()) ->
 
 
 def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
-    source = Script(*trained(Finished(at_s=1001.0, total_steps=4)), ended=Ended("gone"))
+    source = Script(*trained(Finished(at_s=1001.0, total_steps=4)), ended="gone")
     device, screen = Script(host(1000.1, 77.0)), Screen()
     device.name = "telemetry"
     followed(source, screen, beside=[device])
@@ -121,14 +121,14 @@ def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it
 
 def test_a_source_that_ends_without_an_event_is_a_failure_with_its_reason():
     screen = Screen()
-    followed(Script(*trained(), ended=Ended("the file ends here")), screen)
+    followed(Script(*trained(), ended="the file ends here"), screen)
     assert (screen.newest.state, screen.newest.status) == ("failed", "the file ends here")
     assert [failure.kind for failure in screen.failures] == ["error"]
 
 
 def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_nothing():
     can = ("pause",)
-    source = Script(Hello(can=can), *trained()[1:], ended=Ended("gone"))
+    source = Script(Hello(can=can), *trained()[1:], ended="gone")
     telemetry, screen = Script(Hello()), Screen()
     telemetry.name = "telemetry"
     followed(source, screen, beside=[telemetry])
@@ -137,29 +137,29 @@ def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_
 
 def test_another_rank_changes_nothing_shown():
     screen = Screen()
-    followed(Script(*trained(), rank=1, ended=Ended("gone")), screen)
+    followed(Script(*trained(), rank=1, ended="gone"), screen)
     assert screen.newest.total_steps == 0
 
 
 def test_ranks_stand_side_by_side_from_the_second_on():
     screen = Screen()
     other = Script(*trained(), rank=1)
-    followed(Script(*trained(), ended=Ended("gone")), screen, beside=[other])
+    followed(Script(*trained(), ended="gone"), screen, beside=[other])
     assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
 
 
 def test_output_of_a_terminal_is_not_logged():
     said = (Printed(lines=("epoch 1", "10 %")), Printed(lines=("20 %",), replaces=1))
     screen, own = Screen(), Screen()
-    followed(Script(Hello(can=("type",)), *said, ended=Ended("gone")), screen)
-    followed(Script(Hello(), *said, ended=Ended("gone")), own)
+    followed(Script(Hello(can=("type",)), *said, ended="gone"), screen)
+    followed(Script(Hello(), *said, ended="gone"), own)
     assert (screen.output, screen.log) == (["epoch 1", "20 %"], [])
     assert (own.output, own.log) == ([], ["epoch 1", "10 %", "20 %"])
 
 
 def test_a_listener_that_fails_is_not_called_again_and_the_run_goes_on(capsys):
     broken = Screen(fails=True)
-    followed(Script(*trained(Printed(lines=("a", "b"))), ended=Ended("gone")), broken)
+    followed(Script(*trained(Printed(lines=("a", "b"))), ended="gone"), broken)
     assert broken.failures == []
     assert "ZeroDivisionError: oops" in capsys.readouterr().err
 
@@ -169,10 +169,7 @@ def test_a_request_is_known_to_the_snapshot_by_its_id_and_pending_until_it_is_an
     session = Session(PLAN, rate_hz=100, start_source=lambda _plan: source, beside=())
     session.start(screen)
     number = session.change({"batch_size": "16"})
-    deadline_s = time.monotonic() + 60
-    while screen.newest.last_command < number:
-        assert time.monotonic() < deadline_s
-        screen.shown.wait(1)
+    until(lambda: screen.newest.last_command >= number)
     assert screen.newest.pending == {"batch_size": "16"}
     assert source.commands == [Change(id=number, settings={"batch_size": "16"})]
     session.close()
@@ -265,22 +262,15 @@ def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
     device = msgspec.structs.replace(alone.device, uuid="GPU-2222")
     second = msgspec.structs.replace(alone, pid=43, device=device, world_size=2)
     two = Script(Hello(), msgspec.structs.replace(alone, world_size=2))
-    one = Script(Hello(), msgspec.structs.replace(alone, pid=44), ended=Ended("gone"))
+    one = Script(Hello(), msgspec.structs.replace(alone, pid=44), ended="gone")
     sources = iter((two, one))
     session = Session(
         PLAN, start_source=lambda _plan: next(sources), beside=[telemetry, Script(second, rank=1)]
     )
     session.start(Screen())
-    wait_for(lambda: sampler.processes == {43})
+    until(lambda: sampler.processes == {43})
     assert sampler.gpus == {"GPU-2222"}
     session.restart(PLAN)
     assert session.wait(60)
     session.close()
     assert (sampler.gpus, sampler.processes) == (set(), set())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.005)

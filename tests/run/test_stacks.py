@@ -11,8 +11,8 @@ import pytest
 
 from gpudash.rendezvous import ENVIRONMENT, Rendezvous
 from gpudash.run import stacks
+from tests.waiting import until
 
-WAIT_S = 20.0
 BEGIN = """
 import os, signal, socket, sys, threading, time
 from gpudash import rendezvous
@@ -45,12 +45,11 @@ def asked(place, pid):
     question = stacks.ask(place, pid)
     if question is None:
         return None
-    end_s = time.monotonic() + WAIT_S
-    while not stacks.answered(question).endswith("<module>\n"):
-        if stacks.why_not(pid) == "has ended":
-            break
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    until(
+        lambda: (
+            stacks.answered(question).endswith("<module>\n") or stacks.why_not(pid) == "has ended"
+        )
+    )
     return stacks.answered(question)
 
 
@@ -76,13 +75,8 @@ def later(action):
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 def test_a_waiting_process_writes_its_stack_and_waits_on(place, start, wait):
     child = start(f"{LATER}answer()\ndef load():\n    ready(); {wait}\nload()\n")
-    end_s = time.monotonic() + WAIT_S
-    texts = []
-    while len(texts) < 5:
-        assert time.monotonic() < end_s
-        text = asked(place, child.pid)
-        if text is not None:  # it is not asked while it blocks all signals, to start a thread
-            texts.append(text)
+    # it is not asked while it blocks all signals, to start a thread
+    texts = [until(lambda: asked(place, child.pid)) for _ in range(5)]
     assert all(" in load\n" in text for text in texts)
     child.communicate("\n")
     assert child.returncode == 0

@@ -16,7 +16,8 @@ from gpudash.errors import WorkerError
 from gpudash.protocol import Plan, Printed
 from gpudash.recording.log import LONGEST_LINE, line_of
 from gpudash.run import worker_process
-from gpudash.run.worker_process import READ_BYTES, TURN_BYTES, WorkerProcess, _Lines
+from gpudash.run.lines import READ_BYTES, TURN_BYTES
+from gpudash.run.worker_process import WorkerProcess, _Lines
 
 PLAN = Plan(workload="encdec", settings={})
 
@@ -144,7 +145,7 @@ def test_a_signal_without_a_name_is_shown_by_its_number():
     while (ended := worker.ended()) is None:
         select.select([], [], [], 0.01)
     worker.close()
-    assert ended.why == "the training process was killed by signal 36"
+    assert ended == "the training process was killed by signal 36"
 
 
 def test_close_ends_the_whole_process_group():

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpudash.protocol import ComparisonShown, HostReading, Playback
-from gpudash.snapshot import BlockShown, Marker, Result, Series, Snapshot, Values
+from gpudash.snapshot import AB, BlockShown, Marker, Result, Series, Snapshot, Values
 from tests.tui.fake_engine import CPU, H200, NO_GPU, PHASES, gpu_sample, settings
 
 TICK_S = 0.5
@@ -279,6 +279,7 @@ def comparing(pairs: int = 9, *after: Stretch) -> Snapshot:
         steps_per_s=newest.steps_per_s,
         samples_per_s=newest.batch * newest.steps_per_s,
         series=series,
+        markers=(*before.markers, Marker(at_s=before.series.at_s[-1], label=AB)),
         comparison=one,
         blocks=blocks_of(one, len(before.series.at_s)),
     )

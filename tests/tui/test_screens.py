@@ -66,8 +66,6 @@ def cores(monkeypatch):
 async def arrive(d: Driver, name: str) -> None:
     """Bring the dashboard into a state."""
     d.app._main.last_start_s = None if name.startswith("script") else 4.8
-    if name in ("comparing", "decided"):
-        await d.show(scenes.serial())  # what limits it is known from then
     await d.show(STATES[name]())
     if name == "failed":
         d.engine.log(*scenes.TRACEBACK, scenes.FAILURE)

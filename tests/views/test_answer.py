@@ -54,6 +54,7 @@ from gpudash.views.why import why_lines
 from tests.tui.fake_engine import PHASES, result
 from workloads import CATALOGUE
 from workloads.levers import resolve
+from workloads.standard_levers import PROCESSES
 
 changed = msgspec.structs.replace
 GPU = Device(kind="cuda", name="NVIDIA H200")
@@ -400,6 +401,18 @@ def test_a_step_that_only_waits_for_gradients_is_communication_bound(device):
     assert found.title == "communication-bound"
     assert found.evidence[0] == "only communicates 4.50 of 10.0 ms"
     assert [one.lever for one in found.tries][-1] == "batch_size"
+
+
+def test_against_communication_two_streams_are_tried_before_gradients_are_rounded():
+    levers = (*CATALOGUE["encdec"].levers, *PROCESSES)
+    times_ms = {"prepare_ms": 2.0, "forward_ms": 3.0}
+    found = [one.promise for one in answer(exchanging(1.2, **times_ms), levers).tries]
+    assert found[:2] == [
+        "pipelined off → on: up to +25 %",
+        "gradient_compression none → bf16: up to +6 %",
+    ]
+    without_streams = answer(exchanging(1.2, **times_ms, device=CPU), levers).tries
+    assert not {"pipelined", "gradient_compression"} & {one.lever for one in without_streams}
 
 
 def test_little_communication_is_no_limit_and_no_work():
@@ -1217,6 +1230,16 @@ def test_a_cpu_whose_larger_part_the_loader_uses_is_input_bound():
     assert ask(shared("jpeg_input", LOADER_PCT - 0.1), cores=2).title == "CPU-bound"
 
 
+@pytest.mark.parametrize("device", [CPU, GPU])
+def test_without_loader_workers_it_says_that_the_training_process_makes_the_batches(device):
+    alone = measured("jpeg_input", device=device, chosen={"num_workers": "0"}, data_ms=6.0)
+    alone = changed(alone, host=crowding(0.0, cpu_pct=190.0, loader_cpu_pct=0.0))
+    said = ("waits 4.00 of 10.0 ms", "batches are made in the training process")
+    assert ask(alone, cores=2).evidence[:2] == said
+    from_memory = changed(alone, settings={**alone.settings, "data": "cached"})
+    assert said[1] not in ask(from_memory, cores=2).evidence
+
+
 def test_loader_workers_on_cores_that_the_training_does_not_need_are_no_limit():
     found = ask(shared("jpeg_input", 80.0), cores=8)
     assert found.title == "CPU-bound"
@@ -1447,6 +1470,46 @@ def test_in_a_pause_the_answer_from_before_it_is_shown_wherever_a_replay_comes_f
         answers.give(training, levers)
         for _ in range(2):
             assert answers.give(paused, levers).evidence[0] == f"before that: {title}"
+
+
+def test_in_an_a_b_the_answer_from_before_it_is_shown_wherever_a_replay_comes_from():
+    marks = (("precision=tf32", 1.0), ("A/B", 10.0), ("evaluation", 12.0))
+    began = changed(measured(data_ms=3.0), comparison=compared(), elapsed_s=10.1)
+    within = changed(
+        began,
+        markers=tuple(Marker(at_s=at_s, label=label) for label, at_s in marks),
+        steps_since_break=3,  # of this block
+        elapsed_s=60.0,
+    )
+    blocks = {name: (*column, column[0] / 2) for name, column in within.series.values.items()}
+    within = changed(within, series=Series(at_s=(*within.series.at_s, 10.5), values=blocks))
+    answers, levers = Answers(), CATALOGUE["encdec"].levers
+    for training in (gpu_step(), in_pause(gpu_step(), 5.0), began):
+        answers.give(training, levers)
+        for shown in (within, changed(within, state="paused"), within):
+            found = answers.give(changed(shown, total_steps=6000), levers)
+            assert found.evidence[:2] == ("before that: input-bound", "waits 3.00 of 10.0 ms")
+            assert found.lanes == ask(began, ask(measured(data_ms=3.0))).lanes
+
+
+def test_the_answer_from_right_before_an_a_b_is_kept_although_few_whole_ticks_are_of_its_steps():
+    change, began = Marker(at_s=9.4, label="precision=tf32"), Marker(at_s=10.0, label="A/B")
+    slow = measured(step_ms=50.0, device_ms=49.5)
+    slow = changed(slow, markers=(change,), elapsed_s=9.9, steps_since_break=25)
+    comparing = changed(slow, comparison=compared(), elapsed_s=10.2)
+    within = changed(comparing, markers=(change, began), elapsed_s=10.4, steps_since_break=3)
+    for snapshots in ((slow, comparing, within), (slow, within)):
+        answers = Answers()
+        *_, last = [answers.give(one, CATALOGUE["encdec"].levers) for one in snapshots]
+        assert last.evidence[0] == "before that: GPU-bound"
+
+
+def test_in_an_a_b_nothing_is_shown_of_what_came_before_the_last_change():
+    marks = (Marker(at_s=9.8, label="precision=tf32"), Marker(at_s=10.0, label="A/B"))
+    answers, comparing = Answers(), changed(gpu_step(), comparison=compared(), elapsed_s=60.0)
+    answers.give(gpu_step(), CATALOGUE["encdec"].levers)
+    shown = answers.give(changed(comparing, markers=marks), CATALOGUE["encdec"].levers)
+    assert (shown.kind, shown.evidence) == ("comparing", ())
 
 
 @pytest.mark.parametrize("jump_s", [0.0, 10.0])

@@ -1,13 +1,13 @@
 """The bare run and its command line."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests import waiting
 from workloads import __main__ as bare
 from workloads.training import Training
 
@@ -58,7 +58,7 @@ def test_the_bare_loop_prints_one_json_line(
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
     command += ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = waiting.done(*command, cwd=tmp_path)
     result = json.loads(done.stdout)
     assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
     assert not list(short_path.iterdir())

@@ -1,6 +1,13 @@
 """`gpudash ab`."""
 
-from gpudash.cli.options import add_json, add_quiet, add_training_options, add_whole, percent
+from gpudash.cli.options import (
+    add_json,
+    add_quiet,
+    add_switch,
+    add_training_options,
+    add_whole,
+    percent,
+)
 from gpudash.cli.parser import Parser, Verb
 from gpudash.compare.lengths import PAIRS
 from gpudash.errors import Exit
@@ -12,11 +19,8 @@ def add_arguments(parser: Parser) -> None:
     question = parser.add_argument_group("comparison")
     what = question.add_mutually_exclusive_group(required=True)
     what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
-    what.add_argument(
-        "--no-instruments",
-        action="store_true",
-        help="compare gpudash's own instruments on and off: what measuring costs",
-    )
+    cost = "compare gpudash's own instruments on and off: what measuring costs"
+    add_switch(what, "--no-instruments", cost)
     add_whole(question, "--pairs", 2, 10_000, f"pairs of blocks at most ({PAIRS})", PAIRS)
     question.add_argument(
         "--precision",
@@ -27,12 +31,11 @@ def add_arguments(parser: Parser) -> None:
     result = parser.add_argument_group("output")
     add_json(result)
     add_quiet(result)
-    result.add_argument(
-        "--exit-code",
-        action="store_true",
-        help=f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference is shown, "
-        f"{Exit.SLOWER:d} if it is slower",
+    codes = (
+        f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference is shown, "
+        f"{Exit.SLOWER:d} if it is slower"
     )
+    add_switch(result, "--exit-code", codes)
 
 
 VERB = Verb(

@@ -1,6 +1,6 @@
 """`gpudash compare`."""
 
-from gpudash.cli.options import add_file, add_json, number
+from gpudash.cli.options import add_file, add_json, add_number, add_switch
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -9,15 +9,11 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of `compare`."""
     for name in ("base", "new"):
         add_file(parser, name, name.upper(), "a recording or a sweep's CSV")
-    parser.add_argument(
-        "--fail-below",
-        type=number("--fail-below", 0.001, 1000),
-        metavar="RATIO",
-        help=f"exit {Exit.SLOWER:d} if a throughput is shown to lie below RATIO times that of BASE",
-    )
+    what = f"exit {Exit.SLOWER:d} if a throughput is shown to lie below RATIO times that of BASE"
+    add_number(parser, "--fail-below", 0.001, 1000, "RATIO", what)
     form = parser.add_mutually_exclusive_group()
     add_json(form)
-    form.add_argument("--markdown", action="store_true", help="print a table in Markdown")
+    add_switch(form, "--markdown", "print a table in Markdown")
 
 
 VERB = Verb(

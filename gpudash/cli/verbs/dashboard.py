@@ -3,13 +3,14 @@
 import argparse
 
 from gpudash.cli.options import (
+    add_number,
     add_quiet,
     add_record,
     add_recording_options,
     add_screen_options,
+    add_switch,
     add_training_options,
     add_whole,
-    number,
 )
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import summaries
@@ -22,25 +23,13 @@ def add_arguments(parser: Parser) -> None:
     add_training_options(parser)
     length = parser.add_argument_group("length").add_mutually_exclusive_group()
     add_whole(length, "--steps", 1, 10**12, "stop after N steps")
-    length.add_argument(
-        "--duration",
-        type=number("--duration", 0.1, 10**9),
-        metavar="S",
-        help="stop after S seconds of training",
-    )
+    add_number(length, "--duration", 0.1, 10**9, "S", "stop after S seconds of training")
     output = parser.add_argument_group("without the screen")
     where = output.add_mutually_exclusive_group()
     add_record(where, "; -: the CSV alone, to standard output")
-    where.add_argument(
-        "--jsonl",
-        action="store_true",
-        help="each row to standard output as it comes, as one JSON object a line",
-    )
-    where.add_argument(
-        "--once",
-        action="store_true",
-        help="print the dashboard as text at its end, or after 5 s of training",
-    )
+    what = "each row to standard output as it comes, as one JSON object a line"
+    add_switch(where, "--jsonl", what)
+    add_switch(where, "--once", "print the dashboard as text at its end, or after 5 s of training")
     add_quiet(output)
     add_recording_options(parser)
     add_screen_options(parser)

@@ -1,6 +1,13 @@
 """`gpudash profile`."""
 
-from gpudash.cli.options import add_file, add_json, add_quiet, add_training_options, add_whole
+from gpudash.cli.options import (
+    add_file,
+    add_json,
+    add_quiet,
+    add_switch,
+    add_training_options,
+    add_whole,
+)
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
@@ -14,7 +21,7 @@ def add_arguments(parser: Parser) -> None:
     add_whole(profile, "--steps", 1, 1000, f"steps that are traced ({STEPS})", STEPS)
     trace = "the Chrome trace (NAME.trace.json, by what is trained)"
     add_file(profile, "--trace", "FILE.json", trace)
-    profile.add_argument("--force", action="store_true", help="overwrite an existing trace")
+    add_switch(profile, "--force", "overwrite an existing trace")
     read = "train nothing: read a trace of torch.profiler's"
     add_file(profile, "--read", "FILE.json", read)
     result = parser.add_argument_group("output")

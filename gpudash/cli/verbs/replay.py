@@ -1,6 +1,6 @@
 """`gpudash replay`."""
 
-from gpudash.cli.options import add_file, add_screen_options, number
+from gpudash.cli.options import add_file, add_number, add_screen_options
 from gpudash.cli.parser import Parser, Verb
 from gpudash.run.speeds import SPEEDS
 
@@ -8,13 +8,8 @@ from gpudash.run.speeds import SPEEDS
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `replay`."""
     add_file(parser, "file", "FILE", "a recording's CSV, or the log beside it")
-    parser.add_argument(
-        "--speed",
-        type=number("--speed", SPEEDS[0], SPEEDS[-1]),
-        default=1.0,
-        metavar="N",
-        help="seconds of it in one second (default 1)",
-    )
+    what = "seconds of it in one second (default 1)"
+    add_number(parser, "--speed", SPEEDS[0], SPEEDS[-1], "N", what, 1.0)
     add_screen_options(parser)
 
 

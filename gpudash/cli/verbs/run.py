@@ -6,6 +6,7 @@ from gpudash.cli.options import (
     add_record,
     add_recording_options,
     add_screen_options,
+    add_switch,
 )
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import OF_SCRIPT
@@ -21,7 +22,7 @@ def add_arguments(parser: Parser) -> None:
     output = parser.add_argument_group("without the screen")
     where = output.add_mutually_exclusive_group()
     add_record(where)
-    where.add_argument("--watch", action="store_true", help="record nothing, move no lever")
+    add_switch(where, "--watch", "record nothing, move no lever")
     where.add_argument(
         "--connect",
         metavar="HOST:PORT",

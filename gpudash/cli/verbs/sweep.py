@@ -5,6 +5,7 @@ from gpudash.cli.options import (
     add_file,
     add_json,
     add_quiet,
+    add_switch,
     add_training_options,
     add_whole,
     wholes,
@@ -35,17 +36,15 @@ def add_arguments(parser: Parser) -> None:
     add_whole(table, "--steps", 1, 10**6, "steps measured in a block (10, at least 1 s)")
     rounds = f"blocks of each setting ({ROUNDS}, or the preset's)"
     add_whole(table, "--rounds", 2, 1000, rounds)
-    table.add_argument(
-        "--dry-run", action="store_true", help="say how many settings and how long; train nothing"
-    )
+    add_switch(table, "--dry-run", "say how many settings and how long; train nothing")
     result = parser.add_argument_group("output")
     add_json(result)
     add_file(result, "--csv", "FILE", "write every block, and FILE.json")
-    result.add_argument("--resume", action="store_true", help="finish the sweep of --csv FILE")
+    add_switch(result, "--resume", "finish the sweep of --csv FILE")
     add_file(result, "--markdown", "FILE", "write the table")
     add_file(result, "--plot", "FILE", "draw it, as .svg or .png")
     add_quiet(result)
-    result.add_argument("--force", action="store_true", help="overwrite existing files")
+    add_switch(result, "--force", "overwrite existing files")
 
 
 VERB = Verb(

@@ -1,0 +1,28 @@
+"""Wait for what comes sooner or later, on a machine as busy as it may be."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 120.0
+"""Seconds after which it is taken that it never comes."""
+PACE_S = 0.005
+
+
+def until(condition: Callable[[], T], so_far: Callable[[], object] = lambda: "it never came") -> T:
+    """Return the condition's first true value. Raises AssertionError with what `so_far` returns."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < end_s, so_far()
+        time.sleep(PACE_S)
+    return found
+
+
+def done(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; return its output and exit code."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.run(words, text=True, timeout=PATIENCE_S, check=False, **streams | options)
