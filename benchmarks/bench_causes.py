@@ -226,9 +226,9 @@ class Watched:
         levers = tuple(lever_of(offer) for offer in snapshot.levers)
         self.answer = answer(snapshot, levers, self.answer, usable_cores(), self._profile)
         self.tries = self.answer.tries or self.tries
-        step, kind = recent_step(snapshot, usable_cores()), self.answer.kind
+        step, kind = recent_step(snapshot, usable_cores(), self._profile), self.answer.kind
         limit = next((one for one in TITLES if one == kind), None)
-        self.without = without(limit, step, self._profile) if limit is not None else self.without
+        self.without = without(limit, step) if limit is not None else self.without
         return self.answer
 
     def _wait(self, until: Callable[[Snapshot], bool]) -> None:

@@ -59,14 +59,16 @@ _gpu = partial(Metric, "gpu", csv=1)
 _util = partial(Metric, "gpu", "%", csv=1, window="utilisation")
 _active = partial(Metric, "gpu", "%", csv=1, window="activity")
 _link = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
+_host = partial(Metric, "host", csv=1)
+_collective = partial(Metric, "host", over_time="last", csv=3)
 
 
 def _memory(meaning: str, label: str) -> Metric:
-    return Metric("host", "MiB", f"{meaning} Rank 0.", csv=1, label=label, spark=label)
+    return _host("MiB", f"{meaning} Rank 0.", label=label, spark=label)
 
 
-def _phase(meaning: str, hue: int) -> Metric:
-    return Metric("phase", "ms", meaning, chart="step time", hue=hue)
+def _phase(meaning: str, hue: int, csv: int | None = None) -> Metric:
+    return Metric("phase", "ms", meaning, csv=csv, chart="step time", hue=hue)
 
 
 METRICS: dict[str, Metric] = {
@@ -110,10 +112,7 @@ METRICS: dict[str, Metric] = {
         "Share of time in which device memory was read or written.", label="memory bus busy"
     ),
     "mem_used_mib": _gpu(
-        "MiB",
-        "Device memory in use, by all processes.",
-        label="memory used",
-        spark="memory",
+        "MiB", "Device memory in use, by all processes.", label="memory used", spark="memory"
     ),
     "mem_total_mib": Metric("gpu", "MiB", "Size of the device memory.", "last"),
     "mem_free_mib": Metric("gpu", "MiB", "Device memory that no process uses.", "last"),
@@ -137,12 +136,7 @@ METRICS: dict[str, Metric] = {
     ),
     "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe"),
     "pcie_tx_mib_s": _link("PCIe traffic from the GPU."),
-    "power_w": _gpu(
-        "W",
-        "Power draw of the GPU.",
-        label="power",
-        spark="power",
-    ),
+    "power_w": _gpu("W", "Power draw of the GPU.", label="power", spark="power"),
     "energy_j": Metric("gpu", "J", "Energy used, from the GPU's counter.", "difference", 3),
     "temperature_c": _gpu(
         "°C", "Temperature of the GPU core.", label="temperature", spark="temperature"
@@ -157,19 +151,12 @@ METRICS: dict[str, Metric] = {
         "clocks held down by",
         spark="held by",
     ),
-    "cpu_pct": Metric(
-        "host",
-        "%",
-        "CPU time in percent of one core. Two busy cores read 200.",
-        csv=1,
-        label="CPU",
-        spark="CPU",
+    "cpu_pct": _host(
+        "%", "CPU time in percent of one core. Two busy cores read 200.", label="CPU", spark="CPU"
     ),
-    "worker_rss_mib": Metric(
-        "host",
+    "worker_rss_mib": _host(
         "MiB",
         "Resident memory. Shared pages count once for each process.",
-        csv=1,
         label="memory",
         spark="RAM",
     ),
@@ -185,12 +172,10 @@ METRICS: dict[str, Metric] = {
         "sum",
         6,
     ),
-    "core_wait_pct": Metric(
-        "host",
+    "core_wait_pct": _host(
         "%",
         "Core time that the threads asked for and did not get, in percent of what they asked for, "
         "or of one core if that is more.",
-        csv=1,
         label="waits for a core",
         spark="core wait",
     ),
@@ -212,64 +197,57 @@ METRICS: dict[str, Metric] = {
     ),
     "mem_reserved_mib": _memory("Device memory that PyTorch's allocator holds.", "reserved"),
     "mem_allocated_mib": _memory("Device memory in tensors, at the time of a report.", "allocated"),
-    "mem_peak_mib": Metric(
-        "host",
+    "mem_peak_mib": _host(
         "MiB",
         "Most device memory in tensors at once since the settings changed. In a script of your own "
         "since it began. Rank 0.",
-        "last",
-        1,
+        over_time="last",
         label="allocated, peak",
     ),
-    "communication_ms": replace(
-        _phase(
-            "Exposed communication: the wait for other processes with nothing left to compute.",
-            7,
-        ),
+    "communication_ms": _phase(
+        "Exposed communication: the wait for other processes with nothing left to compute.",
+        7,
         csv=4,
     ),
-    "collective_mib": Metric(
-        "host", "MiB", "What a process puts into the collectives of a step. Rank 0.", "last", 3
+    "collective_mib": _collective(
+        "MiB", "What a process puts into the collectives of a step. Rank 0."
     ),
-    "collective_ms": Metric(
-        "host",
+    "collective_ms": _collective(
         "ms",
         "Time of the collectives of a step, hidden behind computation or not. In "
         "DistributedDataParallel from the begin of a backward pass's first to the end of its last; "
         "with `fully_shard` while at least one runs. Rank 0.",
-        "last",
-        3,
     ),
     "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
     "rank": _row("Rank of the row's training process."),
     "world_size": _row("Training processes that train together."),
-    "collective_bus_mib": Metric(
-        "host",
+    "collective_bus_mib": _collective(
         "MiB",
         "What each link carries one way for the collectives of a step, by the factors of NCCL's "
         "tests. Rank 0.",
-        "last",
-        3,
     ),
-    "collective_exposed_ms": Metric(
-        "host",
+    "collective_exposed_ms": _collective(
         "ms",
         "The part of `collective_ms` in which the computation waits, with `fully_shard`. In "
         "DistributedDataParallel it is `communication_ms`. Rank 0.",
-        "last",
-        3,
     ),
-    "loader_cpu_pct": Metric(
-        "host",
+    "loader_cpu_pct": _host(
         "%",
         "CPU time of the child processes, which are the loader workers, in percent of one core. "
         "It is a part of `cpu_pct`.",
-        csv=1,
     ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
+
+
+REPORTED = [
+    name
+    for name, metric in METRICS.items()
+    if metric.kind == "host" and name in Progress.__struct_fields__
+]
+"""Metrics of the host that the training process reports itself."""
 
 
 def since(reading: GpuReading, began_s: float) -> GpuReading:
@@ -286,14 +264,7 @@ def since(reading: GpuReading, began_s: float) -> GpuReading:
 
 def process_reading(report: Progress) -> HostReading | None:
     """Return the memory and collectives in a report as a reading; None if it has none of them."""
-    reported = {
-        "mem_reserved_mib": report.mem_reserved_mib,
-        "mem_allocated_mib": report.mem_allocated_mib,
-        "mem_peak_mib": report.mem_peak_mib,
-        "collective_mib": report.collective_mib,
-        "collective_ms": report.collective_ms,
-        "collective_bus_mib": report.collective_bus_mib,
-        "collective_exposed_ms": report.collective_exposed_ms,
+    values: dict[str, float | str] = {
+        name: value for name in REPORTED if (value := getattr(report, name)) is not None
     }
-    values: dict[str, float | str] = {k: v for k, v in reported.items() if v is not None}
     return HostReading(at_s=report.until_s, values=values) if values else None

@@ -7,16 +7,14 @@ from gpudash.format import ABSENT
 from gpudash.protocol import LeverOffer
 from workloads.levers import Choice, Count, Lever, Switch
 
+ABOUT = ("name", "summary", "source", "effect")
+"""What a lever and its offer say alike."""
+
 
 def offer_of(lever: Lever) -> LeverOffer:
     """Return the message that describes a lever."""
-    about: dict[str, Any] = {
-        "name": lever.name,
-        "default": lever.default_text,
-        "summary": lever.summary,
-        "source": lever.source,
-        "effect": lever.effect,
-    }
+    about: dict[str, Any] = {name: getattr(lever, name) for name in ABOUT}
+    about["default"] = lever.default_text
     if isinstance(lever, Switch):
         return LeverOffer(kind="switch", **about)
     if isinstance(lever, Count):
@@ -26,12 +24,7 @@ def offer_of(lever: Lever) -> LeverOffer:
 
 def lever_of(offer: LeverOffer) -> Lever:
     """Return the lever that an offer describes; its default is the training's own value."""
-    about: dict[str, Any] = {
-        "name": offer.name,
-        "summary": offer.summary,
-        "source": offer.source,
-        "effect": offer.effect,
-    }
+    about: dict[str, Any] = {name: getattr(offer, name) for name in ABOUT}
     if offer.kind == "switch":
         return Switch(default=offer.default == "on", **about)
     if offer.kind == "count" and offer.default.isdecimal():

@@ -181,7 +181,6 @@ class RankStack(msgspec.Struct, frozen=True, kw_only=True):
     """The position of a rank while no step finishes."""
 
     rank: int
-    steps: int
     lines: tuple[str, ...] = ()
     """The stack, innermost first: `file:line function`; empty if the rank did not answer."""
     collective: str = ""
@@ -213,7 +212,60 @@ class RecordingStatus(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class Run(msgspec.Struct, kw_only=True):
+    """What has been reported of a run, whichever worker trains."""
+
+    can: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
+    """Requests that the run's source accepts."""
+    gpu_missing: str | None = None
+    """Why no GPU is read, as a sentence; None while one is read."""
+    phases: tuple[Phase, ...] = ()
+    """The phases of a step; empty before the training has started."""
+    bus_gb_s: float | None = None
+    """Bus bandwidth of a short all-reduce at the start; as in `protocol.Started`."""
+    comparison: ComparisonShown | None = None
+    """The A/B comparison in progress, or the last one."""
+    profile: Profiled | None = None
+    """The newest profile of this run."""
+    profile_of: tuple[str, Settings] = ("", {})
+    """The workload and the settings of that profile."""
+    profile_refusal: str = ""
+    """Why the newest request for a profile was refused, as a clause."""
+    playback: Playback | None = None
+    """State of the replay; None for a live run."""
+
+
+class Training(Run, kw_only=True):
+    """What has been reported of a run and of its present worker."""
+
+    workload: str = ""
+    device: Device | None = None
+    found: str = ""
+    """One line about what was found in a user's script; empty for a workload."""
+    levers: tuple[LeverOffer, ...] = ()
+    """The levers of a user's script, including those that it refuses to change."""
+    settings: Settings = msgspec.field(default_factory=dict)
+    """Active levers; before the worker has started, the requested ones."""
+    requested: Settings = msgspec.field(default_factory=dict)
+    """The levers that were requested, as requested: a restart sends these."""
+    notes: tuple[str, ...] = ()
+    worker_pid: int | None = None
+    planned_steps: int | None = None
+    planned_s: float | None = None
+    total_steps: int = 0
+    total_samples: int | None = 0
+    steps_since_break: int = 0
+    """Finished steps since the last start, change or pause."""
+    loss: float | None = None
+    memory_owners: MemoryOwners | None = None
+    """The newest owners of device memory reported in this run."""
+    transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
+    """Mean time per sample in each transform of a loader worker."""
+    skipped_samples: int = 0
+    """Number of unreadable samples skipped."""
+
+
+class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # msgspec allows it
     """Everything the dashboard shows, at one moment."""
 
     state: State = "starting"
@@ -225,38 +277,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the training ran before it was watched; times count from when it was watched."""
     training_s: float | None = None
     """Time since the present worker was ready, to which `planned_s` refers; None before."""
-    can: tuple[Ability, ...] = ("levers", "pause", "restart", "blocks", "record")
-    """Requests that the run's source accepts."""
-    workload: str = ""
-    device: Device | None = None
-    found: str = ""
-    """One line about what was found in a user's script; empty for a workload."""
-    levers: tuple[LeverOffer, ...] = ()
-    """The levers of a user's script, including those that it refuses to change."""
     ranks: tuple[RankRow, ...] = ()
     """One row for each process, if several train together."""
-    bus_gb_s: float | None = None
-    """Bus bandwidth of a short all-reduce at the start; as in `protocol.Started`."""
     straggler: Straggler | None = None
     hang: Hang | None = None
-    settings: Settings = msgspec.field(default_factory=dict)
-    """Active levers; before the worker has started, the requested ones."""
-    requested: Settings = msgspec.field(default_factory=dict)
-    """The levers that were requested, as requested: a restart sends these."""
     pending: Settings = msgspec.field(default_factory=dict)
     """Changes that were requested and are not answered yet."""
     pausing: bool | None = None
     """An unanswered request to pause (True) or to go on (False)."""
     last_command: int = 0
     """Id of the newest request of the screen that this snapshot includes."""
-    notes: tuple[str, ...] = ()
-    worker_pid: int | None = None
-    total_steps: int = 0
-    total_samples: int | None = 0
-    steps_since_break: int = 0
-    """Finished steps since the last start, change or pause."""
-    planned_steps: int | None = None
-    planned_s: float | None = None
     steps_per_s: float | None = None
     """Finished steps per second over the last few seconds."""
     samples_per_s: float | None = None
@@ -267,12 +297,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     quiet_s: float | None = None
     """Time since a step finished, if it is unusually long: something compiles, or the loader is
     late. None if steps come as usual."""
-    loss: float | None = None
-    phases: tuple[Phase, ...] = ()
-    """The phases of a step; empty before the training has started."""
     gpu: GpuReading | None = None
-    gpu_missing: str | None = None
-    """Why no GPU is read, as a sentence; None while one is read."""
     host: HostReading | None = None
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
@@ -283,30 +308,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     row of `results`. A class is `STEP_CLASS` wide."""
     results: tuple[Result, ...] = ()
     recording: RecordingStatus | None = None
-    comparison: ComparisonShown | None = None
-    """The A/B comparison in progress, or the last one."""
     verdicts: tuple[ComparisonShown, ...] = ()
     """The concluded comparisons of this workload, oldest first."""
     profiling: bool = False
     """Whether a request for a profile is not answered yet."""
-    profile: Profiled | None = None
-    """The newest profile of this run."""
-    profile_of: tuple[str, Settings] = ("", {})
-    """The workload and the settings of that profile."""
-    profile_refusal: str = ""
-    """Why the newest request for a profile was refused, as a clause."""
-    memory_owners: MemoryOwners | None = None
-    """The newest owners of device memory reported in this run."""
-    transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
-    """Mean time per sample in each transform of a loader worker."""
-    skipped_samples: int = 0
-    """Number of unreadable samples skipped."""
     instruments_ms: float | None = None
     """Host time per step for measuring and reporting, lately."""
     unattributed_pct: float | None = None
     """Share of the run's time that is in no known part."""
-    playback: Playback | None = None
-    """State of the replay; None for a live run."""
 
 
 def is_script(snapshot: Snapshot) -> bool:

@@ -14,21 +14,17 @@ T = TypeVar("T", int, float)
 
 
 def percentiles(
-    values: Iterable[float], qs: Sequence[float], counts: Iterable[int] = repeat(1)
+    counted: Iterable[tuple[float, int]], qs: Sequence[float] = (50, 95)
 ) -> tuple[float | None, ...]:
-    """Return several percentiles (0 to 100) of the same values; all None without values.
-
-    `counts` says how many times each value occurs.
+    """Return percentiles (0 to 100) of values that each occur so many times; None without values.
 
     The q-th percentile of n sorted values lies at position q/100·(n-1), counted from 0;
     between two values it is interpolated linearly (definition 7 of Hyndman and Fan).
-    Raises ValueError for a value that is not finite or a `q` out of range.
+    Raises ValueError for a value that is not finite.
     """
-    ordered = sorted(zip(values, counts, strict=False))  # the default counts are endless
+    ordered = sorted(counted)
     if not all(isfinite(value) for value, _ in ordered):
         raise ValueError("a percentile needs finite values")
-    if not all(0 <= q <= 100 for q in qs):
-        raise ValueError("a percentile lies between 0 and 100")
     if not ordered:
         return (None,) * len(qs)
     ends = list(accumulate(count for _, count in ordered))

@@ -17,8 +17,8 @@ from gpudash.protocol import Plan
 
 if TYPE_CHECKING:
     from gpudash.recording.stream import Form
+    from gpudash.run.replay import Player
     from gpudash.run.session import Session
-    from gpudash.tui.engine import Player
 
 
 def main(arguments: argparse.Namespace) -> int:

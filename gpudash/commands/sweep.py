@@ -4,6 +4,7 @@ import argparse
 import platform
 import time
 from contextlib import closing
+from itertools import chain
 
 import msgspec
 
@@ -12,7 +13,6 @@ from gpudash.commands.headless import News, complain_of_failure, follow
 from gpudash.commands.stdout import complain, say
 from gpudash.commands.sweep_grid import of_count, plan_and_grid
 from gpudash.commands.sweep_outputs import Outputs
-from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import NPROC, Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
@@ -189,7 +189,7 @@ class RecordedSweep:
         """Add the table to the file if anything was measured."""
         if self._file is not None and self._sweep.blocks_done and self.refusal is None:
             try:
-                self._file.conclude(sweep_table.data(self._sweep.grid, self._sweep.results()))
+                self._file.conclude(tuple(chain(*self._sweep.results())))
             except RecordingError as error:
                 self._fail(self.failure or str(error))
 

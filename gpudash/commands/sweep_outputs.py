@@ -3,7 +3,7 @@
 import os
 import shlex
 import shutil
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import msgspec
@@ -69,8 +69,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
         except RecordingError as error:
             unwritten = str(error)
         if self.json:
-            data = sweep_table.data(sweep.grid, results)
-            say_json(msgspec.structs.replace(provenance, table=data))
+            say_json(msgspec.structs.replace(provenance, table=tuple(chain(*results))))
             return unwritten
         columns = shutil.get_terminal_size((160, 24)).columns
         text = sweep_table.as_text(table, columns, sweep_table.unit(sweep.grid))

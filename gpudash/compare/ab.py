@@ -5,6 +5,7 @@ the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
 from statistics import geometric_mean
+from typing import Literal
 
 import msgspec
 
@@ -157,8 +158,8 @@ class Comparison:
                 for one in self._intervals
                 if one.low is not None and one.high is not None
             ),
-            steps_per_s=(_steps_per_s(a), _steps_per_s(b)),
-            samples_per_s=(_samples_per_s(a), _samples_per_s(b)),
+            steps_per_s=(_rate(a, "steps"), _rate(b, "steps")),
+            samples_per_s=(_rate(a, "samples"), _rate(b, "samples")),
             host_ms=(_host_ms(a), _host_ms(b)),
             core_wait_pct=self._core_wait_pct,
             verdict=self.verdict,
@@ -221,19 +222,15 @@ def _contention(core_wait_pct: float | None) -> str:
     return f"; cores were short: the training waited for one {percent(core_wait_pct)} of the time"
 
 
-def _steps_per_s(blocks: list[Measured]) -> float | None:
-    return _rate([block.steps for block in blocks], blocks)
+def _rate(blocks: list[Measured], of: Literal["steps", "samples"]) -> float | None:
+    """Return the geometric mean of the blocks' rates: B's over A's is the change of the verdict.
 
-
-def _samples_per_s(blocks: list[Measured]) -> float | None:
-    counts = [block.samples for block in blocks if block.samples is not None]
-    return _rate(counts, blocks) if len(counts) == len(blocks) else None
-
-
-def _rate(counts: list[int], blocks: list[Measured]) -> float | None:
-    """Return the geometric mean of the blocks' rates: B's over A's is the change of the verdict."""
-    rates = [count / block.busy_s for count, block in zip(counts, blocks, strict=True)]
-    return geometric_mean(rates) if rates else None
+    None without blocks, and if a count is unknown.
+    """
+    counts = [getattr(block, of) for block in blocks]
+    if not counts or None in counts:
+        return None
+    return geometric_mean(count / one.busy_s for count, one in zip(counts, blocks, strict=True))
 
 
 def _host_ms(blocks: list[Measured]) -> float | None:

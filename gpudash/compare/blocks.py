@@ -19,7 +19,6 @@ from gpudash.protocol import (
     Reading,
     RefusalKind,
     Refused,
-    Settings,
     Started,
     Step,
     Timed,
@@ -29,6 +28,8 @@ from gpudash.statistics import mean, total, warm, without
 LAG_S = 0.25
 """Utilisation read within this many seconds of a block's begin still covers earlier time."""
 SAMPLES_KEPT = 512
+READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
+"""Readings of which a block has the mean, under the same name."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +41,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     number: int
-    settings: Settings
     steps: int
     samples: int | None
     busy_s: float
     """Sum of the steps' durations on the device, or the wall-clock time."""
     host_ms: float | None = None
     """Mean host time of a step."""
-    util_pct: float | None = None
+    gpu_util_pct: float | None = None
     cpu_pct: float | None = None
     core_wait_pct: float | None = None
 
@@ -74,7 +74,6 @@ class _Open:
     def __init__(self, event: Changed, number: int) -> None:
         self.number = number
         self.segment = event.segment
-        self.settings = event.settings
         self._warmup_steps = event.warmup_steps
         self.last_step: int | None = None  # known once the worker has left the block
         self.steps: list[Step] = []
@@ -167,14 +166,11 @@ class BlockLog:
         readings = [one for one in self._readings if began_s <= one.at_s <= ended_s]
         return Measured(
             number=one.number,
-            settings=one.settings,
             steps=sum(counts),
             samples=self._of_all(total(step.samples for step in steps)),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
             host_ms=mean((step.host_ms for step in steps), counts),
-            util_pct=mean(reading.number("gpu_util_pct") for reading in readings),
-            cpu_pct=mean(reading.number("cpu_pct") for reading in readings),
-            core_wait_pct=mean(reading.number("core_wait_pct") for reading in readings),
+            **{name: mean(one.number(name) for one in readings) for name in READINGS},
         )
 
     def _timed(self, one: _Open, block: Block) -> Measured | None:
@@ -183,7 +179,6 @@ class BlockLog:
             return None
         return Measured(
             number=one.number,
-            settings=one.settings,
             steps=timed.steps,
             samples=self._of_all(timed.samples),
             busy_s=timed.seconds,

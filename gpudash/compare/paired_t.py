@@ -59,8 +59,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 def estimate(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> Estimate:
     """Return the change from A to B over pairs (cost of A, cost of B), with a paired t interval.
 
-    Raises ValueError without pairs, for a cost that is not positive and finite, and, with two pairs
-    or more, for a confidence not between 0 and 1.
+    Needs a pair. Raises ValueError for a cost that is not positive and finite.
     """
     return _paired_t([_log_ratio(*pair) for pair in pairs], confidence)
 
@@ -135,23 +134,14 @@ def block_order(pairs: int, seed: int) -> list[Order]:
     safer and are not: with one AB and one BA in every two pairs, a wave four blocks long raised 10
     % false alarms instead of 5 %. A always first gave 10 % as well, under a strong drift. A longer
     order begins with the shorter one of the same seed.
-
-    Raises ValueError for a negative number.
     """
-    if pairs < 0:
-        raise ValueError(f"the number of pairs cannot be {pairs}")
     random = Random(seed)
     orders: tuple[Order, Order] = ("AB", "BA")
     return [random.choice(orders) for _ in range(pairs)]
 
 
 def round_order(settings: int, rounds: int, seed: int) -> list[list[int]]:
-    """Return the order of a sweep: every round visits each setting, 0 and up, once, shuffled.
-
-    Raises ValueError for a negative number.
-    """
-    if settings < 0 or rounds < 0:
-        raise ValueError(f"a sweep cannot have {settings} settings and {rounds} rounds")
+    """Return the order of a sweep: every round visits each setting, 0 and up, once, shuffled."""
     random = Random(seed)
     return [random.sample(range(settings), settings) for _ in range(rounds)]
 
@@ -161,12 +151,8 @@ def student_t(degrees: int, confidence: float) -> float:
     """Return the bound that |t| of Student's t stays below with the probability `confidence`.
 
     Bisects the finite series of Abramowitz and Stegun, Handbook of Mathematical Functions,
-    26.7.3 and 26.7.4. Raises ValueError for no degrees or a confidence not between 0 and 1.
+    26.7.3 and 26.7.4. Needs a degree of freedom, and a confidence between 0 and 1.
     """
-    if degrees < 1:
-        raise ValueError(f"Student's t needs a degree of freedom, not {degrees}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence lies between 0 and 1, not at {confidence}")
     low, high = 0.0, pi / 2
     for _ in range(60):
         middle = (low + high) / 2
@@ -206,8 +192,6 @@ def _log_ratio(cost_a: float, cost_b: float) -> float:
 
 def _paired_t(logs: Sequence[float], confidence: float) -> Estimate:
     count = len(logs)
-    if not count:
-        raise ValueError("a comparison needs at least one pair")
     centre = fsum(logs) / count
     low = high = None
     if count > 1:

@@ -21,7 +21,8 @@ class Batches(DeclaredSteps):
     @event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
         """Note that a DataLoader has made an iterator."""
-        self._stop_skipping()
+        if self._stop_skipping():
+            self.samples = None  # the script may have left the newest batch
         self._feeds.opened(iterator, loader, keeps=self._is_on)
         return False
 
@@ -58,7 +59,8 @@ class Batches(DeclaredSteps):
         tally = self._tally
         tally.data_s += now - (self._asked_s if asked_s is None else asked_s)
         tally.batches += 1
-        tally.fetched = total(tally.fetched, first_dimension(batch))
+        size = first_dimension(batch)
+        tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
         if self._has_tokens or not self.is_skipping:
             tokens = tokens_in(batch)
             self._has_tokens = self._has_tokens or tokens is not None

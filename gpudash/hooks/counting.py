@@ -6,12 +6,11 @@ fail. The tracker gets whatever is not plain, and measures steps in full again.
 """
 
 import time
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
-from weakref import ref
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from gpudash.hooks.samples import SEQUENCES
 from gpudash.hooks.signals import is_from_handler
@@ -25,13 +24,21 @@ class Counts(Protocol):
     steps: int
     skipped: int
     next_begun: bool
-    fetching: bool
 
 
 class Counting:
     """The plain steps until the next one that is measured in full."""
 
-    __slots__ = ("_border_at", "_counts", "_due_s", "_iterator", "_optimizer", "_tally", "_thread")
+    __slots__ = (
+        "_border_at",
+        "_counts",
+        "_due_s",
+        "_keeps_loss",
+        "_tally",
+        "iterator",
+        "optimizer",
+        "thread",
+    )
 
     def __init__(
         self,
@@ -40,28 +47,20 @@ class Counting:
         *,
         thread: int | None,
         optimizer: int,
-        iterator: ref[Any] | None,
+        iterator: Callable[[], Any],
+        keeps_loss: bool,
         border_at: int,
         due_s: float,
     ) -> None:
-        """Count the steps of a thread, by an optimizer's id and a loader's iterator.
+        """Count the steps of a thread, by an optimizer's id.
 
-        A step that is `border_at`, or ends at `due_s` or later, is left to the tracker.
+        `iterator` returns that of the loader whose batches are counted, or None. The newest loss is
+        kept if `keeps_loss`. A step that is `border_at`, or ends at `due_s` or later, is left to
+        the tracker.
         """
         self._counts, self._tally = counts, tally
-        self._thread, self._optimizer, self._iterator = thread, optimizer, iterator
-        self._border_at, self._due_s = border_at, due_s
-
-    @uncompiled
-    def batch_asked(self, iterator: Any) -> float | None:
-        """Return the time at which the batch is waited for, in s; None: ask the tracker."""
-        if self._iterator is None or self._iterator() is not iterator:
-            return None
-        counts = self._counts
-        if counts.fetching or get_ident() != self._thread:
-            return None
-        counts.fetching = True
-        return time.monotonic()
+        self.thread, self.optimizer, self.iterator = thread, optimizer, iterator
+        self._keeps_loss, self._border_at, self._due_s = keeps_loss, border_at, due_s
 
     @uncompiled
     def batch_arrived(self, batch: Any, asked_s: float) -> bool:
@@ -73,18 +72,20 @@ class Counting:
             return False
         tally.data_s += time.monotonic() - asked_s
         tally.batches += 1
-        tally.fetched = None if tally.fetched is None else tally.fetched + first.size(0)
+        tally.newest = size = first.size(0)
+        tally.fetched = None if tally.fetched is None else tally.fetched + size
         self._counts.next_begun = True
         return True
 
     @uncompiled
     def backward_begins(self, tensors: Any) -> bool:
-        """Note a backward pass, and keep its loss; False: the tracker has to."""
-        if type(tensors) is not Tensor or get_ident() != self._thread:
+        """Note a backward pass, and keep its loss where asked to; False: the tracker has to."""
+        if type(tensors) is not Tensor or get_ident() != self.thread:
             return False
         tally = self._tally
         try:
-            tally.loss = tensors.detach() if tensors.numel() == 1 else None
+            if self._keeps_loss:
+                tally.loss = tensors.detach() if tensors.numel() == 1 else None
         except Exception as error:  # in a dispatch mode of the script's
             if is_from_handler(error):
                 raise
@@ -92,16 +93,12 @@ class Counting:
         self._counts.next_begun = tally.is_open = True
         return True
 
-    def optimizer_begins(self, optimizer: Optimizer, *, has_closure: bool) -> bool:
-        """Return whether nothing is to be done: the optimizer of all these steps begins."""
-        return id(optimizer) == self._optimizer and not has_closure and get_ident() == self._thread
-
     def optimizer_ends(self) -> bool:
         """Count a step; False: the tracker has to."""
         counts = self._counts
         step = counts.steps + 1
         is_last = step == self._border_at or time.monotonic() >= self._due_s
-        if is_last or get_ident() != self._thread:
+        if is_last or get_ident() != self.thread:
             return False
         counts.steps, counts.next_begun = step, False
         counts.skipped += 1

@@ -59,9 +59,9 @@ class DeclaredSteps(Steps):
         """Use only declared steps from now on."""
         if self._is_split:
             self._close_at_split()
-        self._tally = Tally()
         self._thread, self._findings.declares, self._findings.by_backward = get_ident(), True, False
         self._stop_skipping()
+        self._tally = Tally()
         self._findings.is_news = True
 
     @property

@@ -132,7 +132,7 @@ class Driver:
         with contextlib.suppress(Exception):
             if self._reports is not None and self._line is not None:
                 self.tracker.finish()
-                self._reports.send_last()
+                self._reports.send_last(self.tracker.steps, self.tracker.samples)
             self._hang_up("the training ended")
 
     def forget(self) -> None:

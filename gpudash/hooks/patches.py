@@ -7,8 +7,10 @@ and may move: a test for each fails if they do.
 
 import gc
 import os
+import time
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -43,13 +45,18 @@ def patch(tracker: Tracker) -> None:
 def _patch_optimizers(tracker: Tracker) -> None:
     def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
+            counting = tracker.counting
+            if (
+                counting is not None
+                and counting.optimizer == id(optimizer)
+                and len(args) == 1
+                and not kwargs
+                and counting.thread == get_ident()
+            ):
+                return  # its end will do
             # a subclass may take something else as second argument
             has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
-            counting = tracker.counting
-            if counting is None or not counting.optimizer_begins(
-                optimizer, has_closure=has_closure
-            ):
-                tracker.optimizer_begins(optimizer, has_closure)
+            tracker.optimizer_begins(optimizer, has_closure)
         except BaseException as error:  # `with unseen` would take time in each step
             without_ours(error)
             raise
@@ -136,12 +143,16 @@ def _patch_batches(tracker: Tracker) -> None:
 
     @wraps(advance)
     def hooked(self: Any) -> Any:
-        counting = tracker.counting
-        asked_s = None
+        counting, asked_s = tracker.counting, None
         try:
-            asked_s = None if counting is None else counting.batch_asked(self)
-            if counting is None or asked_s is None:
+            if (
+                counting is None
+                or counting.iterator() is not self
+                or tracker.fetching
+                or get_ident() != counting.thread
+            ):
                 return followed(self)
+            tracker.fetching, asked_s = True, time.monotonic()
             batch = advance(self)
         except BaseException as error:
             without_ours(error)
@@ -157,7 +168,7 @@ def _patch_batches(tracker: Tracker) -> None:
             tracker.batch_arrived(self, batch, asked_s)
         return batch
 
-    _BaseDataLoaderIter.__next__ = hooked  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = uncompiled(hooked, deeply=False)  # type: ignore[method-assign]
 
 
 def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -177,7 +188,7 @@ def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any]
             tracker.batch_arrived(self, batch, None)
         return batch
 
-    return followed
+    return uncompiled(followed, deeply=False)
 
 
 def _patch_save(tracker: Tracker) -> None:

@@ -1,11 +1,11 @@
 """Times the steps of a training, each from the end of the one before to its own end.
 
-On a GPU short steps are measured in full 20 times a second. Those in between are only counted, and
-timed together, because measuring one step takes 0.1 ms of host time.
+On a GPU short steps are measured in full ten times a second. Those in between are only counted, and
+timed together, because measuring one step takes 0.1 ms of host time. Without a dashboard all steps
+are only counted.
 """
 
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
@@ -27,10 +27,13 @@ from gpudash.instrument.clock import Clock, Mark
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader, readable
 from gpudash.instrument.reporter import instruments
+from gpudash.instrument.uncompiled import uncompiled
 
 IDLE_EVERY_S = 0.05
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.1
 """Seconds between two steps that are measured in full; longer steps all are."""
+LOOK_EVERY_IN_JOB_S = 0.05
+"""The same with several ranks, where a slow one shows in its phases."""
 NOBODY = -1
 """An identity that no thread has."""
 
@@ -54,7 +57,8 @@ class Steps:
         self.may_skip: bool | None = None
         """Whether steps may be timed together; None until known, then True on a GPU."""
         self.closely_until = 0.0
-        """Steps until this one are measured in full. Set in `border`."""
+        """Steps until this one are measured in full, or each get a border if none is measured. Set
+        in `border`."""
         self.border_at = 0
         """This step gets its own border, also among steps timed together. Set in `border`."""
         self.reset()
@@ -84,6 +88,7 @@ class Steps:
         """Whether the next step has begun."""
         self.fetching = False
         """The script waits for a batch."""
+        self._look_every_s = LOOK_EVERY_S
         self._look_due_s = 0.0
         self._is_plain = False  # one optimizer alone makes a step, of training calls alone
         self._only_optimizer = 0  # that optimizer's id
@@ -112,8 +117,10 @@ class Steps:
         return self._gradient_sync.collectives(times)
 
     def finish(self) -> None:
-        """Time the steps that were only counted: the training is over."""
+        """Time the steps that were only counted, or count their samples: the training is over."""
         self._stop_skipping()
+        if self.is_skipping:  # on another thread
+            self.samples = total(self.samples, self._samples_of_counted())
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
@@ -167,14 +174,16 @@ class Steps:
             self._thread = followed
             if not self._is_timed:
                 self.interrupt()
-            may_skip = self._is_timed and not self.is_skipping and self._may_skip()
+            # one step in full shows whether those after it are plain
+            was_whole = self._is_timed == self.active and not self.is_skipping
             self._is_on = self.active
-            self._open(skipping=may_skip and self._is_on)
+            self._open(skipping=was_whole and self._may_skip())
 
     def _report_findings(self, tally: Tally) -> None:
         """Report new findings to the observer; the first time, create the instruments."""
         found = self._findings.found(tally.loss, self._feeds.feed)
         if found.world_size > 1:
+            self._look_every_s = LOOK_EVERY_IN_JOB_S
             self._gradient_sync.update(modules_of(found.roots))
             found = found._replace(unmeasured=self._gradient_sync.unmeasured())
         if self.clock is None:
@@ -189,34 +198,41 @@ class Steps:
         self.is_skipping, self.skipped, self.next_begun = skipping, 0, False
         self.counting = None
         self.wants_calls = self._is_timed = self._is_on
-        self._mark = nothing
-        if self._is_timed and not self._findings.declares:
+        self._mark, self._is_plain = nothing, True
+        if skipping:
+            self._count()
+        elif not self._findings.declares:
+            self._look_due_s = time.monotonic() + self._look_every_s
+            if self._is_timed:
+                assert self.clock is not None
+                self._mark = self.clock.begin()
+                self._mark("your_code")
+
+    # ── steps that are only counted ─────────────────────────────────────────────────────
+
+    def _count(self) -> None:
+        """Count the steps until the next one is due to be measured in full."""
+        if self._is_timed:
             assert self.clock is not None
-            mark = self.clock.begin()
-            if skipping:
-                self.wants_calls = not self._feeds.is_fed()
-                self._only_optimizer = next(iter(self._findings.optimizers))
-                self.counting = Counting(
-                    self,
-                    self._tally,
-                    thread=self._thread,
-                    optimizer=self._only_optimizer,
-                    iterator=self._plain_iterator(),
-                    border_at=self.border_at,
-                    due_s=self._look_due_s,
-                )
-                return
-            self._mark, self._is_plain = mark, True
-            self._mark("your_code")
-            self._look_due_s = time.monotonic() + LOOK_EVERY_S
+            self.clock.begin()
+            self.wants_calls = not self._feeds.is_fed()
+        self._only_optimizer = next(iter(self._findings.optimizers))
+        self.counting = Counting(
+            self,
+            self._tally,
+            thread=self._thread,
+            optimizer=self._only_optimizer,
+            iterator=self._plain_iterator(),
+            keeps_loss=self._is_timed,
+            border_at=self.border_at,
+            due_s=self._look_due_s,
+        )
 
-    # ── steps that are timed together ───────────────────────────────────────────────────
-
-    def _plain_iterator(self) -> weakref.ref[Any] | None:
-        """Return the feed's iterator, if its batches need only be counted."""
-        feed = self._feeds.feed
+    def _plain_iterator(self) -> Callable[[], Any]:
+        """Return the reference to the feed's iterator, if its batches need only be counted."""
+        feed = self._feeds.feed if self._is_timed else None
         if feed is None or self._has_tokens or feed.iterator() in self.redirects:
-            return None
+            return no_iterator
         return feed.iterator
 
     def _skip(self) -> None:
@@ -237,11 +253,12 @@ class Steps:
         self.counting, is_partial = None, self.next_begun
         if is_partial:  # only a part of this step would be measured
             self.interrupt()
-            self.samples = None
-        elif self.skipped:
-            tally = self._tally
-            self._time(tally, self._count_samples(tally), self._tokens(tally))
-        if is_partial or self.skipped:  # else it has at most a wait for the end of an epoch
+            self.samples = total(self.samples, self._samples_of_counted())
+            self._tally = self._tally.begun(self.skipped)
+        elif self.skipped:  # else it has at most a wait for the end of an epoch
+            samples = self._count_samples(self._tally)
+            if self._is_timed:
+                self._time(self._tally, samples, self._tokens(self._tally))
             self._tally = Tally()
         if self.skipped:
             self._asides.border()
@@ -259,10 +276,12 @@ class Steps:
         self._observer.step(self.steps)
 
     def _may_skip(self) -> bool:
-        """Return whether the next steps may be timed together: they are short and alike."""
-        if not self.may_skip or self._findings.declares or self.steps < self.closely_until:
-            return False
+        """Return whether the next steps need only be counted: they are short and alike."""
         known = self._findings
+        if known.declares or self.steps < self.closely_until:
+            return False
+        if self._is_on and not self.may_skip:
+            return False
         steps_alike = self._is_plain and len(known.optimizers) == 1 and not self._has_closure
         return (
             steps_alike
@@ -361,6 +380,15 @@ class Steps:
             return 0  # some frameworks fetch each batch a step ahead
         return tally.called or None if self._findings.models == 1 else None
 
+    def _samples_of_counted(self) -> int | None:
+        """Return the samples of the counted steps, without those of the step that has begun."""
+        tally = self._tally
+        if not self.next_begun:
+            return self._samples(tally)
+        if tally.fetched is None or tally.batches != self.skipped + 1:
+            return None
+        return tally.fetched - tally.newest
+
     def _tokens(self, tally: Tally) -> int | None:
         if not self._has_tokens:  # steps that are only counted do not look for any
             return None
@@ -371,3 +399,8 @@ class Steps:
 
 def nothing(_name: str, /) -> None:
     """Ignore a mark: no step is measured."""
+
+
+@uncompiled
+def no_iterator() -> None:
+    """Return None: no loader's batches are counted."""

@@ -21,6 +21,7 @@ class Tally:
         "is_open",
         "loss",
         "moved",
+        "newest",
         "tokens",
     )
 
@@ -31,6 +32,8 @@ class Tally:
         """Calls of the models, training or not."""
         self.fetched: int | None = 0
         """Samples of the step's batches; None if one batch has no known size."""
+        self.newest = 0
+        """Samples of the newest batch whose size is known."""
         self.tokens: int | None = 0
         """Tokens of the step's batches; None likewise."""
         self.called: int | None = 0
@@ -43,6 +46,13 @@ class Tally:
         """By collectives that are counted at their calls; None if one is not known."""
         self.borders: list[list[Any]] | None = []
         """The clock's timestamps of these collectives, by call; None if one call has none."""
+
+    def begun(self, steps: int) -> "Tally":
+        """Return the counts of the step that has begun after so many steps with a batch each."""
+        begun = Tally()
+        if self.batches == steps + 1:
+            begun.batches, begun.fetched, begun.newest = 1, self.newest, self.newest
+        return begun
 
     def add(self, later: "Tally") -> None:
         """Add the counts of a later part of the same step."""

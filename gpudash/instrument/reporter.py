@@ -148,14 +148,20 @@ class Reports:
         self._state_due_s = now_s + STATE_EVERY_S
         return True
 
-    def send_last(self) -> None:
-        """Report what is left, with the loss of the last step."""
+    def send_last(self, steps: int = 0, samples: int | None = None) -> None:
+        """Report what is left, with the loss of the last step.
+
+        `steps` and `samples` are those of the run, where some steps were not timed.
+        """
         self._synchronize()  # sync: the run is over, and a requested loss has arrived
         self.send()
         if self._newest is not None:
             self._losses.request(*self._newest)
         self._synchronize()  # sync: the loss just requested
         self.send()
+        if steps and (steps, samples) != (self.total_steps, self._total_samples):
+            self.total_steps, self._total_samples = steps, samples
+            self.send()
 
 
 def instruments(

@@ -49,7 +49,7 @@ class RankInterval(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_steps(steps: Sequence[Step]) -> dict[str, Any]:
     """Return the fields of an interval, of any rank, that follow from its steps alone."""
-    p50, p95 = percentiles((step.step_ms for step in steps), (50, 95), [one.count for one in steps])
+    p50, p95 = percentiles((step.step_ms, step.count) for step in steps)
     phases = Means()
     for step in steps:
         phases.add(step.phases_ms or {}, step.count)

@@ -32,14 +32,17 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
     if not runs:
         return None
     top = scale_of(runs, snapshot.markers)
-    rows = _label_rows(snapshot.markers, bins)
-    above = LABELS * (1 + max(rows.values(), default=-1)) + 6
+    labels = list(_labels(snapshot.markers, bins))
+    above = LABELS * max((row + 1 for _, _, row in labels), default=0) + 6
     frame = Frame(bins=bins, top=top, above=above, height=HEIGHT)
     inside = [
         *_blocks(snapshot.blocks, frame),
         *curve(runs, frame, "rate"),
         *_marker_lines(snapshot.markers, frame),
-        *_marker_labels(rows, snapshot.markers, bins),
+        *(
+            element("text", text, x=begin, y=LABELS * (row + 1) - 3, class_="label")
+            for text, begin, row in labels
+        ),
     ]
     peak = max(value for run in runs for _, value in run)
     about = f"{data.unit} over time; the highest of {len(bins.times)} means is {fmt.figure(peak)}"
@@ -162,29 +165,13 @@ def _marker_lines(markers: Iterable[Marker], frame: Frame) -> Iterator[Element]:
         yield element("line", tip, x1=x, x2=x, y1=frame.above - 3, y2=frame.bottom, class_="marker")
 
 
-def _label_rows(markers: Sequence[Marker], bins: Bins) -> dict[int, int]:
-    """Return the row above the plot for each label; labels without room are left out."""
-    ends, rows = [0.0] * LABEL_ROWS, {}
-    for index, one in enumerate(markers):
-        begin = _label_begin(one, bins)
+def _labels(markers: Iterable[Marker], bins: Bins) -> Iterator[tuple[str, float, int]]:
+    """Yield label, begin and row above the plot; labels without room are left out."""
+    ends = [0.0] * LABEL_ROWS
+    for one in markers:
+        text = fmt.clip(fmt.plain(one.label), LONGEST_LABEL)
+        begin = max(min(bins.x(one.at_s), WIDTH - LETTER * len(text)), 0.0)
         row = next((row for row, end in enumerate(ends) if end <= begin), None)
         if row is not None:
-            rows[index] = row
-            ends[row] = begin + LETTER * (len(_label(one)) + 2)
-    return rows
-
-
-def _label(one: Marker) -> str:
-    return fmt.clip(fmt.plain(one.label), LONGEST_LABEL)
-
-
-def _label_begin(one: Marker, bins: Bins) -> float:
-    return max(min(bins.x(one.at_s), WIDTH - LETTER * len(_label(one))), 0.0)
-
-
-def _marker_labels(
-    rows: dict[int, int], markers: Sequence[Marker], bins: Bins
-) -> Iterator[Element]:
-    for index, row in rows.items():
-        one, y = markers[index], LABELS * (row + 1) - 3
-        yield element("text", _label(one), x=_label_begin(one, bins), y=y, class_="label")
+            ends[row] = begin + LETTER * (len(text) + 2)
+            yield text, begin, row

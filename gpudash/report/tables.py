@@ -155,9 +155,7 @@ def settings(snapshot: Snapshot) -> Iterator[Element]:
                 tried.setdefault(name, {})[value] = None
     active = [
         element(
-            "div",
-            element("dt", name),
-            element("dd", value, *_others(tried.get(name, ()), value)),
+            "div", element("dt", name), element("dd", value, *_others(tried.get(name, ()), value))
         )
         for name, value in snapshot.settings.items()
     ]

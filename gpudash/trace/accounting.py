@@ -7,20 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudash.protocol import Profiled
-from gpudash.trace.idle import Gaps, gaps_of
+from gpudash.trace.idle import gaps_of
 from gpudash.trace.model import ON_DEVICE, Events, Trace
 from gpudash.trace.modules import modules_around
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost
 from gpudash.trace.spans import Spans, overlap, union
-from gpudash.trace.summary import (
-    CAUSES,
-    CopyUse,
-    KernelUse,
-    OperatorUse,
-    StreamUse,
-    Summary,
-)
+from gpudash.trace.summary import CAUSES, CopyUse, KernelUse, OperatorUse, StreamUse, Summary
 from gpudash.trace.syncs import syncs
 
 LOADER = "enumerate(DataLoader)"
@@ -51,7 +44,7 @@ def account(trace: Trace) -> Summary:
         return summary
     device = events.are(*ON_DEVICE)
     busy = union(events.begin_us[device], events.end_us[device]).within(begin_us, end_us)
-    gaps = gaps_of(events, busy, begin_us, end_us)
+    gap_us, cause_of = gaps_of(events, busy, begin_us, end_us)
     streams = per_step.streams(begin_us, end_us)
     copies = events.are("copy")
     launches, copy_calls = (
@@ -65,10 +58,7 @@ def account(trace: Trace) -> Summary:
     return msgspec.structs.replace(
         summary,
         busy_ms=per_step.ms(busy.total_us),
-        idle_ms={
-            cause: per_step.ms(gaps.length_us[gaps.cause == i].sum())
-            for i, cause in enumerate(CAUSES)
-        },
+        idle_ms={cause: per_step.ms(gap_us[cause_of == i].sum()) for i, cause in enumerate(CAUSES)},
         streams=tuple(use for use, _ in streams),
         overlap_ms=per_step.ms(overlap([spans for _, spans in streams]).total_us)
         if len(streams) > 1
@@ -78,7 +68,7 @@ def account(trace: Trace) -> Summary:
         launch_ms=per_step.ms(events.duration_us[launches].sum()),
         copy_call_ms=per_step.ms(events.duration_us[copy_calls].sum()),
         copies=per_step.copies(),
-        gaps=_histogram(gaps, steps),
+        gaps=_histogram(gap_us, steps),
         tensor_core_pct=per_step.tensor_core_pct(),
         blocked_ms=per_step.ms(_blocked_us(events, inside)),
         communication_ms=per_step.ms(collective.total_us),
@@ -117,13 +107,13 @@ def _blocked_us(events: Events, inside: NDArray[np.bool_]) -> float:
     return float(events.duration_us[waits].sum())
 
 
-def _histogram(gaps: Gaps, steps: int) -> tuple[tuple[float, float, float], ...]:
-    found = np.digitize(gaps.length_us, GAP_CLASSES_US) - 1
+def _histogram(gap_us: NDArray[np.float64], steps: int) -> tuple[tuple[float, float, float], ...]:
+    found = np.digitize(gap_us, GAP_CLASSES_US) - 1
     return tuple(
         (
             least_us,
             int(np.count_nonzero(found == i)) / steps,
-            float(gaps.length_us[found == i].sum()) / steps / 1000,
+            float(gap_us[found == i].sum()) / steps / 1000,
         )
         for i, least_us in enumerate(GAP_CLASSES_US)
     )

@@ -41,14 +41,11 @@ def compare(before: Summary, after: Summary) -> Comparison:
     changes = [
         KernelChange(name, olds.get(name), news.get(name)) for name in dict.fromkeys([*olds, *news])
     ]
+    changed = [one for one in changes if one.change_ms]
+    totals = zip(_totals(before), _totals(after), strict=True)
     return Comparison(
-        totals=tuple(
-            TotalChange(what, unit, old, new)
-            for (what, unit, old), (_, _, new) in zip(_totals(before), _totals(after), strict=True)
-        ),
-        kernels=tuple(
-            sorted((one for one in changes if one.change_ms), key=lambda one: -abs(one.change_ms))
-        ),
+        totals=tuple(TotalChange(*old, new) for old, (*_, new) in totals),
+        kernels=tuple(sorted(changed, key=lambda one: -abs(one.change_ms))),
     )
 
 

@@ -6,7 +6,6 @@ that delays the device's next event. There each stream has its gaps; here the de
 them, and waits for another stream and for communication are separate causes.
 """
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,17 +14,12 @@ from gpudash.trace.spans import Spans, ends_last
 from gpudash.trace.summary import CAUSES
 
 
-class Gaps(msgspec.Struct, frozen=True):
-    """Gaps in which no stream was busy; each column has shape (n,)."""
+def gaps_of(
+    events: Events, busy: Spans, begin_us: float, end_us: float
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the gaps between two moments in which no stream was busy.
 
-    begin_us: NDArray[np.float64]
-    length_us: NDArray[np.float64]
-    cause: NDArray[np.uint8]
-    """Index into `CAUSES`."""
-
-
-def gaps_of(events: Events, busy: Spans, begin_us: float, end_us: float) -> Gaps:
-    """Return the gaps between two moments, with their causes.
+    The first column has their lengths in µs, the second one their causes as indices of `CAUSES`.
 
     `host`: the call that launched the next event ended after the gap began, or nothing follows.
     `communication`: that event, or the one that ended at the gap's begin, is a collective.
@@ -51,4 +45,4 @@ def gaps_of(events: Events, busy: Spans, begin_us: float, end_us: float) -> Gaps
         [CAUSES.index(one) for one in ("host", "communication", "stream")],
         CAUSES.index("other"),
     )
-    return Gaps(free.begin_us, free.end_us - free.begin_us, cause.astype(np.uint8))
+    return free.end_us - free.begin_us, cause

@@ -10,11 +10,7 @@ BACKWARD = re.compile(r"autograd::engine::evaluate_function\b.*", re.DOTALL)
 """Matches autograd's event for one operator of the forward pass."""
 STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 """Matches torch's annotation of a step."""
-_DIRECTIONS: dict[str, Direction] = {
-    "HtoD": "to device",
-    "DtoH": "to host",
-    "DtoD": "on device",
-}
+_DIRECTIONS: dict[str, Direction] = {"HtoD": "to device", "DtoH": "to host", "DtoD": "on device"}
 _PINNED = {"Pinned": True, "Pageable": False}
 _COPY = re.compile(r"Memcpy (\w+)(?: \((\w+) -> (\w+)\))?")
 _TENSOR_CORES = re.compile(

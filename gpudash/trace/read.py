@@ -9,6 +9,7 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import compress
 from math import inf
 from operator import itemgetter
@@ -153,14 +154,11 @@ def _read(path: Path, documents: Callable[[Iterator[bytes]], Iterator[_Document 
     columns = _Columns()
     with path.open("rb") as file:
         is_packed = file.peek(2)[:2] == b"\x1f\x8b"
-        for document in documents(_unpacked(file) if is_packed else _plain(file)):
+        for document in documents(
+            _unpacked(file) if is_packed else iter(partial(file.read, PIECE_BYTES), b"")
+        ):
             columns.add(document)
     return columns.trace(path.name)
-
-
-def _plain(file: IO[bytes]) -> Iterator[bytes]:
-    while data := file.read(PIECE_BYTES):
-        yield data
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes]:

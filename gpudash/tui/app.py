@@ -1,7 +1,7 @@
 """The dashboard's app: takes keys, shows snapshots. It never imports torch and never blocks.
 
-The engine is injected. It is opened and started after the first paint, so that the screen appears
-before anything is loaded.
+The engine (a session) is injected. It is opened and started after the first paint, so that the
+screen appears before anything is loaded.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from rich.markup import escape
@@ -17,7 +17,6 @@ from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
-from textual.message import Message
 from textual.notifications import Notify
 from textual.screen import Screen
 
@@ -29,7 +28,6 @@ from gpudash.tui.actions.profiles import ProfileActions
 from gpudash.tui.actions.run import RunActions
 from gpudash.tui.ascii import Ascii
 from gpudash.tui.control import Control
-from gpudash.tui.engine import Engine, Player
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
 from gpudash.tui.keys import ACTIVE
@@ -45,14 +43,14 @@ from gpudash.views.memory import owner_lines, owners_title
 from gpudash.views.why import why_lines
 from workloads import CATALOGUE
 
+if TYPE_CHECKING:  # the first frame does not wait for them
+    from gpudash.run.replay import Player
+    from gpudash.run.session import Session
+
 RATE_HZ = 4.0
 USUAL = Look()
 PATIENCE_S = 1.0
 """How long to wait, in seconds, until preferences are saved: an unreachable home may block."""
-
-
-class Arrived(Message):
-    """The inbox is not empty."""
 
 
 class Dashboard(LeverActions, RunActions, ProfileActions):
@@ -67,11 +65,11 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def __init__(
         self,
-        open_engine: Callable[[], Engine],
+        open_engine: Callable[[], "Session"],
         plan: Plan,
         *,
         rate_hz: float = RATE_HZ,
-        player: Player | None = None,
+        player: "Player | None" = None,
         ascii_only: bool = False,
         look: Look = USUAL,
     ) -> None:
@@ -101,7 +99,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._main.chosen_tab = look.pane or usual
         self._main.keys = keys
         ACTIVE.set(keys)
-        self.inbox = Inbox(knock=lambda: self.post_message(Arrived()))
+        self.inbox = Inbox(knock=lambda: self.call_later(self._take_mail))
 
     def get_default_screen(self) -> Screen[None]:
         """Return the main screen, which is always at the bottom."""
@@ -131,14 +129,14 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
-    def on_arrived(self) -> None:
+    def _take_mail(self) -> None:
         """Show the newest snapshot, at most at the screen's rate and as fast as the terminal."""
         wait_s = self._painted_s + self._period_s - time.monotonic()
         if wait_s <= 0 and self.is_behind:
             wait_s = self._period_s
         if wait_s > 0:
             # a Textual timer that starts late never fires, and the screen would freeze
-            asyncio.get_running_loop().call_later(wait_s, self.call_later, self.on_arrived)
+            asyncio.get_running_loop().call_later(wait_s, self.call_later, self._take_mail)
         else:
             self._deliver()
 

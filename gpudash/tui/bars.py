@@ -17,7 +17,7 @@ from gpudash.snapshot import (
 )
 from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
-from gpudash.tui.keys import KEYS, Key, by_focus, key_for
+from gpudash.tui.keys import KEYS, Key, by_focus, is_pausing, key_for
 from gpudash.views.rules import HOST_PCT
 from workloads.levers import phrase
 
@@ -233,12 +233,9 @@ def footer(
     `proposing`: the answer has something to try. `undoing`: there is a change to undo.
     """
     state, recording = snapshot.state, snapshot.recording is not None
-    pausing = snapshot.pausing
-    if pausing is None:
-        pausing = state == "paused" and not aside(snapshot)
     now = {
         "screen.play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
-        "pause": "resume" if pausing else "pause",
+        "pause": "resume" if is_pausing(snapshot) else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if comparing else "A/B",
         "screen.live": "live" if is_live(snapshot) else "newest",

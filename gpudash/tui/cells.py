@@ -1,6 +1,7 @@
-"""Pieces of text side by side, for the bars and the panels' borders."""
+"""Pieces of text side by side: the rows of all widgets, and cells for bars and borders."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import TypeAlias
 
 import msgspec
@@ -11,8 +12,11 @@ from gpudash import format as fmt
 LEVELS = "▁▂▃▄▅▆▇"
 """Levels from low to high; none fills a whole cell, so that rows stay separate."""
 EIGHTHS = " ▏▎▍▌▋▊▉"
-Parts: TypeAlias = tuple[tuple[str, str], ...]
-"""(text, ink) side by side, the ink one of `tui.inks.INKS`."""
+Parts: TypeAlias = Sequence[tuple[str, str]]
+"""(text, ink) side by side. An ink is one of `tui.inks.INKS`, or empty: the widget's own.
+
+`one/other` is the first ink with the hue of the other one behind it.
+"""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +30,29 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def width(self) -> int:
         """Width in terminal cells."""
-        return sum(cell_len(text) for text, _ in self.parts)
+        return width_of(self.parts)
+
+
+def width_of(parts: Parts) -> int:
+    """Return the width in terminal cells."""
+    return sum(cell_len(text) for text, _ in parts)
+
+
+def exactly(parts: Parts, width: int) -> Parts:
+    """Return the parts in exactly this many terminal cells."""
+    kept, room = [], width
+    for text, ink in parts:
+        kept.append((text if cell_len(text) <= room else set_cell_size(text, room), ink))
+        room -= cell_len(kept[-1][0])
+    return (*kept, (" " * room, ""))
+
+
+def beside(
+    left: Iterable[Parts], right: Iterable[Parts], width: int, between: str = "", ink: str = ""
+) -> Iterator[Parts]:
+    """Yield rows side by side: those on the left take `width` columns, `between` follows."""
+    for one, other in zip_longest(left, right, fillvalue=()):
+        yield (*exactly(one, width), (between, ink), *other)
 
 
 def cell(text: str, ink: str = "text", *, rank: int = 0, action: str = "") -> Cell:

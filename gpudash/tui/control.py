@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,14 +30,16 @@ from gpudash.protocol import (
 )
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
-from gpudash.tui.engine import Engine, Player
-from gpudash.tui.keys import PROFILED_STEPS, fixed, key_for, no_new_row, why_not
-from gpudash.tui.lever_rows import LeverRow, lever_rows
+from gpudash.tui.keys import PROFILED_STEPS, fixed, is_pausing, key_for, no_new_row, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
 from workloads.standard_levers import usable_cores
+
+if TYPE_CHECKING:  # the first frame does not wait for them
+    from gpudash.run.replay import Player
+    from gpudash.run.session import Session
 
 WishT = TypeVar("WishT")
 MOST_PAIRS = 10_000
@@ -71,7 +73,7 @@ class Control:
     """The engine, the newest snapshot, and the requests since."""
 
     def __init__(
-        self, open_engine: Callable[[], Engine], plan: Plan, player: Player | None = None
+        self, open_engine: Callable[[], "Session"], plan: Plan, player: "Player | None" = None
     ) -> None:
         self._open_engine = open_engine
         self.plan = plan
@@ -99,8 +101,11 @@ class Control:
         self._shown_failure: RecordingError | None = None
 
     @cached_property
-    def engine(self) -> Engine:
-        """The run; opened at first use, so that the first frame need not wait for it."""
+    def engine(self) -> "Session":
+        """The run; opened at first use, so that the first frame need not wait for it.
+
+        Its methods return at once, except `close`.
+        """
         return self._open_engine()
 
     def take(self, snapshot: Snapshot) -> str | None:
@@ -213,14 +218,9 @@ class Control:
         active = self.active
         return {k: v for k, v in self._changes.items() if self.dead and v != active.get(k)}
 
-    def rows(self) -> tuple[LeverRow, ...]:
-        """Return the levers as the panel shows them."""
-        defaults = {lever.name: self._device_default(lever) for lever in self.levers}
-        active, wanted, on_cpu = self.active, self.wanted, self._on_cpu
-        return lever_rows(self.levers, active, wanted, defaults, self.snapshot, on_cpu=on_cpu)
-
     @property
-    def _on_cpu(self) -> bool:
+    def on_cpu(self) -> bool:
+        """Whether the training runs on a CPU, or is planned to."""
         device = self.snapshot.device
         return device.kind == "cpu" if device is not None else self.plan.device == "cpu"
 
@@ -228,14 +228,15 @@ class Control:
     def _on_cpu_values(self) -> Mapping[str, str]:
         """The workload's defaults on a CPU; empty on a GPU."""
         entry = CATALOGUE.get(self.workload)
-        return entry.on_cpu if entry and self._on_cpu else {}
+        return entry.on_cpu if entry and self.on_cpu else {}
 
-    def _device_default(self, lever: Lever) -> str:
+    def default_of(self, lever: Lever) -> str:
+        """Return the lever's default on this device."""
         return self._on_cpu_values.get(lever.name, lever.default_text)
 
     def values(self, lever: Lever) -> tuple[Measured, ...]:
         """Return the lever's values, each with its measurement in this run."""
-        now, default = self.value(lever), self._device_default(lever)
+        now, default = self.value(lever), self.default_of(lever)
         return measured_values(lever, now, default, self.active, self.snapshot)
 
     def value(self, lever: Lever) -> str:
@@ -425,12 +426,8 @@ class Control:
 
     @property
     def _pausing(self) -> bool:
-        if self._asked_pause is not None:
-            return self._asked_pause.wish
-        asked = self.snapshot.pausing
-        if asked is not None:
-            return asked
-        return self.snapshot.state == "paused" and not aside(self.snapshot)
+        asked = self._asked_pause
+        return is_pausing(self.snapshot) if asked is None else asked.wish
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 

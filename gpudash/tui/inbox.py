@@ -15,12 +15,16 @@ from gpudash.protocol import Failed
 from gpudash.snapshot import KEPT_LINES, Snapshot
 
 
-class Mail(msgspec.Struct, frozen=True, kw_only=True):
+def _newest_lines() -> deque[str]:
+    return deque(maxlen=KEPT_LINES)
+
+
+class Mail(msgspec.Struct, kw_only=True):
     """The contents of the inbox since the last `take`."""
 
-    snapshot: Snapshot | None
-    lines: list[str]
-    output: list[str] = []
+    snapshot: Snapshot | None = None
+    lines: deque[str] = msgspec.field(default_factory=_newest_lines)
+    output: deque[str] = msgspec.field(default_factory=_newest_lines)
     """Lines that a script has printed."""
     replaces: int = 0
     """How many of the newest output lines on the screen are replaced."""
@@ -28,7 +32,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all lines shown before are void: they are sent again."""
 
 
-NO_MAIL = Mail(snapshot=None, lines=[])
+NO_MAIL = Mail()
 
 
 class Inbox:
@@ -39,40 +43,34 @@ class Inbox:
 
     def __init__(self, *, knock: Callable[[], object]) -> None:
         self._knock = knock
-        self._snapshot: Snapshot | None = None
-        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self._output: deque[str] = deque(maxlen=KEPT_LINES)
-        self._replaces = 0
-        self._rewound = False
+        self._mail = Mail()
         self._knocked = False
         self._lock = threading.Lock()
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Keep the newest snapshot."""
         with self._arriving():
-            self._snapshot = snapshot
+            self._mail.snapshot = snapshot
 
     def on_log(self, lines: Sequence[str]) -> None:
         """Keep the last lines."""
         with self._arriving():
-            self._lines.extend(lines)
+            self._mail.lines.extend(lines)
 
     def on_output(self, lines: Sequence[str], replaces: int) -> None:
         """Keep the last lines that a script has printed, without those that it has replaced."""
         with self._arriving():
-            here = min(replaces, len(self._output))
+            mail = self._mail
+            here = min(replaces, len(mail.output))
             for _ in range(here):
-                self._output.pop()
-            self._replaces += replaces - here
-            self._output.extend(lines)
+                mail.output.pop()
+            mail.replaces += replaces - here
+            mail.output.extend(lines)
 
     def on_rewind(self) -> None:
         """Drop the lines, also those on the screen."""
         with self._lock:
-            self._lines.clear()
-            self._output.clear()
-            self._replaces = 0
-            self._rewound = True
+            self._mail = Mail(snapshot=self._mail.snapshot, rewound=True)
 
     def on_failure(self, failure: Failed) -> None:
         """Add the failure to the log: the status line may be too short for its sentence."""
@@ -81,17 +79,7 @@ class Inbox:
     def take(self) -> Mail:
         """Empty the inbox and return its contents. The next arrival knocks again."""
         with self._lock:
-            mail = Mail(
-                snapshot=self._snapshot,
-                lines=list(self._lines),
-                output=list(self._output),
-                replaces=self._replaces,
-                rewound=self._rewound,
-            )
-            self._snapshot, self._replaces = None, 0
-            self._lines.clear()
-            self._output.clear()
-            self._knocked = self._rewound = False
+            mail, self._mail, self._knocked = self._mail, Mail(), False
         return mail
 
     @contextmanager

@@ -9,7 +9,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.offers import refusal
 from gpudash.protocol import Ability
-from gpudash.snapshot import ENDED, Snapshot, is_script
+from gpudash.snapshot import ENDED, Snapshot, aside, is_script
 
 RECORDED = "a recording is shown"
 INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
@@ -139,6 +139,13 @@ def no_new_row(snapshot: Snapshot) -> str | None:
         return None
     ended = fmt.plain(snapshot.workload) if is_script(snapshot) else "the training"
     return f"{ended} has ended: a new row would stay empty"
+
+
+def is_pausing(snapshot: Snapshot) -> bool:
+    """Return whether the training is paused or will be, as the user has asked last."""
+    if snapshot.pausing is not None:
+        return snapshot.pausing
+    return snapshot.state == "paused" and not aside(snapshot)
 
 
 def fixed(lever: str, snapshot: Snapshot) -> str | None:

@@ -1,12 +1,10 @@
 """The rows of the levers panel: value, requested value, and measurements of this run."""
 
-from collections.abc import Iterable, Mapping
-
 import msgspec
 
 from gpudash.offers import refusal
-from gpudash.snapshot import Snapshot
 from gpudash.tui import wording
+from gpudash.tui.control import Control
 from gpudash.tui.values import fitting
 from gpudash.views.remedies import CUDA_ONLY
 from workloads.levers import AUTO, Lever
@@ -36,28 +34,21 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """The batch size that would fit in device memory; empty if unknown."""
 
 
-def lever_rows(
-    levers: Iterable[Lever],
-    active: Mapping[str, str],
-    wanted: Mapping[str, str],
-    defaults: Mapping[str, str],
-    snapshot: Snapshot,
-    *,
-    on_cpu: bool,
-) -> tuple[LeverRow, ...]:
-    """Return a row for each lever; `defaults` are the device's."""
+def lever_rows(control: Control) -> tuple[LeverRow, ...]:
+    """Return a row for each lever."""
+    active, wanted, snapshot = control.active, control.wanted, control.snapshot
     newest = {shown.lever: shown for shown in snapshot.verdicts}
 
     def row(lever: Lever) -> LeverRow:
         name = lever.name
-        value, default = active.get(name, lever.default_text), defaults[name]
+        value, default = active.get(name, lever.default_text), control.default_of(lever)
         left_to_auto = default == AUTO == snapshot.requested.get(name, AUTO)
         shown = newest.get(name)
         return LeverRow(
             lever=lever,
             value=value,
             pending=wanted[name] if wanted.get(name) != active.get(name) else None,
-            acts=not (on_cpu and name in CUDA_ONLY),
+            acts=not (control.on_cpu and name in CUDA_ONLY),
             refusal=refusal(name, snapshot.levers),
             keeps_weights=bool(snapshot.levers),
             default=None if left_to_auto or value == default else default,
@@ -66,4 +57,4 @@ def lever_rows(
             context=wording.context(shown, active) if shown else "",
         )
 
-    return tuple(map(row, levers))
+    return tuple(map(row, control.levers))

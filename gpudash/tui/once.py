@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
@@ -10,7 +11,9 @@ from textual.pilot import Pilot
 from gpudash.protocol import Plan
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.tui.app import Dashboard
-from gpudash.tui.engine import Engine
+
+if TYPE_CHECKING:  # the first frame does not wait for it
+    from gpudash.run.session import Session
 
 LOOKS_EVERY_S = 0.1
 TRAINED_S = 5.0
@@ -26,7 +29,7 @@ def is_time(snapshot: Snapshot) -> bool:
 
 
 def one_frame(
-    open_engine: Callable[[], Engine],
+    open_engine: Callable[[], "Session"],
     plan: Plan,
     *,
     size: tuple[int, int],

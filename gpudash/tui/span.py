@@ -37,10 +37,6 @@ class Span(msgspec.Struct, frozen=True):
         begin_us = min(max(begin_us, 0.0), self.whole_us - length_us)
         return Span(begin_us, begin_us + length_us, self.whole_us)
 
-    def all(self) -> "Span":
-        """Return the span of the whole trace."""
-        return Span(0.0, self.whole_us, self.whole_us)
-
     def zoomed(self, direction: int, at_us: float) -> "Span":
         """Return a span of less (-1) or more (+1) time; `at_us` keeps its place on screen."""
         length_us = min(max(self.length_us * ZOOM**direction, LEAST_US), self.whole_us)

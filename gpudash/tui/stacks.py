@@ -7,7 +7,7 @@ training runs, and only the rest of it makes the step longer. Time that no phase
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -51,15 +51,9 @@ class Spent(NamedTuple):
     hidden: tuple[float, ...]
 
 
-class Block(NamedTuple):
-    """A cell of a column, with the inks of its lower and upper part."""
-
-    character: str
-    lower: str = ""
-    upper: str = ""
-
-
-BLANK = Block(" ")
+Block: TypeAlias = tuple[str, str]
+"""The character of a cell in a column, and its ink: of the lower part, or `lower/upper`."""
+BLANK: Block = (" ", "")
 
 
 def parts_of(snapshot: Snapshot) -> tuple[Part, ...]:
@@ -182,18 +176,11 @@ def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column
 
 def blocks_of(column: Column, rows: int) -> tuple[Block, ...]:
     """Return the cells of a column from the top row down."""
-    blocks, inside, room = [], list[tuple[str, int]](), EIGHTHS
-    for ink, height in column:
-        left = height
-        while left:
-            taken = min(left, room)
-            inside.append((ink, taken))
-            left, room = left - taken, room - taken
-            if not room:
-                blocks.append(_block(tuple(inside)))
-                inside, room = [], EIGHTHS
-    if inside:
-        blocks.append(_block(tuple(inside)))
+    eighths = [number for number, (_, height) in enumerate(column) for _ in range(height)]
+    blocks = []
+    for begin in range(0, len(eighths), EIGHTHS):
+        parts = groupby(eighths[begin : begin + EIGHTHS])
+        blocks.append(_block(tuple((column[number][0], len([*same])) for number, same in parts)))
     return (*(BLANK,) * (rows - len(blocks)), *reversed(blocks))
 
 
@@ -206,13 +193,14 @@ def _block(inside: Column) -> Block:
     hues = [part for part in inside if part[0] != IDLE]
     filled = sum(height for _, height in hues)
     if not hues:
-        return Block("·", IDLE) if sum(height for _, height in inside) >= HALF else BLANK
+        return ("·", IDLE) if sum(height for _, height in inside) >= HALF else BLANK
     if filled < EIGHTHS or len(hues) == 1:
-        return Block(" ▁▂▃▄▅▆▇█"[filled], max(hues, key=lambda hue: hue[1])[0])
+        return " ▁▂▃▄▅▆▇█"[filled], max(hues, key=lambda hue: hue[1])[0]
     while len(hues) > 2:
         hues.remove(min(hues, key=lambda hue: hue[1]))
     (lower, low), (upper, high) = hues
-    return Block(" ▁▂▃▄▅▆▇"[min(max(round(EIGHTHS * low / (low + high)), 1), 7)], lower, upper)
+    level = min(max(round(EIGHTHS * low / (low + high)), 1), 7)
+    return " ▁▂▃▄▅▆▇"[level], f"{lower}/{upper}"
 
 
 def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:

@@ -12,10 +12,8 @@ from gpudash.snapshot import (
     BlockShown,
     Marker,
     Result,
-    Series,
     Snapshot,
     Values,
-    is_live,
 )
 from gpudash.tui.axes import Runs, TimeRange, axis_top
 
@@ -31,52 +29,37 @@ LEAST_NAME = 4
 Histogram = tuple[tuple[float, int], ...]
 
 
-class Throughput(msgspec.Struct, frozen=True, kw_only=True):
-    """All data of the chart."""
+class Throughput(msgspec.Struct, frozen=True):
+    """The rate that is drawn: samples/s, or steps/s if samples are not known."""
 
-    unit: str = "samples/s"
-    now: float | None = None
+    unit: str
+    now: float | None
     """Rate over the last few seconds."""
-    steps_per_s: float | None = None
-    series: Series = Series()
-    markers: tuple[Marker, ...] = ()
-    blocks: tuple[BlockShown, ...] = ()
-    histogram: Histogram = ()
-    """See `Snapshot.step_histogram`."""
-    row: Result | None = None
-    """The row of results that the histogram is of."""
-    live: bool = True
-    empty: str = "waiting for the first step"
-    """Text of a chart without points."""
+    values: Values
+    """Values of the curve."""
 
     @property
     def name(self) -> str:
         """Name of the metric drawn."""
-        return self.unit.replace("/", "_per_")
+        return _metric(self.unit)
 
-    @property
-    def values(self) -> Values:
-        """Values of the curve."""
-        return self.series.of(self.name)
+
+def _metric(unit: str) -> str:
+    return unit.replace("/", "_per_")
 
 
 def throughput(snapshot: Snapshot) -> Throughput:
-    """Return the chart's data in samples/s, or in steps/s if samples are not known."""
-    series = snapshot.series
-    counted = snapshot.samples_per_s is not None or "samples_per_s" in series.values
+    """Return the rate that the chart draws."""
+    counted = snapshot.samples_per_s is not None or "samples_per_s" in snapshot.series.values
     samples = counted or not snapshot.total_steps
-    return Throughput(
-        unit="samples/s" if samples else "steps/s",
-        now=snapshot.samples_per_s if samples else snapshot.steps_per_s,
-        steps_per_s=snapshot.steps_per_s,
-        series=series,
-        markers=snapshot.markers,
-        blocks=snapshot.blocks,
-        histogram=snapshot.step_histogram,
-        row=next((row for row in reversed(snapshot.results) if not row.verdict), None),
-        live=is_live(snapshot),
-        empty=nothing(snapshot),
-    )
+    unit = "samples/s" if samples else "steps/s"
+    now = snapshot.samples_per_s if samples else snapshot.steps_per_s
+    return Throughput(unit, now, snapshot.series.of(_metric(unit)))
+
+
+def newest_row(snapshot: Snapshot) -> Result | None:
+    """Return the row of results that the histogram of step times is of."""
+    return next((row for row in reversed(snapshot.results) if not row.verdict), None)
 
 
 def nothing(snapshot: Snapshot) -> str:

@@ -110,7 +110,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     def whole(self) -> "TraceView":
         """Return a view of the whole trace."""
-        return replace(self, span=self.span.all())
+        return replace(self, span=span_of(self.span.whole_us))
 
     def on_event(self, cell_us: float) -> "TraceView":
         """Return a view zoomed to the event under the cursor."""

@@ -11,30 +11,14 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.snapshot import (
-    AB,
-    ASIDES,
-    ENDED,
-    Marker,
-    Series,
-    Snapshot,
-    aside,
-    is_script,
-    silence,
-)
+from gpudash.snapshot import AB, ASIDES, ENDED, Marker, Series, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
-from gpudash.views.profiled_step import of_device
-from gpudash.views.recent_step import (
-    MEASURED_STEPS,
-    RecentStep,
-    recent_step,
-    steps_needed,
-)
-from gpudash.views.remedies import Try, known_waits, refreshed, tries, waiting_levers
-from gpudash.views.rules import Limit, Rule, limit_of, rules
+from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.views.remedies import Try, refreshed, tries
+from gpudash.views.rules import Limit, Rule, limit_of, rules, waiting_levers
 from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import Lever, phrase
 
@@ -88,7 +72,7 @@ def answer(
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
         return interrupted
-    profile, step = of_device(profile), recent_step(snapshot, cores)
+    step = recent_step(snapshot, cores, profile)
     lanes = lanes_of(snapshot, step)
     steps, needed = snapshot.steps_since_break, steps_needed(snapshot.step_ms_p50)
     ended = snapshot.state in ENDED
@@ -101,12 +85,13 @@ def answer(
         kind: Kind = "ended" if ended else "measuring"
         evidence = tuple(_end(snapshot)) if ended else tuple(_measuring(snapshot))
         return Answer(kind=kind, title=title, evidence=evidence, step_ms=step.step_ms, lanes=lanes)
-    ours = bool(levers) and not snapshot.levers
-    asked = _rules_of(snapshot, step, profile, ours=ours)
+    # which settings make the host wait is known of gpudash's workloads only
+    launches = bool(levers) and not snapshot.levers and not waiting_levers(snapshot.settings)
+    asked = rules(snapshot, step, launches=launches)
     held, now_s = before if holds else None, snapshot.elapsed_s
     found = limit_of(asked, before.limit if before else None)
     limit = _held_limit(held, found, asked, now_s)
-    changes = tries(limit, snapshot, levers, step, profile)
+    changes = tries(limit, snapshot, levers, step)
     kept = _held_tries(held, limit, now_s)
     is_found = not kept or [one.change for one in kept] == [one.change for one in changes]
     title = _title(limit, snapshot)
@@ -114,10 +99,10 @@ def answer(
         kind="ended" if ended else limit,
         limit=limit,
         title=f"{snapshot.state}; it was {title}" if ended else title,
-        evidence=(*evidence_of(limit, Measured(snapshot, step, profile)), *beside(limit, snapshot)),
+        evidence=(*evidence_of(limit, Measured(snapshot, step)), *beside(limit, snapshot)),
         step_ms=step.step_ms,
         lanes=lanes,
-        tries=() if ended else changes if is_found else refreshed(kept, snapshot, step, profile),
+        tries=() if ended else changes if is_found else refreshed(kept, snapshot, step),
         limit_s=now_s if held is None or limit == found else held.limit_s,
         tries_s=now_s if held is None or is_found else held.tries_s,
     )
@@ -164,11 +149,11 @@ class Answers:
         then = self._snapshot
         if snapshot.elapsed_s < then.elapsed_s or snapshot.settings != then.settings:
             self.newest = None  # a replay went elsewhere, or the settings changed
-        before, in_ab = self.newest, _is_comparing(snapshot)
+        before, in_ab = self.newest, is_comparing(snapshot)
         goes_on = (
             snapshot.state == then.state
             and snapshot.markers[-1:] == then.markers[-1:]
-            and in_ab == _is_comparing(then)
+            and in_ab == is_comparing(then)
         )
         stands = (
             before is not None
@@ -235,17 +220,9 @@ def _steps_since(began_s: float, series: Series) -> int:
     )
 
 
-def _is_comparing(snapshot: Snapshot) -> bool:
+def is_comparing(snapshot: Snapshot) -> bool:
+    """Return whether an A/B runs."""
     return snapshot.comparison is not None and not snapshot.comparison.is_over
-
-
-def _rules_of(
-    snapshot: Snapshot, step: RecentStep, profile: Summary | None, *, ours: bool
-) -> tuple[Rule, ...]:
-    """Return the rules; which settings make the host wait is known of gpudash's workloads only."""
-    launches = ours and not waiting_levers(snapshot.settings)
-    waits = known_waits(snapshot.settings)
-    return rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
 
 
 def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:

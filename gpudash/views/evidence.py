@@ -3,25 +3,20 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
-from gpudash.trace.summary import Summary, SyncUse
+from gpudash.trace.summary import SyncUse
 from gpudash.views.collectives import collectives_line
 from gpudash.views.gains import without
 from gpudash.views.lanes import prepares
-from gpudash.views.profiled_step import (
-    at_work_pct,
-    copy_ms,
-    exposed_ms,
-    idle_ms,
-    pin_ms,
-    pinning_of,
-)
+from gpudash.views.profiled_step import pin_ms, pinning_of
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.remedies import loader_workers, waiting_levers
-from gpudash.views.rules import DATA_PCT, Limit
+from gpudash.views.remedies import loader_workers
+from gpudash.views.rules import DATA_PCT, Limit, waiting_levers
 
 ASK_PROFILE = "t profiles some steps and tells"
 MOST_WAITS = 5
@@ -33,7 +28,6 @@ class Measured(NamedTuple):
 
     snapshot: Snapshot
     step: RecentStep
-    profile: Summary | None
 
     @property
     def who(self) -> str:
@@ -141,30 +135,30 @@ def _input(measured: Measured) -> Iterator[str]:
 
 
 def _copy(measured: Measured) -> Iterator[str]:
-    copying, settings = copy_ms(measured.step, measured.profile), measured.snapshot.settings
+    copying, settings = measured.step.copy_ms, measured.snapshot.settings
     yield f"copies {fmt.milliseconds(copying)} {measured.of_step}"
     yield "nothing runs beside it"
     if settings.get("pin_memory") != "off":
         return
-    if (pinning := pinning_of(measured.profile)) is not None:
+    if (pinning := pinning_of(measured.step)) is not None:
         pinned_in_ms = pin_ms(pinning, loader_workers(settings))
         if pinned_in_ms > (copying or 0.0):
             yield f"pinning would take {fmt.milliseconds(pinned_in_ms)} ms, longer than that"
-    elif measured.profile is None and "profile" in measured.snapshot.can:
+    elif measured.step.profile is None and "profile" in measured.snapshot.can:
         yield f"{ASK_PROFILE} what pinning would take"
 
 
 def _communication(measured: Measured) -> Iterator[str]:
-    exposed = fmt.milliseconds(exposed_ms(measured.step, measured.profile))
+    exposed = fmt.milliseconds(measured.step.exposed_ms)
     yield f"only communicates {exposed} {measured.of_step}"
     yield collectives_line(measured.snapshot)
-    if measured.profile is not None:
-        yield f"the GPU is busy {measured.share(measured.profile.busy_ms)} of it"
+    if measured.step.profile is not None:
+        yield f"the GPU is busy {measured.share(measured.step.profile.busy_ms)} of it"
 
 
 def _sync(measured: Measured) -> Iterator[str]:
     """Yield the longest waits with their lines, and what a step without them would gain."""
-    profile = measured.profile
+    profile = measured.step.profile
     if profile is None or not profile.syncs:
         yield from _host(measured)
         return
@@ -176,11 +170,11 @@ def _sync(measured: Measured) -> Iterator[str]:
 
 
 def _launch(measured: Measured) -> Iterator[str]:
-    profile = measured.profile
+    profile = measured.step.profile
     if profile is None:
         yield from _host(measured)
         return
-    yield f"no work launched {fmt.milliseconds(idle_ms(measured.step, profile))} {measured.of_step}"
+    yield f"no work launched {fmt.milliseconds(measured.step.idle_ms)} {measured.of_step}"
     if profile.launches is not None:
         yield f"{profile.launches:,.0f} launches take {fmt.milliseconds(profile.launch_ms)} ms"
 
@@ -206,9 +200,9 @@ def _throttled(measured: Measured) -> Iterator[str]:
 
 def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
-    yield f"busy {fmt.percent(at_work_pct(step, measured.profile))} {measured.of_step}"
+    yield f"busy {fmt.percent(step.at_work_pct)} {measured.of_step}"
     yield from _units(measured)
-    is_unseen = measured.profile is None and step.communication_ms is None
+    is_unseen = measured.step.profile is None and step.communication_ms is None
     if len(snapshot.ranks) > 1 and is_unseen:
         asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
         yield f"communication counts as work{asks}"
@@ -222,7 +216,7 @@ def _gpu(measured: Measured) -> Iterator[str]:
 
 def _units(measured: Measured) -> Iterator[str]:
     """Yield the measured activity of the GPU's units."""
-    step, profile = measured.step, measured.profile
+    step, profile = measured.step, measured.step.profile
     shares = {
         "SMs active": step.sm_active_pct,
         "memory": step.dram_active_pct,
@@ -235,15 +229,15 @@ def _units(measured: Measured) -> Iterator[str]:
 
 
 def _cpu(measured: Measured) -> Iterator[str]:
-    yield f"computing {fmt.percent(at_work_pct(measured.step, None))} {measured.of_step}"
+    yield f"computing {fmt.percent(measured.step.at_work_pct)} {measured.of_step}"
     yield _loader(measured) if (measured.step.taken_pct or 0.0) >= DATA_PCT else ""
     yield _cores(measured)
 
 
 def _shares(measured: Measured) -> Iterator[str]:
     """Yield the share of each part of the step; host and device overlap."""
-    step = measured.step
-    at_work, left = at_work_pct(step, None), step.share_pct(step.unattributed_ms)
+    step = replace(measured.step, profile=None)  # all parts are of the same steps
+    at_work, left = step.at_work_pct, step.share_pct(step.unattributed_ms)
     if at_work is not None and left is not None:  # the device may idle between two events
         left += (step.share_pct(step.computing_ms) or 0.0) - at_work
     shares = {
@@ -258,12 +252,8 @@ def _shares(measured: Measured) -> Iterator[str]:
 
 def _gained(limit: Limit, how: str, measured: Measured) -> str:
     """Return the gain without the limit, as `without its waits up to +25 %`."""
-    gain = without(limit, measured.step, measured.profile)
+    gain = without(limit, measured.step)
     return f"{how} {gain.label}" if gain is not None else ""
-
-
-def _nothing(_measured: Measured) -> Iterator[str]:
-    yield from ()
 
 
 def _core_wait(measured: Measured) -> str:
@@ -303,5 +293,5 @@ _EVIDENCE: Mapping[Limit, Callable[[Measured], Iterator[str]]] = {
     "gpu": _gpu,
     "cpu": _cpu,
     "none": _shares,
-    "unknown": _nothing,
+    "unknown": lambda _measured: iter(()),
 }

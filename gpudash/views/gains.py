@@ -12,18 +12,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Phase
-from gpudash.trace.summary import Summary
-from gpudash.views.profiled_step import (
-    busy_ms,
-    copy_ms,
-    exposed_ms,
-    pin_ms,
-    pinned_copy_ms,
-    pinning_of,
-    products_of,
-    saved_ms,
-    traffic_ms,
-)
+from gpudash.views.profiled_step import pin_ms, pinned_copy_ms, pinning_of, products_of, traffic_ms
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import DEVICE_PCT, Limit
 
@@ -65,7 +54,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     b: str
     step: RecentStep
     phases: tuple[Phase, ...] = ()
-    profile: Summary | None = None
     workers: int = 0
     """Workers of the data loader."""
     feeds: bool = False
@@ -83,10 +71,10 @@ def gain_of(lever: str, case: Case) -> Gain | None:
     return derive(case) if derive is not None and case.step.step_ms else None
 
 
-def without(limit: Limit, step: RecentStep, profile: Summary | None = None) -> Gain | None:
+def without(limit: Limit, step: RecentStep) -> Gain | None:
     """Return the gain if a limit that no lever moves were gone; None if unknown."""
     derive = _GONE.get(limit)
-    return derive(step, profile) if derive is not None and step.step_ms else None
+    return derive(step) if derive is not None and step.step_ms else None
 
 
 def workers_needed(step: RecentStep, workers: int) -> int:
@@ -175,7 +163,7 @@ def _pinned(case: Case) -> Gain | None:
     step, pinning is the limit. At worst nothing is hidden, and both take as long as in the slowest
     measurement.
     """
-    copying_ms, pinning = copy_ms(case.step, case.profile), pinning_of(case.profile)
+    copying_ms, pinning = case.step.copy_ms, pinning_of(case.step)
     if not copying_ms:
         return None
     if pinning is None:
@@ -184,7 +172,7 @@ def _pinned(case: Case) -> Gain | None:
         )
         return ceiling if ceiling.high_pct < LEAST_PCT else None
     pinned_in_ms = pin_ms(pinning, case.workers)
-    rest_ms = case.step_ms - max(copying_ms - pinned_copy_ms(case.profile), 0.0) + pinning.copy_ms
+    rest_ms = case.step_ms - max(copying_ms - pinned_copy_ms(case.step), 0.0) + pinning.copy_ms
     source = (
         f"a batch is pinned in {fmt.milliseconds(pinned_in_ms)} ms and then copied in "
         f"{fmt.milliseconds(pinning.copy_ms)}, now in {fmt.milliseconds(copying_ms)} of {_ms(case)}"
@@ -223,7 +211,8 @@ def _cuda_graph(case: Case) -> Gain | None:
         return None
     least_ms, source = working[0] + (case.step.starved_ms or 0.0), working[1]
     high = _faster_pct(case.step_ms, least_ms)
-    launch_ms = case.profile.launch_ms if case.profile is not None else None
+    profile = case.step.profile
+    launch_ms = profile.launch_ms if profile is not None else None
     if launch_ms is None:
         return Gain(None, high, source)
     low = _faster_pct(case.step_ms, max(case.step_ms - launch_ms, least_ms))
@@ -247,8 +236,8 @@ def _larger_batch(case: Case) -> Gain | None:
 def _working_ms(case: Case) -> tuple[float, str] | None:
     """Return the GPU's work on a step in ms, and its source in words; None if unknown."""
     step = case.step
-    if case.profile is not None and (at_work_ms := busy_ms(step, case.profile)) is not None:
-        return at_work_ms, f"the GPU works {fmt.milliseconds(at_work_ms)} ms of a step"
+    if step.busy_ms is not None:
+        return step.busy_ms, f"the GPU works {fmt.milliseconds(step.busy_ms)} ms of a step"
     if step.gpu_util_pct is None:
         return None
     at_work_ms = case.step_ms * step.gpu_util_pct / 100
@@ -257,7 +246,7 @@ def _working_ms(case: Case) -> tuple[float, str] | None:
 
 def _fused_optimizer(case: Case) -> Gain | None:
     """Return the gain of updating all weights in one kernel, bounded by memory bandwidth."""
-    optimizer_ms, least_ms = case.step.phases_ms.get("optimizer"), traffic_ms(case.profile, *UPDATE)
+    optimizer_ms, least_ms = case.step.phases_ms.get("optimizer"), traffic_ms(case.step, *UPDATE)
     if not optimizer_ms:
         return None
     source = f"the optimizer takes {fmt.milliseconds(optimizer_ms)} ms"
@@ -271,15 +260,12 @@ def _bf16(case: Case) -> Gain | None:
 
     Autocast casts only the operands of products, and what is computed from their results.
     """
-    step, profile = case.step, case.profile
-    at_work_ms = busy_ms(step, profile) if profile is not None else None
-    if profile is None or at_work_ms is None or case.b != "bf16":
-        return None
-    products = products_of(profile)
-    if products is None:
+    step = case.step
+    products = products_of(step)
+    if products is None or step.busy_ms is None or case.b != "bf16":
         return None
     optimizer_ms = step.phases_ms.get("optimizer", 0.0)  # in the weights' precision
-    others_ms = max(at_work_ms - products.ms - optimizer_ms, 0.0) if products.ms else 0.0
+    others_ms = max(step.busy_ms - products.ms - optimizer_ms, 0.0) if products.ms else 0.0
     saved_ms = products.ms - products.bf16_ms - products.cast_ms + others_ms / 2
     source = (
         f"products take {fmt.milliseconds(products.ms)} ms, in bf16 at best "
@@ -293,12 +279,12 @@ def _gradient_compression(case: Case) -> Gain | None:
 
     At best half of the exposed communication goes, and the casts are hidden.
     """
-    exposed = exposed_ms(case.step, case.profile)
+    exposed = case.step.exposed_ms
     if not exposed:
         return None
     source = f"nothing but communication runs {fmt.milliseconds(exposed)} ms"
     gain = _up_to(case, exposed / 2, source)
-    casts_ms = traffic_ms(case.profile, COMPRESSION)
+    casts_ms = traffic_ms(case.step, COMPRESSION)
     if casts_ms is None:
         return gain
     low_pct = _change_pct(case.step_ms, case.step_ms - exposed / 2 + casts_ms)
@@ -307,15 +293,15 @@ def _gradient_compression(case: Case) -> Gain | None:
     )
 
 
-def _without_syncs(step: RecentStep, profile: Summary | None) -> Gain | None:
+def _without_syncs(step: RecentStep) -> Gain | None:
     """Return the gain if the host went on launching where it now waits for the device."""
-    saved = saved_ms(step, profile) if profile is not None else None
+    saved = step.saved_ms
     if not saved or step.step_ms is None:
         return None
     return Gain(None, _faster_pct(step.step_ms, step.step_ms - saved))
 
 
-def _without_asides(step: RecentStep, _profile: Summary | None) -> Gain | None:
+def _without_asides(step: RecentStep) -> Gain | None:
     """Return the gain of training all the time, without evaluation and checkpoints.
 
     It is a range, since a window that begins at another moment holds one more or one fewer.
@@ -331,7 +317,7 @@ def _without_asides(step: RecentStep, _profile: Summary | None) -> Gain | None:
     return Gain(low, high)
 
 
-def _without_core_wait(step: RecentStep, _profile: Summary | None) -> Gain | None:
+def _without_core_wait(step: RecentStep) -> Gain | None:
     """Return the gain if every thread had a core: at most the waiting time is saved."""
     waits_pct, busy, asked = step.core_wait_pct, step.busy_cores, step.asked_cores
     if waits_pct is None or not 0 < waits_pct < 100 or busy is None or asked is None:
@@ -383,7 +369,7 @@ _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {
 }
 """Levers that act on a measured part. Others, such as `compile`, have no estimate."""
 
-_GONE: Mapping[Limit, Callable[[RecentStep, Summary | None], Gain | None]] = {
+_GONE: Mapping[Limit, Callable[[RecentStep], Gain | None]] = {
     "asides": _without_asides,
     "cores": _without_core_wait,
     "sync": _without_syncs,

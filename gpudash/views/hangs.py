@@ -46,7 +46,6 @@ PLURALS = {"is": "are", "has": "have", "does": "do", "waits": "wait", "compiles"
 
 @dataclass
 class _Rank:
-    steps: int = 0
     on_gpu: bool = False
     pauses: bool = False
     has_parted: bool = False
@@ -126,7 +125,6 @@ class Hangs:
                 rank.pauses = False
                 self._note_progress(at_s)
             case Progress():
-                rank.steps = body.total_steps
                 for step in body.steps:
                     self._note_progress(step.finished_s)
                     step_s = step.step_ms / 1000
@@ -136,7 +134,7 @@ class Hangs:
                 rank.stack = _rank_stack(number, rank, body)
             case Parted():
                 rank.has_parted = True
-                rank.stack = RankStack(rank=number, steps=rank.steps, doing="has ended")
+                rank.stack = RankStack(rank=number, doing="has ended")
 
     def _forget_from(self, world_size: int) -> None:
         """Forget ranks that have ended and are not part of the restarted job."""
@@ -158,7 +156,6 @@ def _rank_stack(number: int, rank: _Rank, message: Stack) -> RankStack:
     waits_in = collective(found)
     return RankStack(
         rank=number,
-        steps=rank.steps,
         lines=tuple(map(str, found)),
         is_known=message.is_known,
         # on a GPU a backward pass hands its collectives over and goes on
@@ -178,10 +175,13 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
     absent = [one.rank for one in known if not one.collective]
     if 0 < len(absent) < len(known):
         return tuple(absent)
-    for place in (_line, _function):
-        for most, count in Counter(map(place, known)).most_common(1):
+    lines = [one.collective or one.doing for one in known]
+    functions = [one.collective or one.doing.rpartition(":")[0] for one in known]
+    for places in (lines, functions):
+        for most, count in Counter(places).most_common(1):
             if 2 * count > len(known):
-                return tuple(one.rank for one in known if place(one) != most)
+                ranks = zip(known, places, strict=True)
+                return tuple(one.rank for one, place in ranks if place != most)
     return ()
 
 
@@ -196,14 +196,6 @@ def _recorded(stacks: Sequence[RankStack]) -> tuple[tuple[int, ...], str]:
     clause = f"is in {found.instead} instead of" if found.instead else "has not joined"
     said = _conjugated(len(found.absent), f"{clause} {found.collective}")
     return found.absent, f"{_names(found.absent)} {said}"
-
-
-def _line(stack: RankStack) -> str:
-    return stack.collective or stack.doing
-
-
-def _function(stack: RankStack) -> str:
-    return stack.collective or stack.doing.rpartition(":")[0]
 
 
 # ── in words ────────────────────────────────────────────────────────────────────────────

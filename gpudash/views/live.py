@@ -6,9 +6,10 @@ alone, so a replayed log shows the same as the run.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gpudash import format as fmt
 from gpudash.metrics import process_reading
@@ -20,7 +21,6 @@ from gpudash.protocol import (
     Change,
     Changed,
     ComparisonShown,
-    Device,
     Event,
     Failed,
     Finished,
@@ -28,7 +28,6 @@ from gpudash.protocol import (
     GpuReading,
     Hello,
     HostReading,
-    LeverOffer,
     MemoryOwners,
     NewRow,
     Note,
@@ -36,7 +35,6 @@ from gpudash.protocol import (
     Offered,
     Pause,
     Paused,
-    Phase,
     Plan,
     Playback,
     Profile,
@@ -54,7 +52,7 @@ from gpudash.protocol import (
     Stopped,
     Verdict,
 )
-from gpudash.snapshot import AB, ASIDES, BlockShown, Hang, Marker, Snapshot, State
+from gpudash.snapshot import AB, ASIDES, BlockShown, Hang, Marker, Run, Snapshot, State, Training
 from gpudash.views.readings import Readings
 from gpudash.views.requests import Requests
 from gpudash.views.settings_history import SettingsHistory
@@ -87,26 +85,16 @@ class LiveView:
     """Folds events and readings in order of arrival; `snapshot` returns what to show."""
 
     def __init__(self, plan: Plan, began_s: float) -> None:
-        self._gpu_missing: str | None = None
-        self._comparison: ComparisonShown | None = None
+        self._known = Training()
         self._verdicts: deque[tuple[str, ComparisonShown]] = deque(maxlen=MOST_VERDICTS)
-        self._can = Snapshot().can
         self._began_s = began_s
         self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
         self._results = SettingsHistory()
-        self._recent = RecentSteps()
-        self._requests = Requests()
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._busy_since_s = began_s  # end of the newest step, start or pause
         self._readings = Readings()
-        self._phases: tuple[Phase, ...] = ()
-        self._bus_gb_s: float | None = None
-        self._playback: Playback | None = None
-        self._profile: Profiled | None = None
-        self._profile_of = Snapshot().profile_of
-        self._profile_refusal = ""
         self._await(plan, "starting")
 
     def fold(self, item: Event | Reading) -> None:
@@ -116,10 +104,10 @@ class LiveView:
             case Progress():
                 self._progress(item)
             case GpuReading():
-                if self._readings.take_gpu(item, self._device):
+                if self._readings.take_gpu(item, self._known.device):
                     self._read(item)
             case HostReading():
-                self._readings.take_host(item)
+                self._readings.host.add(item)
                 self._read(item)
             case Started():
                 self._start(item)
@@ -128,9 +116,10 @@ class LiveView:
             case Refused():
                 self._refuse(item)
             case Playback():
-                self._playback = item
+                self._known.playback = item
             case Profiled():
-                self._profile, self._profile_of = item, (self._workload, self._settings)
+                self._known.profile = item
+                self._known.profile_of = self._known.workload, self._known.settings
             case _:
                 self._fold_state(item)
                 self._fold_session(item)
@@ -144,101 +133,71 @@ class LiveView:
         """Return the snapshot to show at `now_s`."""
         rate = self._rate(now_s, hangs=hang is not None)
         ended_s = now_s if self._ended_s is None else self._ended_s
+        since_s = self._trains_since_s
+        verdicts = (one for workload, one in self._verdicts if workload == self._known.workload)
         return Snapshot(
+            **asdict(self._known),
+            **rate._asdict(),
             state=self._state(),
             status=self._status(),
             elapsed_s=max(ended_s - self._began_s, 0.0),
-            training_s=self._trained_s(ended_s),
-            can=self._can,
-            workload=self._workload,
-            device=self._device,
-            found=self._found,
-            levers=self._levers,
-            settings=self._settings,
-            requested=self._requested,
+            training_s=None if since_s is None else max(ended_s - since_s, 0.0),
             pending=self._pending,
             pausing=self._requests.pausing,
-            notes=tuple(note.text for note in self._notes),
-            worker_pid=self._pid,
-            total_steps=self._total_steps,
-            total_samples=self._total_samples,
-            steps_since_break=self._since_break,
-            planned_steps=self._plan.steps,
-            planned_s=self._plan.duration_s,
-            **rate._asdict(),
             quiet_s=self._quiet_s(now_s),
             hang=hang,
-            loss=self._loss,
-            phases=self._phases,
-            bus_gb_s=self._bus_gb_s,
-            gpu=self._readings.gpu(),
-            gpu_missing=self._gpu_missing,
-            host=self._readings.host(),
+            gpu=self._readings.gpu.now(),
+            host=self._readings.host_now(),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),
             step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._phase == "training" and not self._in_blocks),
-            comparison=self._comparison,
             profiling=self._requests.profiling,
-            profile=self._profile,
-            profile_of=self._profile_of,
-            profile_refusal=self._profile_refusal,
-            verdicts=tuple(one for workload, one in self._verdicts if workload == self._workload),
-            memory_owners=self._owners,
-            transform_ms=self._transform_ms,
-            skipped_samples=self._skipped_samples,
+            verdicts=tuple(verdicts),
             instruments_ms=self._instruments_ms(),
-            playback=self._playback,
         )
 
     def _await(self, plan: Plan, sentence: str) -> None:
         """Forget one worker and wait for the next."""
-        self._plan = plan
+        kept = {name: getattr(self._known, name) for name in Run.__struct_fields__}
+        self._known = Training(
+            workload=plan.workload,
+            settings=dict(plan.settings),
+            requested=plan.settings,
+            planned_steps=plan.steps,
+            planned_s=plan.duration_s,
+            **kept,
+        )
         self._phase: _Phase = "starting"
         self._sentence = sentence
         self._notice = ""  # shown beside the state, until the next change of state
         self._passing = ("", 0.0)  # a notice that expires, and when
         self._paused: Paused | None = None
-        self._found = ""
-        self._levers: tuple[LeverOffer, ...] = ()
-        self._workload = plan.workload
-        self._settings: Settings = dict(plan.settings)
-        self._requested: Settings = plan.settings
-        self._device: Device | None = None
-        self._notes: tuple[Note, ...] = ()
-        self._pid: int | None = None
-        self._total_steps = 0
-        self._total_samples: int | None = 0
-        self._since_break = 0
-        self._loss: float | None = None
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
-        self._transform_ms: dict[str, float] = {}
         self._readings.memory = None
-        self._owners: MemoryOwners | None = None
-        self._skipped_samples = 0
         self._in_blocks = False  # of a comparison
         self._left_block: Changed | None = None  # the change back to the settings before the blocks
         self._verdict = ""  # or why there is none; shown once the blocks are over
         self._trains_since_s: float | None = None
         self._ended_s = None
-        self._recent.clear()
-        self._requests.clear()
+        self._recent = RecentSteps()
+        self._requests = Requests()
 
     def _send(self, command: AnyCommand) -> None:
         self._requests.sent(command)
         if isinstance(command, Change):
             self._notice = ""
         if isinstance(command, Profile):
-            self._profile_refusal = ""
+            self._known.profile_refusal = ""
 
     def _restart(self, event: Restarted) -> None:
         """Wait for another worker; series, markers and results are kept."""
-        same = event.plan.workload == self._workload
+        same = event.plan.workload == self._known.workload
         self._leave_block(event.at_s)
         self._mark(event.at_s, "restart" if same else f"workload={event.plan.workload}")
         if not same:
-            self._comparison = None
+            self._known.comparison = None
         self._await(event.plan, "restarting")
 
     def _conclude(self, verdict: str) -> None:
@@ -250,11 +209,11 @@ class LiveView:
 
     def _compare(self, shown: ComparisonShown) -> None:
         """Show a comparison; keep it once it is concluded."""
-        others = {name: value for name, value in self._settings.items() if name != shown.lever}
-        before, self._comparison = self._comparison, replace(shown, settings=others)
-        known = before is not None and before.verdict is not None
-        if shown.verdict is not None and not known:
-            self._verdicts.append((self._workload, self._comparison))
+        known, before = self._known, self._known.comparison
+        others = {name: value for name, value in known.settings.items() if name != shown.lever}
+        known.comparison = replace(shown, settings=others)
+        if shown.verdict is not None and (before is None or before.verdict is None):
+            self._verdicts.append((known.workload, known.comparison))
 
     def _fold_session(self, item: Event) -> None:
         """Fold a message of the session, or of a source about itself."""
@@ -266,11 +225,11 @@ class LiveView:
             case Verdict():
                 self._conclude(item.text)
             case Hello():
-                self._can = item.can
+                self._known.can = item.can
             case Plan():
                 self._await(item, "starting")
             case GpuMissing():
-                self._gpu_missing = item.why
+                self._known.gpu_missing = item.why
             case ComparisonShown():
                 self._compare(item)
             case Notice():
@@ -283,9 +242,9 @@ class LiveView:
             case Status():
                 self._sentence = item.text
             case MemoryOwners():
-                self._owners = item
+                self._known.memory_owners = item
             case Offered():
-                self._found, self._levers = item.found, item.levers
+                self._known.found, self._known.levers = item.found, item.levers
                 self._results.offered({one.name: one.default for one in item.levers})
             case BlocksEnded():
                 self._end_blocks()
@@ -312,19 +271,20 @@ class LiveView:
         self._busy_since_s = max(self._busy_since_s, at_s)
         if paused.why == "asked":
             self._mark(at_s, "resumed")
-            self._notice, self._since_break = "", 0
+            self._notice, self._known.steps_since_break = "", 0
         elif at_s - paused.at_s >= MARKED_S:
             self._mark(paused.at_s, paused.why, at_s - paused.at_s)
 
     def _start(self, event: Started) -> None:
-        if self._pid not in (None, event.pid):  # torchrun restarts all ranks if one fails
+        known = self._known
+        if known.worker_pid not in (None, event.pid):  # torchrun restarts all ranks if one fails
             self._mark(event.at_s, "restart")
         self._phase, self._sentence = "training", "training"
-        self._paused, self._since_break = None, 0  # a dead process reports no end of its pause
-        self._pid, self._device, self._notes = event.pid, event.device, event.notes
-        self._workload, self._settings = event.workload, event.settings
-        self._requested, self._phases = event.requested, event.phases
-        self._bus_gb_s = event.bus_gb_s
+        self._paused = None  # a dead process reports no end of its pause
+        known.worker_pid, known.device, known.steps_since_break = event.pid, event.device, 0
+        known.workload, known.settings = event.workload, event.settings
+        known.requested, known.notes = event.requested, _texts(event.notes)
+        known.phases, known.bus_gb_s = event.phases, event.bus_gb_s
         self._busy_since_s = self._trains_since_s = event.at_s
         self._ticks.begin(event.at_s)
         self._results.start(event.segment, event.workload, event.settings, event.warmup_steps)
@@ -332,7 +292,7 @@ class LiveView:
     def _change(self, event: Changed) -> None:
         self._sentence = "training"
         self._leave_block(event.at_s)
-        self._since_break = 0
+        self._known.steps_since_break = 0
         if event.run is None:
             self._enter(event)
             return
@@ -346,7 +306,7 @@ class LiveView:
 
     def _enter_block(self, event: Changed) -> None:
         """Note which side of the comparison is trained from here on."""
-        shown = self._comparison
+        shown = self._known.comparison
         value = event.settings.get(shown.lever) if shown else None
         if shown is not None and value in (shown.a, shown.b):
             side: Literal["a", "b"] = "a" if value == shown.a else "b"
@@ -364,19 +324,19 @@ class LiveView:
 
     def _enter(self, event: Changed) -> None:
         """Show the settings after a user's change, or after the blocks."""
-        self._notes, self._requested = event.notes, event.requested
+        self._known.notes, self._known.requested = _texts(event.notes), event.requested
         changes = event.changes
         if event.answers:
             self._notice = ""
         if self._in_blocks:  # the worker's changes are those since the last block
-            changes = {k: v for k, v in event.settings.items() if v != self._settings.get(k)}
+            changes = {k: v for k, v in event.settings.items() if v != self._known.settings.get(k)}
             self._in_blocks, self._left_block = False, None
             if not changes:
                 self._mark(event.at_s, "end of A/B")
         if not changes:
             self._results.go_on(event.segment, event.warmup_steps)
             return
-        self._settings = event.settings
+        self._known.settings = event.settings
         self._mark(event.at_s, phrase(changes))
         self._results.change(event.segment, event.settings, event.warmup_steps)
 
@@ -385,7 +345,7 @@ class LiveView:
         if self._phase == "training":  # else it shows how far the start is
             self._sentence = "training"
         if event.kind == "no_profile":
-            self._profile_refusal = event.reason
+            self._known.profile_refusal = event.reason
         if event.kind in ("no_profile", "no_memory_owners"):
             self._passing = reason, self._busy_since_s + PASSING_S
         if event.block is None:
@@ -394,23 +354,23 @@ class LiveView:
             self._verdict = reason
 
     def _progress(self, event: Progress) -> None:
-        passing, until_s = self._passing
+        known, (passing, until_s) = self._known, self._passing
         if self._notice == passing and event.until_s > until_s:
             self._notice = ""
         for step in event.steps:
             self._recent.add(step, in_block=self._in_blocks)
             self._ticks.step(step)
             self._results.step(step)
-            self._since_break = step.since_break
+            known.steps_since_break = step.since_break
             self._busy_since_s = max(self._busy_since_s, step.finished_s)
-        self._total_steps, self._total_samples = event.total_steps, event.total_samples
+        known.total_steps, known.total_samples = event.total_steps, event.total_samples
         if event.loss is not None:
-            self._loss = event.loss
+            known.loss = event.loss
         if event.steps or not self._paused:
             steps = sum(step.count for step in event.steps)
             self._instruments.append((event.instruments_ms, steps))
-        self._transform_ms = event.transform_ms or self._transform_ms
-        self._skipped_samples = event.skipped_samples
+        known.transform_ms = event.transform_ms or known.transform_ms
+        known.skipped_samples = event.skipped_samples
         memory = process_reading(event)
         if memory is not None:
             self._readings.memory = memory
@@ -429,7 +389,7 @@ class LiveView:
         self._phase, self._sentence, self._notice = phase, sentence, ""
         if self._ended_s is None:
             self._ended_s = at_s
-        self._requests.clear()
+        self._requests = Requests()  # nobody is left to answer
 
     def _mark(self, at_s: float, label: str, lasts_s: float = 0.0) -> None:
         self._markers.append(Marker(at_s=at_s - self._began_s, label=label, lasts_s=lasts_s))
@@ -438,7 +398,7 @@ class LiveView:
     def _pending(self) -> Settings:
         """Requested settings that differ from the active ones."""
         asked = self._requests.settings.items()
-        return {name: value for name, value in asked if self._settings.get(name) != value}
+        return {name: value for name, value in asked if self._known.settings.get(name) != value}
 
     @property
     def _is_paused(self) -> bool:
@@ -457,8 +417,8 @@ class LiveView:
         match self._state():
             case "training" if self._paused is not None:
                 sentence = ASIDES[self._paused.why]
-            case "training" if self._in_blocks and self._comparison is not None:
-                sentence = _comparing(self._comparison)
+            case "training" if self._in_blocks and self._known.comparison is not None:
+                sentence = _comparing(self._known.comparison)
             case "training":
                 sentence = "training"
             case "paused":
@@ -487,16 +447,16 @@ class LiveView:
         steps = sum(steps for _, steps in self._instruments)
         return sum(ms for ms, _ in self._instruments) / steps if steps else None
 
-    def _trained_s(self, until_s: float) -> float | None:
-        since_s = self._trains_since_s
-        return None if since_s is None else max(until_s - since_s, 0.0)
-
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if self._phase != "training":
             return UNKNOWN
         if self._is_paused or hangs or self._quiet_s(now_s) is not None:
             return self._recent.at_rest()
         return self._recent.rate(now_s - self._busy_since_s)
+
+
+def _texts(notes: Iterable[Note]) -> tuple[str, ...]:
+    return tuple(note.text for note in notes)
 
 
 def _comparing(shown: ComparisonShown) -> str:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from gpudash.metrics import process_reading
 from gpudash.protocol import (
     Envelope,
     Failed,
@@ -179,14 +180,12 @@ class _Rank:
         self._steps = progress.total_steps
         if progress.loss is not None:
             self._loss = progress.loss
-        newest = {name: getattr(progress, name) for name in NO_COLLECTIVES}
-        if newest != NO_COLLECTIVES:
-            self.collectives = newest
+        if (reported := process_reading(progress)) is not None:
+            self.read(reported)
 
     def read(self, reading: HostReading) -> None:
         """Fold a reading: in a replay it has what the rank reported of its collectives."""
-        known = {name: reading.values.get(name) for name in NO_COLLECTIVES}
-        newest = {name: one if isinstance(one, float) else None for name, one in known.items()}
+        newest = {name: reading.number(name) for name in NO_COLLECTIVES}
         if newest != NO_COLLECTIVES:
             self.collectives = newest
 

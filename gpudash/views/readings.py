@@ -45,8 +45,10 @@ class Readings:
 
     def __init__(self) -> None:
         self._uuid: str | None = None  # of the GPU that is shown
-        self._gpu = RecentReadings[GpuReading]()
-        self._host = RecentReadings[HostReading]()
+        self.gpu = RecentReadings[GpuReading]()
+        """The readings of the GPU that is shown."""
+        self.host = RecentReadings[HostReading]()
+        """The readings of the training processes."""
         self.memory: HostReading | None = None
         """The device memory that the training reported last."""
 
@@ -59,21 +61,13 @@ class Readings:
         if reading.uuid != (shown or self._uuid or reading.uuid):
             return False
         if reading.uuid != self._uuid:
-            self._uuid, self._gpu = reading.uuid, RecentReadings()
-        self._gpu.add(reading)
+            self._uuid, self.gpu = reading.uuid, RecentReadings()
+        self.gpu.add(reading)
         return True
 
-    def take_host(self, reading: HostReading) -> None:
-        """Add a reading of the training processes."""
-        self._host.add(reading)
-
-    def gpu(self) -> GpuReading | None:
-        """Return the GPU's current reading."""
-        return self._gpu.now()
-
-    def host(self) -> HostReading | None:
+    def host_now(self) -> HostReading | None:
         """Return the processes' current reading, with the device memory the training reported."""
-        host = self._host.now()
+        host = self.host.now()
         if host is None or self.memory is None:
             return host or self.memory
         return replace(host, values={**host.values, **self.memory.values})

@@ -12,6 +12,7 @@ from gpudash import statistics
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Aside
 from gpudash.snapshot import ASIDES, Snapshot
+from gpudash.trace.summary import Summary
 from gpudash.views.same_steps import WAIT
 from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.throughput import NOW_S, NOW_STEPS
@@ -72,6 +73,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """The highest clock seen in this run; None if the GPU is not throttled."""
     throttle: tuple[str, ...] = ()
     """Reasons for throttling."""
+    profile: Summary | None = None
+    """A profile of such steps, if it has device events. It slows the host down, but not kernels."""
 
     @property
     def starved_ms(self) -> float | None:
@@ -143,6 +146,70 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         short = self.no_core_free or (self.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
         return self.loader_pct if short else None
 
+    @property
+    def at_work_pct(self) -> float | None:
+        """How long the device is at work, in percent of the step.
+
+        The device may idle between two events. So without a profile the share is at most that of
+        the time in which kernels ran, or on a CPU in which the training had a core or waited for
+        one.
+        """
+        if self.profile is not None:
+            return self.share_pct(self.busy_ms)
+        between, most = self.share_pct(self.computing_ms), self.gpu_util_pct
+        beside = self.share_pct(self.copy_alone_ms)
+        if not self.on_gpu:
+            most, beside = self.busy_cores and 100 * self.busy_cores, self.core_wait_pct
+        if between is None or most is None:
+            return between
+        return min(between, most + (beside or 0.0))
+
+    @property
+    def busy_ms(self) -> float | None:
+        """The device's work on a step by the profile."""
+        if self.profile is None or self.profile.busy_ms is None or self.step_ms is None:
+            return None
+        return min(self.profile.busy_ms, self.step_ms)
+
+    @property
+    def exposed_ms(self) -> float | None:
+        """Exposed communication; a profile sees all of it."""
+        seen_ms = None if self.profile is None else self.profile.exposed_ms
+        return self.communication_ms if seen_ms is None else seen_ms
+
+    @property
+    def copy_ms(self) -> float | None:
+        """The exposed copy of a batch, from the profile if there is no copy phase."""
+        alone_ms, profile = self.copy_alone_ms, self.profile
+        if alone_ms is not None or profile is None or profile.overlap_ms is not None:
+            return alone_ms
+        return sum(each.ms for each in profile.copies if each.direction == "to device")
+
+    @property
+    def idle_ms(self) -> float | None:
+        """How long the device idles for want of launches although data are there.
+
+        It is at most the part of a step without device work.
+        """
+        seen_ms = None if self.profile is None else self.profile.idle_ms.get("host")
+        if self.busy_ms is None or seen_ms is None or self.step_ms is None:
+            return None
+        return max(min(seen_ms, self.step_ms - self.busy_ms) - (self.starved_ms or 0.0), 0.0)
+
+    @property
+    def saved_ms(self) -> float | None:
+        """By how much a step would be shorter if the host did not wait within it.
+
+        The host would go on launching, and the step would last as long as the longer of launching
+        and device work.
+        """
+        waited_ms = None if self.profile is None else self.profile.blocked_ms
+        busy_ms, step_ms, host_ms = self.busy_ms, self.step_ms, self.host_ms
+        if busy_ms is None or waited_ms is None or step_ms is None or host_ms is None:
+            return None
+        launching_ms = max(host_ms - waited_ms, 0.0) + (self.starved_ms or 0.0)
+        return max(min(waited_ms, step_ms - max(busy_ms, launching_ms)), 0.0)
+
     def share_pct(self, ms: float | None) -> float | None:
         """Return `ms` as a percentage of the step, at most 100: phases are means of fewer steps."""
         return None if ms is None or not self.step_ms else min(100 * ms / self.step_ms, 100.0)
@@ -154,10 +221,13 @@ def steps_needed(step_ms: float | None) -> int:
     return max(LEAST_STEPS, min(within, MEASURED_STEPS))
 
 
-def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
+def recent_step(
+    snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
+) -> RecentStep:
     """Return the means of the newest ticks that hold only warm steps since the last break.
 
-    `cores` is the number of CPU cores that the training may use; None if unknown.
+    `cores` is the number of CPU cores that the training may use; None if unknown. `profile` is of
+    steps with the present settings.
     """
     series, first = snapshot.series, _window(snapshot)
     weights = [(steps or 0.0) * series.tick_s for steps in series.of("steps_per_s")[first:]]
@@ -186,6 +256,7 @@ def recent_step(snapshot: Snapshot, cores: int | None = None) -> RecentStep:
         asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
+        profile=profile if profile is not None and profile.on_device else None,
         **{name: mean(name) for name in MEANS},
     )
 

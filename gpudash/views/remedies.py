@@ -1,24 +1,24 @@
 """Propose what an A/B should try against a limit, best first; only the A/B shows if it helps."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.offers import refusal
 from gpudash.protocol import Settings
 from gpudash.snapshot import Snapshot
-from gpudash.trace.summary import Summary
 from gpudash.views.gains import LEAST_PCT, Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
-from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, Limit
+from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, WAITING_LOSSES, Limit
 from workloads.levers import Count, Lever, LeverError
 
 NEXT = "next"
 """Stands for the lever's next higher value."""
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
-WAITING_LOSSES = ("nonzero", "where", "counted")
 
 
 class Try(msgspec.Struct, frozen=True):
@@ -151,22 +151,6 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
 for `data` may help a data wait that such jobs lengthen, and those for `cpu` save work."""
 
 
-def known_waits(settings: Settings) -> Settings:
-    """Return the `waiting_levers` that wait for the GPU's work; a copy has its own phase."""
-    waiting = waiting_levers(settings)
-    return {name: value for name, value in waiting.items() if name != "pin_memory"}
-
-
-def waiting_levers(settings: Settings) -> Settings:
-    """Return the settings that are known to make the host wait for the GPU within a step."""
-    waits = {
-        "loss": settings.get("loss") in WAITING_LOSSES,
-        "rotation": settings.get("rotation") == "per_image" and settings.get("augment_on") == "gpu",
-        "pin_memory": settings.get("pin_memory") == "off" and settings.get("data") != "resident",
-    }
-    return {name: settings[name] for name, waits_now in waits.items() if waits_now}
-
-
 def loader_workers(settings: Settings) -> int:
     """Return the number of loader workers; 0 if unknown."""
     text = settings.get("num_workers", "")
@@ -174,63 +158,42 @@ def loader_workers(settings: Settings) -> int:
 
 
 def tries(
-    limit: Limit,
-    snapshot: Snapshot,
-    levers: Sequence[Lever],
-    step: RecentStep,
-    profile: Summary | None = None,
+    limit: Limit, snapshot: Snapshot, levers: Sequence[Lever], step: RecentStep
 ) -> tuple[Try, ...]:
     """Return what to try, best first; changes that have a verdict come last."""
     if "blocks" not in snapshot.can:
         return ()
-    known, gain = {one.name: one for one in levers}, _gains(snapshot, step, profile)
+    known = {one.name: one for one in levers}
     judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
 
     def is_judged(one: Try) -> bool:
         return (one.lever, frozenset((one.value, one.before))) in judged
 
     found = (
-        Try(remedy.lever, value, remedy.why, before, gain(remedy.lever, before, value))
+        Try(remedy.lever, value, remedy.why, before)
         for remedy in _fitting(limit, snapshot.settings, step)
         if remedy.lever in known and not refusal(remedy.lever, snapshot.levers)
-        for before in (_active(known[remedy.lever], snapshot),)
-        for value in _values(remedy, known[remedy.lever], before, step)
+        for lever in (known[remedy.lever],)
+        for before in (snapshot.settings.get(lever.name, lever.default_text),)
+        for value in _values(remedy, lever, before, step)
     )
-    helping = (one for one in found if one.gain is None or one.gain.high_pct >= LEAST_PCT)
+    gaining = refreshed(found, snapshot, step)
+    helping = (one for one in gaining if one.gain is None or one.gain.high_pct >= LEAST_PCT)
     return tuple(sorted(helping, key=is_judged))
 
 
-def refreshed(
-    proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep, profile: Summary | None = None
-) -> tuple[Try, ...]:
+def refreshed(proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep) -> tuple[Try, ...]:
     """Return the same changes with the gains that follow from these measurements."""
-    gain = _gains(snapshot, step, profile)
-    return tuple(
-        Try(one.lever, one.value, one.why, one.before, gain(one.lever, one.before, one.value))
-        for one in proposals
+    case = partial(
+        Case,
+        step=step,
+        phases=snapshot.phases,
+        workers=loader_workers(snapshot.settings),
+        feeds=snapshot.settings.get("data", "loader") != "loader",
     )
-
-
-def _gains(
-    snapshot: Snapshot, step: RecentStep, profile: Summary | None
-) -> Callable[[str, str, str], Gain | None]:
-    """Return the function from a lever, its value and another value to the gain."""
-    workers = loader_workers(snapshot.settings)
-    feeds = snapshot.settings.get("data", "loader") != "loader"
-
-    def gain(lever: str, before: str, value: str) -> Gain | None:
-        case = Case(
-            a=before,
-            b=value,
-            step=step,
-            phases=snapshot.phases,
-            profile=profile,
-            workers=workers,
-            feeds=feeds,
-        )
-        return gain_of(lever, case)
-
-    return gain
+    return tuple(
+        replace(one, gain=gain_of(one.lever, case(a=one.before, b=one.value))) for one in proposals
+    )
 
 
 def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Remedy]:
@@ -288,7 +251,3 @@ def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Ite
     higher = not isinstance(lever, Count) or int(value) > int(active)
     if value != active and higher:
         yield value
-
-
-def _active(lever: Lever, snapshot: Snapshot) -> str:
-    return snapshot.settings.get(lever.name, lever.default_text)

@@ -20,10 +20,6 @@ class Requests:
         for one in ids:
             self._open.pop(one, None)
 
-    def clear(self) -> None:
-        """Forget all commands: nobody is left to answer."""
-        self._open.clear()
-
     @property
     def settings(self) -> Settings:
         """Settings that open commands request."""

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.snapshot import Straggler
+from gpudash.protocol import Settings
+from gpudash.snapshot import Snapshot, Straggler
 from gpudash.trace.summary import Summary
-from gpudash.views.profiled_step import at_work_pct, copy_ms, exposed_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep
 
 Limit: TypeAlias = Literal[
@@ -66,6 +66,7 @@ BESIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler"})
 """Limits that are not a part of a single process's step."""
 HYSTERESIS_PCT = 2.0
 """An answer stands until its value is this far below the threshold, so that it does not flicker."""
+WAITING_LOSSES = ("nonzero", "where", "counted")
 
 
 class Rule(NamedTuple):
@@ -86,31 +87,23 @@ class Rule(NamedTuple):
         return self.value_pct >= self.from_pct - HYSTERESIS_PCT * (self.kind == before)
 
 
-def rules(
-    step: RecentStep,
-    profile: Summary | None = None,
-    *,
-    waits: Collection[str] = (),
-    launches: bool = False,
-    straggler: Straggler | None = None,
-) -> tuple[Rule, ...]:
+def rules(snapshot: Snapshot, step: RecentStep, *, launches: bool = False) -> tuple[Rule, ...]:
     """Return every rule with its value, in the order in which they are tried.
 
-    `waits` are settings that make the host wait within a step. `launches` says that the host is
-    known never to wait.
+    `launches` says that the host is known never to wait.
     """
-    at_work = at_work_pct(step, profile)
+    profile, at_work, waits = step.profile, step.at_work_pct, known_waits(snapshot.settings)
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
-        *_by_cores_or_rank(step, straggler),
+        *_by_cores_or_rank(step, snapshot.straggler),
         Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
     )
-    exposed_pct = step.share_pct(exposed_ms(step, profile))
+    exposed_pct = step.share_pct(step.exposed_ms)
     exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
     if not step.on_gpu:
         loader = Rule("data", "CPU time of the loader workers", step.taken_pct, LOADER_PCT)
         return (*first, loader, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
-    copies = step.share_pct(copy_ms(step, profile))
+    copies = step.share_pct(step.copy_ms)
     return (
         *first,
         Rule("copy", "a copy runs, and nothing beside it", copies, COPY_PCT),
@@ -127,6 +120,22 @@ def rules(
         ),
         Rule("gpu", "the GPU is at work on a step", at_work, DEVICE_PCT),
     )
+
+
+def known_waits(settings: Settings) -> Settings:
+    """Return the `waiting_levers` that wait for the GPU's work; a copy has its own phase."""
+    waiting = waiting_levers(settings)
+    return {name: value for name, value in waiting.items() if name != "pin_memory"}
+
+
+def waiting_levers(settings: Settings) -> Settings:
+    """Return the settings that are known to make the host wait for the GPU within a step."""
+    waits = {
+        "loss": settings.get("loss") in WAITING_LOSSES,
+        "rotation": settings.get("rotation") == "per_image" and settings.get("augment_on") == "gpu",
+        "pin_memory": settings.get("pin_memory") == "off" and settings.get("data") != "resident",
+    }
+    return {name: settings[name] for name, waits_now in waits.items() if waits_now}
 
 
 def limit_of(asked: Iterable[Rule], before: str | None = None) -> Limit:
@@ -186,8 +195,8 @@ def _by_host(step: RecentStep, kind: Limit) -> tuple[Rule]:
 def _by_profile(step: RecentStep, profile: Summary, waits: Collection[str]) -> tuple[Rule, ...]:
     waited_pct = step.share_pct(profile.blocked_ms)
     avoidable = Rule("sync", "the host waits, and a lever avoids it", waited_pct, WAITS_PCT)
-    saved_pct = step.share_pct(saved_ms(step, profile))
-    idle_pct = step.share_pct(idle_ms(step, profile))
+    saved_pct = step.share_pct(step.saved_ms)
+    idle_pct = step.share_pct(step.idle_ms)
     return (
         Rule("sync", "would go if the host never waited", saved_pct, LOST_PCT),
         *((avoidable,) if waits else ()),

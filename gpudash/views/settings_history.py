@@ -45,7 +45,7 @@ class _Row:
         self.most_mib: dict[str, float] = {}  # by metric
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.verdicts: list[str] = []
-        self.shown: tuple[tuple[int, bool, _Row | None], Result] | None = None
+        self.shown: tuple[tuple[int, bool, _Row, Settings], Result] | None = None
 
     def count(self, finished: Step) -> None:
         """Count a finished step, unless it is warm-up."""
@@ -96,15 +96,14 @@ class _Row:
         `own` are the script's own settings.
         """
         # ratios refer to the first row, which has stopped growing once there is another
-        key = (number, live, first)
+        key = (number, live, first, own)
         if self.shown is None or self.shown[0] != key:
             self.shown = (key, self._result(number, first, own, live=live))
         return self.shown[1]
 
     def _result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
-        counts = (count for _, count in self.times_ms)
         means = self.means.values()
-        p50, p95 = percentiles((step_ms for step_ms, _ in self.times_ms), (50, 95), counts)
+        p50, p95 = percentiles(self.times_ms)
         return Result(
             number=number,
             configuration=_configuration(self, first, own),
@@ -150,8 +149,6 @@ class SettingsHistory:
     def offered(self, own: Settings) -> None:
         """Set the script's own settings."""
         self._own = own
-        for row in self._rows[:1]:
-            row.shown = None
 
     def change(self, segment: int, settings: Settings, warmup_steps: int) -> None:
         """Begin a segment's row; steps still on the device count in the row before.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import fsum, sqrt
 from operator import attrgetter
-from statistics import NormalDist, median
+from statistics import NormalDist, fmean, median
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -126,10 +126,7 @@ Excess = Callable[[Block], Mapping[int, float]]
 
 
 def _behind(
-    blocks: Sequence[Block],
-    excess: Excess,
-    held: int | None,
-    least_pct: float = LEAST_PCT,
+    blocks: Sequence[Block], excess: Excess, held: int | None, least_pct: float = LEAST_PCT
 ) -> int | None:
     """Return the rank that clearly exceeds the others; `held`, the named one, may do so less."""
     means = _means(blocks, excess)
@@ -165,7 +162,7 @@ def _means(blocks: Sequence[Block], excess: Excess) -> dict[int, _Mean]:
 
 def _mean(values: Sequence[float]) -> _Mean:
     count = len(values)
-    mean = fsum(values) / count
+    mean = fmean(values)
     squares = fsum((value - mean) ** 2 for value in values)
     return _Mean(mean, sqrt(squares / (count - 1) / count))
 
@@ -202,12 +199,10 @@ def _changing(blocks: Sequence[Block], named: Straggler | None) -> list[tuple[Bl
 def _unequal(blocks: Sequence[Block]) -> Straggler | None:
     """Return an imbalance if in each step the rank with the most work is late; else None."""
     ranks = [means for block in blocks for means in block.ranks.values()]
-    by_work_ms = fsum(one.by_work_ms for one in ranks) / len(ranks)
-    deviation_ms = fsum(one.own_deviation_ms for one in ranks) / len(ranks)
-    collective_ms = fsum(
-        min(one.least_wait_ms for one in block.ranks.values()) for block in blocks
-    ) / len(blocks)
-    waits_ms = fsum(one.wait_ms for one in ranks) / len(ranks) - collective_ms
+    by_work_ms = fmean(one.by_work_ms for one in ranks)
+    deviation_ms = fmean(one.own_deviation_ms for one in ranks)
+    least_ms = (min(one.least_wait_ms for one in block.ranks.values()) for block in blocks)
+    waits_ms = fmean(one.wait_ms for one in ranks) - fmean(least_ms)
     step_ms = _step_ms(blocks)
     if by_work_ms <= BY_WORK * deviation_ms or waits_ms < WANDERING_PCT / 100 * step_ms:
         return None
@@ -235,7 +230,7 @@ def _late_in(block: Block) -> int | None:
 
 def _described(late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind: Kind) -> Straggler:
     """Return the straggler of blocks with late ranks; the newest of them is named."""
-    late_ms = fsum(block.late_ms[rank] for block, rank in late) / len(late)
+    late_ms = fmean(block.late_ms[rank] for block, rank in late)
     phase, excess_ms = _slowest_phase(late, late_ms)
     return Straggler(
         rank=late[-1][1],
@@ -255,7 +250,7 @@ def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[s
         return _excess_ms(late, lambda block, rank: block.ranks[rank].phases_ms.get(name, 0.0))
 
     excesses = {name: over(name) for name in names}
-    excesses[BESIDE] = fsum(block.beside_ms[rank] for block, rank in late) / len(late)
+    excesses[BESIDE] = fmean(block.beside_ms[rank] for block, rank in late)
     excess_ms, phase = max((ms, name) for name, ms in excesses.items())
     if excess_ms < EXPLAINED * late_ms:
         return "", late_ms
@@ -268,10 +263,9 @@ def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[s
 
 def _excess_ms(late: Sequence[tuple[Block, int]], value: Callable[[Block, int], float]) -> float:
     """Return the mean excess of the late ranks over the others' median."""
-    found = [
+    return fmean(
         over_others({one: value(block, one) for one in block.ranks})[rank] for block, rank in late
-    ]
-    return fsum(found) / len(found)
+    )
 
 
 def _has_more_work(late: Sequence[tuple[Block, int]], late_ms: float) -> bool:
@@ -284,5 +278,4 @@ def _has_more_work(late: Sequence[tuple[Block, int]], late_ms: float) -> bool:
         more = over_others(work)[rank]
         shares.append(more / work[rank] if work[rank] else 0.0)
         own_ms.append(block.ranks[rank].own_ms)
-    explained_ms = fsum(shares) / len(shares) * fsum(own_ms) / len(own_ms)
-    return explained_ms >= EXPLAINED * late_ms
+    return fmean(shares) * fmean(own_ms) >= EXPLAINED * late_ms

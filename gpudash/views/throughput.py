@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import starmap
 from operator import mul
 from typing import NamedTuple
 
@@ -47,22 +48,14 @@ class RecentSteps:
         Blocks of a comparison drop nothing: they are too short, and values would flicker.
         """
         if self._steps and step.segment != self._steps[-1].segment and not in_block:
-            self.clear()
+            self._steps.clear()
         self._steps.append(step)
         while len(self._steps) > NOW_STEPS and step.finished_s - self._steps[0].finished_s > NOW_S:
             self._steps.popleft()
 
-    def clear(self) -> None:
-        """Forget everything, as after a restart."""
-        self._steps.clear()
-
     def __iter__(self) -> Iterator[Step]:
         """Yield these steps, oldest first."""
         return iter(self._steps)
-
-    def last(self) -> Step | None:
-        """Return the newest step."""
-        return self._steps[-1] if self._steps else None
 
     def longest_s(self) -> float:
         """Return how long the longest of these steps took."""
@@ -82,18 +75,19 @@ class RecentSteps:
         """
         if not self._steps:
             return UNKNOWN
-        times_ms, counts = zip(*((step.step_ms, step.count) for step in self._steps), strict=True)
-        busy_s = sum(map(mul, times_ms, counts)) / 1000
+        counted = [(step.step_ms, step.count) for step in self._steps]
+        busy_s = sum(starmap(mul, counted)) / 1000
         if idle_s > self.longest_s() + REPORT_S:
             busy_s += idle_s
-        p50, p95 = percentiles(times_ms, (50, 95), counts)
+        p50, p95 = percentiles(counted)
         if busy_s <= 0:
             return Rate(None, None, p50, p95)
         samples = total(step.samples for step in self._steps)
         tokens = total(step.tokens for step in self._steps)
         samples_per_s = None if samples is None else samples / busy_s
         tokens_per_s = None if tokens is None else tokens / busy_s
-        return Rate(sum(counts) / busy_s, samples_per_s, p50, p95, tokens_per_s)
+        steps = sum(count for _, count in counted)
+        return Rate(steps / busy_s, samples_per_s, p50, p95, tokens_per_s)
 
 
 class WholeRun:

@@ -14,9 +14,10 @@ collective needs no CPU. That wait is work too, as on a GPU, where the collectiv
 
 from collections.abc import Iterable
 from math import fsum
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict
 
 from gpudash.protocol import (
     Changed,
@@ -34,8 +35,9 @@ from gpudash.protocol import (
 from gpudash.views.same_steps import WAIT
 
 Why: TypeAlias = Literal[
-    "paused", "switching", "restarting", "timed", "evaluation", "checkpoint", "profile"
+    "paused", "switching", "restarting", "phases", "evaluation", "checkpoint", "profile"
 ]
+"""The part of the time that a stretch between steps belongs to."""
 
 
 class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,15 +66,13 @@ class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
 
     def since(self, before: "TimeBreakdown") -> "TimeBreakdown":
         """Return the time added after `before`."""
-        names = self.__struct_fields__
         return TimeBreakdown(
-            **{name: getattr(self, name) - getattr(before, name) for name in names}
+            **{name: spent_s - getattr(before, name) for name, spent_s in asdict(self).items()}
         )
 
     def rounded(self) -> "TimeBreakdown":
         """Return the breakdown in whole microseconds, for a file."""
-        names = self.__struct_fields__
-        return TimeBreakdown(**{name: round(getattr(self, name), 6) for name in names})
+        return TimeBreakdown(**{name: round(s, 6) for name, s in asdict(self).items()})
 
 
 class TimeAccount:
@@ -82,9 +82,7 @@ class TimeAccount:
         self._stretches: list[tuple[float, float, Why]] = []  # from, to
         self._paused: tuple[float, Why] | None = None  # since when
         self._end_s: float | None = None  # of the newest step, or the worker's start
-        self._wall_s = 0.0
-        self._gaps: dict[Why, float] = dict.fromkeys(get_args(Why), 0.0)
-        self._phases_s = self._data_s = self._unexplained_s = 0.0
+        self._spent_s: dict[str, float] = asdict(TimeBreakdown())
         self._unshared_s = 0.0  # in steps since the newest measured ones
         self._shares = (1.0, 0.0)  # parts of those: busy device, data wait
         self._measured_s = self._busy_s = self._waited_s = 0.0  # in the report being folded
@@ -103,7 +101,7 @@ class TimeAccount:
             case Changed():
                 self._stretches.append((item.at_s - item.took_ms / 1e3, item.at_s, "switching"))
             case Timed():  # without instruments, its steps are never reported
-                self._stretches.append((item.at_s - item.seconds, item.at_s, "timed"))
+                self._stretches.append((item.at_s - item.seconds, item.at_s, "phases"))
             case Paused():
                 self._resume(item.at_s)
                 self._paused = item.at_s, "paused" if item.why == "asked" else item.why
@@ -112,14 +110,9 @@ class TimeAccount:
 
     def account(self) -> TimeBreakdown:
         """Return the breakdown up to the newest step."""
-        phases_s, data_s, unattributed_s = self._shared()
-        gaps = {f"{why}_s": gap_s for why, gap_s in self._gaps.items() if why != "timed"}
+        shared_s = self._shared()
         return TimeBreakdown(
-            wall_s=self._wall_s,
-            phases_s=self._phases_s + phases_s + self._gaps["timed"],
-            data_s=self._data_s + data_s,
-            unattributed_s=self._unexplained_s + unattributed_s,
-            **gaps,
+            **{name: s + shared_s.get(name, 0.0) for name, s in self._spent_s.items()}
         )
 
     def settled(self) -> TimeBreakdown:
@@ -127,7 +120,7 @@ class TimeAccount:
 
         So the time that a recording adds to it is the recording's own.
         """
-        self._book(*self._shared())
+        self._book(**self._shared())
         self._unshared_s = 0.0
         return self.account()
 
@@ -159,14 +152,15 @@ class TimeAccount:
         finished_s = max(step.finished_s, self._end_s)
         self._gap(self._end_s, finished_s - step_s)
         within_s = min(step_s, finished_s - self._end_s)
-        self._wall_s += within_s
+        self._book(wall_s=within_s)
         self._end_s = finished_s
         if step.cpu_ms is not None:
             waited_s = min(data_s, within_s)
             collective_ms = (step.phases_ms or {}).get(WAIT, 0.0)
             busy_s = step.count * max(step.cpu_ms + collective_ms, 0.0) / 1e3
             busy_s = min(busy_s, within_s - waited_s)  # several threads can exceed the step
-            self._book(busy_s, waited_s, within_s - waited_s - busy_s)
+            left_s = within_s - waited_s - busy_s
+            self._book(phases_s=busy_s, data_s=waited_s, unattributed_s=left_s)
             return
         self._unshared_s += within_s
         if step.device_ms is not None:
@@ -178,34 +172,34 @@ class TimeAccount:
     def _share_out(self) -> None:
         if self._measured_s:
             self._shares = self._busy_s / self._measured_s, self._waited_s / self._measured_s
-            self._book(*self._shared())
+            self._book(**self._shared())
             self._unshared_s = self._measured_s = self._busy_s = self._waited_s = 0.0
 
-    def _shared(self) -> tuple[float, float, float]:
-        """Return the time in steps not shared out yet: busy, waiting for data, neither."""
+    def _shared(self) -> dict[str, float]:
+        """Return the parts of the time in steps not shared out yet."""
         busy_s = self._unshared_s * self._shares[0]
         waited_s = min(self._unshared_s * self._shares[1], self._unshared_s - busy_s)
-        return busy_s, waited_s, self._unshared_s - busy_s - waited_s
+        left_s = self._unshared_s - busy_s - waited_s
+        return {"phases_s": busy_s, "data_s": waited_s, "unattributed_s": left_s}
 
-    def _book(self, busy_s: float, waited_s: float, neither_s: float) -> None:
-        self._phases_s += busy_s
-        self._data_s += waited_s
-        self._unexplained_s += neither_s
+    def _book(self, **spent_s: float) -> None:
+        for name, more_s in spent_s.items():
+            self._spent_s[name] += more_s
 
     def _gap(self, began_s: float, ended_s: float) -> None:
         if ended_s <= began_s:
             return
-        self._wall_s += ended_s - began_s
+        self._book(wall_s=ended_s - began_s)
         left = [(began_s, ended_s)]  # a pause may contain a lever change
         for start_s, stop_s, why in self._stretches:
             within = [(max(from_s, start_s), min(to_s, stop_s)) for from_s, to_s in left]
-            self._gaps[why] += _length_s(within)
+            self._book(**{f"{why}_s": _length_s(within)})
             if start_s < stop_s:
                 before = [(from_s, min(to_s, start_s)) for from_s, to_s in left]
                 after = [(max(from_s, stop_s), to_s) for from_s, to_s in left]
                 left = [(from_s, to_s) for from_s, to_s in (*before, *after) if from_s < to_s]
         self._stretches = [one for one in self._stretches if one[1] > ended_s]
-        self._unexplained_s += _length_s(left)
+        self._book(unattributed_s=_length_s(left))
 
 
 def _length_s(pieces: Iterable[tuple[float, float]]) -> float:

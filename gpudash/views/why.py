@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from gpudash import format as fmt
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer, as_pause_began
+from gpudash.views.answer import HOLD_S, INTERRUPTED, Answer, as_pause_began, is_comparing
 from gpudash.views.collectives import collectives_line
 from gpudash.views.evidence import ASK_PROFILE, MOST_WAITS, place
-from gpudash.views.profiled_step import of_device
 from gpudash.views.recent_step import RecentStep, recent_step
-from gpudash.views.remedies import Try, known_waits
+from gpudash.views.remedies import Try
 from gpudash.views.rules import Limit, Rule, limit_of, rules
 
 
@@ -21,15 +20,13 @@ def why_lines(
 
     In a pause the values are those from before it.
     """
-    shown, has_ended = snapshot.comparison, snapshot.state in ENDED
-    if shown is not None and not shown.is_over and not has_ended:
+    if is_comparing(snapshot) and snapshot.state not in ENDED:
         return [*answer.evidence, "", "the rules are not tried during an A/B"]
     if snapshot.state == "paused":
         snapshot = as_pause_began(snapshot)
-    profile, step = of_device(profile), recent_step(snapshot, cores)
-    waits = known_waits(snapshot.settings)
-    launches = answer.limit == "launch"
-    asked = rules(step, profile, waits=waits, launches=launches, straggler=snapshot.straggler)
+    step = recent_step(snapshot, cores, profile)
+    profile = step.profile
+    asked = rules(snapshot, step, launches=answer.limit == "launch")
     width = max(len(rule.label) for rule in asked)
     found = limit_of(asked, answer.limit)
     limits = (rule for rule in asked if rule.kind == answer.limit and rule.matches(answer.limit))

@@ -8,9 +8,9 @@ import pytest
 from gpudash.compare.sweep import table
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
-from gpudash.compare.unpaired_t import Ratio
 from gpudash.errors import UsageError
 from gpudash.protocol import Device, Started
+from tests.compare.test_sweep_table import of
 from tests.scripted_run import started
 
 GRID = Grid(rows=({"nproc": "1"}, {"nproc": "2"}), columns=({},), rounds=3, min_steps=5, min_s=0.0)
@@ -78,9 +78,8 @@ def started_with(count: int, threads: int) -> Started:
 def test_twice_the_samples_in_the_same_time_is_an_efficiency_of_1():
     ((alone,), (both,)) = Sweep(GRID, measured(1.0, 1.01, 0.99, 1.0, 1.01, 0.99)).results()
     assert alone.efficiency is None
-    assert both.efficiency is not None
-    assert both.efficiency.ratio == pytest.approx(1.0)
-    assert both.efficiency.low < 1 < both.efficiency.high
+    assert both.efficiency == pytest.approx(1.0)
+    assert both.efficiency_low < 1 < both.efficiency_high
     assert both.samples_per_s == pytest.approx(2 * alone.samples_per_s)
 
 
@@ -91,9 +90,8 @@ def test_the_table_has_rates_of_all_processes_and_the_efficiency():
         "10.0 steps/s, 80.0 samples/s",
         "8 steps/s, 128.0 samples/s, efficiency 80.0 % [80.0, 80.0]",
     ]
-    found = table.data(GRID, results)
-    assert [one.settings for one in found] == [{"nproc": "1"}, {"nproc": "2"}]
-    assert found[1].efficiency == pytest.approx(0.8)
+    assert [row[0].settings for row in results] == [{"nproc": "1"}, {"nproc": "2"}]
+    assert results[1][0].efficiency == pytest.approx(0.8)
 
 
 def test_a_training_that_did_not_run_has_no_efficiency():
@@ -112,13 +110,15 @@ def test_the_first_of_one_process_is_the_base_of_each_variant():
     ]
     blind = [msgspec.structs.replace(row, samples=None) for row in rows[:3]]
     _, (first, second) = Sweep(grid, rows).results()
-    assert (first.efficiency.ratio, second.efficiency.ratio) == (1.0, pytest.approx(0.625))
+    assert (first.efficiency, second.efficiency) == (1.0, pytest.approx(0.625))
     _, (first, second) = Sweep(grid, [*blind, *rows[3:]]).results()
-    assert (first.efficiency, second.efficiency.ratio) == (None, pytest.approx(0.625))
+    assert (first.efficiency, second.efficiency) == (None, pytest.approx(0.625))
     (alone, _), _ = Sweep(grid, blind).results()
     assert (alone.steps_per_s, alone.samples_per_s) == (10.0, 0.0)
 
 
 def test_an_efficiency_without_an_interval_stands_alone():
-    assert table.efficiency(Ratio(ratio=0.8)) == "80.0 %"
-    assert table.efficiency(Ratio(ratio=0.8, low=0.75, high=0.85)) == "80.0 % [75.0, 85.0]"
+    alone = of(steps_per_s=1.0, samples_per_s=8.0, efficiency=0.8)
+    both = msgspec.structs.replace(alone, efficiency_low=0.75, efficiency_high=0.85)
+    assert table.cell(alone) == "1, efficiency 80.0 %"
+    assert table.cell(both) == "1, efficiency 80.0 % [75.0, 85.0]"

@@ -112,16 +112,15 @@ def test_blocks_done_and_planned_are_counted():
 
 def test_each_variant_is_compared_with_the_first_of_its_row_round_by_round():
     results = swept().run().experiment.sweep.results()
-    assert [len(row) for row in results] == [2, 2, 2]
+    assert [cell.settings for row in results for cell in row] == [*map(GRID.changes, range(6))]
     for row, samples in zip(results, (8, 16, 4096), strict=True):
         first, second = row
         one_ms = step_ms(BASE | {"batch_size": str(samples)})
         assert first.steps_per_s == pytest.approx(1e3 / one_ms)
         assert first.samples_per_s == pytest.approx(samples * 1e3 / one_ms)
         assert first.change is None
-        assert second.change.change == pytest.approx(0.25)
-        assert second.change.pairs == 3
-        assert second.change.low == pytest.approx(0.25)
+        assert second.change == pytest.approx(0.25)
+        assert second.low == pytest.approx(0.25)
         assert second.host_ms == 2.0
 
 
@@ -134,27 +133,26 @@ def test_a_drift_that_both_share_cancels():
     rows = []
     for turn in range(3):
         rows += [known_row(turn, 0, 2.0**turn), known_row(turn, 1, 2.0**turn / 1.1)]
-    change = Sweep(GRID, rows).results()[0][1].change
-    assert change.change == pytest.approx(0.1)
-    assert (change.low, change.high) == (pytest.approx(0.1), pytest.approx(0.1))
+    result = Sweep(GRID, rows).results()[0][1]
+    assert (result.change, result.low, result.high) == (pytest.approx(0.1),) * 3
 
 
 def test_the_interval_is_the_paired_one_over_the_rounds_that_both_have():
     rows = [known_row(0, 0, 1.0), known_row(0, 1, 0.5), known_row(1, 0, 4.0)]
-    change = Sweep(GRID, rows).results()[0][1].change
-    assert (change.pairs, change.low, change.high) == (1, None, None)
+    result = Sweep(GRID, rows).results()[0][1]
+    assert (result.change, result.low, result.high) == (pytest.approx(1.0), None, None)
     rows += [known_row(1, 1, 0.25), known_row(2, 1, 9.0)]
-    change = Sweep(GRID, rows).results()[0][1].change
-    assert change == estimate([(1.0, 0.5), (4.0, 0.25)])
+    result, both = Sweep(GRID, rows).results()[0][1], estimate([(1.0, 0.5), (4.0, 0.25)])
+    assert (result.change, result.low, result.high) == (both.change, both.low, both.high)
 
 
 def test_means_leave_out_what_was_not_measured():
     rows = [
-        known_row(0, 0, 1.0, util_pct=80.0, cpu_pct=100.0, host_ms=1.0),
+        known_row(0, 0, 1.0, gpu_util_pct=80.0, cpu_pct=100.0, host_ms=1.0),
         known_row(1, 0, 1.0, core_wait_pct=40.0, cpu_pct=200.0, host_ms=3.0),
     ]
     result = Sweep(GRID, rows).results()[0][0]
-    assert (result.util_pct, result.cpu_pct, result.host_ms) == (80.0, 150.0, 2.0)
+    assert (result.gpu_util_pct, result.cpu_pct, result.host_ms) == (80.0, 150.0, 2.0)
     assert result.core_wait_pct == 40.0
 
 
@@ -162,7 +160,7 @@ def test_a_block_without_a_measured_time_is_not_compared():
     rows = [known_row(turn, cell, 1.0) for turn in range(2) for cell in range(2)]
     rows[1] = known_row(0, 1, 0.0)
     result = Sweep(GRID, rows).results()[0][1]
-    assert result.change.pairs == 1
+    assert (result.change, result.low) == (pytest.approx(0.0), None)  # of a single round
     assert result.steps_per_s == pytest.approx(20 / 0.08)
 
 
@@ -178,8 +176,8 @@ def test_utilisation_is_read_while_the_block_runs():
     while not done.experiment.done:
         done.turn()
         done.tell(gpu(done.worker.now_s, gpu_util_pct=77.0))
-    assert {row.util_pct for row in done.experiment.rows} == {77.0}
-    assert done.experiment.sweep.results()[0][0].util_pct == 77.0
+    assert {row.gpu_util_pct for row in done.experiment.rows} == {77.0}
+    assert done.experiment.sweep.results()[0][0].gpu_util_pct == 77.0
 
 
 def test_a_setting_that_had_to_wait_for_a_core_says_so():
@@ -214,7 +212,7 @@ def test_a_cell_out_of_memory_is_left_out_from_then_on_and_the_sweep_goes_on(beh
         assert len(done.worker.began) == 4 * 3 + 2
     results = sweep.results()
     assert all("out of memory" in cell.failure for cell in results[2])
-    assert results[1][1].change.pairs == 3
+    assert results[1][1].change == pytest.approx(0.25)
 
 
 def test_a_command_names_what_is_still_missing_under_the_same_numbers():
@@ -335,7 +333,6 @@ def test_a_sweep_resumed_runs_only_what_is_missing():
     # in the very order of a sweep that was not interrupted
     assert both == visited(swept().run().experiment.rows)
     assert rest.worker.began == list(range(12))
-    assert rest.experiment.sweep.results()[0][1].change.pairs == 3
 
 
 def test_a_cell_that_failed_is_not_tried_again():
@@ -349,7 +346,7 @@ def test_rounds_may_be_added():
     known = swept().run().experiment.rows
     more = swept(msgspec.structs.replace(GRID, rounds=4), known).run()
     assert {row.round for row in more.experiment.rows} == {3}
-    assert more.experiment.sweep.results()[0][1].change.pairs == 4
+    assert more.experiment.sweep.blocks_done == 24
 
 
 def test_a_sweep_with_nothing_missing_is_done_at_once():

@@ -29,7 +29,7 @@ ROWS = [
         samples=80,
         busy_s=0.5,
         host_ms=1.25,
-        util_pct=85.0,
+        gpu_util_pct=85.0,
         cpu_pct=120.0,
         core_wait_pct=48.2,
     ),

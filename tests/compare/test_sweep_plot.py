@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from gpudash.compare.sweep import plot
-from gpudash.compare.sweep.grid import CellResult
 from gpudash.errors import RecordingError, UsageError
 from tests.compare import test_sweep_table
-from tests.compare.test_sweep_table import GRID
+from tests.compare.test_sweep_table import GRID, of
 
 RESULTS = [
     [
@@ -37,7 +36,7 @@ def test_a_vector_plot_has_the_tables_contents(tmp_path):
 
 
 def test_a_bar_of_no_length_says_that_nothing_was_measured(tmp_path):
-    unmeasured = [RESULTS[0], [RESULTS[1][0], CellResult()]]
+    unmeasured = [RESULTS[0], [RESULTS[1][0], of()]]
     for results, marks in ((RESULTS, 0), (unmeasured, 1)):
         plot.draw(tmp_path / "sweep.svg", TITLE, GRID, results)
         text = (tmp_path / "sweep.svg").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ import time
 import traceback
 import types
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from threading import get_ident
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
-from gpudash.hooks import batches, counting, steps, tracker
+from gpudash.hooks import batches, counting, explicit, patches, steps, tracker
 from gpudash.hooks.frames import OURS
 from tests.hooks.toy import watched
 
@@ -455,9 +456,10 @@ def stopped_by_signals(toy):
             signal.raise_signal(signal.SIGUSR1)
         return get_ident()
 
-    moments = ["batch_asked", "backward_begins", "optimizer_begins", "optimizer_ends"]
+    moments = ["hooked", "backward_begins", "before", "optimizer_ends"]  # the first: a batch
     before = signal.signal(signal.SIGUSR1, handler)
-    counting.get_ident, stopped, seen = interrupted, 0, []
+    counting.get_ident = patches.get_ident = interrupted
+    stopped, seen = 0, []
     model, optimizer = made()
     waiting = iter(data(8 * 44))
     for _ in range(40):
@@ -469,7 +471,7 @@ def stopped_by_signals(toy):
             stopped += 1
             seen += [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     signal.signal(signal.SIGUSR1, before)
-    counting.get_ident = get_ident
+    counting.get_ident = patches.get_ident = get_ident
     ours = [name for name in seen if name.startswith(OURS)]
     return {"expected": 40 - stopped, "stopped": stopped, "ours": ours}
 
@@ -486,6 +488,16 @@ class SlowToEnd(torch.utils.data.Sampler):
             batches.time.monotonic()
 
 
+@shape(11)
+def leaves_a_step(toy):
+    model, optimizer = made()
+    for number, batch in enumerate(data(8 * 20)):
+        if number == 11:
+            break
+        backward(model, batch)
+        optimizer.step()
+
+
 @shape(36)
 def slow_ends(toy):
     model, optimizer = made()
@@ -495,12 +507,12 @@ def slow_ends(toy):
             optimizer.step()
 
 
-@shape(sum(range(4, 12)))
+@shape(sum(range(15, 20)))
 def slow_ends_after_any_step(toy):
     """Some epochs end after a step that is measured in full. The host's times are of one clock."""
     model, optimizer = made()
-    for batches_an_epoch in range(4, 12):
-        loader = DataLoader(data(96).dataset, 8, sampler=SlowToEnd(8 * batches_an_epoch))
+    for batches_an_epoch in range(15, 20):
+        loader = DataLoader(data(8 * 24).dataset, 8, sampler=SlowToEnd(8 * batches_an_epoch))
         for batch in loader:
             backward(model, batch)
             optimizer.step()
@@ -602,6 +614,28 @@ def backward_in_fast_code(toy):
     return {"graphs": count_compiled()}
 
 
+@shape(40)
+def all_in_fast_code(toy):
+    """Without a dashboard from step 3 to step 30."""
+    model, optimizer = made()
+
+    def flip(step):
+        if step in (3, 30):
+            toy.tracker.active, toy.tracker.border_at = step == 30, 30
+
+    @torch.compile(backend="eager")
+    def learn(waiting):
+        backward(model, next(waiting))
+        optimizer.step()
+
+    toy.at_border, toy.tracker.border_at = flip, 3
+    waiting = iter(data(8 * 40))
+    for _ in range(40):
+        learn(waiting)
+    codes = [code() for code in torch._dynamo.convert_frame.input_codes.seen]
+    return {"ours": [one.co_name for one in codes if one.co_filename.startswith(OURS)]}
+
+
 @shape(12)
 def compiled_optimizer(toy):
     model, optimizer = made()
@@ -633,6 +667,27 @@ def one_training_after_the_other_without_loader(toy):
         for _ in range(count):
             backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
             optimizer.step()
+
+
+@shape(40)
+def another_optimizer_within_an_epoch(toy):
+    model, first = made()
+    second = torch.optim.SGD(model.parameters(), lr=0.01)
+    for number, batch in enumerate(data(8 * 40)):
+        backward(model, batch)
+        (first if number < 20 else second).step()
+
+
+@shape(40)
+def declares_its_later_steps(toy):
+    explicit.listener = toy.tracker
+    model, optimizer = made()
+    waiting = iter(data(8 * 40))
+    for number in range(40):
+        with explicit.step() if number >= 25 else nullcontext():
+            backward(model, next(waiting))
+            optimizer.step()
+    explicit.listener = None
 
 
 @shape(10)
@@ -694,11 +749,47 @@ def switched_off_and_on(toy):
     def flip(step):
         if step in (10, 20):
             toy.tracker.active = step == 20
+            toy.tracker.border_at = 20
 
-    toy.at_border = flip
+    toy.at_border, toy.tracker.border_at = flip, 10
     for _ in range(40):
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()
+
+
+@shape(40)
+def switched_off_and_looked_at_closely(toy):
+    """As in a block by the wall clock whose end must be seen, because batches come in bursts."""
+    model, optimizer = made()
+
+    def flip(step):
+        if step in (10, 30):
+            toy.tracker.active, toy.tracker.closely_until = step == 30, 30
+
+    toy.at_border, toy.tracker.border_at = flip, 10
+    for _ in range(40):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+    toy.tracker.closely_until = 0
+
+
+@shape(45)
+def closure_that_evaluates(toy):
+    """Comes after plain steps of the same optimizer."""
+    model, optimizer = made()
+    batch = torch.randn(16, 8), torch.randint(2, (16,))
+
+    def closure():
+        with torch.no_grad():
+            model(batch[0])
+        optimizer.zero_grad()
+        return backward(model, batch)
+
+    for _ in range(40):
+        backward(model, batch)
+        optimizer.step()
+    for _ in range(5):
+        optimizer.step(closure)
 
 
 @shape(40)
@@ -757,7 +848,8 @@ def train(names, *, together=False):
     toy.tracker.may_skip = together
     if together:  # a fake clock, the same on every machine
         passing = SimpleNamespace(monotonic=itertools.count(step=TICK_MS / 1e3).__next__)
-        batches.time = counting.time = steps.time = tracker.time = passing
+        for module in (batches, counting, patches, steps, tracker):
+            module.time = passing
     results = {}
     for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]

@@ -1,5 +1,6 @@
 """Plain steps that are only counted, one call for each of their events."""
 
+import time
 import weakref
 from threading import Thread, get_ident
 from types import SimpleNamespace
@@ -19,8 +20,8 @@ class Iterator:
 ITERATOR, OPTIMIZER = Iterator(), object()
 
 
-def counting(border_at=0, due_s=float("inf")):
-    counts = SimpleNamespace(steps=10, skipped=0, next_begun=False, fetching=False)
+def counting(*, border_at=0, due_s=float("inf"), keeps_loss=True):
+    counts = SimpleNamespace(steps=10, skipped=0, next_begun=False)
     tally = Tally()
     one = Counting(
         counts,
@@ -28,6 +29,7 @@ def counting(border_at=0, due_s=float("inf")):
         thread=get_ident(),
         optimizer=id(OPTIMIZER),
         iterator=weakref.ref(ITERATOR),
+        keeps_loss=keeps_loss,
         border_at=border_at,
         due_s=due_s,
     )
@@ -47,7 +49,6 @@ def test_a_step_is_counted_and_the_next_one_has_not_begun():
     one, counts, _ = counting()
     assert one.backward_begins(torch.tensor(1.0))
     assert counts.next_begun
-    assert one.optimizer_begins(OPTIMIZER, has_closure=False)
     assert one.optimizer_ends()
     assert (counts.steps, counts.skipped, counts.next_begun) == (11, 1, False)
 
@@ -59,27 +60,16 @@ def test_a_step_that_is_measured_next_is_left_to_the_tracker(why):
     assert (counts.steps, counts.skipped) == (10, 0)
 
 
-def test_another_optimizer_or_one_with_a_closure_is_left_to_the_tracker():
-    one, _, _ = counting()
-    assert not one.optimizer_begins(object(), has_closure=False)
-    assert not one.optimizer_begins(OPTIMIZER, has_closure=True)
-
-
-def test_another_thread_and_another_loader_are_left_to_the_tracker():
+def test_another_thread_is_left_to_the_tracker():
     one, counts, _ = counting()
-    assert one.batch_asked(Iterator()) is None
-    assert elsewhere(lambda: one.batch_asked(ITERATOR)) is None
     assert not elsewhere(lambda: one.backward_begins(torch.tensor(1.0)))
-    assert not elsewhere(lambda: one.optimizer_begins(OPTIMIZER, has_closure=False))
     assert not elsewhere(one.optimizer_ends)
-    assert (counts.steps, counts.fetching, counts.next_begun) == (10, False, False)
+    assert (counts.steps, counts.next_begun) == (10, False)
 
 
 def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tracker():
-    one, counts, tally = counting()
-    asked_s = one.batch_asked(ITERATOR)
-    assert counts.fetching
-    assert one.batch_asked(ITERATOR) is None  # a loader within the loader
+    one, _, tally = counting()
+    asked_s = time.monotonic()
     assert one.batch_arrived([torch.ones(8, 3), torch.ones(8)], asked_s)
     assert one.batch_arrived((torch.ones(5),), asked_s)
     for other in ({"x": torch.ones(8)}, torch.ones(8), [], [torch.tensor(1.0)], ["x"]):
@@ -99,6 +89,12 @@ def test_the_newest_loss_is_kept_without_its_graph_and_nothing_larger():
     assert one.backward_begins(weights * 2)
     assert tally.loss is None
     assert not one.backward_begins([weights.sum()])
+
+
+def test_no_loss_is_kept_where_nobody_reads_it():
+    one, counts, tally = counting(keeps_loss=False)
+    assert one.backward_begins(torch.tensor(3.0))
+    assert (tally.loss, counts.next_begun) == (None, True)
 
 
 class Refuses(TorchDispatchMode):

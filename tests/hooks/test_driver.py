@@ -334,6 +334,19 @@ def test_the_last_steps_are_reported_at_the_end(training, tmp_path) -> None:
     assert not path(tmp_path).exists()
 
 
+@pytest.mark.parametrize("untimed", [0, 3])
+def test_steps_that_were_not_timed_count(training, tmp_path, untimed) -> None:
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    training.steps, training.samples = training.steps + untimed, 1234
+    training.driver.close()
+    deadline_s = time.monotonic() + 10
+    while not dashboard.gone and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    last = dashboard.of(Progress)[-1]
+    assert (last.total_steps, last.total_samples) == (training.steps, 1234)
+
+
 # ── commands ────────────────────────────────────────────────────────────────────────────
 
 

@@ -49,7 +49,13 @@ def test_steps_timed_together_report_the_samples_of_all(results):
 
 @pytest.mark.parametrize(
     ("shape", "samples"),
-    [("batches_of_many_kinds", 192), ("loader_within_a_loader", 96), ("nested_tensors", 128)],
+    [
+        ("batches_of_many_kinds", 192),
+        ("loader_within_a_loader", 96),
+        ("nested_tensors", 128),
+        ("another_optimizer_within_an_epoch", 320),
+        ("declares_its_later_steps", 320),
+    ],
 )
 def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
     results, alone, shape, samples
@@ -68,6 +74,10 @@ def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_
     assert [step for step, ms in waits.items() if ms >= waited] == [12, 24, 36]
 
 
+def test_the_samples_of_a_step_that_the_script_leaves_are_not_counted(results):
+    assert results["leaves_a_step"]["samples"] == 11 * 8
+
+
 def test_the_hosts_time_is_all_but_the_waits_wherever_an_epoch_ends(results):
     records = results["slow_ends_after_any_step"]["records"]
     waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
@@ -78,6 +88,7 @@ def test_the_hosts_time_is_all_but_the_waits_wherever_an_epoch_ends(results):
 
 def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
     assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
+    assert results["all_in_fast_code"]["ours"] == alone["all_in_fast_code"]["ours"] == []
 
 
 def test_an_exception_of_a_signal_handler_has_no_frame_of_ours(results):
@@ -119,3 +130,13 @@ def test_the_time_of_a_step_has_the_call_without_gradients_at_its_begin(results)
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
 def test_several_optimizers_or_those_in_backward_are_always_measured_in_full(results, shape):
     assert {record["count"] for record in results[shape]["records"]} == {1}
+
+
+def test_without_a_dashboard_steps_are_only_counted(results):
+    borders = [step for step in results["switched_off_and_on"]["borders"] if 10 <= step <= 21]
+    assert borders == [10, 11, 20, 21]
+
+
+def test_without_a_dashboard_steps_that_are_looked_at_closely_have_their_own_borders(results):
+    borders = results["switched_off_and_looked_at_closely"]["borders"]
+    assert [step for step in borders if 10 <= step <= 30] == list(range(10, 31))

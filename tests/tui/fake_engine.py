@@ -16,8 +16,15 @@ import msgspec
 from gpudash.compare.ab import Question
 from gpudash.errors import ExistsError, RecordingError, WorkerError
 from gpudash.protocol import Device, GpuReading, HostReading, Phase, Plan, Settings
-from gpudash.snapshot import Marker, RecordingStatus, Result, Series, Snapshot, Values
-from gpudash.tui.engine import Listener
+from gpudash.snapshot import (
+    Listener,
+    Marker,
+    RecordingStatus,
+    Result,
+    Series,
+    Snapshot,
+    Values,
+)
 from workloads import CATALOGUE
 from workloads.levers import resolve
 

@@ -136,8 +136,8 @@ def test_a_training_without_samples_is_shown_in_steps_per_s():
     [(None, ""), (0.4, "+40 %"), (-0.012, "-1.2 %"), (0.0, "+0.0 %"), (9.99, "+999 %")],
 )
 def test_changes_are_shown_in_percent(change, text):
-    assert change_text(change) == text
-    assert change_text(15.0) == "> +999 %"
+    assert change_text(Measured(value="on", change=change, how="A/B")) == text
+    assert change_text(Measured(value="on", change=15.0)) == "> +999 %"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from textual.widgets import OptionList
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
 from gpudash.tui.containment import PatientDriver
-from gpudash.tui.screens import help as help_screen
 from gpudash.tui.screens.chooser import Chooser
+from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import MainScreen
 from gpudash.tui.widgets.painted import Painted
 from tests.tui.driving import Driver, dashboard
@@ -138,7 +138,7 @@ async def test_a_dialog_that_fails_is_closed(monkeypatch):
 
 async def test_a_dialog_that_cannot_be_composed_is_closed(monkeypatch):
     async with dashboard(snapshot=training(), fails=True) as d:
-        monkeypatch.setattr(help_screen, "text", broken)
+        monkeypatch.setattr(Help, "compose", broken)
         await d.press("question_mark")
         await assert_goes_on(d, said_of="the open dialog")
 

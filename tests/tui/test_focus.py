@@ -354,7 +354,7 @@ async def test_esc_goes_one_level_back_at_a_time():
 
         def levels():
             below = border(d, "throughput", bottom=True)
-            pointed = d.app._main.query_one("#throughput").view.cursor_s is not None
+            pointed = d.app._main.query_one("#throughput")._view.cursor_s is not None
             return (len(in_sight(d)) == 1, pointed, "frozen" in below)
 
         went = [levels()]

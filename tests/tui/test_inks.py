@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
@@ -130,8 +129,9 @@ class Fills(Painted):
 
     def rows(self, width, height):
         for hue in inks.TEXTURES:
-            yield [Segment("  x  ", self.ink(f"fill-{hue}"))]
-        yield [Segment("none  ")]
+            yield (("  x  ", f"fill-{hue}"),)
+        yield (("none  ", ""),)
+        yield (("█", "a"), ("█", "rate"))
 
 
 class OneWidget(App[None]):
@@ -147,7 +147,7 @@ class OneWidget(App[None]):
 async def lines_without_colour(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     app = OneWidget()
-    async with app.run_test(size=(20, 12)):
+    async with app.run_test(size=(20, 13)):
         yield app.lines()
 
 
@@ -155,6 +155,10 @@ async def test_fills_have_a_texture_each_without_colour(lines_without_colour):
     textures = [line[:2] for line in lines_without_colour[: len(inks.TEXTURES)]]
     assert textures == [glyph * 2 for glyph in inks.TEXTURES.values()]
     assert all(line[2] == "x" for line in lines_without_colour[: len(inks.TEXTURES)])
+
+
+async def test_an_ink_with_another_ones_hue_keeps_its_own_texture(lines_without_colour):
+    assert lines_without_colour[len(inks.TEXTURES) + 1] == f"{inks.TEXTURES['a']}█"
 
 
 def test_neighbours_differ_in_texture():
@@ -167,7 +171,7 @@ async def test_fills_are_plain_where_there_are_colours(monkeypatch):
     monkeypatch.setattr(App, "is_headless", False)
     monkeypatch.setattr("rich.console.Console.color_system", "truecolor")
     app = OneWidget()
-    async with app.run_test(size=(20, 12)):
+    async with app.run_test(size=(20, 13)):
         assert app.lines()[: len(inks.TEXTURES)] == ["  x"] * len(inks.TEXTURES)
 
 
@@ -176,7 +180,7 @@ async def test_sixteen_colours_have_textures_as_well(monkeypatch):
     monkeypatch.setattr(App, "is_headless", False)
     monkeypatch.setattr("rich.console.Console.color_system", "standard")
     app = OneWidget()
-    async with app.run_test(size=(20, 12)):
+    async with app.run_test(size=(20, 13)):
         assert app.lines()[0].startswith(inks.TEXTURES["0"])
 
 

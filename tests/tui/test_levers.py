@@ -10,7 +10,7 @@ from textual.app import App
 
 from gpudash.protocol import Plan
 from gpudash.tui.control import Control
-from gpudash.tui.lever_rows import LeverRow
+from gpudash.tui.lever_rows import LeverRow, lever_rows
 from gpudash.tui.widgets.levers import LeverPanel
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.test_verdicts import after
@@ -46,7 +46,7 @@ async def panel(rows=None, size=(34, 28), why_not=None, undo=""):
     app = Host()
     async with app.run_test(size=size) as pilot:
         shown = app.query_one(LeverPanel)
-        shown.show(after(**MOVED).rows() if rows is None else rows, why_not, undo)
+        shown.show(lever_rows(after(**MOVED)) if rows is None else rows, why_not, undo)
         await pilot.pause()
         yield shown, pilot
 

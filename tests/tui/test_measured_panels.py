@@ -5,12 +5,11 @@ from itertools import product
 
 import msgspec
 import pytest
-from rich.cells import cell_len
 from textual.app import App
 
 from gpudash.protocol import HostReading, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.cells import LEVELS
+from gpudash.tui.cells import LEVELS, width_of
 from gpudash.tui.sparks import Reading, readings, sparklines
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
@@ -120,14 +119,10 @@ async def test_no_size_and_no_value_is_too_much(snapshot):
                 body = list(panel.body(width, height))
                 rows = list(panel.rows(width, height)) if framed else body
                 if width >= 4:  # nothing is cut off
-                    assert max(map(_width, body), default=0) <= width
+                    assert max(map(width_of, body), default=0) <= width
                 assert len(body) <= height
-                assert "\x1b" not in "".join(one.text for row in rows for one in row)
+                assert "\x1b" not in "".join(text for row in rows for text, _ in row)
             assert app.is_running
-
-
-def _width(row):
-    return sum(cell_len(segment.text) for segment in row)
 
 
 # ── step time ───────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,7 @@ class Alone(App[None]):
         self.ran = []
 
     def compose(self):
-        yield Pane(id="pane")
+        yield Pane()
 
     async def run_action(self, action, *args, **kwargs):
         self.ran.append(action)

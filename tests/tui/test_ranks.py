@@ -114,10 +114,8 @@ def test_the_slow_rank_is_named_with_phase_cost_and_cause():
 
 def test_during_a_hang_the_ranks_positions_are_shown():
     stacks = (
-        RankStack(
-            rank=0, steps=7, collective="all_reduce", doing="waits in all_reduce (train.py:57)"
-        ),
-        RankStack(rank=1, steps=7, doing="is in load (data.py:41)"),
+        RankStack(rank=0, collective="all_reduce", doing="waits in all_reduce (train.py:57)"),
+        RankStack(rank=1, doing="is in load (data.py:41)"),
     )
     assert verdict(job(2, hang=Hang(for_s=34.0, missing=(1,), stacks=stacks))) == (
         "no rank has finished a step for 34 s; rank 1 is in load (data.py:41); "

@@ -6,6 +6,7 @@ from gpudash.offers import lever_of
 from gpudash.protocol import Plan
 from gpudash.snapshot import ASIDES
 from gpudash.tui.bars import footer
+from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskKey, AskText
 from gpudash.tui.screens.recipe import TakeHome
@@ -28,7 +29,9 @@ def script(snapshot=None, size=(120, 40), **options):
 
 def asked(d):
     """The question that stands on the screen; None where none does."""
-    return d.app.screen._question if isinstance(d.app.screen, AskKey) else None
+    if not isinstance(d.app.screen, AskKey):
+        return None
+    return str(d.app.screen.query_one(".dialog-title").content)
 
 
 # ── levers ──────────────────────────────────────────────────────────────────────────────
@@ -192,9 +195,9 @@ async def test_lines_for_a_value_that_nobody_knows_are_said_to_be_missing():
 
 async def test_levers_are_not_painted_anew_by_the_same_offers():
     async with script() as d:
-        rows = d.app.control.rows()
+        rows = lever_rows(d.app.control)
         await d.show(scripts.training(total_steps=377))
-        assert d.app.control.rows() == rows
+        assert lever_rows(d.app.control) == rows
 
 
 # ── other numbers ───────────────────────────────────────────────────────────────────────

@@ -84,7 +84,7 @@ def test_without_a_step_there_is_no_column():
     assert step_of(None, forward=1.0) is None
     series = Series(at_s=(0.5,), values={"forward_ms": (1.0,)})
     ((cell,),) = columns_of(series, PARTS, [slice(0, 1)], 1.0, 1)
-    assert cell.character == " "
+    assert cell[0] == " "
 
 
 def test_a_phase_of_the_sources_own_has_a_hue_and_a_short_name():
@@ -129,7 +129,7 @@ def test_a_columns_parts_add_up_to_its_height_and_never_exceed_the_rows(times, t
     assert sum(heights) == round(min(sum(times) / top, 1.0) * rows * EIGHTHS)
     blocks = blocks_of(column, rows)
     assert len(blocks) == rows
-    assert all(len(block.character) == 1 for block in blocks)
+    assert all(len(block[0]) == 1 for block in blocks)
 
 
 @given(st.floats(0, 100), st.floats(0, 100), st.integers(1, 20))
@@ -144,11 +144,11 @@ def test_a_longer_step_is_not_lower(one_ms, other_ms, rows):
 @pytest.mark.parametrize(
     ("column", "drawn"),
     [
-        ((("line-3", 4),), [(" ", "", ""), ("▄", "line-3", "")]),
-        ((("line-3", 4), ("line-4", 6)), [("▂", "line-4", ""), ("▄", "line-3", "line-4")]),
-        ((("line-3", 4), ("line-5", 1), ("line-4", 3)), [(" ", "", ""), ("▅", "line-3", "line-4")]),
-        ((("line-3", 8), (IDLE, 8)), [("·", IDLE, ""), ("█", "line-3", "")]),
-        ((("line-3", 3), (IDLE, 6)), [(" ", "", ""), ("▃", "line-3", "")]),
+        ((("line-3", 4),), [(" ", ""), ("▄", "line-3")]),
+        ((("line-3", 4), ("line-4", 6)), [("▂", "line-4"), ("▄", "line-3/line-4")]),
+        ((("line-3", 4), ("line-5", 1), ("line-4", 3)), [(" ", ""), ("▅", "line-3/line-4")]),
+        ((("line-3", 8), (IDLE, 8)), [("·", IDLE), ("█", "line-3")]),
+        ((("line-3", 3), (IDLE, 6)), [(" ", ""), ("▃", "line-3")]),
     ],
 )
 def test_a_cell_has_the_two_largest_of_what_is_in_it(column, drawn):

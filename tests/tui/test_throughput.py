@@ -19,6 +19,7 @@ from gpudash.tui.throughput import (
     columns_of,
     compared_in,
     label_in,
+    nothing,
     scale_of,
     side_at,
     side_of,
@@ -26,7 +27,6 @@ from gpudash.tui.throughput import (
 )
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.throughput import ThroughputChart
-from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, Zoomed
 from tests.tui.fake_engine import training
 
 LIVE = TimeView()
@@ -57,8 +57,8 @@ def test_samples_are_drawn_and_steps_where_nobody_knows_the_samples():
 
 
 def test_a_chart_without_points_says_what_it_waits_for():
-    assert throughput(run([])).empty == "waiting for the first step"
-    assert throughput(run([], state="failed")).empty == "nothing measured"
+    assert nothing(run([])) == "waiting for the first step"
+    assert nothing(run([], state="failed")) == "nothing measured"
 
 
 def points(*values):
@@ -187,25 +187,19 @@ def test_a_rare_long_step_does_not_stretch_the_histogram():
 class Alone(App):
     def __init__(self):
         super().__init__()
-        self.messages = []
+        self.actions = []
 
     def compose(self):
         yield ThroughputChart(id="throughput")
 
-    def on_cursor_moved(self, message: CursorMoved):
-        self.messages.append(("cursor", message.at_s))
-
-    def on_zoomed(self, message: Zoomed):
-        self.messages.append(("zoom", message.direction))
-
-    def on_range_chosen(self, message: RangeChosen):
-        self.messages.append(("range", message.begin_s, message.end_s))
+    async def run_action(self, action):
+        self.actions.append(action)
 
 
 class Chart:
     def __init__(self, pilot):
         self.pilot = pilot
-        self.messages = pilot.app.messages
+        self.actions = pilot.app.actions
         self.widget = pilot.app.query_one(ThroughputChart)
         self.widget.styles.width, self.widget.styles.height = "100%", "100%"
         self.widget.allow_drawing()
@@ -405,7 +399,7 @@ async def test_a_click_puts_the_cursor_and_beside_the_plot_does_nothing():
         await one.show(LEVELS, SECONDS)
         await one.pilot.click(ThroughputChart, offset=(7 + 22, 4))
         await one.pilot.click(ThroughputChart, offset=(3, 4))
-    assert one.messages == [("cursor", 30.5)]
+    assert one.actions == ["screen.cursor_at(30.5)"]
 
 
 async def test_a_drag_chooses_a_range():
@@ -414,7 +408,7 @@ async def test_a_drag_chooses_a_range():
         await one.pilot.mouse_down(ThroughputChart, offset=(7 + 42, 4))
         await one.pilot.mouse_up(ThroughputChart, offset=(7 + 22, 4))
         await one.pilot.pause()
-    assert one.messages == [("range", 50.5, 30.5)]
+    assert one.actions == ["screen.between(50.5, 30.5)"]
 
 
 async def test_the_wheel_zooms():
@@ -424,4 +418,4 @@ async def test_the_wheel_zooms():
             [events.MouseScrollUp, events.MouseScrollDown], ThroughputChart, offset=(20, 4)
         )
         await one.pilot.pause()
-    assert one.messages == [("zoom", -1), ("zoom", 1)]
+    assert one.actions == ["screen.range(-1)", "screen.range(1)"]

@@ -13,6 +13,7 @@ from gpudash.errors import UsageError
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
+from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.wording import result_text, verdict_text
 from tests.tui.comparisons import VERDICT, compared
 from tests.tui.fake_engine import CPU, FakeEngine, result, settings, training
@@ -40,7 +41,7 @@ def after(shown=CONCLUDED, /, **values):
 
 
 def rows(control):
-    return {row.lever.name: row for row in control.rows()}
+    return {row.lever.name: row for row in lever_rows(control)}
 
 
 def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():

@@ -38,7 +38,7 @@ from gpudash.views.recent_step import (
     recent_step,
     steps_needed,
 )
-from gpudash.views.remedies import loader_workers, waiting_levers
+from gpudash.views.remedies import loader_workers
 from gpudash.views.rules import (
     DATA_PCT,
     DEVICE_PCT,
@@ -48,6 +48,7 @@ from gpudash.views.rules import (
     Rule,
     limit_of,
     rules,
+    waiting_levers,
 )
 from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.why import why_lines
@@ -237,7 +238,7 @@ def test_a_rule_without_a_measurement_never_matches():
     )
     assert found.tries == ()
     assert Rule("gpu", "", None, 90.0).matches("gpu") is False
-    assert limit_of(rules(recent_step(Snapshot()))) == "unknown"
+    assert limit_of(rules(Snapshot(), recent_step(Snapshot()))) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -253,13 +254,15 @@ def test_a_rule_without_a_measurement_never_matches():
 def test_a_busy_host_is_the_limit_by_the_time_without_a_kernel(ms, gpu_util_pct, value_pct):
     step = RecentStep(**{"step_ms": 10.0, "host_ms": 8.0, "device_ms": 6.0} | ms)
     step = changed(step, gpu_util_pct=gpu_util_pct)
-    (host,) = [rule for rule in rules(step) if rule.kind == "host"]
+    (host,) = [rule for rule in rules(Snapshot(), step) if rule.kind == "host"]
     assert (host.label, host.value_pct) == ("the host is busy, and no kernel runs", value_pct)
 
 
 def test_a_data_wait_shorter_than_the_core_wait_leaves_nothing_to_explain():
     step = RecentStep(step_ms=10.0, data_ms=1.0, device_ms=2.0, core_wait_pct=60.0)
-    (left,) = [rule for rule in rules(step) if rule.label == "data wait less the core wait"]
+    (left,) = [
+        rule for rule in rules(Snapshot(), step) if rule.label == "data wait less the core wait"
+    ]
     assert left.value_pct == 0.0
 
 
@@ -499,7 +502,7 @@ def said_on_a_cpu(limit, loader_cores):
         loader_cores=loader_cores,
         cores=2,
     )
-    return evidence_of(limit, Measured(measured(device=CPU), step, None))
+    return evidence_of(limit, Measured(measured(device=CPU), step))
 
 
 @pytest.mark.parametrize("limit", ["cores", "cpu"])
@@ -1048,8 +1051,8 @@ def test_without_steps_it_says_for_how_long():
 
 def test_a_hang_shows_where_the_ranks_are_also_before_the_first_step():
     stacks = (
-        RankStack(rank=0, steps=0, doing="waits in barrier (train.py:7)", collective="barrier"),
-        RankStack(rank=1, steps=0, doing="is in load (data.py:41)"),
+        RankStack(rank=0, doing="waits in barrier (train.py:7)", collective="barrier"),
+        RankStack(rank=1, doing="is in load (data.py:41)"),
     )
     hang = Hang(for_s=34.0, missing=(1,), stacks=stacks)
     switching = changed(gpu_step(), state="switching", hang=hang)  # a lever that no step takes up

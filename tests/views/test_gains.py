@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from gpudash.protocol import Peak, Pinning, Profiled, Weights
 from gpudash.trace.summary import CopyUse, KernelUse, Summary
 from gpudash.views.gains import Case, Gain, gain_of, without, workers_needed
-from gpudash.views.profiled_step import at_work_pct, busy_ms, idle_ms, saved_ms
 from gpudash.views.recent_step import RecentStep
 from tests.tui.fake_engine import PHASES
 
@@ -24,7 +23,7 @@ def profiled(**values):
 
 
 def range_of(lever, a, b, *, profile=None, workers=0, feeds=False, **values):
-    measured = {"step": step(**values), "phases": PHASES, "profile": profile}
+    measured = {"step": step(profile=profile, **values), "phases": PHASES}
     return gain_of(lever, Case(a=a, b=b, workers=workers, feeds=feeds, **measured))
 
 
@@ -284,7 +283,7 @@ def test_there_is_no_range_without_a_measurement_that_supports_it(lever):
 
 
 def gone(limit, profile=None, **values):
-    found = without(limit, step(**values), profile)
+    found = without(limit, step(profile=profile, **values))
     return None if found is None else found.label
 
 
@@ -334,24 +333,24 @@ def test_without_its_waits_the_step_lasts_as_long_as_work_or_launches():
 
 
 def test_a_wait_for_data_is_none_of_the_steps_want_of_launches():
-    waiting, ready = step(data_ms=1.0), step()
     idle = profiled(busy_ms=6.0, idle_ms={"host": 4.0})
-    assert (idle_ms(waiting, idle), idle_ms(ready, idle)) == (3.0, 4.0)
-    assert busy_ms(ready, profiled()) is None
+    waiting, ready = step(data_ms=1.0, profile=idle), step(profile=idle)
+    assert (waiting.idle_ms, ready.idle_ms) == (3.0, 4.0)
+    assert step(profile=profiled()).busy_ms is None
 
 
 def test_a_host_that_never_waited_would_still_launch_and_wait_for_data():
     waits = profiled(busy_ms=5.0, blocked_ms=4.0)
-    late = step(host_ms=9.0, data_ms=2.0, device_ms=5.0)
-    assert saved_ms(late, waits) == 10 - (9 - 4 + 2)
-    assert saved_ms(step(host_ms=None), waits) is None
+    late = step(host_ms=9.0, data_ms=2.0, device_ms=5.0, profile=waits)
+    assert late.saved_ms == 10 - (9 - 4 + 2)
+    assert step(host_ms=None, profile=waits).saved_ms is None
     only_waits = profiled(busy_ms=0.5, blocked_ms=10.0)
-    assert saved_ms(step(host_ms=10.0), only_waits) == 10 - 0.5
+    assert step(host_ms=10.0, profile=only_waits).saved_ms == 10 - 0.5
 
 
 def test_a_cpu_is_at_work_as_long_as_the_training_had_a_core_or_waited_for_one():
     on_cpu = step(device_ms=9.9, on_gpu=False, busy_cores=0.5, core_wait_pct=10.0)
-    assert at_work_pct(on_cpu, None) == 60.0
+    assert on_cpu.at_work_pct == 60.0
 
 
 def test_a_range_has_a_label():

@@ -300,12 +300,12 @@ def test_the_log_has_every_call_and_equal_stacks_once():
 
 
 def test_ten_thousand_ranks_are_a_few_words():
-    stacks = [RankStack(rank=rank, steps=1, doing=f"is at x.py:{rank}") for rank in range(9_990)]
-    stacks += [RankStack(rank=9_990 + one, steps=1, doing="waits in barrier") for one in range(10)]
+    stacks = [RankStack(rank=rank, doing=f"is at x.py:{rank}") for rank in range(9_990)]
+    stacks += [RankStack(rank=9_990 + one, doing="waits in barrier") for one in range(10)]
     said = clauses(Hang(for_s=20.0, missing=missing(stacks), stacks=tuple(stacks)))
     assert said[-1] == "9,987 more are elsewhere"
-    alike = [RankStack(rank=rank, steps=1, doing="is at x.py:1") for rank in range(5)]
-    alike += [RankStack(rank=9, steps=1, doing="waits in barrier", collective="barrier")]
+    alike = [RankStack(rank=rank, doing="is at x.py:1") for rank in range(5)]
+    alike += [RankStack(rank=9, doing="waits in barrier", collective="barrier")]
     said = clauses(Hang(for_s=20.0, missing=missing(alike), stacks=tuple(alike)))
     assert said == ("ranks 0, 1, 2 and 2 more are at x.py:1", "rank 9 waits in barrier")
     few = tuple(one for one in alike if one.rank != 4)

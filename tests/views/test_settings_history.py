@@ -80,6 +80,14 @@ def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that():
     assert bench.rows()[0].configuration == "pipelined=off"
 
 
+def test_a_script_started_anew_names_its_first_row_by_the_settings_it_then_offers():
+    bench = Bench()
+    bench.start()  # torchrun starts all ranks again: the row before has no steps
+    assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
+    bench.table.offered(bench.run.settings)
+    assert bench.rows()[0].configuration == "as the script"
+
+
 @pytest.mark.parametrize(
     ("steps", "wobble", "clear"),
     [(500, 1.0, True), (300, 1.0, False), (500, 3.0, False)],

@@ -38,4 +38,4 @@ def test_a_recording_leaves_their_cells_empty():
     fold = Intervals(BEGAN_S)
     rows = [row for item in items() for row in fold.fold(item)]
     assert [row.steps for row in rows[:3]] == [10, 10, 10]
-    assert {(row.samples_per_s, row.data_ms, row.host_ms) for row in rows[:3]} == {(None,) * 3}
+    assert {(row.samples, row.data_ms, row.host_ms) for row in rows[:3]} == {(None,) * 3}

@@ -8,13 +8,7 @@ import msgspec
 
 from gpudash.compare.sweep.file import CELLS, read_provenance, read_rows
 from gpudash.compare.sweep.grid import BlockRow
-from gpudash.compare.unpaired_t import (
-    Part,
-    Spread,
-    rate,
-    spread_of_blocks,
-    spread_of_rows,
-)
+from gpudash.compare.unpaired_t import Part, Spread, rate, spread_of_blocks, spread_of_rows
 from gpudash.protocol import Changed, Device, Envelope, Settings, Started
 from gpudash.recording.csv_reader import NOT_RECORDED, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import SWITCH_S, Interval

@@ -1,6 +1,6 @@
 """Print a comparison of two runs: a table, differing circumstances, and remarks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gpudash import format as fmt
 from gpudash.compare.runs.comparison import CAVEAT, Alone, Difference, Matched, RunComparison, Side
@@ -24,24 +24,24 @@ SAME = "no difference of versions, device or seed is recorded"
 
 def text(found: RunComparison) -> str:
     """Return the whole comparison as plain text."""
-    parts = [
-        "\n".join([f"base  {fmt.plain(found.base)}", f"new   {fmt.plain(found.new)}"]),
-        "\n".join(_differing(found.differences)),
-        as_text(cells(found)),
-        "\n".join(remarks(found)),
-    ]
-    return "\n\n".join(filter(None, parts))
+    files = f"base  {fmt.plain(found.base)}\nnew   {fmt.plain(found.new)}"
+    return _parts(found, files, as_text, "")
 
 
 def markdown(found: RunComparison) -> str:
     """Return the whole comparison as Markdown."""
-    parts = [
-        f"`{fmt.plain(found.base)}` against `{fmt.plain(found.new)}`",
-        "\n".join(f"- {line}" for line in _differing(found.differences)),
-        as_markdown(cells(found)),
-        "\n".join(f"- {line}" for line in remarks(found)),
-    ]
-    return "\n\n".join(filter(None, parts))
+    files = f"`{fmt.plain(found.base)}` against `{fmt.plain(found.new)}`"
+    return _parts(found, files, as_markdown, "- ")
+
+
+def _parts(
+    found: RunComparison, files: str, table: Callable[[list[list[str]]], str], bullet: str
+) -> str:
+    differing, remarked = (
+        "\n".join(f"{bullet}{line}" for line in lines)
+        for lines in (_differing(found.differences), remarks(found))
+    )
+    return "\n\n".join((files, differing, table(cells(found)), remarked))
 
 
 def cells(found: RunComparison) -> list[list[str]]:

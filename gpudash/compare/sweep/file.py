@@ -18,8 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from gpudash.compare.sweep.grid import BlockRow, Grid, whole_rounds
-from gpudash.compare.sweep.table import SettingResult
+from gpudash.compare.sweep.grid import BlockRow, Grid, SettingResult, whole_rounds
 from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
@@ -184,7 +183,6 @@ class SweepFile:
             "steps_per_s": row.steps / busy_s if row.steps and busy_s else None,
             "samples_per_s": row.samples / busy_s if row.samples and busy_s else None,
             "step_ms": busy_s * 1e3 / row.steps if row.steps and busy_s else None,
-            "gpu_util_pct": row.util_pct,
         }
         changes = self._provenance.grid.changes(row.cell)
         cells = [cell(values[name], digits) for name, digits in CELLS.items()]
@@ -281,7 +279,6 @@ def read_rows(path: Path) -> list[BlockRow]:
 def _row(cells: dict[str, str]) -> BlockRow:
     """Return the block of a CSV row. Raises ValueError for an invalid cell."""
     known = {name: cells[name] or None for name in (*CELLS, *LATER) if name in cells}
-    known["util_pct"] = known["gpu_util_pct"]
     row = msgspec.convert(known, BlockRow, strict=False)
     numbers = (one for one in msgspec.structs.astuple(row) if isinstance(one, int | float))
     if not all(0 <= one < LARGEST for one in numbers):

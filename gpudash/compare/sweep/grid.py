@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gpudash.compare.blocks import BlockLog, Measured, Outcome
-from gpudash.compare.paired_t import Estimate, estimate, round_order
+from gpudash.compare.blocks import READINGS, BlockLog, Measured, Outcome
+from gpudash.compare.paired_t import estimate, round_order
 from gpudash.compare.unpaired_t import Part, Ratio, rate, ratio, spread_of_blocks
 from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings
 from gpudash.statistics import mean
@@ -78,7 +78,7 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
     samples: int | None = None
     busy_s: float | None = None
     host_ms: float | None = None
-    util_pct: float | None = None
+    gpu_util_pct: float | None = None
     cpu_pct: float | None = None
     core_wait_pct: float | None = None
     failure: str | None = None
@@ -119,22 +119,33 @@ def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
     ]
 
 
-class CellResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell of the table."""
+class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the table as data. None = not measured."""
 
-    steps_per_s: float | None = None
-    samples_per_s: float | None = None
-    host_ms: float | None = None
-    util_pct: float | None = None
-    cpu_pct: float | None = None
-    core_wait_pct: float | None = None
-    change: Estimate | None = None
-    """Throughput against the row's first column; None for that column, or if not measured."""
-    efficiency: Ratio | None = None
-    """Throughput over that of one process times the number of processes; None for one process."""
-    failure: str | None = None
-    out_of_memory: bool = False
+    settings: Settings
+    """The levers that make this setting."""
+    steps_per_s: float | None
+    samples_per_s: float | None
+    change: float | None
+    """Throughput against the first setting of its row, as a share: 0.1 is 10 % faster."""
+    low: float | None
+    high: float | None
+    """The change's 95 % interval."""
+    gpu_util_pct: float | None
+    cpu_pct: float | None
+    """Percent of one core."""
+    host_ms: float | None
+    """Host time of a step."""
+    core_wait_pct: float | None
+    failure: str | None
+    """Why it could not be measured."""
+    out_of_memory: bool
     """Whether it failed for want of device memory."""
+    efficiency: float | None = None
+    """Samples/s over those of one process times the number of processes; None for one process."""
+    efficiency_low: float | None = None
+    efficiency_high: float | None = None
+    """Its 95 % interval."""
 
 
 class Sweep:
@@ -199,7 +210,7 @@ class Sweep:
             return rows, None
         return rows, self._blocks() if any(row.failure for row in rows) else None
 
-    def results(self) -> list[list[CellResult]]:
+    def results(self) -> list[list[SettingResult]]:
         """Return the table so far, as rows of columns."""
         columns = range(len(self.grid.columns))
         return [
@@ -211,10 +222,7 @@ class Sweep:
         grid, missing = self.grid, set(self._to_run())
         return tuple(
             Block(
-                number=number,
-                changes=grid.levers(cell),
-                min_steps=grid.min_steps,
-                min_s=grid.min_s,
+                number=number, changes=grid.levers(cell), min_steps=grid.min_steps, min_s=grid.min_s
             )
             for number, (turn, cell) in self._numbers.items()
             if (turn, cell) in missing
@@ -243,9 +251,7 @@ class Sweep:
                 samples=outcome.samples,
                 busy_s=outcome.busy_s,
                 host_ms=outcome.host_ms,
-                util_pct=outcome.util_pct,
-                cpu_pct=outcome.cpu_pct,
-                core_wait_pct=outcome.core_wait_pct,
+                **{name: getattr(outcome, name) for name in READINGS},
             )
         elif cell not in self.failures:
             row = BlockRow(round=turn, cell=cell, failure=outcome.reason, failure_kind=outcome.kind)
@@ -260,32 +266,33 @@ class Sweep:
         else:
             self.failures[row.cell] = row
 
-    def _result(self, cell: int, base: int) -> CellResult:
+    def _result(self, cell: int, base: int) -> SettingResult:
         own, first = self._rounds(cell), self._rounds(base)
         failed = self.failures.get(cell)
-        failure = failed.failure if failed else None
-        out_of_memory = failed is not None and failed.failure_kind == "out_of_memory"
         busy_s = sum(row.busy_s or 0 for row in own.values())
-        if not busy_s:
-            return CellResult(failure=failure, out_of_memory=out_of_memory)
-        steps = sum(row.steps or 0 for row in own.values())
+        rows = own.values() if busy_s else ()
         pairs = [
-            (first[turn].ms_per_sample, row.ms_per_sample)
-            for turn, row in own.items()
-            if turn in first
+            (first[row.round].ms_per_sample, row.ms_per_sample)
+            for row in rows
+            if row.round in first
         ]
         costs = [(a, b) for a, b in pairs if a is not None and b is not None]
-        return CellResult(
-            steps_per_s=steps / busy_s,
-            samples_per_s=sum(row.samples or 0 for row in own.values()) / busy_s,
-            host_ms=mean(row.host_ms for row in own.values()),
-            util_pct=mean(row.util_pct for row in own.values()),
-            cpu_pct=mean(row.cpu_pct for row in own.values()),
-            core_wait_pct=mean(row.core_wait_pct for row in own.values()),
-            change=estimate(costs) if costs and cell != base else None,
-            efficiency=self._efficiency(cell),
-            failure=failure,
-            out_of_memory=out_of_memory,
+        found = estimate(costs) if costs and cell != base else None
+        scaled = self._efficiency(cell)
+        means = ("host_ms", *READINGS)
+        return SettingResult(
+            settings=self.grid.changes(cell),
+            steps_per_s=sum(row.steps or 0 for row in rows) / busy_s if busy_s else None,
+            samples_per_s=sum(row.samples or 0 for row in rows) / busy_s if busy_s else None,
+            change=found.change if found else None,
+            low=found.low if found else None,
+            high=found.high if found else None,
+            failure=failed.failure if failed else None,
+            out_of_memory=failed is not None and failed.failure_kind == "out_of_memory",
+            efficiency=scaled.ratio if scaled else None,
+            efficiency_low=scaled.low if scaled else None,
+            efficiency_high=scaled.high if scaled else None,
+            **{name: mean(getattr(row, name) for row in rows) for name in means},
         )
 
     def _efficiency(self, cell: int) -> Ratio | None:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpudash import format as fmt
 from gpudash.compare.sweep.file import writing
-from gpudash.compare.sweep.grid import CellResult, Grid
-from gpudash.compare.sweep.table import change, label, pairs, why_not
+from gpudash.compare.sweep.grid import Grid, SettingResult
+from gpudash.compare.sweep.table import label, pairs, why_not
 from gpudash.errors import UsageError
-from gpudash.format import ABSENT
 from gpudash.recording.files import shown
 
 SUFFIXES = (".svg", ".png")
@@ -22,7 +22,7 @@ def check(path: Path) -> None:
         raise UsageError("--plot needs matplotlib: pip install 'gpudash[plot]'")
 
 
-def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResult]]) -> None:
+def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[SettingResult]]) -> None:
     """Draw throughput in samples/s, a group of bars for each row. Raises RecordingError."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # takes half a second
 
@@ -44,10 +44,10 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[CellResu
         figure.savefig(path)
 
 
-def _note(result: CellResult) -> str:
+def _note(result: SettingResult) -> str:
     """Return the note beside a bar; without a measurement, the reason if known."""
     if result.failure is not None:
         return why_not(result)
     if result.samples_per_s is None:
-        return ABSENT
-    return "" if result.change is None else change(result.change)
+        return fmt.ABSENT
+    return "" if result.change is None else fmt.change(result.change, result.low, result.high)

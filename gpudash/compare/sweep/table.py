@@ -2,75 +2,13 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from gpudash import format as fmt
-from gpudash.compare.paired_t import Estimate
-from gpudash.compare.sweep.grid import CellResult, Grid
-from gpudash.compare.unpaired_t import Ratio
+from gpudash.compare.sweep.grid import Grid, SettingResult
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Settings
 
 OF_ALL = "steps/s and samples/s of all processes"
 """The unit if rows set numbers of processes."""
-
-
-class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of the table as data. None = not measured."""
-
-    settings: Settings
-    """The levers that make this setting."""
-    steps_per_s: float | None
-    samples_per_s: float | None
-    change: float | None
-    """Throughput against the first setting of its row, as a share: 0.1 is 10 % faster."""
-    low: float | None
-    high: float | None
-    """The change's 95 % interval."""
-    gpu_util_pct: float | None
-    cpu_pct: float | None
-    """Percent of one core."""
-    host_ms: float | None
-    """Host time of a step."""
-    core_wait_pct: float | None
-    failure: str | None
-    """Why it could not be measured."""
-    out_of_memory: bool
-    efficiency: float | None = None
-    """Samples/s over those of one process times the number of processes."""
-    efficiency_low: float | None = None
-    efficiency_high: float | None = None
-    """Its 95 % interval."""
-
-
-def data(grid: Grid, results: Sequence[Sequence[CellResult]]) -> tuple[SettingResult, ...]:
-    """Return the table as data, row by row."""
-    return tuple(
-        _measured(grid.rows[row] | grid.columns[column], result)
-        for row, line in enumerate(results)
-        for column, result in enumerate(line)
-    )
-
-
-def _measured(settings: Settings, result: CellResult) -> SettingResult:
-    found, scaled = result.change, result.efficiency
-    return SettingResult(
-        settings=settings,
-        steps_per_s=result.steps_per_s,
-        samples_per_s=result.samples_per_s,
-        change=None if found is None else found.change,
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
-        gpu_util_pct=result.util_pct,
-        cpu_pct=result.cpu_pct,
-        host_ms=result.host_ms,
-        core_wait_pct=result.core_wait_pct,
-        failure=result.failure,
-        out_of_memory=result.out_of_memory,
-        efficiency=None if scaled is None else scaled.ratio,
-        efficiency_low=None if scaled is None else scaled.low,
-        efficiency_high=None if scaled is None else scaled.high,
-    )
 
 
 def legend(grid: Grid) -> str:
@@ -96,7 +34,7 @@ def unit(grid: Grid) -> str:
     return "samples/s" if len(sizes) > 1 else "steps/s"
 
 
-def cells(grid: Grid, results: Sequence[Sequence[CellResult]]) -> list[list[str]]:
+def cells(grid: Grid, results: Sequence[Sequence[SettingResult]]) -> list[list[str]]:
     """Return the table as strings with its head: rows down, variants across.
 
     With a single row the variants go down instead, because a screen is taller than wide.
@@ -127,7 +65,7 @@ def pairs(settings: Settings) -> str:
     return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
-def cell(result: CellResult, unit: str = "steps/s") -> str:
+def cell(result: SettingResult, unit: str = "steps/s") -> str:
     """Return one setting's result, or why there is none."""
     if result.failure is not None:
         return why_not(result)
@@ -138,12 +76,13 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
     if unit == OF_ALL:
         text = f"{fmt.figure(result.steps_per_s)} steps/s, {fmt.figure(rate)} samples/s"
     if result.efficiency is not None:
-        text += f", efficiency {efficiency(result.efficiency)}"
+        low, high = result.efficiency_low, result.efficiency_high
+        text += f", efficiency {_share(result.efficiency, low, high)}"
     if result.change is not None:
-        text += f", {change(result.change)}"
+        text += f", {fmt.change(result.change, result.low, result.high)}"
     beside = []
-    if result.util_pct is not None:
-        beside.append(f"GPU {result.util_pct:.0f} %")
+    if result.gpu_util_pct is not None:
+        beside.append(f"GPU {result.gpu_util_pct:.0f} %")
     elif result.cpu_pct is not None:
         beside.append(f"CPU {fmt.cores(result.cpu_pct)}")
     if result.host_ms is not None:
@@ -153,22 +92,17 @@ def cell(result: CellResult, unit: str = "steps/s") -> str:
     return f"{text} ({', '.join(beside)})" if beside else text
 
 
-def why_not(result: CellResult) -> str:
+def _share(share: float, low: float | None, high: float | None) -> str:
+    """Return a share with its interval, in percent."""
+    text = f"{100 * share:.1f} %"
+    if low is None or high is None:
+        return text
+    return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def why_not(result: SettingResult) -> str:
     """Return why a setting could not be measured."""
     return "out of memory" if result.out_of_memory else result.failure or ""
-
-
-def change(found: Estimate) -> str:
-    """Return a change with its interval, in percent."""
-    return fmt.change(found.change, found.low, found.high)
-
-
-def efficiency(found: Ratio) -> str:
-    """Return an efficiency with its interval, in percent."""
-    text = f"{100 * found.ratio:.1f} %"
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
 def as_text(table: Sequence[Sequence[str]], columns: int = 1000, unit: str = "steps/s") -> str:

@@ -4,7 +4,6 @@ from typing import ClassVar, Literal
 
 import msgspec
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpudash.tui.screens.dialog import Dialog
@@ -39,12 +38,8 @@ class Chooser(Dialog[Chosen]):
     ]
 
     def __init__(self, table: ValueTable) -> None:
-        super().__init__()
+        super().__init__(table)
         self._table = table
-
-    def compose(self) -> ComposeResult:
-        """Yield the table."""
-        yield self._table
 
     def on_key(self, event: events.Key) -> None:
         """Add a digit to the typed number."""

@@ -10,6 +10,7 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -22,6 +23,15 @@ def text(content: str, *, classes: str | None = None) -> Static:
     return Static(shown, classes=classes, markup=False)
 
 
+def framed(title: str, *content: Widget, hint: str = "", wide: bool = False) -> Widget:
+    """Return the content in a frame, between title and hint; a wide frame can be scrolled."""
+    hints = [text(hint, classes="dialog-hint")] if hint else []
+    parts = (text(title, classes="dialog-title"), *content, *hints)
+    if wide:
+        return VerticalScroll(*parts, classes="dialog wide")
+    return Vertical(*parts, classes="dialog")
+
+
 Answer = TypeVar("Answer")
 
 
@@ -32,6 +42,14 @@ class Dialog(ModalScreen[Answer]):
         Binding("escape", "dismiss(None)", "cancel", show=False)
     ]
 
+    def __init__(self, *parts: Widget) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts."""
+        yield from self._parts
+
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
         """Answer once: a second Enter that arrives together with the first has no effect."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
@@ -41,15 +59,8 @@ class AskText(Dialog[str]):
     """Asks for a line of text, such as a file's name; Enter answers."""
 
     def __init__(self, title: str, value: str, hint: str) -> None:
-        super().__init__()
-        self._title, self._value, self._hint = title, value, hint
-
-    def compose(self) -> ComposeResult:
-        """Yield title, input and hint."""
-        with Vertical(classes="dialog"):
-            yield text(self._title, classes="dialog-title")
-            yield Input(self._value, select_on_focus=True)
-            yield text(f"{self._hint}\nenter accepts · esc cancels", classes="dialog-hint")
+        hint = f"{hint}\nenter accepts · esc cancels"
+        super().__init__(framed(title, Input(value, select_on_focus=True), hint=hint))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answer with the typed text, unchanged."""
@@ -67,25 +78,14 @@ class AskChoice(Dialog[str]):
     """Asks for one of a few names, each with a line of explanation."""
 
     def __init__(self, title: str, choices: dict[str, str], current: str, hint: str) -> None:
-        super().__init__()
-        self._title, self._choices, self._current, self._hint = title, choices, current, hint
 
-    def compose(self) -> ComposeResult:
-        """Yield title, list and hint."""
-        with Vertical(classes="dialog"):
-            yield text(self._title, classes="dialog-title")
-            names = list(self._choices)
-            options = OptionList(
-                *(Option(self._prompt(name), id=name) for name in names), markup=False
-            )
-            options.highlighted = names.index(self._current) if self._current in names else 0
-            yield options
-            yield text(f"{self._hint}\nenter chooses · esc cancels", classes="dialog-hint")
+        def option(name: str) -> Option:
+            line = f"{'●' if name == current else ' '} {name} · {choices[name]}"
+            return Option(textwrap.fill(line, ROOM, subsequent_indent=" " * INDENT), id=name)
 
-    def _prompt(self, name: str) -> str:
-        mark = "●" if name == self._current else " "
-        line = f"{mark} {name} · {self._choices[name]}"
-        return textwrap.fill(line, ROOM, subsequent_indent=" " * INDENT)
+        options = OptionList(*map(option, choices), markup=False)
+        options.highlighted = [*choices].index(current) if current in choices else 0
+        super().__init__(framed(title, options, hint=f"{hint}\nenter chooses · esc cancels"))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answer with the chosen name."""
@@ -101,16 +101,9 @@ class AskKey(Dialog[str]):
 
     def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
         """`answers` has a line for each key; `escape` is the text about Escape."""
-        super().__init__()
-        self._question, self._answers, self._escape = question, answers, escape
-
-    def compose(self) -> ComposeResult:
-        """Yield the question and the answers, none of them chosen."""
-        with Vertical(classes="dialog"):
-            yield text(self._question, classes="dialog-title")
-            for key, what in self._answers.items():
-                yield _Line(key, what)
-            yield text(f"esc {self._escape}", classes="dialog-hint")
+        lines = (_Line(key, what) for key, what in answers.items())
+        super().__init__(framed(question, *lines, hint=f"esc {escape}"))
+        self._answers = answers
 
     def on_key(self, event: events.Key) -> None:
         """Answer with the key, if it is one of the answers'."""
@@ -139,18 +132,12 @@ class Confirm(Dialog[bool]):
     ]
 
     def __init__(self, question: str, yes: str, no: str) -> None:
-        super().__init__()
-        self._question, self._yes, self._no = question, yes, no
-
-    def compose(self) -> ComposeResult:
-        """Yield the question and both answers, with `no` highlighted."""
-        with Vertical(classes="dialog"):
-            yield text(self._question, classes="dialog-title")
-            options = OptionList(
-                Option(f"n  {self._no}", id="no"), Option(f"y  {self._yes}", id="yes"), markup=False
-            )
-            options.highlighted = 0
-            yield options
+        """Show both answers, with `no` highlighted."""
+        options = OptionList(
+            Option(f"n  {no}", id="no"), Option(f"y  {yes}", id="yes"), markup=False
+        )
+        options.highlighted = 0
+        super().__init__(framed(question, options))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answer with the chosen option."""
@@ -166,12 +153,4 @@ class ShowLines(Dialog[None]):
     ]
 
     def __init__(self, title: str, lines: Iterable[str]) -> None:
-        super().__init__()
-        self._title, self._lines = title, lines
-
-    def compose(self) -> ComposeResult:
-        """Yield title and lines."""
-        with VerticalScroll(classes="dialog wide"):
-            yield text(self._title, classes="dialog-title")
-            yield text("\n".join(self._lines))
-            yield text("esc closes", classes="dialog-hint")
+        super().__init__(framed(title, text("\n".join(lines)), hint="esc closes", wide=True))

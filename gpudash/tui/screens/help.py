@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 
 from gpudash.tui.keys import GROUPS, Key
-from gpudash.tui.screens.dialog import Dialog, text
+from gpudash.tui.screens.dialog import Dialog, framed, text
 
 READING = """\
 ▸ marks the live row; × is its samples/s over the first row's,
@@ -43,13 +41,6 @@ class Help(Dialog[None]):
 
     def __init__(self, keys: Sequence[Key], panel: str = "", reading: str = READING) -> None:
         """Show the keys, those of `panel` first, and the explanation `reading` of the screen."""
-        super().__init__()
-        self._text, self._reading = keys_text(keys, panel), reading
-
-    def compose(self) -> ComposeResult:
-        """Yield the keys, then the explanation."""
-        with VerticalScroll(classes="dialog wide"):
-            yield text("gpudash · keys", classes="dialog-title")
-            yield text(self._text)
-            yield text(self._reading, classes="dialog-hint")
-            yield text("esc closes · every action is also in the palette", classes="dialog-hint")
+        content = text(keys_text(keys, panel)), text(reading, classes="dialog-hint")
+        hint = "esc closes · every action is also in the palette"
+        super().__init__(framed("gpudash · keys", *content, hint=hint, wide=True))

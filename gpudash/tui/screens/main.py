@@ -27,6 +27,7 @@ from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key, why_not
+from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.board import Board
@@ -40,7 +41,6 @@ from gpudash.tui.widgets.pane import Pane
 from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
-from gpudash.tui.widgets.time_panel import CursorMoved, RangeChosen, TimePanel, Zoomed
 from gpudash.tui.wording import result_text, verdict_text
 from gpudash.views.answer import Answer, Answers
 
@@ -78,6 +78,15 @@ class MainScreen(Contained, Screen[None]):
         self.chosen_tab: Tab = "results"
         """The pane's tab that the user has chosen last."""
         self._time = TimeView()
+        self._header, self._footer = Bar(id="header"), Bar(id="footer")
+        self._status = StatusLine(id="status")
+        self._strip = AnswerStrip(id="answer")
+        self._chart = ThroughputChart(id="throughput")
+        self._charts = (self._chart, Activity(id="activity"), StepTime(id="step"))
+        self.levers = LeverPanel(id="levers")
+        self._device = DevicePanel(id="device")
+        self.pane = Pane()
+        self._too_small = Static(id="too-small", markup=False)
 
     @property
     def layout(self) -> Layout:
@@ -86,17 +95,8 @@ class MainScreen(Contained, Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield every part; the arrangement decides which are visible."""
-        yield Bar(id="header")
-        yield AnswerStrip(id="answer")
-        yield ThroughputChart(id="throughput")
-        yield Activity(id="activity")
-        yield StepTime(id="step")
-        yield LeverPanel(id="levers")
-        yield DevicePanel(id="device")
-        yield Pane(id="pane")
-        yield StatusLine(id="status")
-        yield Bar(id="footer")
-        yield Static(id="too-small", markup=False)
+        yield from (self._header, self._strip, *self._charts, self.levers, self._device)
+        yield from (self.pane, self._status, self._footer, self._too_small)
 
     def on_mount(self) -> None:
         """Show the initial snapshot, so that the first frame has content."""
@@ -108,10 +108,10 @@ class MainScreen(Contained, Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         """Adapt to the new size."""
         width, height = event.size
-        self.query_one("#answer", AnswerStrip).framed = is_roomy(width, height)
+        self._strip.framed = is_roomy(width, height)
         self._place_notices()
         if self.too_small:
-            self.query_one("#too-small", Static).update(
+            self._too_small.update(
                 f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
             )
         elif self.focused is None:  # the focused panel was hidden
@@ -146,53 +146,42 @@ class MainScreen(Contained, Screen[None]):
         """The newest answer, with its proposals."""
         return self._answers.newest
 
-    @property
-    def levers(self) -> LeverPanel:
-        """The lever panel."""
-        return self.query_one("#levers", LeverPanel)
-
-    @property
-    def pane(self) -> Pane:
-        """The pane at the bottom."""
-        return self.query_one("#pane", Pane)
-
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
     def show(self, mail: Mail = NO_MAIL) -> None:
         """Pass the newest snapshot and log lines to every part; each paints what has changed."""
         control, snapshot = self._control, self._control.snapshot
         undo, redo = control.label("undo"), control.label("redo")
-        with self.query_one("#header", Bar).contained() as header:
-            header.show(bars.header(snapshot), bars.header_right(snapshot))
-        with self.query_one("#status", StatusLine).contained() as status:
-            ending = control.ending
-            line = control.profile_status
-            status.show(
-                bars.status(snapshot, control.next_start, undo, redo, ending=ending, profile=line)
+        with self._header.contained():
+            self._header.show(bars.header(snapshot), bars.header_right(snapshot))
+        with self._status.contained():
+            next_start, ending, line = control.next_start, control.ending, control.profile_status
+            self._status.show(
+                bars.status(snapshot, next_start, undo, redo, ending=ending, profile=line)
             )
-        with self.query_one("#answer", AnswerStrip).contained() as strip:
+        with self._strip.contained():
             found = self._answers.give(snapshot, control.levers, control.cores, self.profile)
-            strip.show(found, snapshot, self.last_start_s)
+            self._strip.show(found, snapshot, self.last_start_s)
         self._show_footer()
         self._show_charts()
-        with self.levers.contained() as levers:
+        with self.levers.contained():
             fixed = RECORDED if snapshot.playback else why_not("levers", snapshot)
-            levers.show(control.rows(), fixed, undo=undo)
-        with self.pane.contained() as pane:
-            pane.show(snapshot, mail.lines, rewound=mail.rewound)
-            pane.print(mail.output, mail.replaces)
+            self.levers.show(lever_rows(control), fixed, undo=undo)
+        with self.pane.contained():
+            self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
+            self.pane.print(mail.output, mail.replaces)
         self._rearrange(pane_rows=self.pane.wanted_rows)
-        with self.query_one("#device", DevicePanel).contained() as device:
-            device.show(snapshot, control.cores)
+        with self._device.contained():
+            self._device.show(snapshot, control.cores)
 
     def _show_charts(self) -> None:
-        for chart in self.query(TimePanel):
+        for chart in self._charts:
             with chart.contained():
                 chart.show(self._control.snapshot, self._time)
 
     def _show_footer(self) -> None:
-        with self.query_one("#footer", Bar).contained() as footer:
-            footer.show(
+        with self._footer.contained():
+            self._footer.show(
                 bars.footer(
                     self._control.snapshot,
                     self.keys,
@@ -206,7 +195,7 @@ class MainScreen(Contained, Screen[None]):
 
     def allow_drawing(self) -> None:
         """Let the chart draw: plotext has been imported."""
-        self.query_one(ThroughputChart).allow_drawing()
+        self._chart.allow_drawing()
 
     # ── focus and arrangement ───────────────────────────────────────────────────────────
 
@@ -215,7 +204,7 @@ class MainScreen(Contained, Screen[None]):
         self._board.shown = msgspec.structs.replace(self._board.shown, **changes)
         if places(*self.size, self._board.shown) != before:
             # by a child, as Textual caches a screen's arrangement until a child requests another
-            self.query_one("#header").refresh(layout=True)
+            self._header.refresh(layout=True)
             self._place_notices()
 
     def _place_notices(self) -> None:
@@ -306,9 +295,8 @@ class MainScreen(Contained, Screen[None]):
 
     def _zoom(self, name: str) -> None:
         self._rearrange(zoomed=name)
-        chart = self.query_one(ThroughputChart)
-        chart.maximised = name == "throughput"
-        chart.redraw()
+        self._chart.maximised = name == "throughput"
+        self._chart.redraw()
 
     def action_leave_level(self) -> None:
         """Leave one of zoom, cursor and frozen charts, in this order; else focus the levers."""
@@ -329,10 +317,10 @@ class MainScreen(Contained, Screen[None]):
         focused = self._focused
         if focused in CHARTS:
             if columns:
-                column_s = self.query_one(ThroughputChart).time_range.bin_s
+                column_s = self._chart.time_range.bin_s
                 self._look(self._time.moved(columns, column_s, self._newest_s))
         elif focused == "device":
-            self.query_one("#device", DevicePanel).scroll_rows(rows)
+            self._device.scroll_rows(rows)
         elif focused == "pane":
             if columns:
                 self.pane.next_tab(columns)
@@ -398,14 +386,10 @@ class MainScreen(Contained, Screen[None]):
         moments = [marker.at_s for marker in self._control.snapshot.markers]
         self._look(self._time.jumped(direction, moments, self._newest_s))
 
-    def on_cursor_moved(self, event: CursorMoved) -> None:
-        """Put the cursor where the mouse is."""
-        self._look(self._time.at(event.at_s, self._newest_s))
+    def action_cursor_at(self, at_s: float) -> None:
+        """Put the cursor at this moment."""
+        self._look(self._time.at(at_s, self._newest_s))
 
-    def on_range_chosen(self, event: RangeChosen) -> None:
-        """Show the time range that the mouse was dragged over."""
-        self._look(self._time.between(event.begin_s, event.end_s))
-
-    def on_zoomed(self, event: Zoomed) -> None:
-        """Zoom by the mouse wheel."""
-        self.action_range(event.direction)
+    def action_between(self, one_s: float, other_s: float) -> None:
+        """Show the time range between two moments."""
+        self._look(self._time.between(one_s, other_s))

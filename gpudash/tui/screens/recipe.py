@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -27,37 +26,29 @@ class TakeHome(Dialog[None]):
     ]
 
     def __init__(self, lever: Lever, value: str) -> None:
-        super().__init__()
-        self._lever, self._value = lever, value
-
-    def compose(self) -> ComposeResult:
-        """Yield the head with the keys, which stays visible above a long script, and the lines."""
-        with VerticalScroll(classes="dialog wide"):
-            yield Static(self._head, classes="dialog-title")
-            yield Static(self._lines, id="lines")
+        # the head has the keys, as it stays visible above a long script
+        self._head, self._lines = Static(classes="dialog-title"), Static()
+        super().__init__(VerticalScroll(self._head, self._lines, classes="dialog wide"))
+        self._lever = lever
+        self._show(value)
 
     @property
     def _setting(self) -> str:
         return f"{self._lever.name}={self._value}"
 
-    @property
-    def _head(self) -> Content:
+    def _show(self, value: str) -> None:
+        self._value = value
         others = "←→ other values · " if self._lever.values else ""
-        return Content(f"{self._setting} · y copies · {others}esc closes")
-
-    @property
-    def _lines(self) -> Content:
-        one = _recipe(self._lever, self._value)
+        self._head.update(Content(f"{self._setting} · y copies · {others}esc closes"))
+        one = _recipe(self._lever, value)
         lines = (one.note, "", *one.marked, "", one.legend) if one.code else (one.note,)
-        return Content("\n").join(Content.styled(line, INKS.get(line[:1], "")) for line in lines)
+        styled = (Content.styled(line, INKS.get(line[:1], "")) for line in lines)
+        self._lines.update(Content("\n").join(styled))
 
     def action_move(self, direction: int) -> None:
         """Show the next value (+1) or the previous one (-1)."""
-        if not self._lever.values:
-            return
-        self._value = self._lever.step(self._value, direction)
-        self.query_one(".dialog-title", Static).update(self._head)
-        self.query_one("#lines", Static).update(self._lines)
+        if self._lever.values:
+            self._show(self._lever.step(self._value, direction))
 
     def action_copy(self) -> None:
         """Copy the lines without their marks."""

@@ -1,18 +1,20 @@
 """The main screen of a replay: some keys control the player."""
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from gpudash.tui.arrangement import Shown
 from gpudash.tui.control import Control
-from gpudash.tui.engine import Player
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import REPLAY_KEYS
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.main import MainScreen
 from gpudash.tui.widgets.scrubber import Scrubber
+
+if TYPE_CHECKING:  # the first frame does not wait for it
+    from gpudash.run.replay import Player
 
 MARKER_REACH_S = 1.0
 """Up to this far behind a marker, going back skips it."""
@@ -23,21 +25,22 @@ class ReplayScreen(MainScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(REPLAY_KEYS, named=True)
 
-    def __init__(self, control: Control, player: Player) -> None:
+    def __init__(self, control: Control, player: "Player") -> None:
         super().__init__(control)
         self._player = player
         self._board.shown = Shown(scrubber=True)
+        self._scrubber = Scrubber(id="scrubber")
 
     def compose(self) -> ComposeResult:
         """Yield the main screen's parts and the scrubber."""
         yield from super().compose()
-        yield Scrubber(id="scrubber")
+        yield self._scrubber
 
     def show(self, mail: Mail = NO_MAIL) -> None:
         """Show the snapshot, and the position in the recording."""
         super().show(mail)
-        with self.query_one(Scrubber).contained() as scrubber:
-            scrubber.show(self._control.snapshot.playback)
+        with self._scrubber.contained():
+            self._scrubber.show(self._control.snapshot.playback)
 
     def action_play(self) -> None:
         """Toggle between playing and holding."""

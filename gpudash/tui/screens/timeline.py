@@ -49,27 +49,17 @@ class TimelineScreen(Contained, Screen[None]):
         self._page: Page = "lanes"
         self.keys: tuple[Key, ...] = TIMELINE_KEYS
         """The keys of footer, help and palette."""
+        self._header, self._footer = Bar(id="header"), Bar(id="footer")
+        self.lanes = Lanes(view_of(shown.timeline), self.show_bars)
+        self.tables = Tables()
 
     def compose(self) -> ComposeResult:
         """Yield header, lanes, tables and footer; lanes or tables are hidden."""
-        yield Bar(id="header")
-        yield Lanes(view_of(self._shown.timeline), self.show_bars)
-        yield Tables(id="tables")
-        yield Bar(id="footer")
+        yield from (self._header, self.lanes, self.tables, self._footer)
 
     def on_mount(self) -> None:
         """Show the lanes."""
         self._turn_to("lanes")
-
-    @property
-    def lanes(self) -> Lanes:
-        """The lanes."""
-        return self.query_one(Lanes)
-
-    @property
-    def tables(self) -> Tables:
-        """The tables."""
-        return self.query_one(Tables)
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
@@ -98,12 +88,12 @@ class TimelineScreen(Contained, Screen[None]):
 
     def show_bars(self) -> None:
         """Update header and footer."""
-        with self.query_one("#header", Bar).contained() as header:
-            header.show(self._header(), self._header_right())
-        with self.query_one("#footer", Bar).contained() as footer:
-            footer.show(bars.footer(self._control.snapshot, self.keys, roomy=False))
+        with self._header.contained():
+            self._header.show(self._title(), self._position())
+        with self._footer.contained():
+            self._footer.show(bars.footer(self._control.snapshot, self.keys, roomy=False))
 
-    def _header(self) -> tuple[Cell, ...]:
+    def _title(self) -> tuple[Cell, ...]:
         trace = self._shown.timeline.trace
         status = fmt.plain(self._control.profile_status)
         steps = f"{len(trace.steps)} steps" if len(trace.steps) != 1 else "one step"
@@ -115,7 +105,7 @@ class TimelineScreen(Contained, Screen[None]):
             *((cell(f"{trace.dropped:,} dropped", "dim", rank=6),) if trace.dropped else ()),
         )
 
-    def _header_right(self) -> tuple[Cell, ...]:
+    def _position(self) -> tuple[Cell, ...]:
         view = self.lanes.view
         if self._page != "lanes":
             return ()

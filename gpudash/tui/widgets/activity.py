@@ -4,16 +4,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.segment import Segment
 
 from gpudash import format as fmt
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.axes import range_of
 from gpudash.tui.bars import button
-from gpudash.tui.cells import cell, cut
+from gpudash.tui.cells import Parts, cell, cut
 from gpudash.tui.sparks import Reading, readings, sparklines
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Painted, Row
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 
@@ -27,25 +25,17 @@ class Activity(TimePanel):
     """The most important readings that fit; the device panel has them all."""
 
     _readings: Sequence[Reading] = ()
-    _series = Series()
-    _view = TimeView()
-    _reason = ""
-    _of_rank_0 = False  # whether the readings are of one of several ranks
 
-    def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Update the readings; repaint if any of them changed."""
-        before = (self._readings, self._series.at_s, self._view, self._reason, self._of_rank_0)
-        self._readings = readings(snapshot, view)
-        self._series, self._view = snapshot.series, view
-        self._reason, self._of_rank_0 = no_gpu(snapshot), bool(snapshot.ranks)
-        if before != (self._readings, self._series.at_s, view, self._reason, self._of_rank_0):
-            self.repaint()
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the readings, their times, why there are none of a GPU, and if there are ranks."""
+        self._readings = readings(snapshot, self._view)
+        return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks)
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width, height = self.inside
         label_width, columns = _layout(self._fitting(width, height), width)
-        time_range = range_of(self._series, columns, self._view)
+        time_range = range_of(self._snapshot.series, columns, self._view)
         return time_range.moment_in(x - label_width - 2) if columns else None
 
     def frame(self) -> Frame:
@@ -58,29 +48,30 @@ class Activity(TimePanel):
             title = "GPU and host"
         at = () if view.moment_s is None else (moment_cell(view, None),)
         columns = _layout(shown, width)[1]
-        begin = begin_cells(range_of(self._series, columns, view)) if columns else ()
+        begin = begin_cells(range_of(self._snapshot.series, columns, view)) if columns else ()
         scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
-        whose = [cell("rank 0", "dim", rank=2)] * self._of_rank_0
+        whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
         return Frame(
             top=(cell(f"²{title}", "strong"), *whose),
             top_right=(*at, button("all", "screen.device", rank=1)),
-            bottom=begin if self._series.at_s else (),
+            bottom=begin if self._snapshot.series.at_s else (),
             bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
         )
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
+    def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield why no GPU is read, if that is so, and the readings."""
         for line in self._why(width, height):
-            yield [Segment(f" {line}", self.ink("dim"))]
+            yield ((f" {line}", "dim"),)
         shown = self._fitting(width, height)
-        yield from reading_rows(self, shown, self._series, self._view, width)
+        yield from reading_rows(shown, self._snapshot.series, self._view, width)
 
     def _why(self, width: int, height: int) -> list[str]:
         """Return the reason in at most two lines; the device panel has all of it."""
         room = min(max(height - 2, 0), 2)
-        if not (self._reason and room):
+        reason = no_gpu(self._snapshot)
+        if not (reason and room):
             return []
-        return textwrap.wrap(self._reason, max(width - 2, 2), max_lines=room, placeholder=" …")
+        return textwrap.wrap(reason, max(width - 2, 2), max_lines=room, placeholder=" …")
 
     def _fitting(self, width: int, height: int) -> Sequence[Reading]:
         return self._readings[: max(height - len(self._why(width, height)), 0)]
@@ -96,8 +87,8 @@ def no_gpu(snapshot: Snapshot) -> str:
 
 
 def reading_rows(
-    painter: Painted, shown: Sequence[Reading], series: Series, view: TimeView, width: int
-) -> Iterator[Row]:
+    shown: Sequence[Reading], series: Series, view: TimeView, width: int
+) -> Iterator[Parts]:
     """Yield label, sparkline and value of each reading, in columns."""
     label_width, columns = _layout(shown, width)
     lines = sparklines(series, shown, columns, view)
@@ -106,11 +97,11 @@ def reading_rows(
         label = cut(one.label, max(width - 3 - cell_len(value), 0))
         past = f"{' ' * (label_width - cell_len(label))} {line}" if one.past else " "
         gap = " " * (width - 2 - cell_len(label + past + value))
-        yield [
-            Segment(f" {label}", painter.ink("dim")),
-            Segment(past + gap, painter.ink("rate" if one.of_device else "host")),
-            Segment(value, painter.ink("busy" if one.is_alarming else "text")),
-        ]
+        yield (
+            (f" {label}", "dim"),
+            (past + gap, "rate" if one.of_device else "host"),
+            (value, "busy" if one.is_alarming else "text"),
+        )
 
 
 def _layout(shown: Sequence[Reading], width: int) -> tuple[int, int]:

@@ -1,17 +1,15 @@
 """The answer strip: what limits the training, the lanes of a step, and what to try."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 from rich.cells import cell_len
-from rich.segment import Segment
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.bars import button
-from gpudash.tui.cells import cell
+from gpudash.tui.cells import Parts, beside, cell, width_of
 from gpudash.tui.keys import key_for
-from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame, Panel
 from gpudash.views.answer import INTERRUPTED, Answer
 from gpudash.views.lanes import Lane, Part
@@ -64,7 +62,7 @@ class AnswerStrip(Panel):
             right.append(button("why", "why", rank=2))
         return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
+    def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield evidence, lanes, and in the remaining rows more evidence and the proposals.
 
         The lanes keep their place, however much evidence there is.
@@ -73,59 +71,57 @@ class AnswerStrip(Panel):
         if answer.kind == "starting":
             yield self._first_row(width)
             for hint in self._meanwhile:
-                yield [Segment(f" {_fitting(hint, width - 2, '  ')}", self.ink("dim"))]
+                yield ((f" {_fitting(hint, width - 2, '  ')}", "dim"),)
             return
-        beside = self.framed and width >= TRIES_BESIDE and bool(answer.tries)
-        rows = list(self._lanes(width - TRIES_WIDTH if beside else width))
-        tries = list(self._tries(TRIES_WIDTH if beside else width))
-        room = height - 1 - len(rows) - (0 if beside else len(tries))
+        wide = self.framed and width >= TRIES_BESIDE and bool(answer.tries)
+        rows = list(self._lanes(width - TRIES_WIDTH if wide else width))
+        tries = list(self._tries(TRIES_WIDTH if wide else width))
+        room = height - 1 - len(rows) - (0 if wide else len(tries))
         clauses = 1 if self.framed and len(answer.evidence) <= room + 1 else None
         first = self._first_row(width, clauses)
         yield first
-        above = "".join(segment.text for segment in first)
+        above = "".join(text for text, _ in first)
         left = [clause for clause in answer.evidence if clause not in above]
         shown = [fmt.clip(clause, max(width - 2, 0)) for clause in left[: max(room, 0)]]
-        rows += [[Segment(f" {clause}", self.ink("text"))] for clause in shown]
-        if not beside:
-            yield from (*rows, *tries)
-            return
-        for row, one in zip_longest(rows, tries[: height - 1], fillvalue=list[Segment]()):
-            yield [*row, Segment(" " * (width - TRIES_WIDTH - width_of(row))), *one]
+        rows += [((f" {clause}", "text"),) for clause in shown]
+        yield from (
+            beside(rows, tries[: height - 1], width - TRIES_WIDTH) if wide else (*rows, *tries)
+        )
 
-    def _first_row(self, width: int, clauses: int | None = None) -> Row:
+    def _first_row(self, width: int, clauses: int | None = None) -> Parts:
         """Return at most `clauses` of the evidence; without a frame, the title before it."""
         if not self.framed:
             return self._title(width)
-        return [Segment(f" {self._text(width - 2, clauses)}", self.ink("text"))]
+        return ((f" {self._text(width - 2, clauses)}", "text"),)
 
-    def _title(self, width: int) -> Row:
+    def _title(self, width: int) -> Parts:
         """Return one line: the answer, as much evidence as fits, and the button to try."""
         answer = self._answer
         button = self._line_button(width)
         room = width - 1 - (width_of(button) + 2 if button else 0)
         says_limit = answer.lanes and answer.kind not in (*INTERRUPTED, "measuring")
         title = answer.title.upper() if says_limit else answer.title
-        row = [Segment(f" {_fitting(title.split(' '), room, ' ')}", self.ink("strong"))]
+        row = [(f" {_fitting(title.split(' '), room, ' ')}", "strong")]
         text = self._text(room - cell_len(title) - 2)
         between = " " if title.endswith("…") else "; " if ": " in title else ": "
-        row += [Segment(f"{between}{text}", self.ink("text"))] if text else []
+        row += [(f"{between}{text}", "text")] if text else []
         gap = width - width_of(row) - width_of(button) - 1
-        return [*row, Segment(" " * gap), *button] if button else row
+        return (*row, (" " * gap, ""), *button) if button else row
 
-    def _line_button(self, width: int) -> Row:
+    def _line_button(self, width: int) -> Parts:
         """Return the button of the first proposal, if it fits beside the title.
 
         Its possible gain is shown if the first evidence still fits.
         """
         if not self._answer.tries:
-            return []
+            return ()
         key, first = key_for("try_it"), self._answer.tries[0]
         evidence = f": {self._answer.evidence[0]}" if self._answer.evidence else ""
-        for text, beside in ((_offer(first), evidence), (first.label, "")):
+        for text, after in ((_offer(first), evidence), (first.label, "")):
             label = f" try {text} (A/B)"
-            if width >= cell_len(self._answer.title + beside + key + label) + 4:
-                return [Segment(key, self.ink("key")), Segment(label, self.ink("dim"))]
-        return []
+            if width >= cell_len(self._answer.title + after + key + label) + 4:
+                return (key, "key"), (label, "dim")
+        return ()
 
     def _text(self, width: int, clauses: int | None = None) -> str:
         """Return the stages of a start, or at most `clauses` of the evidence, as many as fit."""
@@ -133,7 +129,7 @@ class AnswerStrip(Panel):
             return _fitting(self._stages, width, "  ")
         return _fitting(self._answer.evidence[:clauses], width, "; ")
 
-    def _lanes(self, width: int) -> Iterator[Row]:
+    def _lanes(self, width: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
         answer = self._answer
         if not answer.step_ms:
@@ -149,33 +145,29 @@ class AnswerStrip(Panel):
             room = width - name_width - 3
         for one, text in zip(answer.lanes, texts, strict=True):
             name = fmt.clip(fmt.plain(one.name), name_width)
-            row = [Segment(f" {name}{' ' * (name_width - cell_len(name))} ", self.ink("dim"))]
+            row = [(f" {name}{' ' * (name_width - cell_len(name))} ", "dim")]
             for part, columns in spread(one, step_ms, max(room, 0)):
-                if part is None:
-                    row.append(Segment(IDLE * columns, self.ink("idle")))
-                else:
-                    row.append(Segment(printed(part, columns), self.ink(part.ink)))
-            yield [*row, Segment(f"{EDGE}{text}", self.ink("dim"))]
+                row.append((printed(part, columns), part.ink) if part else (IDLE * columns, "idle"))
+            yield (*row, (f"{EDGE}{text}", "dim"))
 
-    def _tries(self, width: int) -> Iterator[Row]:
+    def _tries(self, width: int) -> Iterator[Parts]:
         """Yield the proposals, the first one with its key."""
         tries = self._answer.tries
         wide = max((len(one.label) for one in tries), default=0)
         key = f" {key_for('try_it')} "
         room = max(width - wide - len(key) - 3, 0)
         for index, one in enumerate(tries):
-            mark = Segment(key if index == 0 else " " * len(key), self.ink("key"))
-            label = Segment(f"{one.label:<{wide}}  ", self.ink("text"))
+            mark = key if index == 0 else " " * len(key)
             gain = f"{one.gain.label}; " if one.gain is not None else ""
             gain = gain if len(gain) <= room else ""
             why = fmt.clip(one.why, room - len(gain))
-            yield [mark, label, Segment(gain, self.ink("text")), Segment(why, self.ink("dim"))]
+            yield (mark, "key"), (f"{one.label:<{wide}}  ", "text"), (gain, "text"), (why, "dim")
 
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
     def clicked(self, x: int, y: int) -> None:
         """Run `try_it` for a click on its button, else `why`."""
-        button = [] if self.framed else self._line_button(self.size.width)
+        button = () if self.framed else self._line_button(self.size.width)
         on_button = y == 0 and bool(button) and x >= self.size.width - 1 - width_of(button)
         if on_button:
             self.act("try_it")

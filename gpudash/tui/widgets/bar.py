@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from rich.segment import Segment
 from textual import events
 
-from gpudash.tui.cells import Cell, placed
-from gpudash.tui.widgets.painted import Painted, Row
+from gpudash.tui.cells import Cell, Parts, placed, width_of
+from gpudash.tui.widgets.painted import Painted
 
 
 class Bar(Painted):
@@ -21,14 +20,11 @@ class Bar(Painted):
             self._cells, self._right = cells, right
             self.repaint()
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # a bar is one row
+    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # a bar is one row
         """Yield the one row."""
-        row: Row = []
-        x = 0
+        row: list[tuple[str, str]] = []
         for at, cell in placed(self._cells, self._right, width, margin=1, gap=2):
-            row.append(Segment(" " * (at - x)))
-            row += self.inked(cell.parts)
-            x = at + cell.width
+            row += [(" " * (at - width_of(row)), ""), *cell.parts]
         yield row
 
     def on_click(self, event: events.Click) -> None:

@@ -5,7 +5,7 @@ Intervals are drawn on one axis of relative change, on which 0 is value A.
 
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -227,7 +227,8 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
         text = f"{shown.pairs} of {FEWEST_PAIRS} pairs before an interval is shown"
     else:
         text = f"so far {_name(shown)} {_change(shown)}"
-    rates = [f"{fmt.plain(value)}: {_figure(rate)}" for value, rate in _rates(shown)]
+    sides = zip((shown.a, shown.b), shown.rates, strict=True)
+    rates = [f"{fmt.plain(value)}: {_figure(rate)}" for value, rate in sides]
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
     return _fields(
         [(text, "strong"), ("  ".join(rates) + f" {shown.unit}", "text"), (goal, "dim")], width
@@ -246,10 +247,6 @@ def _figure(value: float | None) -> str:
     if value is None or not 0.01 <= abs(value) < 999.95:
         return fmt.significant(value)
     return f"{value:#.4g}"
-
-
-def _rates(shown: ComparisonShown) -> Iterable[tuple[str, float | None]]:
-    return zip((shown.a, shown.b), shown.rates, strict=True)
 
 
 def _sides(shown: ComparisonShown, width: int) -> list[Parts]:

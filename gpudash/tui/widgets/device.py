@@ -3,22 +3,21 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import zip_longest
 from typing import TypeAlias
 
 import msgspec
-from rich.segment import Segment
+from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
 from gpudash.protocol import HostReading
 from gpudash.snapshot import Snapshot
 from gpudash.tui.bars import button
-from gpudash.tui.cells import cell
+from gpudash.tui.cells import Parts, beside, cell
 from gpudash.tui.sparks import Reading, reading
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import no_gpu, reading_rows
-from gpudash.tui.widgets.painted import Row, Scrolled, width_of
+from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import Frame, Panel
 
 TEXT_WIDTH = 30
@@ -147,7 +146,7 @@ class DevicePanel(Panel, Scrolled):
         self._first = self._top(*self.inside, direction)
         self.repaint()
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
+    def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the lines, in two columns if they do not fit in one."""
         first, room = self._top(width, height), self._room(width, height)
         shown = self._lines[first : first + room]
@@ -155,10 +154,8 @@ class DevicePanel(Panel, Scrolled):
             yield from self._column(shown, width)
             return
         half = width // 2
-        columns = (self._column(shown[:height], half), self._column(shown[height:], width - half))
-        nothing: Row = []
-        for left, right in zip_longest(*columns, fillvalue=nothing):
-            yield [*left, Segment(" " * (half - width_of(left))), *right]
+        left, right = shown[:height], shown[height:]
+        yield from beside(self._column(left, half), self._column(right, width - half), half)
 
     def _room(self, width: int, height: int) -> int:
         """Return the number of visible lines."""
@@ -169,18 +166,17 @@ class DevicePanel(Panel, Scrolled):
         last = max(len(self._lines) - self._room(width, height), 0)
         return min(max(self._first + direction, 0), last)
 
-    def _column(self, lines: Sequence[Line], width: int) -> Iterator[Row]:
+    def _column(self, lines: Sequence[Line], width: int) -> Iterator[Parts]:
         shown = [line for line in lines if isinstance(line, Reading)]
-        rows = reading_rows(self, shown, self._snapshot.series, NOW, width)
+        rows = reading_rows(shown, self._snapshot.series, NOW, width)
         for line in lines:
             if isinstance(line, Reading):
                 yield next(rows)
             else:
-                yield self._text(line, width)
-
-    def _text(self, line: Text, width: int) -> Row:
-        text = fmt.clip(fmt.plain(line.text), width - 2)
-        if not line.heads:
-            return [Segment(f" {text}", self.ink("dim"))]
-        row: Row = [Segment(f" {text} ", self.ink("head"))]
-        return [*row, Segment("─" * (width - width_of(row) - 1), self.ink("border"))]
+                text = fmt.clip(fmt.plain(line.text), width - 2)
+                rule = "─" * (width - cell_len(text) - 3)
+                yield (
+                    ((f" {text} ", "head"), (rule, "border"))
+                    if line.heads
+                    else ((f" {text}", "dim"),)
+                )

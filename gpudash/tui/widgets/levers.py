@@ -2,18 +2,17 @@
 
 import textwrap
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import chain, repeat
 
 from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
 
 from gpudash import format as fmt
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, cell
+from gpudash.tui.cells import Cell, Parts, beside, cell
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_rows import LeverRow
 from gpudash.tui.scroll import first_in_sight
-from gpudash.tui.widgets.painted import Row, Scrolled, width_of
+from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
 from workloads.levers import Effect, Lever
 
@@ -128,21 +127,18 @@ class LeverPanel(Panel, Scrolled):
             label = label.rpartition(" ")[2] if "→" in label else label
         return button(f"undo {_cut(label, 20)}", "undo", rank=2)
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
+    def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the list, and the explanation below or beside it."""
         if width < SIDE_BY_SIDE:
             shown = self._list_height(width, height)
             yield from self._list(width, shown)
             if shown < height and self._levers:
-                yield [Segment("─" * width, self.ink("border"))]
+                yield (("─" * width, "border"),)
                 yield from self._explanation(width - 1, height - shown - 1)
             return
-        levers = self._list(LIST_WIDTH, height)
-        beside = self._explanation(width - LIST_WIDTH - 2, height)
-        blank: Row = []
-        for row, text, _ in zip_longest(levers, beside, range(height), fillvalue=blank):
-            padding = " " * max(LIST_WIDTH - width_of(row), 0)
-            yield [*row, Segment(f"{padding}│", self.ink("border")), *text]
+        levers = chain(self._list(LIST_WIDTH, height), repeat((), height))
+        explanation = self._explanation(width - LIST_WIDTH - 2, height)
+        yield from beside(levers, explanation, LIST_WIDTH, "│", "border")
 
     def _list_height(self, width: int, height: int) -> int:
         """Return the rows of the list: an explanation below it never hides a lever."""
@@ -151,11 +147,11 @@ class LeverPanel(Panel, Scrolled):
         left = height - len(self._levers) - 1
         return len(self._levers) if left >= LEAST_EXPLAINED else height
 
-    def _list(self, width: int, height: int) -> Iterator[Row]:
+    def _list(self, width: int, height: int) -> Iterator[Parts]:
         count = len(self._levers)
         if not count:
             reason = _wrap(self._why_not or "", width)
-            yield from ([Segment(f" {line}", self.ink("dim"))] for line in ("none known", *reason))
+            yield from (((f" {line}", "dim"),) for line in ("none known", *reason))
             return
         self._first = first_in_sight(self._first, self._cursor, count, height)
         last = min(self._first + height, count) - 1
@@ -166,7 +162,7 @@ class LeverPanel(Panel, Scrolled):
             more += [f"{below} more↓"] if below and index == last else []
             yield self._row(index, width, column, " ".join(more))
 
-    def _row(self, index: int, width: int, column: int, more: str) -> Row:
+    def _row(self, index: int, width: int, column: int, more: str) -> Parts:
         """Return a lever's row with its value at `column`; `more` counts hidden levers."""
         row, under_cursor = self._levers[index], index == self._cursor
         room = width - 1 - (cell_len(more) + 1 if more else 0)  # after the cursor's column
@@ -185,7 +181,7 @@ class LeverPanel(Panel, Scrolled):
         value = set_cell_size(value, max(room - column, 0))
         tail = f" {more}" if more else ""
         if under_cursor:
-            return [Segment(f"▸{name}{value}{tail}", self.ink("cursor"))]
+            return ((f"▸{name}{value}{tail}", "cursor"),)
         changed = "strong" if row.default is not None else "text"
         ink = (
             "dim"
@@ -194,13 +190,9 @@ class LeverPanel(Panel, Scrolled):
             if row.pending is not None
             else changed
         )
-        return [
-            Segment(f" {name}", self.ink("dim")),
-            Segment(value, self.ink(ink)),
-            Segment(tail, self.ink("dim")),
-        ]
+        return (f" {name}", "dim"), (value, ink), (tail, "dim")
 
-    def _explanation(self, width: int, height: int) -> Iterator[Row]:
+    def _explanation(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the explanation of the lever under the cursor; without room the summary is cut."""
         if not self._levers:
             return
@@ -232,7 +224,7 @@ class LeverPanel(Panel, Scrolled):
             ("strong", result),
             ("dim", context),
         ):
-            yield from ([Segment(f" {line}", self.ink(ink))] for line in lines)
+            yield from (((f" {line}", ink),) for line in lines)
 
 
 def _named(row: LeverRow) -> str:

@@ -1,11 +1,13 @@
-"""The base of all widgets: paints rows as strips, and refreshes only changed rows."""
+"""The base of all widgets: paints rows as strips, and refreshes only changed rows.
+
+Only this module knows rich's segments and styles.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Self
+from typing import TypeAlias
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -14,37 +16,36 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpudash.tui import inks
-from gpudash.tui.cells import Parts
+from gpudash.tui.cells import Parts, width_of
 from gpudash.tui.containment import Contained, PartFailed
 
-Row = list[Segment]
+Ink: TypeAlias = tuple[Style, dict[int, str]]
+"""A style, and the glyphs that distinguish it in a terminal of too few colours."""
 FEW_COLOURS = (None, "standard")
 """rich's colour systems with sixteen colours or none."""
 
 
 class Painted(Contained, Widget):
-    """A widget that draws itself as rows of segments."""
+    """A widget that draws itself as rows of text."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's own name
         super().__init__(id=id)
         self._strips: list[Strip] = []
         self._painted_size: Size | None = None
         self._theme = ""
-        self._base: Style | None = None
-        self._inks: dict[str, Style] = {}
-        self._textures: dict[Style, dict[int, str]] = {}
+        self._inks: dict[str, Ink] = {}
         self._failure: str | None = None  # why the last update failed
 
-    def rows(self, width: int, height: int) -> Iterable[Row]:
+    def rows(self, width: int, height: int) -> Iterable[Parts]:
         """Return the rows; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     @contextmanager
-    def contained(self) -> Iterator[Self]:
+    def contained(self) -> Iterator[None]:
         """Update the widget in the block; if it raises, the widget shows that until it succeeds."""
         before, self._failure = self._failure, None
         try:
-            yield self
+            yield
         except Exception as error:  # noqa: BLE001  # the other widgets are still shown
             self._failure = self._fail(error)
         if before or self._failure:
@@ -86,33 +87,25 @@ class Painted(Contained, Widget):
 
     def _draw(self) -> list[Strip]:
         width, height = self.size
-        if self._base is None:
-            self._base = self.rich_style  # cached, as it takes a millisecond
-        base = self._base
         try:
-            rows = self._rows(width, height)
-            strips = [_strip(self._textured(row), width, base) for row in rows]
+            strips = [self._strip(row, width) for row in self._rows(width, height)]
         except Exception as error:  # noqa: BLE001  # the other widgets are still painted
-            strips = [_strip([Segment(f" {self._fail(error)}")], width, base)]
-        return strips + [Strip.blank(width, base)] * (height - len(strips))
+            strips = [self._strip(((f" {self._fail(error)}", ""),), width)]
+        return strips + [self._strip((), width)] * (height - len(strips))
 
-    def _rows(self, width: int, height: int) -> Iterable[Row]:
+    def _rows(self, width: int, height: int) -> Iterable[Parts]:
         if not (width and height):
             return ()
         if self._failure:
-            return ([Segment(f" {self._failure}")],)
+            return (((f" {self._failure}", ""),),)
         return islice(self.rows(width, height), height)
 
-    def _textured(self, row: Row) -> Row:
-        """Return the row with distinct glyphs, if the terminal has too few colours."""
-        if not self._textures:
-            return row
-        return [
-            Segment(text.translate(self._textures[style]), style)
-            if style in self._textures
-            else Segment(text, style)
-            for text, style, _ in row
-        ]
+    def _strip(self, row: Parts, width: int) -> Strip:
+        segments, wide = [], width_of(row)
+        for text, name in (*row, (" " * (width - wide), "")):
+            style, texture = self._ink(name)
+            segments.append(Segment(text.translate(texture) if texture else text, style))
+        return Strip(segments, max(width, wide)).crop(0, width)
 
     def notify_style_update(self) -> None:
         """Draw in a new theme's colours; other style updates, such as of the focus, do nothing."""
@@ -121,27 +114,32 @@ class Painted(Contained, Widget):
             return
         self._theme = self.app.theme
         self._painted_size = None
-        self._base = None
         self._inks.clear()
-        self._textures.clear()
 
-    def ink(self, name: str) -> Style:
-        """Return the style of this name in the present theme, on the widget's background."""
+    def _ink(self, name: str) -> Ink:
+        """Return an ink in the present theme, on the widget's background."""
         if name not in self._inks:
-            own, theme = self.visual_style, self.app.current_theme
-            ground = own.background
-            if ground is None or ground.ansi is not None:
-                # the terminal's own background: only known to be light or dark
-                ground = inks.BLACK if theme.dark else inks.WHITE
-            style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
-            self._inks[name] = style
-            if self._hues_are_few():
-                self._textures[style] = inks.texture(name)
+            pair = name.split("/")
+            self._inks[name] = self._pair(*pair) if len(pair) == 2 else self._single(name)
         return self._inks[name]
 
-    def inked(self, parts: Parts) -> Row:
-        """Return parts of text as segments."""
-        return [Segment(text, self.ink(ink)) for text, ink in parts]
+    def _single(self, name: str) -> Ink:
+        if not name:
+            return self.rich_style, {}
+        own, theme = self.visual_style, self.app.current_theme
+        ground = own.background
+        if ground is None or ground.ansi is not None:
+            # the terminal's own background: only known to be light or dark
+            ground = inks.BLACK if theme.dark else inks.WHITE
+        style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
+        return style, inks.texture(name) if self._hues_are_few() else {}
+
+    def _pair(self, above: str, behind: str) -> Ink:
+        hues = {}
+        for name in (above, behind):
+            style, _ = self._ink(name)
+            hues[name] = style.bgcolor if inks.INKS[name].printed_on else style.color
+        return self._ink(above)[0] + Style(color=hues[above], bgcolor=hues[behind]), {}
 
     def act(self, action: str) -> None:
         """Run an action of the app or of its screen."""
@@ -151,15 +149,6 @@ class Painted(Contained, Widget):
         app = self.app
         on_terminal = not app.is_headless  # a headless frame has all colours
         return app.no_color or (on_terminal and app.console.color_system in FEW_COLOURS)
-
-
-def _strip(row: Row, width: int, base: Style) -> Strip:
-    """Return the row at this width; segments without a style get the widget's own."""
-    segments = [segment if segment.style else Segment(segment.text, base) for segment in row]
-    missing = width - width_of(row)
-    if missing > 0:
-        segments.append(Segment(" " * missing, base))
-    return Strip(segments, max(width, width - missing)).crop(0, width)
 
 
 class Scrolled(Painted):
@@ -178,8 +167,3 @@ class Scrolled(Painted):
         """Show later rows."""
         event.stop()
         self.scroll_rows(1)
-
-
-def width_of(row: Row) -> int:
-    """Return the width of a row in cells."""
-    return sum(cell_len(segment.text) for segment in row)

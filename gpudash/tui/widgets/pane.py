@@ -6,21 +6,19 @@ tab.
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
-
-from rich.segment import Segment
+from itertools import chain, repeat
 
 from gpudash import format as fmt
-from gpudash.protocol import ComparisonShown
+from gpudash.protocol import Ability, ComparisonShown
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, cell, fitted
+from gpudash.tui.cells import Cell, Parts, beside, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
-from gpudash.tui.widgets.painted import Row, Scrolled
+from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
 from gpudash.tui.widgets.ranks import Job, job_of, rank_rows, spread, verdict
 from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
@@ -62,18 +60,11 @@ class Pane(Panel, Scrolled):
     Tabs of ranks and output exist only in a run that has them.
     """
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="pane")
         self.tab: Tab = "results"
-        self._data: tuple[object, ...] = ()  # the data last painted
+        self._snapshot = Snapshot()
         self._table = Table()
-        self._comparison: ComparisonShown | None = None
-        self._verdicts: tuple[ComparisonShown, ...] = ()
-        self._can_compare = True
-        self._can_type = False
-        self._can_use = True
-        self._profile = profile_line(Snapshot())
-        self._job = Job()
         self.lines: dict[Tab, deque[str]] = {
             "log": deque(maxlen=KEPT_LINES),
             "output": deque(maxlen=KEPT_LINES),
@@ -93,27 +84,13 @@ class Pane(Panel, Scrolled):
             self._unread.clear()
             self._trouble.clear()
         self._add("log", lines)
-        on_gpu = snapshot.gpu is not None and snapshot.gpu_missing is None
-        can_compare = why_not("blocks", snapshot) is None
-        can_type = why_not("type", snapshot) is None
-        can_use = why_not("levers", snapshot) is None
-        profile = profile_line(snapshot)
-        job = job_of(snapshot)
-        data = (
-            *(snapshot.results, on_gpu, snapshot.comparison, snapshot.verdicts),
-            *(job, can_compare, can_type, can_use, profile),
-        )
-        if data != self._data:
-            self._data = data
+        before, self._snapshot = self._snapshot, snapshot
+        has_changed = _shown(snapshot) != _shown(before)
+        if has_changed:
             self._keep_place(snapshot.results)
-            self._table = table_of(snapshot.results, on_gpu=on_gpu)
-            self._comparison, self._verdicts = snapshot.comparison, snapshot.verdicts
-            self._can_compare, self._can_type, self._can_use = can_compare, can_type, can_use
-            self._profile = profile
-            self._job = job
-        elif not (lines or rewound):
-            return
-        self.repaint()
+            self._table = table_of(snapshot.results, on_gpu=_on_gpu(snapshot))
+        if has_changed or lines or rewound:
+            self.repaint()
 
     def print(self, lines: Sequence[str], replaces: int) -> None:
         """Append a script's output; it replaces this many of the newest lines."""
@@ -143,11 +120,18 @@ class Pane(Panel, Scrolled):
         self.repaint()
 
     @property
+    def _job(self) -> Job:
+        return job_of(self._snapshot)
+
+    def _can(self, ability: Ability) -> bool:
+        return why_not(ability, self._snapshot) is None
+
+    @property
     def tabs(self) -> tuple[Tab, ...]:
         """The tabs of this run, and the open one."""
         there = {
             "ranks": bool(self._job.ranks),
-            "output": self._can_type or bool(self.lines["output"]),
+            "output": self._can("type") or bool(self.lines["output"]),
         }
         return tuple(tab for tab in TITLES if there.get(tab, True) or tab == self.tab)
 
@@ -239,32 +223,31 @@ class Pane(Panel, Scrolled):
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the open tab's rows; in a wide pane, the run's comparisons beside them."""
-        beside = [one for one in self._verdicts if self.tab == "results" or one != self._comparison]
-        if width < WIDE or self.tab not in ("results", "ab") or not beside:
-            yield from map(self.inked, self._tab_rows(width, height))
-            return
+    def body(self, width: int, height: int) -> Iterator[Parts]:
+        """Return the open tab's rows; in a wide pane, the run's comparisons beside them."""
+        shown = self._snapshot.verdicts if self.tab == "results" else self._earlier
+        if width < WIDE or self.tab not in ("results", "ab") or not shown:
+            return self._tab_rows(width, height)
         left = width - BESIDE - MARGIN
-        rows = map(self.inked, self._tab_rows(left, height))
-        others = forest_rows(beside, BESIDE, height)
-        side = Segment(" │ ", self.ink("border"))
-        inked = map(self.inked, others)
-        for row, other, _ in zip_longest(rows, inked, range(height), fillvalue=()):
-            yield [*Segment.adjust_line_length([*row], left), side, *other]
+        rows = chain(self._tab_rows(left, height), repeat((), height))
+        return beside(rows, forest_rows(shown, BESIDE, height), left, " │ ", "border")
+
+    @property
+    def _earlier(self) -> list[ComparisonShown]:
+        """The verdicts of comparisons before the one that is shown."""
+        return [one for one in self._snapshot.verdicts if one != self._snapshot.comparison]
 
     def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "results":
             shown = in_sight(self._table, self._scroll, height - 1)
-            proven = {one.verdict for one in self._verdicts if one.proven and one.verdict}
+            proven = {one.verdict for one in self._snapshot.verdicts if one.proven and one.verdict}
             yield from result_rows(self._table, shown, width, cursor=self._cursor, proven=proven)
         elif self.tab == "ab":
-            rows = list(comparison_rows(self._comparison, width, height))
+            rows = list(comparison_rows(self._snapshot.comparison, width, height))
             yield from rows
-            earlier = [one for one in self._verdicts if one != self._comparison]
             if width < WIDE and height - len(rows) >= LEAST_BELOW:
                 yield ()
-                yield from forest_rows(earlier, width, height - len(rows) - 1)
+                yield from forest_rows(self._earlier, width, height - len(rows) - 1)
         elif self.tab == "ranks" and self._job.ranks:
             in_view = self._scroll.in_sight(self._count, height - 1)
             shown = ranks_in_sight(self._job, in_view)
@@ -274,7 +257,7 @@ class Pane(Panel, Scrolled):
             ink = "text" if self.tab == "output" else "dim"
             yield from log_rows(lines, last, width, height, ink)
         elif self.tab == "timeline":
-            yield ((f" {self._profile}", "dim"),)
+            yield ((f" {profile_line(self._snapshot)}", "dim"),)
         elif self.tab in EMPTY:
             yield ((f" {EMPTY[self.tab]}", "dim"),)
 
@@ -282,14 +265,14 @@ class Pane(Panel, Scrolled):
 
     def frame(self) -> Frame:
         """Return the tabs, and the open tab's texts and buttons."""
-        tabs = self._tabs()
-        if self.tab == "ab" and self._comparison is not None:
-            right, below = _comparison_cells(self._comparison, can=self._can_compare)
+        tabs, shown = self._tabs(), self._snapshot.comparison
+        if self.tab == "ab" and shown is not None:
+            right, below = _comparison_cells(shown, can=self._can("blocks"))
             return Frame(top=tabs, top_right=right, bottom=below)
         right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
         if self.tab == "ranks":
             return Frame(top=tabs, **self._about_ranks())
-        if self.tab == "output" and self._can_type:
+        if self.tab == "output" and self._can("type"):
             below = (button("type a line", "type_line", key_of=ENTER),) if self.has_focus else ()
             return Frame(top=tabs, top_right=right, bottom=below)
         if self.tab != "results" or not self._table.results:
@@ -312,18 +295,18 @@ class Pane(Panel, Scrolled):
             return ()
         copy = button("copy", "copy", rank=2)
         use = button("use these levers", "use_row", key_of=ENTER, rank=1)
-        return (use, copy) if self._can_use and not chosen.verdict else (copy,)
+        return (use, copy) if self._can("levers") and not chosen.verdict else (copy,)
 
     def _tabs(self) -> tuple[Cell, ...]:
-        unread = self._unread["log"]
+        unread, comparison = self._unread["log"], self._snapshot.comparison
         counts = {
             "results": f" {self._table.settings:,}",
-            "ab": f" {len(self._verdicts)}",
+            "ab": f" {len(self._snapshot.verdicts)}",
             "ranks": f" {len(self._job.ranks)}",
             "output": "!" * ("output" in self._trouble),
             "log": f" {unread:,}{'!' * ('log' in self._trouble)}" if unread else "",
         }
-        if self._comparison is not None and not self._comparison.is_over:
+        if comparison is not None and not comparison.is_over:
             counts["ab"] = " ◌"
         long = [f"{TITLES[tab][0]}{counts.get(tab, '')}" for tab in self.tabs]
         room = self.size.width - 2 * MARGIN - len(DIGIT)
@@ -360,6 +343,19 @@ class Pane(Panel, Scrolled):
             for count, where in ((above, "above ↑"), (below, "below ↓"))
             if count > 0
         )
+
+
+def _on_gpu(snapshot: Snapshot) -> bool:
+    return snapshot.gpu is not None and snapshot.gpu_missing is None
+
+
+def _shown(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return the parts of a snapshot that the pane shows."""
+    can = [why_not(ability, snapshot) is None for ability in ("blocks", "type", "levers")]
+    return (
+        *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
+        *(job_of(snapshot), can, profile_line(snapshot)),
+    )
 
 
 def _identity(row: Result) -> tuple[int, str]:

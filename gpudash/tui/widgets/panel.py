@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice, repeat
 
 import msgspec
-from rich.segment import Segment
 from textual import events
 from textual.geometry import Size
 
-from gpudash.tui.cells import Cell, placed
-from gpudash.tui.widgets.painted import Painted, Row, width_of
+from gpudash.tui.cells import Cell, Parts, exactly, placed, width_of
+from gpudash.tui.widgets.painted import Painted
 
 THIN = tuple("╭╮╰╯─│")
 HEAVY = tuple("┏┓┗┛━┃")
@@ -55,35 +54,31 @@ class Panel(Painted):
         """Return the present cells of the border."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
-    def body(self, width: int, height: int) -> Iterable[Row]:
+    def body(self, width: int, height: int) -> Iterable[Parts]:
         """Return the rows inside the frame; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:
+    def rows(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the frame with the body in it."""
         if not self._has_frame(width, height):
             yield from self.body(width, height)
             return
-        frame, ink = self.frame(), self.ink("focus" if self.has_focus else "border")
+        frame, ink = self.frame(), "focus" if self.has_focus else "border"
         left_top, right_top, left_bottom, right_bottom, across, down = (
             HEAVY if self.has_focus else THIN
         )
-        side = Segment(down, ink)
-        yield self._edge(left_top, across, right_top, frame.placed(width, top=True), width)
-        blank: Row = []
-        for row in islice(chain(self.body(width - 2, height - 2), repeat(blank)), height - 2):
-            yield [side, *Segment.adjust_line_length(row, width - 2), side]
-        yield self._edge(left_bottom, across, right_bottom, frame.placed(width, top=False), width)
 
-    def _edge(
-        self, begin: str, across: str, end: str, cells: Iterable[tuple[int, Cell]], width: int
-    ) -> Row:
-        ink = self.ink("focus" if self.has_focus else "border")
-        row: Row = [Segment(begin + across, ink)]
-        for x, one in cells:
-            row += [Segment(across * (x - 1 - width_of(row)), ink), Segment(" ", ink)]
-            row += [*self.inked(one.parts), Segment(" ", ink)]
-        return [*row, Segment(across * (width - 1 - width_of(row)) + end, ink)]
+        def edge(begin: str, end: str, *, top: bool) -> Parts:
+            row = [(begin + across, ink)]
+            for x, one in frame.placed(width, top=top):
+                row += [(across * (x - 1 - width_of(row)), ink), (" ", ink)]
+                row += [*one.parts, (" ", ink)]
+            return (*row, (across * (width - 1 - width_of(row)) + end, ink))
+
+        yield edge(left_top, right_top, top=True)
+        for row in islice(chain(self.body(width - 2, height - 2), repeat(())), height - 2):
+            yield ((down, ink), *exactly(row, width - 2), (down, ink))
+        yield edge(left_bottom, right_bottom, top=False)
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001  # Textual's signature
         """Repaint the border; no style rule depends on the focus, so none is matched again."""

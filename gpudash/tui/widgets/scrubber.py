@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from rich.cells import cell_len
-from rich.segment import Segment
 from textual import events
 
 from gpudash import format as fmt
 from gpudash.protocol import Playback
-from gpudash.tui.widgets.painted import Painted, Row
+from gpudash.tui.cells import Parts
+from gpudash.tui.widgets.painted import Painted
 
 
 class Scrubber(Painted):
@@ -22,7 +22,7 @@ class Scrubber(Painted):
             self._playback = playback
             self.repaint()
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # one row
+    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # one row
         """Yield the one row."""
         first, cells, length = self._line(width)
         line = ["─"] * cells
@@ -36,12 +36,8 @@ class Scrubber(Painted):
             room = "".join(line[place + 1 : place + 2 + len(shown)])
             if cell_len(shown) == len(shown) and room == "─" * (len(shown) + 1):
                 line[place + 1 : place + 1 + len(shown)] = shown
-        dim, busy = self.ink("dim"), self.ink("busy")
-        yield [
-            Segment(f"{first}├{''.join(line[:here])}", dim),
-            Segment("●", busy),
-            Segment(f"{''.join(line[here + 1 :])}┤{length}", dim),
-        ]
+        before, after = "".join(line[:here]), "".join(line[here + 1 :])
+        yield (f"{first}├{before}", "dim"), ("●", "busy"), (f"{after}┤{length}", "dim")
 
     def on_click(self, event: events.Click) -> None:
         """Seek to the position under the pointer."""

@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 
 from rich.cells import cell_len
-from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.tui.cells import fitted, whole
+from gpudash.tui.cells import Parts, fitted, whole
 from gpudash.tui.widgets.bar import Bar
-from gpudash.tui.widgets.painted import Row
 
 LEAST = 16
 """Fewest columns of the sentence."""
@@ -17,13 +15,13 @@ LEAST = 16
 class StatusLine(Bar):
     """One cell with a sentence and a hint; the sentence loses clauses to make room for it."""
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # one row
+    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # one row
         """Yield the one row."""
         for cell in self._cells:
             (sentence, style), (hint, _) = cell.parts
             room = width - 2
             shown = clauses_in(sentence, max(room - len(hint), LEAST))
-            yield [Segment(f" {fmt.clip(shown + hint, room)}", self.ink(style))]
+            yield ((f" {fmt.clip(shown + hint, room)}", style),)
 
 
 def clauses_in(sentence: str, width: int) -> str:

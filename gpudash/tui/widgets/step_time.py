@@ -1,17 +1,13 @@
 """The step time chart: stacked columns of the phases over time."""
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator
 from itertools import groupby, repeat
 from operator import itemgetter
-
-from rich.segment import Segment
-from rich.style import Style
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.axes import TimeRange, bins_of, means, range_of, value_at
-from gpudash.tui.cells import Cell, cell
+from gpudash.tui.cells import Cell, Parts, cell
 from gpudash.tui.sparks import step_value
 from gpudash.tui.stacks import (
     BLANK,
@@ -27,8 +23,6 @@ from gpudash.tui.stacks import (
     top_ms,
 )
 from gpudash.tui.throughput import nothing
-from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Row
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import (
     GUTTER,
@@ -39,22 +33,25 @@ from gpudash.tui.widgets.time_panel import (
     newest_moment,
 )
 
-CHARACTER, INKS = itemgetter(0), itemgetter(1, 2)
-MARKER = Block("┊", "faint")
+CHARACTER, INK = itemgetter(0), itemgetter(1)
+MARKER: Block = ("┊", "faint")
 
 
 class StepTime(TimePanel):
     """The chart of step time by phase, with a legend below."""
 
-    _snapshot = Snapshot()
-    _view = TimeView()
-
-    def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Update the data; repaint if anything shown changed."""
-        before = (_shown(self._snapshot), self._view)
-        self._snapshot, self._view = snapshot, view
-        if before != (_shown(snapshot), view):
-            self.repaint()
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the parts of a snapshot that the panel shows."""
+        return (
+            snapshot.series,
+            snapshot.markers,
+            snapshot.phases,
+            snapshot.device,
+            snapshot.state,
+            snapshot.step_ms_p50,
+            snapshot.step_ms_p95,
+            bool(snapshot.ranks),
+        )
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
@@ -85,23 +82,23 @@ class StepTime(TimePanel):
             end = fmt.minutes(view.end_s)
         return Frame(top=top, top_right=values, bottom=begin, bottom_right=(cell(end, "dim"),))
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
+    def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the columns with their axis, then the legend."""
         snapshot = self._snapshot
         if not any(map(fmt.is_measured, snapshot.series.of("step_ms"))):
             text = fmt.clip(nothing(snapshot), width).center(width)
-            yield from repeat([], (height - 1) // 2)
-            yield [Segment(text, self.ink("faint"))]
+            yield from repeat((), (height - 1) // 2)
+            yield ((text, "faint"),)
             return
         parts = parts_of(snapshot)
         rows = height - 1 if height >= 3 else height
         yield from self._plot(parts, width, rows)
         if rows < height:
-            yield list(self._legend(parts, width))
+            yield tuple(self._legend(parts, width))
 
     # ── columns ─────────────────────────────────────────────────────────────────────────
 
-    def _plot(self, parts: tuple[Part, ...], width: int, rows: int) -> Iterator[Row]:
+    def _plot(self, parts: tuple[Part, ...], width: int, rows: int) -> Iterator[Parts]:
         snapshot, series, view = self._snapshot, self._snapshot.series, self._view
         time_range, gutter = self._range(width), gutter_of(width)
         bins = bins_of(series.at_s, time_range)
@@ -124,32 +121,25 @@ class StepTime(TimePanel):
         )
         for y, row in enumerate(zip(*columns, strict=True)):
             axis = [self._axis(y, rows, top, is_cut=is_cut)] if gutter else []
-            yield [*axis, *self._blocks(row)]
+            blocks = groupby(row, key=INK)
+            yield (*axis, *(("".join(map(CHARACTER, same)), ink) for ink, same in blocks))
 
-    def _blocks(self, row: Sequence[Block]) -> Iterator[Segment]:
-        for (lower, upper), group in groupby(row, key=INKS):
-            ink = self.ink(lower) if lower else None
-            if ink is not None and upper:
-                ink = _over(ink, self.ink(upper))
-            yield Segment("".join(map(CHARACTER, group)), ink)
-
-    def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> Segment:
+    def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> tuple[str, str]:
         """Return one row of the axis, with labels at 0, at the top, and perhaps in the middle."""
         at = {rows // 2: top / 2} if rows >= 5 else {}
         at |= {rows - 1: 0.0, 0: top}
         text = fmt.compact(at[y]) + ("↑" if is_cut and y == 0 else "") if y in at else ""
         if len(text) >= GUTTER:  # numbers are not cut
             text = ""
-        return Segment(f"{text:>5}{'┤' if text else ' '}", self.ink("faint"))
+        return f"{text:>5}{'┤' if text else ' '}", "faint"
 
     def _range(self, width: int) -> TimeRange:
         return range_of(self._snapshot.series, max(width - gutter_of(width), 1), self._view)
 
-    def _legend(self, parts: tuple[Part, ...], width: int) -> Iterator[Segment]:
+    def _legend(self, parts: tuple[Part, ...], width: int) -> Iterator[tuple[str, str]]:
         step = self._spent(parts)
         for entry in legend(parts, step, width - 2) if step else ():
-            yield Segment("  ")
-            yield from self.inked(entry.parts)
+            yield from (("  ", ""), *entry.parts)
 
     def _spent(self, parts: tuple[Part, ...]) -> Spent | None:
         """Return the step time by part, of the newest steps or at the cursor."""
@@ -157,26 +147,7 @@ class StepTime(TimePanel):
         return spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
 
 
-def _shown(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return the parts of a snapshot that the panel shows."""
-    return (
-        snapshot.series,
-        snapshot.markers,
-        snapshot.phases,
-        snapshot.device,
-        snapshot.state,
-        snapshot.step_ms_p50,
-        snapshot.step_ms_p95,
-        bool(snapshot.ranks),
-    )
-
-
 def _crossed(block: Block) -> Block:
     """Return a block with the cursor over it; its hue stays visible."""
-    return Block("│", "strong", "" if block.lower in ("", IDLE, "faint") else block.lower)
-
-
-@lru_cache(maxsize=256)
-def _over(lower: Style, upper: Style) -> Style:
-    """Return the style of a block whose upper part has another hue."""
-    return lower + Style(bgcolor=upper.color)
+    hue = block[1].partition("/")[0]
+    return "│", "strong" if hue in ("", IDLE, "faint") else f"strong/{hue}"

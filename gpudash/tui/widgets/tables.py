@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from gpudash.tui.cells import Parts
-from gpudash.tui.widgets.painted import Row, Scrolled
+from gpudash.tui.widgets.painted import Scrolled
 
 Painter: TypeAlias = Callable[[int], Iterable[Parts]]
 """A function that returns all rows for a width."""
@@ -14,8 +14,8 @@ COPIED_COLUMNS = 120
 class Tables(Scrolled):
     """Shows the rows of a painter."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="tables")
         self._painter: Painter = lambda _width: ()
         self._first = 0
 
@@ -37,6 +37,6 @@ class Tables(Scrolled):
         rows = self._painter(COPIED_COLUMNS)
         return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:  # noqa: ARG002  # the base cuts them
+    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # the base cuts them
         """Yield the rows from the topmost visible one on."""
-        yield from map(self.inked, list(self._painter(width))[self._first :])
+        yield from list(self._painter(width))[self._first :]

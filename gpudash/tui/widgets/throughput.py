@@ -4,31 +4,28 @@ plotext draws the curve, only when it or the size has changed. Everything else i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, pairwise, repeat, zip_longest
+from itertools import chain, groupby, pairwise, repeat
 
 from rich.cells import cell_len
-from rich.segment import Segment
-from rich.style import Style
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
-from gpudash.tui.cells import Cell, bar_of, cell
+from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
 from gpudash.tui.keys import key_for
 from gpudash.tui.throughput import (
     EIGHTHS,
-    Throughput,
     classes_in,
     columns_of,
     compared_in,
     label_in,
+    newest_row,
+    nothing,
     scale_of,
     side_at,
     side_of,
     throughput,
 )
-from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.painted import Row, width_of
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import (
     GUTTER,
@@ -50,6 +47,8 @@ BELOW = (20, 8)
 MOST_ROWS = 3
 """Most rows of a bar."""
 MARKER, CURSOR = "┊", "│"
+SIDES: Parts = ((" " * (GUTTER - 4), ""), ("A", "a"), ("/", "faint"), ("B", "b"), (" ", ""))
+"""The text before the band, in the colours of both sides."""
 
 
 class ThroughputChart(TimePanel):
@@ -57,17 +56,16 @@ class ThroughputChart(TimePanel):
 
     maximised = False
     """Whether it has labels on its time axis, and the histogram of step times."""
-    data = Throughput()
-    view = TimeView()
     _can_draw = False
     _drawn: tuple[object, Sequence[str]] = ((), ())
 
-    def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Update the data; repaint if it changed."""
-        data = throughput(snapshot)
-        if (data, view) != (self.data, self.view):
-            self.data, self.view = data, view
-            self.repaint()
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the parts of a snapshot that the panel shows."""
+        return (
+            *(throughput(snapshot), snapshot.steps_per_s, snapshot.series, snapshot.markers),
+            *(snapshot.blocks, snapshot.step_histogram, newest_row(snapshot)),
+            *(is_live(snapshot), nothing(snapshot)),
+        )
 
     def allow_drawing(self) -> None:
         """Paint the curve from now on: plotext has been imported."""
@@ -83,94 +81,92 @@ class ThroughputChart(TimePanel):
     def time_range(self) -> TimeRange:
         """The time range that is shown; the cursor moves by its bins."""
         columns = _split(self._room(*self.inside)[0])[1]
-        return range_of(self.data.series, columns, self.view)
+        return range_of(self._snapshot.series, columns, self._view)
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
         """Return the present value or the cursor's, and the time range."""
-        data, view = self.data, self.view
-        newest_s = data.series.at_s[-1] if data.series.at_s else 0.0
-        end, f = newest_moment(newest_s, live=data.live), "freeze"
+        snapshot, view, live = self._snapshot, self._view, is_live(self._snapshot)
+        newest_s = snapshot.series.at_s[-1] if snapshot.series.at_s else 0.0
+        end, f = newest_moment(newest_s, live=live), "freeze"
         if view.end_s is not None:
-            end, f = f"frozen {fmt.minutes(view.end_s)}", "live" if data.live else "newest"
+            end, f = f"frozen {fmt.minutes(view.end_s)}", "live" if live else "newest"
         ranges = f"{key_for('screen.range(-1)')} {key_for('screen.range(1)')} zoom"
         texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
         keys = cell("   ".join(texts), "dim", rank=4)
         roomy = self.size.width >= BESIDE[0]
         return Frame(
-            top=(cell(f"¹{data.unit}", "strong"),),
+            top=(cell(f"¹{throughput(snapshot).unit}", "strong"),),
             top_right=tuple(self._values()),
             bottom=(*begin_cells(self.time_range), *[keys] * roomy),
             bottom_right=(cell(end, "dim" if view.end_s is None else "busy"),),
         )
 
     def _values(self) -> Iterator[Cell]:
-        data, at_s = self.data, self.view.moment_s
-        now, steps = data.now, data.steps_per_s
+        snapshot, at_s, rate = self._snapshot, self._view.moment_s, throughput(self._snapshot)
+        now, steps = rate.now, snapshot.steps_per_s
         if at_s is not None:
-            now = value_at(data.series, data.name, at_s)
-            steps = value_at(data.series, "steps_per_s", at_s)
+            now = value_at(snapshot.series, rate.name, at_s)
+            steps = value_at(snapshot.series, "steps_per_s", at_s)
         if now is not None or at_s is not None:
-            yield moment_cell(self.view, data.steps_per_s)
-        if at_s is not None and (side := side_at(data.blocks, at_s)):
+            yield moment_cell(self._view, snapshot.steps_per_s)
+        if at_s is not None and (side := side_at(snapshot.blocks, at_s)):
             yield cell(side.upper(), side, rank=2)
-        if data.unit != "steps/s":
+        if rate.unit != "steps/s":
             yield cell(f"{fmt.significant(steps)} steps/s", "dim", rank=3)
         yield cell(fmt.significant(now), "strong")
 
     # ── body ────────────────────────────────────────────────────────────────────────────
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the plot; if it is maximised, also the histogram beside or below it."""
+    def body(self, width: int, height: int) -> Iterator[Parts]:
+        """Return the plot; if it is maximised, also the histogram beside or below it."""
         plot_width, plot_height = self._room(width, height)
         plot = self._plot(plot_width, plot_height)
         if plot_width < width:
-            beside = self._histogram(width - plot_width - 2, height)
-            for left, right in zip_longest(plot, beside, fillvalue=list[Segment]()):
-                yield [*left, Segment(" " * (plot_width + 2 - width_of(left))), *right]
-        else:
-            yield from chain(plot, self._histogram(width, height - plot_height))
+            return beside(plot, self._histogram(width - plot_width - 2, height), plot_width, "  ")
+        return chain(plot, self._histogram(width, height - plot_height))
 
     def _room(self, width: int, height: int) -> tuple[int, int]:
         """Return the size of the plot, with its axes and labels."""
-        if self.maximised and self.data.histogram:
+        if self.maximised and self._snapshot.step_histogram:
             if width >= BESIDE[0]:
                 return width - BESIDE[1], height
             if height >= BELOW[0]:
                 return width, height - BELOW[1]
         return width, height
 
-    def _plot(self, width: int, height: int) -> Iterator[Row]:
-        data = self.data
+    def _plot(self, width: int, height: int) -> Iterator[Parts]:
+        snapshot = self._snapshot
         gutter, columns = _split(width)
-        time_range = range_of(data.series, columns, self.view)
-        runs = cut(data.values, bins_of(data.series.at_s, time_range), time_range, data.series.at_s)
+        at_s, values = snapshot.series.at_s, throughput(snapshot).values
+        time_range = range_of(snapshot.series, columns, self._view)
+        runs = cut(values, bins_of(at_s, time_range), time_range, at_s)
         if not runs or not self._can_draw:
             yield from self._empty(width, height)
             return
-        marked = columns_of(data.markers, time_range)
-        compared = compared_in(data.blocks, time_range)
+        marked = columns_of(snapshot.markers, time_range)
+        compared = compared_in(snapshot.blocks, time_range)
         named = height >= 4
         banded = height >= LEAST_BANDED and bool(compared)
         timed = named and self.maximised
         rows = height - named - banded - timed
-        top = scale_of(runs, data.markers)
+        top = scale_of(runs, snapshot.markers)
         canvas = self._curve(runs, top, time_range, columns, rows)
         cut_off = highest(runs) > top
         for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
-            yield [*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row]
+            yield (*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row)
         if banded:
-            yield [*(self._sides() if gutter else ()), *self._band(compared, columns)]
+            yield (*(SIDES if gutter else ()), *self._band(compared, columns))
         if named:
-            yield [Segment(" " * gutter), *self._names(marked, columns)]
+            yield ((" " * gutter, ""), *self._names(marked, columns))
         if timed:
-            yield [Segment(" " * gutter), *self._moments(time_range)]
+            yield ((" " * gutter, ""), *self._moments(time_range))
 
-    def _empty(self, width: int, height: int) -> Iterator[Row]:
+    def _empty(self, width: int, height: int) -> Iterator[Parts]:
         for y in range(height):
-            text = fmt.clip(self.data.empty, width) if y == height // 2 else ""
-            yield [Segment(text.center(width), self.ink("faint"))]
+            text = fmt.clip(nothing(self._snapshot), width) if y == height // 2 else ""
+            yield ((text.center(width), "faint"),)
 
     def _curve(
         self, runs: Runs, top: float, time_range: TimeRange, columns: int, rows: int
@@ -188,96 +184,80 @@ class ThroughputChart(TimePanel):
         time_range: TimeRange,
         marked: Iterable[int],
         compared: Mapping[int, float],
-    ) -> Iterator[Row]:
+    ) -> Iterator[Parts]:
         """Yield the rows of the plot: the curve over markers and cursor, over shaded blocks."""
         columns = len(canvas[0]) if canvas else 0
         behind = dict.fromkeys(marked, MARKER)
-        cursor_s = self.view.cursor_s
+        cursor_s = self._view.cursor_s
         if cursor_s is not None and time_range.holds(cursor_s):
             behind[time_range.column_of(cursor_s)] = CURSOR
         shades = {
-            x: Style(bgcolor=self.ink(f"shade-{side}").bgcolor)
-            for x, share_b in compared.items()
-            if (side := side_of(share_b))
+            x: f"/shade-{side}" for x, share_b in compared.items() if (side := side_of(share_b))
         }
-        inks = {MARKER: self.ink("faint"), CURSOR: self.ink("strong")}
-        rate = self.ink("rate")
         pieces = _pieces(behind, shades, columns)
         for line in canvas:
             row = []
             for begin, end in pieces:
-                text, ink = line[begin:end], rate
+                text, ink = line[begin:end], "rate"
                 if text == " " and begin in behind:
                     text = behind[begin]
-                    ink = inks[text]
-                row.append(Segment(text, ink + shades[begin] if begin in shades else ink))
+                    ink = "faint" if text == MARKER else "strong"
+                row.append((text, ink + shades.get(begin, "")))
             yield row
 
-    def _sides(self) -> Row:
-        """Return the text before the band, in the colours of both sides."""
-        a, b = Segment("A", self.ink("a")), Segment("B", self.ink("b"))
-        return [Segment(" " * (GUTTER - 4)), a, Segment("/", self.ink("faint")), b, Segment(" ")]
-
-    def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[Segment]:
+    def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[tuple[str, str]]:
         """Yield the side of an A/B in each column: its letter, or B's share if both ran."""
-        a, b = self.ink("fill-a"), self.ink("fill-b")
-        both = Style(color=b.bgcolor, bgcolor=a.bgcolor)
         for share_b, group in groupby(map(compared.get, range(columns))):
             width = sum(1 for _ in group)
             if share_b is None:
-                yield Segment(" " * width)
+                yield " " * width, ""
             elif side := side_of(share_b):
-                yield Segment(side.upper() * width, a if side == "a" else b)
+                yield side.upper() * width, f"fill-{side}"
             else:
-                part = "▁▂▃▄▅▆▇"[round(EIGHTHS * share_b) - 1]
-                yield Segment(part * width, both)
+                yield LEVELS[round(EIGHTHS * share_b) - 1] * width, "fill-b/fill-a"
 
-    def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[Segment]:
+    def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[tuple[str, str]]:
         """Yield the row of marker labels, each cut to fit before the next."""
         x = 0
         for at, until in pairwise([*sorted(marked), columns + 1]):
             label = label_in(fmt.plain(marked[at]), until - at - 2)
             label = label if cell_len(label) == len(label) else ""
-            yield Segment(" " * (at - x) + MARKER, self.ink("faint"))
-            yield Segment(label, self.ink("dim"))
+            yield " " * (at - x) + MARKER, "faint"
+            yield label, "dim"
             x = at + 1 + len(label)
 
-    def _moments(self, time_range: TimeRange) -> Iterator[Segment]:
+    def _moments(self, time_range: TimeRange) -> Iterator[tuple[str, str]]:
         """Yield the labels of the time axis."""
         x = 0
         for at_s in time_ticks(time_range):
             label = fmt.minutes(at_s)
             at = time_range.column_of(at_s) - len(label) // 2
             if x <= max(at, 0) <= time_range.columns - len(label):
-                yield Segment(" " * (max(at, 0) - x) + label, self.ink("faint"))
+                yield " " * (max(at, 0) - x) + label, "faint"
                 x = max(at, 0) + len(label)
 
-    def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Row:
+    def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Parts:
         """Return one row of the axis; `cut_off`: some values lie beyond it."""
         parts = 4 if rows >= FINE_ROWS else 2 if rows >= 5 else 1
         at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
         at |= {rows - 1: 0.0} if rows > 1 else {}
         tick = "↑" if cut_off and y == 0 else "┤" if y in at else "│"
         text = fmt.compact(at[y]) if y in at else ""
-        return [Segment(f"{text:>{GUTTER - 1}}{tick}", self.ink("faint"))]
+        return ((f"{text:>{GUTTER - 1}}{tick}", "faint"),)
 
     # ── step times ──────────────────────────────────────────────────────────────────────
 
-    def _histogram(self, width: int, height: int) -> Iterator[Row]:
+    def _histogram(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the histogram of the step times in the newest row of results."""
-        data, row = self.data, self.data.row
+        histogram, row = self._snapshot.step_histogram, newest_row(self._snapshot)
         if height < 3 or row is None:
             return
-        steps = sum(count for _, count in data.histogram)
-        yield [
-            Segment("step, ms  ", self.ink("strong")),
-            Segment("p50 "),
-            Segment(fmt.milliseconds(row.step_ms_p50), self.ink("strong")),
-            Segment("  p95 "),
-            Segment(fmt.milliseconds(row.step_ms_p95), self.ink("strong")),
-        ]
-        yield [Segment(f"{steps:,} steps of row {row.number}", self.ink("dim"))]
-        classes = classes_in(data.histogram, height - 2)
+        steps = sum(count for _, count in histogram)
+        p50, p95 = fmt.milliseconds(row.step_ms_p50), fmt.milliseconds(row.step_ms_p95)
+        title = ("step, ms  ", "strong")
+        yield title, ("p50 ", ""), (p50, "strong"), ("  p95 ", ""), (p95, "strong")
+        yield ((f"{steps:,} steps of row {row.number}", "dim"),)
+        classes = classes_in(histogram, height - 2)
         rows = (height - 2) // max(len(classes), 1)
         digits = max((len(f"{count:,}") for _, count in classes), default=0)
         most = max((count for _, count in classes), default=0)
@@ -285,10 +265,9 @@ class ThroughputChart(TimePanel):
         sliver = 1 / max(8 * room, 1)  # even one step is visible
         for least_ms, count in classes:
             share = max(count / most, sliver) if count else 0.0
-            bar = Segment(f"{bar_of(share, room):<{room}}", self.ink("rate"))
-            label = Segment(f"{fmt.significant(least_ms):>7} ", self.ink("dim"))
-            yield [label, bar, Segment(f" {count:>{digits},}")]
-            yield from repeat([Segment(" " * 8), bar], min(rows, MOST_ROWS) - 1)
+            bar = (f"{bar_of(share, room):<{room}}", "rate")
+            yield (f"{fmt.significant(least_ms):>7} ", "dim"), bar, (f" {count:>{digits},}", "")
+            yield from repeat(((" " * 8, ""), bar), min(rows, MOST_ROWS) - 1)
 
 
 def _split(width: int) -> tuple[int, int]:
@@ -298,7 +277,7 @@ def _split(width: int) -> tuple[int, int]:
 
 
 def _pieces(
-    behind: Mapping[int, str], shades: Mapping[int, Style], columns: int
+    behind: Mapping[int, str], shades: Mapping[int, str], columns: int
 ) -> list[tuple[int, int]]:
     """Return begin and end of the pieces of a row with the same ink."""
     borders = {0, columns, *behind, *(x + 1 for x in behind)}

@@ -1,9 +1,6 @@
 """The base of charts over the common time axis: the mouse moves the cursor and the time range."""
 
-from dataclasses import dataclass
-
 from textual import events
-from textual.message import Message
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
@@ -19,28 +16,6 @@ LEAST_PLOT = 12
 """Fewest columns of a plot with a value axis."""
 LEAST_DRAG = 2
 """Fewest columns of a drag; less is a click."""
-
-
-@dataclass
-class CursorMoved(Message):
-    """The user has put the cursor at this moment."""
-
-    at_s: float
-
-
-@dataclass
-class Zoomed(Message):
-    """The user has zoomed out (+1) or in (-1)."""
-
-    direction: int
-
-
-@dataclass
-class RangeChosen(Message):
-    """The user has chosen the time range between two moments."""
-
-    begin_s: float
-    end_s: float
 
 
 def gutter_of(width: int) -> int:
@@ -69,10 +44,20 @@ def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
 class TimePanel(Panel):
     """A chart. A click puts the cursor, a drag chooses a range, the wheel zooms."""
 
+    _snapshot = Snapshot()
+    _view = TimeView()
+    _shown: tuple[object, ...] = ()
     _pressed_at = 0  # column of the body
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
         """Update the data; repaint if anything shown changed."""
+        self._snapshot, self._view = snapshot, view
+        before, self._shown = self._shown, (view, *self.shown_of(snapshot))
+        if self._shown != before:
+            self.repaint()
+
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the data that the panel shows of a snapshot."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def time_at(self, x: int) -> float | None:
@@ -90,23 +75,23 @@ class TimePanel(Panel):
         x = event.x - self.framed
         begin_s, end_s = self.time_at(self._pressed_at), self.time_at(x)
         if begin_s is not None and end_s is not None and self._is_drag(x):
-            self.post_message(RangeChosen(begin_s, end_s))
+            self.act(f"screen.between({begin_s!r}, {end_s!r})")
 
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any row
         """Put the cursor at this column."""
         at_s = self.time_at(x)
         if at_s is not None and not self._is_drag(x):
-            self.post_message(CursorMoved(at_s))
+            self.act(f"screen.cursor_at({at_s!r})")
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Show less time."""
         event.stop()
-        self.post_message(Zoomed(-1))
+        self.act("screen.range(-1)")
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Show more time."""
         event.stop()
-        self.post_message(Zoomed(+1))
+        self.act("screen.range(1)")
 
     def _is_drag(self, x: int) -> bool:
         return abs(x - self._pressed_at) >= LEAST_DRAG

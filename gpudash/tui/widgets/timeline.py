@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 
 from textual import events
 
+from gpudash.tui.cells import Parts
 from gpudash.tui.trace_view import TraceView
-from gpudash.tui.widgets.painted import Painted, Row
+from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.trace_rows import Places, places, rows_in_sight, timeline_rows
 
 LEAST_DRAG = 1
@@ -38,9 +39,9 @@ class Lanes(Painted):
         self.repaint()
         self._changed()
 
-    def rows(self, width: int, height: int) -> Iterator[Row]:
-        """Yield the timeline's rows."""
-        yield from map(self.inked, timeline_rows(self.view, width, height))
+    def rows(self, width: int, height: int) -> Iterator[Parts]:
+        """Return the timeline's rows."""
+        return timeline_rows(self.view, width, height)
 
     # ── the mouse ───────────────────────────────────────────────────────────────────────
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
 
 from gpudash import format as fmt
-from gpudash.tui.cells import Cell, bar_of, cell, cut
+from gpudash.tui.cells import Cell, Parts, bar_of, cell, cut
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.values import Measured
-from gpudash.tui.widgets.painted import Row, Scrolled
+from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import Frame, Panel
 from workloads.levers import AUTO, Count, Lever
 
@@ -124,10 +123,10 @@ class ValueTable(Panel, Scrolled):
             bottom_right=(cell("esc", "dim", rank=2, action="screen.dismiss(None)"),),
         )
 
-    def body(self, width: int, height: int) -> Iterator[Row]:
+    def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the head, the values and the line for typed text."""
         columns = self._columns(width)
-        yield [Segment(columns.head(self._unit), self.ink("head"))]
+        yield ((columns.head(self._unit), "head"),)
         shown, count = self._shown(height), len(self._values)
         self._first = first_in_sight(self._first, self._cursor, count, shown)
         for index in range(self._first, min(self._first + shown, count)):
@@ -149,7 +148,7 @@ class ValueTable(Panel, Scrolled):
         left -= how
         return Columns(value, rate, left - 1 if left > LEAST_BAR else 0, change, how)
 
-    def _row(self, index: int, columns: Columns) -> Row:
+    def _row(self, index: int, columns: Columns) -> Parts:
         one = self._values[index]
         now, chosen = one.value == self.now, index == self._cursor and not self.typed
         name = fmt.plain(one.value)
@@ -157,7 +156,7 @@ class ValueTable(Panel, Scrolled):
             name = "…" if any(map(str.isdigit, name)) else cut(name, columns.value)
         fastest = max((other.rate or 0.0 for other in self._values), default=0.0)
         bar = bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar)
-        change = "now" if now else _change(one)
+        change = "now" if now else change_text(one)
         parts = (
             (
                 f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
@@ -168,19 +167,16 @@ class ValueTable(Panel, Scrolled):
             (f"{change:>{columns.change}}" if columns.change else "", "text"),
             (f"  {one.how:<{columns.how - 2}}" if columns.how else "", "dim"),
         )
-        return self.inked(tuple((text, "cursor") for text, _ in parts) if chosen else parts)
+        return tuple((text, "cursor") for text, _ in parts) if chosen else parts
 
     def _shown(self, height: int) -> int:
         return max(min(len(self._values), height - 2), 1)
 
-    def _last_line(self, width: int) -> Row:
+    def _last_line(self, width: int) -> Parts:
         if self._why_not:
-            return [Segment(fmt.clip(f" {fmt.plain(self._why_not)}", width), self.ink("busy"))]
+            return ((fmt.clip(f" {fmt.plain(self._why_not)}", width), "busy"),)
         if self.typed:
-            return [
-                Segment(f" {self.lever.name} = ", self.ink("dim")),
-                Segment(f"{self.typed}▏", self.ink("strong")),
-            ]
+            return (f" {self.lever.name} = ", "dim"), (f"{self.typed}▏", "strong")
         hidden = len(self._values) - self._shown(self.inside.height)
         more = f" {hidden} more: ↑↓" if hidden > 0 else ""
         lever, hints = self.lever, [""]
@@ -188,7 +184,7 @@ class ValueTable(Panel, Scrolled):
             hints = [f" type any number to {lever.maximum:,}", " type any number", ""]
         texts = (" ·".join(filter(None, (more, hint))) for hint in hints)
         text = next((text for text in texts if len(text) <= width), "")
-        return [Segment(text, self.ink("dim"))]
+        return ((text, "dim"),)
 
 
 def _default_b(names: Sequence[str], now: str) -> int:
@@ -198,16 +194,15 @@ def _default_b(names: Sequence[str], now: str) -> int:
     return next(after, others[-1] if others else 0)
 
 
-def _change(one: Measured) -> str:
-    """Return the change; `~` marks one from rows of results, which were not interleaved."""
-    text = change_text(one.change)
-    return text if one.how == "A/B" or not text or text.startswith(">") else f"~{text}"
+def change_text(one: Measured) -> str:
+    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`.
 
-
-def change_text(change: float | None) -> str:
-    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`."""
+    `~` marks one from rows of results, which were not interleaved.
+    """
+    change = one.change
     if change is None:
         return ""
     if change > MOST:
         return "> +999 %"
-    return f"{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"
+    about = "" if one.how == "A/B" else "~"
+    return f"{about}{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"
