@@ -9,15 +9,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-long checks lint types contracts unit training others serial mutants reference lock \
-  clean
+.PHONY: run test test-long checks lint types contracts unit training torchrun others serial mutants \
+  reference lock clean
 
 run: $(READY)
 	@$(BIN)/gpudash $(ARGS)
 
 # the checks beside the tests, which wait for processes now and then
 test: $(READY)
-	@$(MAKE) --no-print-directory -j 3 training others checks
+	@$(MAKE) --no-print-directory -j 4 torchrun training others checks
 	@$(MAKE) --no-print-directory serial
 
 checks: lint types contracts
@@ -33,23 +33,27 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	@$(MAKE) --no-print-directory -j 2 training others
+	@$(MAKE) --no-print-directory -j 3 torchrun training others
 	@$(MAKE) --no-print-directory serial
 
 # these import torch, which takes seconds in each of pytest's workers: the others do without
 TRAINING := tests/hooks tests/instrument tests/worker tests/workloads
+OTHERS := $(patsubst %,--ignore %,$(TRAINING) tests/torchrun tests/serial)
 
 # in all more workers than cores, because many tests wait
 training: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TRAINING)
 
 others: $(READY)
-	$(BIN)/python -m pytest -n 6 --dist worksteal $(TRAINING:%=--ignore %) --ignore tests/serial
+	$(BIN)/python -m pytest -n 6 --dist worksteal $(OTHERS)
 
-# compares what clocks say, or trains several ranks that wait for each other: the two beside each
-# other, and nothing beside them
+# one training of several ranks, which wait for each other most of the time: in one process, in order
+torchrun: $(READY)
+	$(BIN)/python -m pytest tests/torchrun
+
+# compares what clocks say: nothing beside it
 serial: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/serial
+	$(BIN)/python -m pytest tests/serial
 
 # properties, with other examples at every run and forty times as many; then whole installs
 test-long: $(READY)

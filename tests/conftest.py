@@ -1,10 +1,14 @@
 """What tests of several folders share."""
 
 import atexit
+import fcntl
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -29,17 +33,46 @@ settings.register_profile("long", max_examples=LONG, deadline=None)
 settings.load_profile("short")
 
 
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # behind a shell that goes on
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+"""Programs that tests start inherit what is ignored, and some are ended by these signals."""
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """What is imported stays: no look for garbage goes through it, of which tests ask for many.
 
     Nor is it looked for as often as usual: that took a tenth of the time of the screen's tests.
     """
     gc.disable()
-    yield
+    with _first_alone(session.config):
+        yield
     gc.freeze()
     gc.set_threshold(20_000)
     gc.enable()
+
+
+@contextmanager
+def _first_alone(config: pytest.Config) -> Iterator[None]:
+    """The first of pytest's workers compiles the tests, and the others read what it has written.
+
+    Otherwise each of them compiles all, for all begin at the same time.
+    """
+    asked = Path(config.args[0].partition("::")[0])
+    if "PYTEST_XDIST_WORKER" not in os.environ or not asked.exists():
+        yield
+        return
+    file = os.open(asked, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(file)
 
 
 # not before: pytest collects garbage at its end too; and not never: libraries complain of leaks
@@ -59,6 +92,17 @@ def _own_color() -> Iterator[None]:
     os.environ.pop("NO_COLOR", None)
     if before is not None:
         os.environ["NO_COLOR"] = before
+
+
+@pytest.fixture
+def called_with_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `main` called in this process starts the worker's double."""
+    from gpudash.run.session import Session
+    from tests import worker_double
+
+    with_double = partialmethod(Session.__init__, start_source=worker_double.start_double)
+    monkeypatch.setattr(Session, "__init__", with_double)
+    monkeypatch.setenv("PYTHONPATH", worker_double.environment()["PYTHONPATH"])
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ def _serve(listening, run):
             connection.send(str(code).encode())
             os._exit(0)
         die_with(waits)
+        listening.detach()  # or its end would close the new standard input
         with Path(os.devnull).open() as nothing:
             for standard, file in enumerate((nothing.fileno(), *files)):
                 os.dup2(file, standard)

@@ -17,7 +17,6 @@ import pytest
 from gpudash.cli.main import main
 from tests import waiting, worker_double
 from tests.waiting import until
-from workloads import __main__ as bare
 
 ON_CPU = ["--batch-size", "2", "--device", "cpu"]
 DOUBLE = worker_double.gpudash("--record", "run.csv", "--interval", "0.05", *ON_CPU)
@@ -296,42 +295,3 @@ def test_a_closed_stream_is_no_terminal(closed: str) -> None:
     done = waiting.done(*command)
     said = "" if closed == "2>&-" else "gpudash: the dashboard needs a terminal"
     assert (done.returncode, done.stderr.partition(";")[0]) == (2, said)
-
-
-def test_the_bare_loop_prints_one_json_line(
-    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(short_path))
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
-    command += ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
-    done = waiting.done(*command, cwd=tmp_path)
-    result = json.loads(done.stdout)
-    assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
-    assert not list(short_path.iterdir())
-    assert result["steps_per_s"] == pytest.approx(5 / result["seconds"])
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["resnet"],
-        ["--set", "batch_size=0"],
-        ["--steps", "0"],
-        ["--device", "cuda:99"],
-        ["--batch-size", "2"],
-    ],
-)
-def test_the_bare_loop_refuses_in_one_line(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["workloads", *arguments])
-    monkeypatch.setattr(bare, "keep_compiled_code", lambda: None)  # of this process
-    try:
-        code: object = bare.main()
-    except SystemExit as exit_:
-        code = exit_.code
-    output, errors = capsys.readouterr()
-    assert (code, output) == (2, "")
-    assert errors.startswith("python -m workloads: ")
-    assert errors.count("\n") == 1

@@ -6,10 +6,12 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gpudash.cli.main import main
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_file import columns
 from gpudash.snapshot import Snapshot
@@ -18,30 +20,41 @@ from tests import waiting, worker_double
 
 SHORT = ("--steps", "60", "--interval", "0.1", "--device", "cpu")
 ENDLESS = ("--interval", "0.05", "--device", "cpu")
+Run = Callable[..., tuple[int, str, str]]
 
 
-def run(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    environment = worker_double.environment(**more)
-    return waiting.done(*worker_double.gpudash(*arguments), cwd=cwd, env=environment)
+@pytest.fixture
+def run(
+    called_with_double: None,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """Call gpudash in an empty folder; return its exit code and the text of its two streams."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        return main(arguments), *capfd.readouterr()
+
+    return call
 
 
-def test_record_to_the_standard_output_is_the_csv_alone(tmp_path: Path) -> None:
-    done = run("--record", "-", *SHORT, cwd=tmp_path)
-    assert done.returncode == 0
-    rows = list(csv.DictReader(done.stdout.splitlines()))
+def test_record_to_the_standard_output_is_the_csv_alone(run: Run, tmp_path: Path) -> None:
+    code, printed, said = run("--record", "-", *SHORT)
+    assert code == 0
+    rows = list(csv.DictReader(printed.splitlines()))
     assert list(rows[0]) == list(columns())
     assert sum(int(row["steps"]) for row in rows) == 60
-    assert done.stderr.splitlines()[-1].endswith("recorded to standard output")
+    assert said.splitlines()[-1].endswith("recorded to standard output")
     assert not list(tmp_path.iterdir())
 
 
-def test_jsonl_holds_the_objects_that_an_export_writes(tmp_path: Path) -> None:
-    streamed = [
-        json.loads(line) for line in run("--jsonl", *SHORT, cwd=tmp_path).stdout.split("\n") if line
-    ]
+def test_jsonl_holds_the_objects_that_an_export_writes(run: Run, tmp_path: Path) -> None:
+    _, printed, _ = run("--jsonl", *SHORT)
+    streamed = [json.loads(line) for line in printed.split("\n") if line]
     assert sum(row["steps"] for row in streamed) == 60
-    run("--record", "run.csv", *SHORT, cwd=tmp_path)
-    run("export", "run.csv", "-o", "rows.jsonl", cwd=tmp_path)
+    run("--record", "run.csv", *SHORT)
+    run("export", "run.csv", "-o", "rows.jsonl")
     exported = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert list(streamed[0]) == list(exported[0])
     assert set(streamed[0]) <= set(METRICS)
@@ -127,42 +140,42 @@ def test_an_output_that_is_full_is_one_line_and_exit_code_1(tmp_path: Path) -> N
     )
 
 
-def test_quiet_prints_errors_alone(tmp_path: Path) -> None:
-    done = run("--record", "run.csv", "-q", *SHORT, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_quiet_prints_errors_alone(run: Run, tmp_path: Path) -> None:
+    assert run("--record", "run.csv", "-q", *SHORT) == (0, "", "")
     assert (tmp_path / "run.csv").exists()
-    done = run("--jsonl", "-q", "--set", "batch_size=1000000", *SHORT, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+    code, printed, said = run("--jsonl", "-q", "--set", "batch_size=1000000", *SHORT)
+    assert (code, printed) == (2, "")
+    (line,) = said.splitlines()
     assert "batch_size=1000000 takes 9.0 GiB" in line
 
 
 # ── one frame ───────────────────────────────────────────────────────────────────────────
 
 
-def test_once_prints_the_dashboard_at_its_end(tmp_path: Path) -> None:
-    done = run("--once", *SHORT, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
+def test_once_prints_the_dashboard_at_its_end(run: Run) -> None:
+    code, printed, said = run("--once", *SHORT)
+    assert (code, said) == (0, "")
+    lines = printed.splitlines()
     assert len(lines) == 40
     assert max(map(len, lines)) == 120
     assert re.search(r"training .* [\d.,]+ steps/s", lines[0])  # after its end it has no rate
     assert " 60/60 " in lines[0]
-    assert "\x1b" not in done.stdout
+    assert "\x1b" not in printed
 
 
-def test_once_may_be_in_color_or_in_ascii(tmp_path: Path) -> None:
-    done = run("--once", "--color", "always", "--ascii", *SHORT, cwd=tmp_path, NO_COLOR="1")
-    assert "\x1b[" in done.stdout
-    assert "38;2;" in done.stdout
-    assert done.stdout.isascii()
+def test_once_may_be_in_color_or_in_ascii(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    _, printed, _ = run("--once", "--color", "always", "--ascii", *SHORT)
+    assert "\x1b[" in printed
+    assert "38;2;" in printed
+    assert printed.isascii()
 
 
-def test_once_ends_as_the_run_would(tmp_path: Path) -> None:
-    done = run("--once", "--set", "batch_size=1000000", *SHORT, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("gpudash: batch_size=1000000 takes 9.0 GiB")
-    assert done.stderr.count("\n") == 1
+def test_once_ends_as_the_run_would(run: Run) -> None:
+    code, printed, said = run("--once", "--set", "batch_size=1000000", *SHORT)
+    assert (code, printed) == (2, "")
+    assert said.startswith("gpudash: batch_size=1000000 takes 9.0 GiB")
+    assert said.count("\n") == 1
 
 
 def test_a_frame_waits_for_the_end_or_where_there_is_none_for_some_training() -> None:

@@ -1,7 +1,7 @@
 """`gpudash train FILE.py`, and every other verb over such a file."""
 
 import json
-import subprocess
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,22 +9,19 @@ from pathlib import Path
 import pytest
 
 from gpudash.cli.main import main
+from gpudash.compare import ab
 from gpudash.run import child
-from tests import waiting, worker_double
 from tests.workloads.own_files import LAZY, LINEAR
 from workloads import CATALOGUE
 
 FAST = ("--device", "cpu", "--set", "num_workers=0")
 PACKAGE = "[gpudash.workloads]\ninstalled = package_of_mine:linear\n"
-HURRIED = f"""
-from gpudash.compare import ab
-ab.BLOCK_S = ab.RUN_S = 0.01
-{worker_double.GPUDASH}
-"""
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(
+    called_with_double: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """The working folder, with a workload and an installed package that offers another."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(LAZY)
@@ -33,18 +30,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (site / "mine-1.dist-info" / "entry_points.txt").write_text(PACKAGE)
     (site / "mine-1.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1\n")
     (site / "package_of_mine.py").write_text(LAZY)
-    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+    monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
     monkeypatch.syspath_prepend(site)
     known = [*CATALOGUE]
     yield tmp_path
     for name in [name for name in CATALOGUE if name not in known]:
         del CATALOGUE[name]
-
-
-def with_double(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run gpudash with the worker's double."""
-    environment = worker_double.environment(DOUBLE_STEP_S="0.002")
-    return waiting.done(sys.executable, "-c", HURRIED, *words, env=environment)
 
 
 def test_a_real_worker_trains_and_an_error_has_its_line() -> None:
@@ -62,25 +54,24 @@ def test_a_real_worker_trains_and_an_error_has_its_line() -> None:
 @pytest.mark.parametrize(
     "words", [("train", "mine.py:linear"), ("train", "installed"), ("installed",)]
 )
-def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...]) -> None:
-    done = with_double(*words, "--steps", "5", "--record", "-", "-q", "--set", "width=16")
-    assert done.returncode == 0, done.stderr
-    row = done.stdout.splitlines()[1]
+def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...], capfd) -> None:
+    assert main([*words, "--steps", "5", "--record", "-", "-q", "--set", "width=16"]) == 0
+    row = capfd.readouterr().out.splitlines()[1]
     assert f",{words[-1]},0,2," in row
     assert "bias=on;depth=2;width=16;kind=a;" in row
 
 
-def test_an_ab_moves_its_own_levers() -> None:
-    done = with_double("ab", "mine.py", "--lever", "width=8,16", "--pairs", "2", "--json", "-q")
-    assert done.returncode == 0, done.stderr
-    verdict = json.loads(done.stdout)
+def test_an_ab_moves_its_own_levers(capfd, monkeypatch) -> None:
+    monkeypatch.setattr(ab, "BLOCK_S", 0.01)
+    monkeypatch.setattr(ab, "RUN_S", 0.01)
+    assert main(["ab", "mine.py", "--lever", "width=8,16", "--pairs", "2", "--json", "-q"]) == 0
+    verdict = json.loads(capfd.readouterr().out)
     assert (verdict["workload"], verdict["lever"], verdict["b"]) == ("mine.py", "width", "16")
 
 
 def test_a_sweep_varies_its_own_levers() -> None:
     vary = ("--vary", "kind=a,b", "--rounds", "2", "--steps", "3")
-    done = with_double("sweep", "mine.py", *vary, "--markdown", "table.md", "-q")
-    assert done.returncode == 0, done.stderr
+    assert main(["sweep", "mine.py", *vary, "--markdown", "table.md", "-q"]) == 0
     table = Path("table.md").read_text()
     assert "mine.py on CPU" in table
     assert "kind" in table

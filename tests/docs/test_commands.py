@@ -1,19 +1,25 @@
 """Every command of README and guide runs, and comes to what the page says.
 
 A page's commands run in order in one folder, over the worker's double: no torch, and blocks of a
-sweep and an A/B that last a moment. The reader's `train.py` is a double too.
+sweep and an A/B that last a moment. The reader's `train.py` is a double too. Those that open a
+screen or run a script are processes in a terminal; the others are called.
 """
 
+import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pexpect
 import pytest
 
-from gpudash.cli.main import parse
+from gpudash.cli.main import main, parse
+from gpudash.commands import sweep_grid
+from gpudash.compare import ab
 from tests import worker_double
+from workloads import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -34,6 +40,8 @@ OVER_SCRIPTS = ("run",)
 """… and over a script, which does not end with it …"""
 WITHOUT_SCREEN = ("record", "jsonl", "once", "watch")
 """… unless one of these options is given."""
+FOOTER, FOUND = "quit", "num_workers"
+"""What a screen shows once it stands, and one over a script once the training is found."""
 TRAIN = """
 import sys
 from functools import partialmethod
@@ -70,39 +78,64 @@ def write_files(page: Path, folder: Path) -> None:
             (folder / named[1]).write_text(text, encoding="utf-8")
 
 
-def start(line: str, folder: Path) -> pexpect.spawn:
-    words = ["-c", HURRIED, *shlex.split(line)[1:]]
-    environment = worker_double.environment(TERM="xterm-256color", DOUBLE_STEP_S="0.002")
-    return pexpect.spawn(
-        sys.executable, words, cwd=str(folder), env=environment, dimensions=(40, 120), timeout=120
+@pytest.fixture
+def folder(
+    called_with_double: None, tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """The working folder. What is called here sees what a process does."""
+    (short_path / "torch.py").write_text(TORCH, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(short_path), prepend=os.pathsep)
+    monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
+    for module, name in ((ab, "BLOCK_S"), (ab, "RUN_S"), (sweep_grid, "MIN_S")):
+        monkeypatch.setattr(module, name, 0.01)
+    before = dict(CATALOGUE)
+    yield tmp_path
+    CATALOGUE.clear()
+    CATALOGUE.update(before)
+
+
+def run_in_terminal(words: list[str], folder: Path, *, screen: str = "") -> tuple[int | None, str]:
+    """Return the exit code, and what it printed. A `screen` shows that text, and is then left."""
+    program = pexpect.spawn(
+        sys.executable,
+        ["-c", HURRIED, *words],
+        cwd=str(folder),
+        env=worker_double.environment(TERM="xterm-256color"),
+        dimensions=(40, 120),
+        timeout=120,
     )
+    if screen:
+        program.expect(screen)
+        program.send("q")
+    if screen == FOUND:
+        program.expect("gpudash attach shows it again")
+        program.send("s")
+    program.expect(pexpect.EOF)
+    program.close()
+    return program.exitstatus, (program.before or b"").decode()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_the_page_runs(
-    page: Path, tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
-    (short_path / "torch.py").write_text(TORCH, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(short_path))
-    write_files(page, tmp_path)
-    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    write_files(page, folder)
+    (folder / "train.py").write_text(TRAIN, encoding="utf-8")
     for line in commands(page):
-        program = start(line, tmp_path)
-        verb, arguments = parse(shlex.split(line)[1:])
+        words = shlex.split(line)[1:]
+        verb, arguments = parse(words)
         quietly = any(getattr(arguments, option, None) for option in WITHOUT_SCREEN)
         if verb.name in SCREENS and not quietly:
-            program.expect("quit")  # the footer stands
-            program.send("q")
-        if verb.name in OVER_SCRIPTS and not quietly:
-            program.expect("num_workers")  # the training is found
-            program.send("q")
-            program.expect("gpudash attach shows it again")
-            program.send("s")
-        program.expect(pexpect.EOF)
-        program.close()
-        said = (program.before or b"").decode()
-        assert program.exitstatus == 0, f"{line}\n{said}"
+            code, said = run_in_terminal(words, folder, screen=FOOTER)
+        elif verb.name in OVER_SCRIPTS and not quietly:
+            code, said = run_in_terminal(words, folder, screen=FOUND)
+        elif "train.py" in words:
+            code, said = run_in_terminal(words, folder)
+        else:
+            code, said = main(words), "".join(capfd.readouterr())
+        assert code == 0, f"{line}\n{said}"
 
 
 def test_the_pages_have_commands() -> None:

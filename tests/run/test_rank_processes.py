@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import psutil
 import pytest
 
@@ -18,6 +19,7 @@ from gpudash.protocol import (
     Event,
     Failed,
     Finished,
+    Hello,
     Pause,
     Paused,
     Plan,
@@ -33,8 +35,10 @@ from gpudash.run.rank_processes import RankProcesses, start
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.worker_process import WorkerProcess
 from tests.waiting import until
+from tests.warm import python
 
 PATIENCE_S = 120
+STANDARD_OUTPUT = "1"
 SMALL = {"batch_size": "2", "num_workers": "0", "data": "cached", "model_scale": "small"}
 TOO_LARGE = """
 import torch
@@ -235,14 +239,14 @@ def test_which_rank_was_killed_is_told_and_not_what_another_says_came_of_it(
 
 
 def test_more_processes_than_gpus_are_refused_before_any_starts():
-    ranks = Ranks(Plan(workload="encdec", settings=SMALL, device="cuda", nproc=2))
-    try:
-        ranks.end()
-        (failed,), others = ranks.of(Failed)
-        heard = ranks.of(Status)[0]
-    finally:
-        ranks.link.close()
+    plan = Plan(workload="encdec", settings=SMALL, device="cuda", nproc=2)
+    launch = "from gpudash.worker import launch; launch.die_with = int; assert launch.main() == 1"
+    words = (STANDARD_OUTPUT, "0", "no folder", msgspec.json.encode(plan).decode())
+    said = [
+        msgspec.json.decode(one, type=Envelope)
+        for one in python("-c", launch, *words).stdout.splitlines()
+    ]
+    assert [type(one.body) for one in said] == [Hello, Status, Failed]
+    failed = said[-1].body
     assert failed.kind == "bad_setting"
     assert failed.sentence.startswith("--nproc 2 is not valid")
-    assert not others
-    assert len(heard) == 1  # the launcher's own

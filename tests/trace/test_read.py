@@ -21,6 +21,7 @@ from tests.trace.made import (
     step,
     trace_of,
 )
+from tests.warm import python
 
 EVENTS = [
     step(3, 10.0, 90.0),
@@ -207,20 +208,24 @@ def test_a_real_trace_is_read_completely():
     ]
 
 
-def test_a_trace_of_the_installed_torch_is_read(tmp_path):
-    import torch
-    from torch.profiler import ProfilerActivity, profile, schedule
+PROFILED = """
+import sys
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile(
+    activities=[ProfilerActivity.CPU],
+    schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
+    on_trace_ready=lambda profiler: profiler.export_chrome_trace(sys.argv[1]),
+) as profiler:
+    for _ in range(3):
+        torch.ones(4, 4) @ torch.ones(4, 4)
+        profiler.step()
+"""
 
+
+def test_a_trace_of_the_installed_torch_is_read(tmp_path):
     path = tmp_path / "trace.json"
-    plan = schedule(wait=0, warmup=1, active=2, repeat=1)
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=plan,
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
-    ) as profiler:
-        for _ in range(3):
-            torch.ones(4, 4) @ torch.ones(4, 4)
-            profiler.step()
+    python("-c", PROFILED, str(path))
     trace = read(path)
     assert len(trace.steps) == 2
     assert "aten::mm" in trace.names

@@ -1,10 +1,13 @@
-"""The bare run in this process; its command line is tried in `tests/cli/test_main.py`."""
+"""The bare run and its command line."""
 
+import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from tests import waiting
 from workloads import __main__ as bare
 from workloads.training import Training
 
@@ -46,3 +49,42 @@ def test_another_failure_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "argv", ["python -m workloads", "encdec", "--device", "cpu"])
     with pytest.raises(RuntimeError, match="a bug"):
         bare.main()
+
+
+def test_the_bare_loop_prints_one_json_line(
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
+    command += ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
+    done = waiting.done(*command, cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
+    assert not list(short_path.iterdir())
+    assert result["steps_per_s"] == pytest.approx(5 / result["seconds"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["resnet"],
+        ["--set", "batch_size=0"],
+        ["--steps", "0"],
+        ["--device", "cuda:99"],
+        ["--batch-size", "2"],
+    ],
+)
+def test_the_bare_loop_refuses_in_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["workloads", *arguments])
+    monkeypatch.setattr(bare, "keep_compiled_code", lambda: None)  # of this process
+    try:
+        code: object = bare.main()
+    except SystemExit as exit_:
+        code = exit_.code
+    output, errors = capsys.readouterr()
+    assert (code, output) == (2, "")
+    assert errors.startswith("python -m workloads: ")
+    assert errors.count("\n") == 1

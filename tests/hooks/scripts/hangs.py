@@ -5,9 +5,13 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
+from gpudash.imports import without_collecting
+
+with without_collecting():
+    import torch
+    import torch._dynamo  # as the optimizer does
+    from torch import distributed
+    from torch.nn.parallel import DistributedDataParallel
 
 STEPS, LATE_AT = 60, 40
 RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -33,10 +33,10 @@ from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from gpudash.snapshot import Snapshot
 
-SCRIPT = str(Path(__file__).parents[1] / "run" / "ddp_script.py")
+SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
 TOO_MANY = "2"
 RUN = 1
-WAIT_S = 60.0
+WAIT_S = 200.0
 FUSED, SINGLE = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
 
 
@@ -189,7 +189,7 @@ def test_a_rank_that_never_hears_of_it_costs_the_others_their_patience_alone(two
     number, step = next(two.ids), two.of(Progress, 0)[-1].total_steps
     two.ask_one(0, Change(id=number, settings={"precision": "bf16"}, at_step=step + 200))
     two.until(lambda: two.answers(number))
-    assert two.answers(number)[0].reason == "rank 1 did not answer within 2 s"
+    assert two.answers(number)[0].reason == "rank 1 did not answer within 10 s"
     two.switch()
 
 
