@@ -15,6 +15,11 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
+@pytest.fixture(autouse=True)
+def nothing_known():
+    pinning._measured.cache_clear()
+
+
 @pytest.fixture
 def no_gpu(monkeypatch):
     """Replace page-locked and GPU memory by ordinary memory; record the copies."""
@@ -39,6 +44,27 @@ def test_a_part_of_a_large_batch_stands_for_all_of_it(monkeypatch):
     monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
     monkeypatch.setattr(pinning, "MOST_BYTES", 1024)
     assert measure(CPU, [4096] * 10, 10) == Pinning(pin_ms=4, thread_pin_ms=4, copy_ms=4)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_batches_of_the_same_sizes_are_measured_once(monkeypatch):
+    runs = []
+    monkeypatch.setattr(pinning, "_ms", lambda run: (runs.append(1), run(), 1.0)[2])
+    found = measure(CPU, [1024, 48] * 10, 10)
+    of_a_batch = len(runs)
+    assert measure(CPU, [1024, 48] * 3, 3) == found
+    assert len(runs) == of_a_batch
+    measure(CPU, [2048, 48] * 3, 3)
+    assert len(runs) == 2 * of_a_batch
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_too_little_memory_is_not_remembered(monkeypatch):
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
+    with monkeypatch.context() as full:
+        full.setattr(torch.cuda, "mem_get_info", lambda _: (1024, 1 << 31))
+        assert measure(CPU, [1024], 1) is None
+    assert measure(CPU, [1024], 1) is not None
 
 
 @pytest.mark.usefixtures("no_gpu")
