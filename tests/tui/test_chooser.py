@@ -315,7 +315,7 @@ async def test_the_chooser_of_an_ab_preselects_the_next_value(lever, now, meant)
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        (["0", "enter"], "valid: a whole number"),
+        (["0", "enter"], "not valid: a whole number"),
         (["a"], "it is 8 now"),
         (["8", "a"], "it is 8 now"),
     ],
@@ -355,12 +355,25 @@ async def test_a_held_down_key_stops_at_the_last_value():
         assert not any(" value-0  " in line for line in shown(app))
 
 
-async def test_more_digits_than_a_number_can_have_are_not_taken():
+@pytest.mark.parametrize("typed", ["10000000", "1" + 11 * "0"])
+async def test_a_number_that_is_too_long_is_refused_as_it_was_typed(typed):
     async with asked() as (app, pilot):
-        await pilot.press(*"99999999999999", "enter")
+        await pilot.press(*typed)
+        assert any(f"batch_size = {typed}▏" in line for line in shown(app))
+        await pilot.press("enter", "a")
         await pilot.pause()
         assert app.answers == []
-        assert any("'9999999' is not valid" in line for line in shown(app))
+        refused = f"{typed} is not valid: a whole number from 1 to 1048576 "
+        assert any(refused in line for line in shown(app))
+
+
+async def test_more_digits_than_any_number_has_are_refused_in_a_line():
+    async with asked() as (app, pilot):
+        await pilot.press(*"9" * 13)
+        assert any("a number has at most 12 digits" in line for line in shown(app))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.answers == []
 
 
 async def test_a_click_chooses_and_a_second_one_sets():
@@ -404,5 +417,5 @@ async def test_an_error_is_shown_in_full_and_an_empty_column_has_no_title():
         await pilot.press("0", "enter")
         await pilot.pause()
         text = "\n".join(shown(app))
-        assert "'0' is not valid; valid: a whole number from 1 to" in text
+        assert "0 is not valid: a whole number from 1 to" in text
         assert "change ┃" in text

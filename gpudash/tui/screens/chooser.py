@@ -12,6 +12,8 @@ from workloads.levers import AUTO, Count, LeverError
 
 PAGE = 10
 ALL = 1_000_000
+MOST_DIGITS = 12
+"""Most digits that can be typed, so that the refusal of a number is one line."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -46,8 +48,11 @@ class Chooser(Dialog[Chosen]):
         digit = event.character or ""
         if isinstance(self._table.lever, Count) and digit.isascii() and digit.isdigit():
             event.stop()
-            longest = len(str(self._table.lever.maximum))
-            self._table.type((self._table.typed + digit)[:longest])
+            # a digit must not vanish: a number that is too long is refused as it was typed
+            if len(self._table.typed) < MOST_DIGITS:
+                self._table.type(self._table.typed + digit)
+            else:
+                self._table.complain(f"a number has at most {MOST_DIGITS} digits")
 
     def action_erase(self) -> None:
         """Remove the last digit typed."""
@@ -85,8 +90,9 @@ class Chooser(Dialog[Chosen]):
 
     def _value(self) -> str | None:
         """Return the chosen value; None if it is not valid, and the table shows why."""
+        lever, asked = self._table.lever, self._table.asked
         try:
-            return self._table.lever.canonical(self._table.asked)
-        except LeverError as error:
-            self._table.complain(str(error).removeprefix(f"lever {self._table.lever.name}: "))
+            return lever.canonical(asked)
+        except LeverError:
+            self._table.complain(f"{asked} is not valid: {lever.valid}")
             return None
