@@ -249,6 +249,7 @@ def footer(
         ended = state in ENDED and key.needs in ("blocks", "pause", "record", "profile")
         shows = key.action == "timeline" and snapshot.profile is not None
         useless = (ended and not shows) or useless_now.get(key.action, False)
+        useless = useless or (comparing and key.moves_levers)
         grey = useless or bool(key.why_not(snapshot))
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(

@@ -250,8 +250,23 @@ class Control:
 
     def check_settable(self, name: str) -> None:
         """Raise UsageError if this lever cannot be changed."""
-        self.require("levers")
+        self._check_levers()
         self._check_moves(name)
+
+    @property
+    def why_no_change(self) -> str | None:
+        """Why no lever can be changed now; None if levers can. A change would end an A/B."""
+        return why_not("levers", self.snapshot) or self.why_busy
+
+    @property
+    def why_busy(self) -> str | None:
+        """The A/B that is running, and the key that ends it; None without one."""
+        return f"an A/B is running; {key_for('compare')} ends it" if self.comparing else None
+
+    def _check_levers(self) -> None:
+        """Raise UsageError if no lever can be changed now."""
+        if (reason := self.why_no_change) is not None:
+            raise UsageError(reason)
 
     def _check_moves(self, name: str) -> None:
         if (reason := fixed(name, self.snapshot)) is not None:
@@ -290,7 +305,7 @@ class Control:
 
     def go(self, way: Way) -> None:
         """Undo the user's last lever change, or redo it. Raises UsageError if there is none."""
-        self.require("levers")
+        self._check_levers()
         if (edit := self._edits.next(way)) is None:
             raise UsageError(f"there is no lever change to {way}")
         self._ask_for(edit.after)
@@ -303,7 +318,7 @@ class Control:
 
     def use_row(self, result: Result) -> None:
         """Set the levers as in a row of results. Raises UsageError if that is not possible."""
-        self.require("levers")
+        self._check_levers()
         if result.verdict:
             raise UsageError("a verdict has no settings of its own; choose a numbered row")
         if result.workload != self.workload:

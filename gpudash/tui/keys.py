@@ -100,6 +100,11 @@ class Key(msgspec.Struct, frozen=True):
         sign = SHOWN.get(first, first)
         return first if self.by_name and not sign.isascii() else sign
 
+    @property
+    def moves_levers(self) -> bool:
+        """Whether the key changes a lever: during an A/B it is refused."""
+        return self.needs == "levers"
+
     def why_not(self, snapshot: Snapshot) -> str | None:
         """Return why the key has no effect in this run; None if it has."""
         if self.action == "timeline" and snapshot.profile is not None:

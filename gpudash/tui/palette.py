@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 from gpudash.format import plain
 from gpudash.offers import refusal
 from gpudash.tui.control import Control
-from gpudash.tui.keys import GROUPS, Key, why_not
+from gpudash.tui.keys import GROUPS, Key
 from gpudash.tui.undo import Way
 
 
@@ -20,8 +20,8 @@ class Entry(NamedTuple):
 
 def entries(control: Control, keys: Iterable[Key]) -> Iterator[Entry]:
     """Yield the entries; one without effect now has the reason as its help."""
-    is_settable = why_not("levers", control.snapshot) is None
-    for lever in control.levers if is_settable else ():
+    why_fixed = control.why_no_change
+    for lever in control.levers if why_fixed is None else ():
         if refusal(lever.name, control.snapshot.levers):
             continue
         now = control.value(lever)
@@ -33,7 +33,7 @@ def entries(control: Control, keys: Iterable[Key]) -> Iterator[Entry]:
     for key in keys:
         if key.palette:
             what = f": {would[key.action]}" if would.get(key.action) else ""
-            reason = key.why_not(control.snapshot)
+            reason = key.why_not(control.snapshot) or (why_fixed if key.moves_levers else None)
             title = f"{GROUPS[key.group]} · {key.help}"
             yield _entry(title, reason or f"key {key.shown}{what}", key.action)
 

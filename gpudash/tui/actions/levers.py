@@ -112,8 +112,8 @@ class LeverActions(Asking):
         proposed = self._main.answer.tries if self._main.answer else ()
         if not self._ask(lambda: self.control.require("blocks")):
             return
-        if self.control.comparing:
-            self.notify(f"an A/B is running; {key_for('compare')} ends it")
+        if (busy := self.control.why_busy) is not None:
+            self.notify(busy)
         elif proposed:
             self._main.levers.find(proposed[0].lever)
             self._compare(proposed[0].lever, proposed[0].value)

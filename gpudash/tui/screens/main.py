@@ -26,7 +26,7 @@ from gpudash.tui.arrangement import (
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
-from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key, why_not
+from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key
 from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.bindings import bindings
@@ -165,7 +165,7 @@ class MainScreen(Contained, Screen[None]):
         self._show_footer()
         self._show_charts()
         with self.levers.contained():
-            fixed = RECORDED if snapshot.playback else why_not("levers", snapshot)
+            fixed = RECORDED if snapshot.playback else control.why_no_change
             self.levers.show(lever_rows(control), fixed, undo=undo)
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
