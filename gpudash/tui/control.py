@@ -424,6 +424,13 @@ class Control:
             raise UsageError("no A/B has been run here")
         return shown
 
+    def value_of_interest(self, lever: Lever) -> str:
+        """Return the second value of the lever's A/B, until another one is set, or its value."""
+        now, shown = self.value(lever), self.snapshot.comparison
+        if shown is None or shown.lever != lever.name or shown.failure is not None:
+            return now
+        return shown.b if now == shown.a or not shown.is_over else now
+
     def verdict_command(self, shown: ComparisonShown) -> str:
         """Return the shell command that runs the same A/B. Raises UsageError if there is none."""
         count = max(self.plan.nproc, len(self.snapshot.ranks))  # a replay's plan has no ranks

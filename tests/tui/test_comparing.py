@@ -424,6 +424,25 @@ async def test_c_takes_home_what_the_a_b_was_about_wherever_the_levers_cursor_is
         assert "pipelined=off · y copies" in d.text()
 
 
+@pytest.mark.parametrize("snapshot", [comparing(), CONCLUDED], ids=["running", "not kept"])
+async def test_c_shows_the_lines_of_the_value_under_test(snapshot):
+    async with at_a_verdict(snapshot) as d:
+        await d.press("c")
+        assert "pipelined=off · y copies" in d.text()
+        await d.press("escape", "4", "c")  # the cursor is on the lever compared
+        assert "pipelined=off · y copies" in d.text()
+        await d.press("escape", "down", "c")
+        assert "batch_size=8 · y copies" in d.text()
+
+
+async def test_c_shows_the_lines_of_the_present_value_if_another_one_was_set_after_the_ab():
+    verdict = compared(40, lever="batch_size", a="8", b="16", verdict=VERDICT)
+    later = changed(CONCLUDED, comparison=verdict, settings=settings(batch_size="32"))
+    async with at_a_verdict(later) as d:
+        await d.press("c")
+        assert "batch_size=32 · y copies" in d.text()
+
+
 async def test_m_runs_the_ab_again_with_more_pairs():
     async with at_a_verdict() as d:
         await d.press("m")

@@ -82,13 +82,16 @@ class LeverActions(Asking):
             self.action_code_of(lever.name)
 
     def action_code_of(self, name: str, value: str | None = None) -> None:
-        """Show the lines of PyTorch for a lever with this value, by default the present one."""
+        """Show the lines of PyTorch for a lever with this value.
+
+        By default it is the value that an A/B tests, or else the present one.
+        """
         from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # after the first frame
 
         def show() -> None:
             lever = self.control.lever(name)
-            shown = lever.canonical(self.control.value(lever) if value is None else value)
-            self._open(TakeHome(lever, shown))
+            wanted = self.control.value_of_interest(lever) if value is None else value
+            self._open(TakeHome(lever, lever.canonical(wanted)))
 
         self._ask(show)
 
