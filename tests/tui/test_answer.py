@@ -98,6 +98,15 @@ async def test_remaining_rows_show_the_proposals():
     assert "compile=on" in rows[4]
 
 
+async def test_without_a_frame_evidence_comes_before_the_proposals_that_the_title_does_not_have():
+    rows = await shown(cpu_step(), 80, 4, framed=False)
+    evidence = ask(cpu_step()).evidence
+    assert rows[0].rstrip().endswith("x try channels_last=on (A/B)")
+    assert rows[1].startswith(" CPU")
+    assert rows[2].strip() == evidence[1]
+    assert rows[3].strip().startswith("compile=on")
+
+
 def without_a_b(**values):
     """A training of which nothing can be compared, so that nothing is proposed."""
     return changed(measured(**values), can=("levers",))

@@ -76,7 +76,10 @@ class AnswerStrip(Panel):
         wide = self.framed and width >= TRIES_BESIDE and bool(answer.tries)
         rows = list(self._lanes(width - TRIES_WIDTH if wide else width))
         tries = list(self._tries(TRIES_WIDTH if wide else width))
+        if not self.framed and self._line_button(width):
+            tries = tries[1:]  # the title has the first one
         room = height - 1 - len(rows) - (0 if wide else len(tries))
+        room = room if self.framed else max(room, 1)
         clauses = 1 if self.framed and len(answer.evidence) <= room + 1 else None
         first = self._first_row(width, clauses)
         yield first
