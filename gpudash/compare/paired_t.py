@@ -101,6 +101,15 @@ def same_setting_check(
     return _paired_t(logs, CHECK_CONFIDENCE) if len(logs) >= MIN_CHECKED else None
 
 
+def pairs_until_check(blocks: str) -> int:
+    """Return about how many more pairs an A/A check needs after blocks such as `ABBA`.
+
+    Every second pair is followed by one of the opposite order: a neighbour takes three pairs.
+    """
+    orders: list[Order] = ["AB" if first == "A" else "BA" for first in blocks[::2]]
+    return 3 * max(MIN_CHECKED - len([*_opposite_neighbours(orders)]), 0)
+
+
 def holds_zero(found: Estimate) -> bool:
     """Return whether the interval contains 0, as when an A/A check finds nothing."""
     if found.low is None or found.high is None:

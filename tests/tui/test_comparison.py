@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.tui.widgets.comparison import Axis, axis_of, comparison_rows, forest_rows, sampled
+from gpudash.snapshot import BlockShown
+from gpudash.tui.widgets.comparison import (
+    Axis,
+    axis_of,
+    comparison_rows,
+    forest_rows,
+    sampled,
+    time_left,
+)
 from tests.tui.comparisons import CONCLUDED, VERDICT, closing_in, compared, text_of
 
 # ── the axis and its intervals ──────────────────────────────────────────────────────────
@@ -112,11 +120,42 @@ def test_the_newest_blocks_are_in_sight_where_there_is_no_room_for_all():
 
 @pytest.mark.parametrize(
     ("passed", "said"),
-    [(True, "✓ passed so far"), (False, "✗ failed so far"), (None, "needs more pairs")],
+    [(True, "✓ passed so far"), (False, "✗ failed so far"), (None, "needs about 12 more")],
 )
 def test_the_aa_check_is_shown_while_the_ab_runs(passed, said):
     lines = text_of(comparison_rows(compared(check_passed=passed), 118, 8))
     assert f"A/A check {said}" in lines[-1]
+
+
+@pytest.mark.parametrize(("blocks", "missing"), [("ABAB", 12), ("ABBAABAB", 9), (3 * "ABBA", 3)])
+def test_the_aa_check_names_the_pairs_that_it_lacks(blocks, missing):
+    shown = compared(len(blocks) // 2, blocks=blocks)
+    assert (
+        f"A/A check needs about {missing} more pairs" in text_of(comparison_rows(shown, 118, 8))[-1]
+    )
+
+
+def began(*begins_s):
+    """Blocks on the time axis that began at these moments."""
+    return [BlockShown(begin_s=begin_s, side="a") for begin_s in begins_s]
+
+
+@pytest.mark.parametrize(
+    ("begins_s", "left"),
+    [
+        ((), ""),
+        (range(8), "up to 80 s left"),  # 36 pairs of 2 s each
+        (range(0, 80, 10), "up to 12 min left"),
+        ((0, 1, 2, 900, 901, 902, 903, 904), "up to 80 s left"),  # paused for a while
+        ((0, 500, 1000, *range(1001, 1009)), "up to 80 s left"),  # blocks of an earlier A/B
+    ],
+)
+def test_the_time_left_is_that_of_all_pairs_at_the_pace_so_far(begins_s, left):
+    assert time_left(compared(4), began(*begins_s)) == left
+
+
+def test_one_pair_says_nothing_about_the_time_left():
+    assert time_left(compared(1), began(0, 1, 2)) == ""
 
 
 def test_a_verdict_stands_first_and_both_sides_in_figures_below():

@@ -13,7 +13,7 @@ from textual import events
 from textual.app import App
 
 from gpudash import format as fmt
-from gpudash.snapshot import KEPT_LINES
+from gpudash.snapshot import KEPT_LINES, BlockShown
 from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.log import is_trouble, log_rows
@@ -392,7 +392,10 @@ async def test_find_goes_from_one_match_to_the_next_and_round():
 async def test_a_running_comparison_can_be_ended_and_one_that_is_over_offers_what_to_do():
     async with pane(comparing(9)) as one:
         one.open("ab")
-        assert "pipelined=off ━ 9 of at most 40 pairs" in seen(one)[0]
+        assert "pipelined=off ━ 9 of at most 40 pairs ━┓" in seen(one)[0]
+        blocks = tuple(BlockShown(begin_s=float(at_s), side="a") for at_s in range(20))
+        one.show(changed(comparing(10), blocks=blocks))
+        assert "a ends it ━ up to 60 s left ━" in seen(one)[-1]
         assert "a ends it" in seen(one)[-1]
         one.show(CONCLUDED)
         for key, action in (

@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from statistics import median
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +15,9 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.compare.lengths import FEWEST_PAIRS
+from gpudash.compare.paired_t import pairs_until_check
 from gpudash.protocol import ComparisonShown
+from gpudash.snapshot import BlockShown
 from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, fitted
 
@@ -156,6 +159,22 @@ def forest_rows(verdicts: Sequence[ComparisonShown], width: int, height: int) ->
         )
 
 
+def time_left(shown: ComparisonShown, blocks: Sequence[BlockShown]) -> str:
+    """Return how long all planned pairs take at most: `up to 3 min left`.
+
+    `blocks` are the newest ones on the time axis. Empty before there are two pairs.
+    """
+    begins = [one.begin_s for one in blocks[-2 * shown.pairs :]] if shown.pairs >= 2 else []
+    # two blocks are a pair's time with its switches; a pause is in few of them
+    pairs_s = [after - before for before, after in zip(begins, begins[2:], strict=False)]
+    if not pairs_s:
+        return ""
+    left_s = (shown.planned_pairs - shown.pairs) * median(pairs_s)
+    if left_s <= 90:
+        return f"up to {10 * max(math.ceil(left_s / 10), 1)} s left"
+    return f"up to {math.ceil(left_s / 60)} min left"
+
+
 def _name(shown: ComparisonShown) -> str:
     return fmt.plain(f"{shown.lever}={shown.b}")
 
@@ -236,9 +255,11 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
 
 
 def _check(shown: ComparisonShown, width: int) -> Parts:
-    passed = {True: "✓ passed so far", False: "✗ failed so far", None: "needs more pairs"}
-    ink = "bad" if shown.check_passed is False else "dim"
-    check = (f"A/A check {passed[shown.check_passed]}", ink)
+    if shown.check_passed is None:
+        said = f"needs about {pairs_until_check(shown.blocks)} more pairs"
+    else:
+        said = "✓ passed so far" if shown.check_passed else "✗ failed so far"
+    check = (f"A/A check {said}", "bad" if shown.check_passed is False else "dim")
     return _fields([check, ("it compares blocks of the same setting", "dim")], width)
 
 

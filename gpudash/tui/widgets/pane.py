@@ -16,7 +16,7 @@ from gpudash.tui.cells import Cell, Parts, beside, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
-from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
+from gpudash.tui.widgets.comparison import comparison_rows, forest_rows, time_left
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
@@ -267,7 +267,9 @@ class Pane(Panel, Scrolled):
         """Return the tabs, and the open tab's texts and buttons."""
         tabs, shown = self._tabs(), self._snapshot.comparison
         if self.tab == "ab" and shown is not None:
-            right, below = _comparison_cells(shown, can=self._can("blocks"))
+            right, below = _comparison_cells(
+                shown, time_left(shown, self._snapshot.blocks), can=self._can("blocks")
+            )
             return Frame(top=tabs, top_right=right, bottom=below)
         right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
         if self.tab == "ranks":
@@ -374,15 +376,19 @@ def profile_line(snapshot: Snapshot) -> str:
 
 
 def _comparison_cells(
-    shown: ComparisonShown, *, can: bool
+    shown: ComparisonShown, left: str, *, can: bool
 ) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-    """Return the cells of a comparison's upper right border, and of its lower one."""
+    """Return the cells of a comparison's upper right border, and of its lower one.
+
+    `left` is the time that a running one takes at most; empty if unknown.
+    """
     lever = fmt.plain(shown.lever)
     what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
     if not shown.is_over:
         pairs = cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
-        note = cell("training goes on; charts stay in sight", "dim", rank=1)
-        return (what, pairs), (button("ends it", "compare"), note) if can else ()
+        lasts = (cell(left, "dim", rank=1),) if left else ()
+        note = cell("training goes on; charts stay in sight", "dim", rank=2)
+        return (what, pairs), (button("ends it", "compare"), *lasts, note) if can else ()
     if shown.verdict is None:
         return (what,), ()
     a, b = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b))
