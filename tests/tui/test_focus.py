@@ -537,7 +537,7 @@ async def test_no_key_reaches_the_run_while_a_dialog_is_open(opening, dialog):
                 await d.press(*opening)
             assert dialog is None or isinstance(d.app.screen, dialog)
             # an answer, for the app, or for a dialog above this one
-            if name not in ("enter", "y", "a", "c", "ctrl+c", "ctrl+p"):
+            if name not in ("enter", "y", "a", "c", "question_mark", "ctrl+c", "ctrl+p"):
                 await d.press(name)
         assert [call[0] for call in d.engine.calls] == ["start"]
         assert not d.app._exit

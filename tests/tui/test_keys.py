@@ -235,9 +235,13 @@ async def test_x_compares_what_the_answer_proposes():
         assert (question.lever, question.b) == (proposed.lever, proposed.value)
 
 
-async def test_e_shows_the_rules_of_the_answer_and_hides_them_again():
+async def test_e_shows_the_rules_of_the_answer_until_e_and_the_help_above_them():
     async with dashboard(snapshot=training()) as d:
         await d.press("e")
+        assert "why: GPU-bound" in d.text()
+        await d.press("question_mark")
+        assert "gpudash · keys" in d.text()
+        await d.press("question_mark")
         assert "why: GPU-bound" in d.text()
         await d.press("e")
         assert d.app.screen is d.app._main

@@ -146,10 +146,11 @@ class Confirm(Dialog[bool]):
 
 
 class ShowLines(Dialog[None]):
-    """Shows some lines; Escape, Enter, `q` and `e` close it."""
+    """Shows some lines; Escape, Enter, `q` and `e` close it, `?` opens the help above it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,q,e", "dismiss(None)", "close", show=False)
+        Binding("enter,q,e", "dismiss(None)", "close", show=False),
+        Binding("question_mark", "app.help", "help", show=False),
     ]
 
     def __init__(self, title: str, lines: Iterable[str]) -> None:
