@@ -41,6 +41,8 @@ class Gain(msgspec.Struct, frozen=True):
     high_pct: float
     source: str = ""
     """The measurement behind it, in a line; empty if other clauses of the answer state it."""
+    measured: bool = False
+    """Whether an A/B measured the gain itself."""
 
     @property
     def label(self) -> str:

@@ -1296,6 +1296,55 @@ def test_what_a_verdict_has_judged_comes_last():
     assert tried(judged)[-1] == "precision=bf16"
 
 
+def verdict_on(snapshot, low, high, **values):
+    """The verdict of an A/B of tf32 (A) and bf16 (B), with the other settings of the snapshot."""
+    others = {name: value for name, value in snapshot.settings.items() if name != "precision"}
+    told = {"verdict": "a sentence", "change": (low + high) / 2, "low": low, "high": high}
+    return compared(settings=others, **told, **values)
+
+
+def test_a_change_that_an_a_b_has_shown_to_be_faster_comes_first_with_what_it_measured():
+    faster = verdict_on(two_streams(), 0.41, 0.52, pairs=16)
+    judged = changed(two_streams(), verdicts=(faster,))
+    first = ask(judged).tries[0]
+    assert first.promise == "precision tf32 → bf16: +41 to +52 %"
+    assert first.why == "measured by an A/B"
+    assert first.gain.source == "an A/B of 16 pairs, with the other settings as now"
+    assert tried(judged).count("precision=bf16") == 1
+    *_, held = given(Answers(), judged, judged)
+    assert held.tries[0] == first
+
+
+def test_what_was_measured_against_another_value_is_a_gain_of_the_way_back():
+    slow = measured(chosen={"precision": "bf16"})
+    slower = verdict_on(slow, -0.5, -0.2)
+    first = ask(changed(slow, verdicts=(slower,))).tries[0]
+    assert first.promise == "precision bf16 → tf32: +25 to +100 %"
+    kept = changed(slow, verdicts=(verdict_on(slow, 0.41, 0.52),))
+    assert "precision" not in {one.lever for one in ask(kept).tries}
+
+
+@pytest.mark.parametrize(
+    "less",
+    [
+        {"settings": {"batch_size": "8"}},
+        {"ended_early": True},
+        {"check_passed": False},
+    ],
+    ids=["other settings", "ended early", "the A/A check failed"],
+)
+def test_an_a_b_that_does_not_prove_a_gain_for_now_leaves_a_change_where_it_was(less):
+    faster = changed(verdict_on(two_streams(), 0.41, 0.52), **less)
+    assert ask(changed(two_streams(), verdicts=(faster,))).tries == ask(two_streams()).tries
+
+
+def test_the_newest_verdict_with_these_settings_counts():
+    of_now, slower = verdict_on(two_streams(), 0.1, 0.2), verdict_on(two_streams(), -0.2, -0.1)
+    elsewhere = changed(slower, settings={"batch_size": "8"})
+    assert tried(changed(two_streams(), verdicts=(of_now, elsewhere)))[0] == "precision=bf16"
+    assert tried(changed(two_streams(), verdicts=(of_now, slower)))[-1] == "precision=bf16"
+
+
 def test_more_workers_are_not_tried_where_those_there_are_wait_for_cores():
     waiting = changed(starved(None), host=crowding(20.0, cpu_pct=400.0))  # it asks for 5 cores
     assert "num_workers" in {one.lever for one in ask(waiting, cores=6).tries}
