@@ -1436,15 +1436,39 @@ def crowding(core_wait_pct, loader_cpu_pct=10.0, cpu_pct=200.0):
     return HostReading(at_s=0.0, values=values)
 
 
-def test_a_limit_that_stands_is_shown_with_what_is_measured_now():
+def test_a_limit_that_stands_is_shown_with_the_evidence_it_was_last_found_with():
     less = measured(device_ms=8.0)
-    first, second = given(Answers(), gpu_step(), less)
-    assert any("stands until" in line for line in why_lines(second, less, 8))
+    first, *held, over = given(Answers(), gpu_step(), *[less] * 6)
     assert not any("stands until" in line for line in why_lines(first, gpu_step(), 8))
-    assert (first.evidence[0], second.evidence[0]) == (
-        "busy 99 % of 10.0 ms",
-        "busy 80 % of 10.0 ms",
-    )
+    for shown in held[:4]:
+        assert any("stands until" in line for line in why_lines(shown, less, 8))
+        assert (shown.title, *shown.evidence) == (first.title, *first.evidence)
+        assert shown.lanes != first.lanes  # those are of now
+    assert over.evidence[0] == "GPU 80 %"
+
+
+def test_a_limit_that_is_found_again_is_shown_with_what_is_measured_now():
+    busy, less = gpu_step(), measured(device_ms=8.0)
+    found = given(Answers(), busy, less, measured(device_ms=9.5))
+    assert [one.evidence[0][:9] for one in found] == ["busy 99 %", "busy 99 %", "busy 95 %"]
+
+
+def test_what_interrupts_a_limit_that_stands_shows_its_evidence_and_leaves_none_of_itself():
+    answers, busy, less = Answers(), gpu_step(), measured(device_ms=8.0)
+    given(answers, busy, less)
+    evaluating = changed(later(less, 2.0), status="evaluating")
+    resumed = later(less, 3.0)
+    levers = CATALOGUE["encdec"].levers
+    during, after = (answers.give(one, levers, 8) for one in (evaluating, resumed))
+    assert during.evidence[:2] == ("before that: GPU-bound", "busy 99 % of 10.0 ms")
+    assert after.evidence[0] == "busy 99 % of 10.0 ms"
+
+
+def test_a_slow_rank_that_stands_keeps_its_number_with_its_evidence():
+    crowded = behind(measured(device_ms=9.9, core_wait_pct=30.0), rank=1)
+    first, held = given(Answers(), behind(), crowded)
+    assert (held.limit, held.title) == ("straggler", "limited by rank 5")
+    assert held.evidence == first.evidence
 
 
 @pytest.mark.parametrize(
