@@ -19,6 +19,11 @@ NEXT = "next"
 """Stands for the lever's next higher value."""
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
+COMPUTING_CORES = 0.5
+"""A loader worker that uses more of a core computes. Else it mostly waits, as for files."""
+SLOW_LOADER_PCT = 50.0
+"""A step that waits for data so long has a loader that is too slow on average, whatever batches are
+kept ready."""
 
 
 class Try(msgspec.Struct, frozen=True):
@@ -269,8 +274,10 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         # autocast adds launches: at batch 4 on an H200 bf16 made encdec 21 % slower
         "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
         "num_workers": is_fed or settings.get("data", "loader") != "loader" or step.no_core_free,
-        # no worker prefetches, or none has the time to
-        "prefetch_factor": settings.get("num_workers") == "0" or step.no_core_free,
+        # no worker prefetches, none has the time to, or batches are late on average
+        "prefetch_factor": settings.get("num_workers") == "0"
+        or step.no_core_free
+        or (step.share_pct(step.starved_ms) or 0.0) >= SLOW_LOADER_PCT,
         **(dict.fromkeys(("input", "augment_on", "data"), True) if is_light else {}),
     }
     for remedy in REMEDIES.get(treated, ()):
@@ -302,9 +309,21 @@ def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Ite
         value = lever.step(active, +1) if remedy.value == NEXT else remedy.value
         if lever.name == "num_workers":
             enough = max(int(value), workers_needed(step, int(active)))
-            value = lever.canonical(str(min(enough, step.cores or int(value))))
+            most = _most_workers(step, int(active)) or int(value)
+            value = lever.canonical(str(min(enough, most)))
     except LeverError:
         return
     higher = not isinstance(lever, Count) or int(value) > int(active)
     if value != active and higher:
         yield value
+
+
+def _most_workers(step: RecentStep, workers: int) -> int | None:
+    """Return the most loader workers to propose; None if the number of cores is unknown.
+
+    There is a core for each. If those there mostly wait, as many again find cores.
+    """
+    if not step.cores or not workers or step.loader_cores is None:
+        return step.cores
+    waits = step.loader_cores / workers <= COMPUTING_CORES
+    return max(step.cores, 2 * workers) if waits else step.cores

@@ -1189,6 +1189,56 @@ def test_prefetching_is_not_tried_without_loader_workers():
     assert "prefetch_factor" not in tried_with("0")
 
 
+def sleeping(workers, loader_cores, data_ms=8.0):
+    """A CPU training of two cores whose loader workers use so many cores, and wait for files."""
+    values = {"cpu_pct": 100 * loader_cores + 10.0, "loader_cpu_pct": 100 * loader_cores}
+    return changed(
+        measured(
+            "jpeg_input",
+            device=CPU,
+            chosen={"num_workers": str(workers)},
+            data_ms=data_ms,
+            device_ms=10.0 - data_ms,
+        ),
+        host=HostReading(at_s=0.0, values=values),
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "loader_cores", "proposed"),
+    [
+        (2, 0.1, "num_workers=4"),  # ten would do, by the wait
+        (2, 1.0, "num_workers=4"),  # half a core each
+        (2, 1.1, None),  # they compute: no core is left for another
+        (2, 0.0, "num_workers=4"),
+        (4, 0.2, "num_workers=8"),
+        (1, 0.9, "num_workers=2"),
+        (0, 0.0, "num_workers=2"),  # how a worker would spend its time is unknown
+    ],
+)
+def test_on_a_cpu_loader_workers_that_mostly_wait_may_be_more_than_the_cores(
+    workers, loader_cores, proposed
+):
+    tried_with = ask(sleeping(workers, loader_cores), cores=2).tries
+    found = [one.label for one in tried_with if one.lever == "num_workers"]
+    assert found == ([] if proposed is None else [proposed])
+
+
+def test_loader_workers_of_which_nothing_is_known_are_no_more_than_the_cores():
+    unread = changed(sleeping(2, 0.1), host=None)
+    assert "num_workers" not in {one.lever for one in ask(unread, cores=2).tries}
+
+
+def test_batches_kept_ready_are_no_remedy_for_a_loader_that_is_too_slow_on_average():
+    def tried_with(data_ms):
+        waiting = measured(data_ms=data_ms, host_ms=1.0, device_ms=10.0 - data_ms)
+        return {one.lever for one in ask(waiting).tries}
+
+    assert "prefetch_factor" in tried_with(4.9)
+    assert "prefetch_factor" not in tried_with(5.0)
+    assert "num_workers" in tried_with(5.0)
+
+
 def test_a_starved_training_tries_more_workers_as_long_as_there_are_cores():
     starved = measured("jpeg_input", data_ms=3.0)
     assert tried(starved)[:2] == ["num_workers=8", "input=tensor_decode"]
