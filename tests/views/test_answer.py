@@ -261,7 +261,9 @@ def test_a_busy_host_is_the_limit_by_the_time_without_a_kernel(ms, gpu_util_pct,
 def test_a_data_wait_shorter_than_the_core_wait_leaves_nothing_to_explain():
     step = RecentStep(step_ms=10.0, data_ms=1.0, device_ms=2.0, core_wait_pct=60.0)
     (left,) = [
-        rule for rule in rules(Snapshot(), step) if rule.label == "data wait less the core wait"
+        rule
+        for rule in rules(Snapshot(), step)
+        if rule.label == "the data wait beyond the core wait"
     ]
     assert left.value_pct == 0.0
 
@@ -1693,7 +1695,8 @@ def test_what_is_read_of_the_host_in_a_pause_is_no_evidence():
     for asked in (answers, Answers()):  # played, or a replay that began here
         shown = asked.give(paused, (), 8)
         assert shown.evidence[1] == before.evidence[0]
-        assert any("core    30 %" in line for line in why_lines(shown, paused, 8))
+        said = " ".join(" ".join(why_lines(shown, paused, 8)).split())
+        assert "▸ the training waits for a core 30 %" in said
 
 
 def test_in_a_pause_the_reasons_are_those_from_before_it_and_in_an_a_b_there_are_none():
