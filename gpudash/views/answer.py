@@ -34,6 +34,15 @@ HOLD_S = 5.0
 other jobs come and go within seconds."""
 
 
+class Finding(msgspec.Struct, frozen=True):
+    """A limit as the rules found it."""
+
+    title: str
+    evidence: tuple[str, ...]
+    at_s: float
+    """Seconds since the run began."""
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What limits the training, or why that is not known."""
 
@@ -47,10 +56,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first; empty where no A/B can run."""
-    limit_s: float = 0.0
-    """When the rules found `limit` last, in seconds since the run began."""
+    found: Finding | None = None
+    """How the rules found `limit` last: what is measured while it only stands contradicts it."""
     tries_s: float = 0.0
-    """When the changes in `tries` were found last."""
+    """When the changes in `tries` were found last, in seconds since the run began."""
 
 
 def answer(
@@ -67,7 +76,8 @@ def answer(
     `before` is the previous answer. It stands until its value is clearly below the threshold, and
     is shown while nothing can be measured. `cores` is the number of CPU cores that the training may
     use; None if unknown. `profile` is of steps with the present settings; its figures come first.
-    `holds`: the limit of `before` and its proposals stand for `HOLD_S`, on what is measured now.
+    `holds`: the limit of `before` and its proposals stand for `HOLD_S`; its evidence is that with
+    which it was found last, lanes and gains are of now.
     """
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
@@ -93,16 +103,19 @@ def answer(
     changes = tries(limit, snapshot, levers, step)
     kept = _held_tries(held, limit, now_s)
     is_found = not kept or [one.change for one in kept] == [one.change for one in changes]
-    title = _title(limit, snapshot)
+    last = held.found if held is not None and limit != found else None
+    if last is None:
+        clauses = evidence_of(limit, Measured(snapshot, step))
+        last = Finding(_title(limit, snapshot), clauses, now_s)
     return Answer(
         kind="ended" if ended else limit,
         limit=limit,
-        title=f"{snapshot.state}; it was {title}" if ended else title,
-        evidence=(*evidence_of(limit, Measured(snapshot, step)), *beside(limit, snapshot)),
+        title=f"{snapshot.state}; it was {last.title}" if ended else last.title,
+        evidence=(*last.evidence, *beside(limit, snapshot)),
         step_ms=step.step_ms,
         lanes=lanes,
         tries=() if ended else changes if is_found else refreshed(kept, snapshot, step),
-        limit_s=now_s if held is None or limit == found else held.limit_s,
+        found=last,
         tries_s=now_s if held is None or is_found else held.tries_s,
     )
 
@@ -113,7 +126,9 @@ def _held_limit(held: Answer | None, found: Limit, asked: Iterable[Rule], now_s:
     What is not measured any more, as a rank that is no longer the slow one, does not stand. Nor
     does what is gone entirely, as throttling.
     """
-    if held is None or held.limit in (None, found) or now_s - held.limit_s >= HOLD_S:
+    if held is None or held.found is None or held.limit in (None, found):
+        return found
+    if now_s - held.found.at_s >= HOLD_S:
         return found
     known = {"none", *(rule.kind for rule in asked if rule.value_pct)}
     return held.limit if held.limit in known else found

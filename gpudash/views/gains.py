@@ -41,6 +41,8 @@ class Gain(msgspec.Struct, frozen=True):
     high_pct: float
     source: str = ""
     """The measurement behind it, in a line; empty if other clauses of the answer state it."""
+    measured: bool = False
+    """Whether an A/B measured the gain itself."""
 
     @property
     def label(self) -> str:
@@ -128,7 +130,8 @@ def _free_batches(case: Case) -> Gain | None:
     held_up_ms = _held_up_ms(case)
     if held_up_ms is None:
         return None
-    ran = f"it may stand still while loader workers run, {fmt.milliseconds(held_up_ms)} ms"
+    held_up = fmt.milliseconds(held_up_ms)
+    ran = f"the training may stand still while loader workers run, {held_up} ms"
     return _up_to(case, max(starved_ms, held_up_ms), ran if held_up_ms > starved_ms else waits)
 
 

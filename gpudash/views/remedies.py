@@ -1,6 +1,6 @@
 """Propose what an A/B should try against a limit, best first; only the A/B shows if it helps."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.offers import refusal
-from gpudash.protocol import Settings
+from gpudash.protocol import ComparisonShown, Settings
 from gpudash.snapshot import Snapshot
 from gpudash.views.gains import LEAST_PCT, Case, Gain, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
@@ -19,6 +19,11 @@ NEXT = "next"
 """Stands for the lever's next higher value."""
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
+COMPUTING_CORES = 0.5
+"""A loader worker that uses more of a core computes. Else it mostly waits, as for files."""
+SLOW_LOADER_PCT = 50.0
+"""A step that waits for data so long has a loader that is too slow on average, whatever batches are
+kept ready."""
 
 
 class Try(msgspec.Struct, frozen=True):
@@ -160,30 +165,84 @@ def loader_workers(settings: Settings) -> int:
 def tries(
     limit: Limit, snapshot: Snapshot, levers: Sequence[Lever], step: RecentStep
 ) -> tuple[Try, ...]:
-    """Return what to try, best first; changes that have a verdict come last."""
+    """Return what to try, best first.
+
+    Changes that an A/B has shown to be faster with these settings come first, those that it has
+    judged otherwise last.
+    """
     if "blocks" not in snapshot.can:
         return ()
-    known = {one.name: one for one in levers}
-    judged = {(one.lever, frozenset((one.a, one.b))) for one in snapshot.verdicts if one.verdict}
-
-    def is_judged(one: Try) -> bool:
-        return (one.lever, frozenset((one.value, one.before))) in judged
-
+    known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
+    verdicts = _verdicts(snapshot)
     found = (
         Try(remedy.lever, value, remedy.why, before)
         for remedy in _fitting(limit, snapshot.settings, step)
-        if remedy.lever in known and not refusal(remedy.lever, snapshot.levers)
+        if remedy.lever in known
         for lever in (known[remedy.lever],)
         for before in (snapshot.settings.get(lever.name, lever.default_text),)
         for value in _values(remedy, lever, before, step)
     )
     gaining = refreshed(found, snapshot, step)
     helping = (one for one in gaining if one.gain is None or one.gain.high_pct >= LEAST_PCT)
-    return tuple(sorted(helping, key=is_judged))
+    proven = {one.change: one for one in _proven(verdicts.values(), snapshot.settings, known)}
+
+    def is_judged(one: Try) -> bool:
+        verdict = verdicts.get((one.lever, frozenset((one.value, one.before))))
+        return verdict is not None and _measured_pct(verdict, one.value)[0] <= 0
+
+    others = (one for one in helping if one.change not in proven)
+    return (*proven.values(), *sorted(others, key=is_judged))
+
+
+def _verdicts(snapshot: Snapshot) -> dict[tuple[str, frozenset[str]], ComparisonShown]:
+    """Return the newest verdict on each two values; one with these settings replaces others."""
+    ended = (one for one in snapshot.verdicts if one.verdict)
+    by_fit = sorted(ended, key=lambda one: _is_of_now(one, snapshot.settings))
+    return {(one.lever, frozenset((one.a, one.b))): one for one in by_fit}
+
+
+def _is_of_now(verdict: ComparisonShown, settings: Settings) -> bool:
+    """Return whether the other levers had these settings."""
+    others = {name: value for name, value in settings.items() if name != verdict.lever}
+    return verdict.settings == others
+
+
+def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
+    """Return the interval of what the change to `value` gains, in percent; (0, 0) without one."""
+    if verdict.low is None or verdict.high is None:
+        return 0.0, 0.0
+    ends = verdict.low, verdict.high
+    if value == verdict.a:  # a rate keeps at least 1 %
+        low, high = (1 / max(1 + end, 0.01) - 1 for end in reversed(ends))
+        ends = low, high
+    return 100 * ends[0], 100 * ends[1]
+
+
+def _proven(
+    verdicts: Iterable[ComparisonShown], settings: Settings, known: Mapping[str, Lever]
+) -> tuple[Try, ...]:
+    """Return the changes that an A/B has shown to be faster with these settings, best first."""
+    found = []
+    for one in verdicts:
+        if one.lever not in known or not one.proven or not _is_of_now(one, settings):
+            continue
+        before = settings.get(one.lever, known[one.lever].default_text)
+        if before not in (one.a, one.b):
+            continue
+        value = one.a if before == one.b else one.b
+        low, high = _measured_pct(one, value)
+        if low > 0 and high >= LEAST_PCT:
+            source = f"an A/B of {one.pairs} pairs, with the other settings as now"
+            gain = Gain(low, high, source, measured=True)
+            found.append((low, Try(one.lever, value, "measured by an A/B", before, gain)))
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
 
 
 def refreshed(proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep) -> tuple[Try, ...]:
-    """Return the same changes with the gains that follow from these measurements."""
+    """Return the same changes with the gains that follow from these measurements.
+
+    What an A/B has measured stays.
+    """
     case = partial(
         Case,
         step=step,
@@ -192,7 +251,10 @@ def refreshed(proposals: Iterable[Try], snapshot: Snapshot, step: RecentStep) ->
         feeds=snapshot.settings.get("data", "loader") != "loader",
     )
     return tuple(
-        replace(one, gain=gain_of(one.lever, case(a=one.before, b=one.value))) for one in proposals
+        one
+        if one.gain is not None and one.gain.measured
+        else replace(one, gain=gain_of(one.lever, case(a=one.before, b=one.value)))
+        for one in proposals
     )
 
 
@@ -212,8 +274,10 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         # autocast adds launches: at batch 4 on an H200 bf16 made encdec 21 % slower
         "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
         "num_workers": is_fed or settings.get("data", "loader") != "loader" or step.no_core_free,
-        # no worker prefetches, or none has the time to
-        "prefetch_factor": settings.get("num_workers") == "0" or step.no_core_free,
+        # no worker prefetches, none has the time to, or batches are late on average
+        "prefetch_factor": settings.get("num_workers") == "0"
+        or step.no_core_free
+        or (step.share_pct(step.starved_ms) or 0.0) >= SLOW_LOADER_PCT,
         **(dict.fromkeys(("input", "augment_on", "data"), True) if is_light else {}),
     }
     for remedy in REMEDIES.get(treated, ()):
@@ -245,9 +309,21 @@ def _values(remedy: _Remedy, lever: Lever, active: str, step: RecentStep) -> Ite
         value = lever.step(active, +1) if remedy.value == NEXT else remedy.value
         if lever.name == "num_workers":
             enough = max(int(value), workers_needed(step, int(active)))
-            value = lever.canonical(str(min(enough, step.cores or int(value))))
+            most = _most_workers(step, int(active)) or int(value)
+            value = lever.canonical(str(min(enough, most)))
     except LeverError:
         return
     higher = not isinstance(lever, Count) or int(value) > int(active)
     if value != active and higher:
         yield value
+
+
+def _most_workers(step: RecentStep, workers: int) -> int | None:
+    """Return the most loader workers to propose; None if the number of cores is unknown.
+
+    There is a core for each. If those there mostly wait, as many again find cores.
+    """
+    if not step.cores or not workers or step.loader_cores is None:
+        return step.cores
+    waits = step.loader_cores / workers <= COMPUTING_CORES
+    return max(step.cores, 2 * workers) if waits else step.cores

@@ -168,7 +168,7 @@ def _by_own_wait(step: RecentStep) -> tuple[Rule, ...]:
     if starved_pct is None or step.core_wait_pct is None:
         return ()
     left_pct = max(starved_pct - step.core_wait_pct, 0.0)
-    return (Rule("data", "data wait less the core wait", left_pct, DATA_PCT),)
+    return (Rule("data", "the data wait beyond the core wait", left_pct, DATA_PCT),)
 
 
 def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:

@@ -261,7 +261,9 @@ def test_a_busy_host_is_the_limit_by_the_time_without_a_kernel(ms, gpu_util_pct,
 def test_a_data_wait_shorter_than_the_core_wait_leaves_nothing_to_explain():
     step = RecentStep(step_ms=10.0, data_ms=1.0, device_ms=2.0, core_wait_pct=60.0)
     (left,) = [
-        rule for rule in rules(Snapshot(), step) if rule.label == "data wait less the core wait"
+        rule
+        for rule in rules(Snapshot(), step)
+        if rule.label == "the data wait beyond the core wait"
     ]
     assert left.value_pct == 0.0
 
@@ -1189,6 +1191,56 @@ def test_prefetching_is_not_tried_without_loader_workers():
     assert "prefetch_factor" not in tried_with("0")
 
 
+def sleeping(workers, loader_cores, data_ms=8.0):
+    """A CPU training of two cores whose loader workers use so many cores, and wait for files."""
+    values = {"cpu_pct": 100 * loader_cores + 10.0, "loader_cpu_pct": 100 * loader_cores}
+    return changed(
+        measured(
+            "jpeg_input",
+            device=CPU,
+            chosen={"num_workers": str(workers)},
+            data_ms=data_ms,
+            device_ms=10.0 - data_ms,
+        ),
+        host=HostReading(at_s=0.0, values=values),
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "loader_cores", "proposed"),
+    [
+        (2, 0.1, "num_workers=4"),  # ten would do, by the wait
+        (2, 1.0, "num_workers=4"),  # half a core each
+        (2, 1.1, None),  # they compute: no core is left for another
+        (2, 0.0, "num_workers=4"),
+        (4, 0.2, "num_workers=8"),
+        (1, 0.9, "num_workers=2"),
+        (0, 0.0, "num_workers=2"),  # how a worker would spend its time is unknown
+    ],
+)
+def test_on_a_cpu_loader_workers_that_mostly_wait_may_be_more_than_the_cores(
+    workers, loader_cores, proposed
+):
+    tried_with = ask(sleeping(workers, loader_cores), cores=2).tries
+    found = [one.label for one in tried_with if one.lever == "num_workers"]
+    assert found == ([] if proposed is None else [proposed])
+
+
+def test_loader_workers_of_which_nothing_is_known_are_no_more_than_the_cores():
+    unread = changed(sleeping(2, 0.1), host=None)
+    assert "num_workers" not in {one.lever for one in ask(unread, cores=2).tries}
+
+
+def test_batches_kept_ready_are_no_remedy_for_a_loader_that_is_too_slow_on_average():
+    def tried_with(data_ms):
+        waiting = measured(data_ms=data_ms, host_ms=1.0, device_ms=10.0 - data_ms)
+        return {one.lever for one in ask(waiting).tries}
+
+    assert "prefetch_factor" in tried_with(4.9)
+    assert "prefetch_factor" not in tried_with(5.0)
+    assert "num_workers" in tried_with(5.0)
+
+
 def test_a_starved_training_tries_more_workers_as_long_as_there_are_cores():
     starved = measured("jpeg_input", data_ms=3.0)
     assert tried(starved)[:2] == ["num_workers=8", "input=tensor_decode"]
@@ -1296,6 +1348,55 @@ def test_what_a_verdict_has_judged_comes_last():
     assert tried(judged)[-1] == "precision=bf16"
 
 
+def verdict_on(snapshot, low, high, **values):
+    """The verdict of an A/B of tf32 (A) and bf16 (B), with the other settings of the snapshot."""
+    others = {name: value for name, value in snapshot.settings.items() if name != "precision"}
+    told = {"verdict": "a sentence", "change": (low + high) / 2, "low": low, "high": high}
+    return compared(settings=others, **told, **values)
+
+
+def test_a_change_that_an_a_b_has_shown_to_be_faster_comes_first_with_what_it_measured():
+    faster = verdict_on(two_streams(), 0.41, 0.52, pairs=16)
+    judged = changed(two_streams(), verdicts=(faster,))
+    first = ask(judged).tries[0]
+    assert first.promise == "precision tf32 → bf16: +41 to +52 %"
+    assert first.why == "measured by an A/B"
+    assert first.gain.source == "an A/B of 16 pairs, with the other settings as now"
+    assert tried(judged).count("precision=bf16") == 1
+    *_, held = given(Answers(), judged, judged)
+    assert held.tries[0] == first
+
+
+def test_what_was_measured_against_another_value_is_a_gain_of_the_way_back():
+    slow = measured(chosen={"precision": "bf16"})
+    slower = verdict_on(slow, -0.5, -0.2)
+    first = ask(changed(slow, verdicts=(slower,))).tries[0]
+    assert first.promise == "precision bf16 → tf32: +25 to +100 %"
+    kept = changed(slow, verdicts=(verdict_on(slow, 0.41, 0.52),))
+    assert "precision" not in {one.lever for one in ask(kept).tries}
+
+
+@pytest.mark.parametrize(
+    "less",
+    [
+        {"settings": {"batch_size": "8"}},
+        {"ended_early": True},
+        {"check_passed": False},
+    ],
+    ids=["other settings", "ended early", "the A/A check failed"],
+)
+def test_an_a_b_that_does_not_prove_a_gain_for_now_leaves_a_change_where_it_was(less):
+    faster = changed(verdict_on(two_streams(), 0.41, 0.52), **less)
+    assert ask(changed(two_streams(), verdicts=(faster,))).tries == ask(two_streams()).tries
+
+
+def test_the_newest_verdict_with_these_settings_counts():
+    of_now, slower = verdict_on(two_streams(), 0.1, 0.2), verdict_on(two_streams(), -0.2, -0.1)
+    elsewhere = changed(slower, settings={"batch_size": "8"})
+    assert tried(changed(two_streams(), verdicts=(of_now, elsewhere)))[0] == "precision=bf16"
+    assert tried(changed(two_streams(), verdicts=(of_now, slower)))[-1] == "precision=bf16"
+
+
 def test_more_workers_are_not_tried_where_those_there_are_wait_for_cores():
     waiting = changed(starved(None), host=crowding(20.0, cpu_pct=400.0))  # it asks for 5 cores
     assert "num_workers" in {one.lever for one in ask(waiting, cores=6).tries}
@@ -1387,15 +1488,39 @@ def crowding(core_wait_pct, loader_cpu_pct=10.0, cpu_pct=200.0):
     return HostReading(at_s=0.0, values=values)
 
 
-def test_a_limit_that_stands_is_shown_with_what_is_measured_now():
+def test_a_limit_that_stands_is_shown_with_the_evidence_it_was_last_found_with():
     less = measured(device_ms=8.0)
-    first, second = given(Answers(), gpu_step(), less)
-    assert any("stands until" in line for line in why_lines(second, less, 8))
+    first, *held, over = given(Answers(), gpu_step(), *[less] * 6)
     assert not any("stands until" in line for line in why_lines(first, gpu_step(), 8))
-    assert (first.evidence[0], second.evidence[0]) == (
-        "busy 99 % of 10.0 ms",
-        "busy 80 % of 10.0 ms",
-    )
+    for shown in held[:4]:
+        assert any("stands until" in line for line in why_lines(shown, less, 8))
+        assert (shown.title, *shown.evidence) == (first.title, *first.evidence)
+        assert shown.lanes != first.lanes  # those are of now
+    assert over.evidence[0] == "GPU 80 %"
+
+
+def test_a_limit_that_is_found_again_is_shown_with_what_is_measured_now():
+    busy, less = gpu_step(), measured(device_ms=8.0)
+    found = given(Answers(), busy, less, measured(device_ms=9.5))
+    assert [one.evidence[0][:9] for one in found] == ["busy 99 %", "busy 99 %", "busy 95 %"]
+
+
+def test_what_interrupts_a_limit_that_stands_shows_its_evidence_and_leaves_none_of_itself():
+    answers, busy, less = Answers(), gpu_step(), measured(device_ms=8.0)
+    given(answers, busy, less)
+    evaluating = changed(later(less, 2.0), status="evaluating")
+    resumed = later(less, 3.0)
+    levers = CATALOGUE["encdec"].levers
+    during, after = (answers.give(one, levers, 8) for one in (evaluating, resumed))
+    assert during.evidence[:2] == ("before that: GPU-bound", "busy 99 % of 10.0 ms")
+    assert after.evidence[0] == "busy 99 % of 10.0 ms"
+
+
+def test_a_slow_rank_that_stands_keeps_its_number_with_its_evidence():
+    crowded = behind(measured(device_ms=9.9, core_wait_pct=30.0), rank=1)
+    first, held = given(Answers(), behind(), crowded)
+    assert (held.limit, held.title) == ("straggler", "limited by rank 5")
+    assert held.evidence == first.evidence
 
 
 @pytest.mark.parametrize(
@@ -1570,7 +1695,8 @@ def test_what_is_read_of_the_host_in_a_pause_is_no_evidence():
     for asked in (answers, Answers()):  # played, or a replay that began here
         shown = asked.give(paused, (), 8)
         assert shown.evidence[1] == before.evidence[0]
-        assert any("core    30 %" in line for line in why_lines(shown, paused, 8))
+        said = " ".join(" ".join(why_lines(shown, paused, 8)).split())
+        assert "▸ the training waits for a core 30 %" in said
 
 
 def test_in_a_pause_the_reasons_are_those_from_before_it_and_in_an_a_b_there_are_none():

@@ -111,6 +111,12 @@ def test_a_loader_worker_holds_up_the_training_at_most_while_it_has_a_core(lever
     assert gain(lever, "a", "b", **waits, loader_cores=0.2) == "up to +67 %"  # the wait is longer
 
 
+def test_a_gain_by_less_loading_says_that_the_training_stands_still_meanwhile():
+    found = range_of("data", "a", "b", **ON_CPU, loader_cores=0.5)
+    said = "the training may stand still while loader workers run, 5.00 ms of 10.0 ms"
+    assert found.source == said
+
+
 def test_beside_loader_workers_the_training_gets_its_part_of_each_core():
     busy = {**ON_CPU, "loader_cores": 1.6, "data_ms": 4.0, "device_ms": 6.0}  # of a step of 10 ms
     assert gain("data", "a", "b", workers=2, **busy) == "up to +233 %"  # half of 6 ms is left
