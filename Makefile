@@ -36,16 +36,17 @@ unit: $(READY)
 	@$(MAKE) --no-print-directory -j 3 torchrun training others
 	@$(MAKE) --no-print-directory serial
 
-# these import torch, which takes seconds in each of pytest's workers: the others do without
+# these import torch, which takes seconds in each of pytest's workers: one of them is enough
 TRAINING := tests/hooks tests/instrument tests/worker tests/workloads
 OTHERS := $(patsubst %,--ignore %,$(TRAINING) tests/torchrun tests/serial)
 
-# in all more workers than cores, because many tests wait
+# it would be the last to end: the others make way for it
 training: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(TRAINING)
+	$(BIN)/python -m pytest -n 1 --dist worksteal $(TRAINING)
 
+# more workers than cores, because many tests wait; more than four only take each other's time
 others: $(READY)
-	$(BIN)/python -m pytest -n 6 --dist worksteal $(OTHERS)
+	nice -n 5 $(BIN)/python -m pytest -n 4 --dist worksteal $(OTHERS)
 
 # one training of several ranks, which wait for each other most of the time: in one process, in order
 torchrun: $(READY)
