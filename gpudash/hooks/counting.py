@@ -1,4 +1,4 @@
-"""Counts plain steps that are timed together, with as little host time as possible.
+"""Counts plain steps, timed together or watched by nobody, with as little host time as possible.
 
 Each event of such a step takes one call here. Between two calls torch runs a thousand functions of
 its own, so hardly any of this code is still in a cache: it costs by its size. Nothing here can
