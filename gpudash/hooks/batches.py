@@ -29,16 +29,16 @@ class Batches(DeclaredSteps):
     @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
         """Note that the script is about to wait for a batch; return whether to report the end."""
-        if not self._is_on or self.fetching:
+        if not self._is_on or self.counting.fetching:
             return False
         if self._thread is not None and get_ident() != self._thread:
             return False
         if self.is_skipping:
             if self._feeds.is_of(iterator):
-                self.fetching, self._asked_s = True, time.monotonic()
+                self.counting.fetching, self._asked_s = True, time.monotonic()
                 return True
             self._stop_skipping()
-        self.fetching = True
+        self.counting.fetching = True
         self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.fetches(self._feeds.loader_id(iterator)):
             self._turn_aside()
@@ -55,7 +55,7 @@ class Batches(DeclaredSteps):
         `asked_s` says since when it was waited for, if that was before `batch_asked`.
         """
         now = time.monotonic()
-        self.fetching = False
+        self.counting.fetching = False
         tally = self._tally
         tally.data_s += now - (self._asked_s if asked_s is None else asked_s)
         tally.batches += 1
@@ -66,7 +66,7 @@ class Batches(DeclaredSteps):
             self._has_tokens = self._has_tokens or tokens is not None
             tally.tokens = total(tally.tokens, tokens)
         if self.is_skipping:
-            self.next_begun = True
+            self.counting.next_begun = True
             return False
         self._mark("copy" if self._findings.calls_seen else "your_code")
         if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
@@ -81,7 +81,7 @@ class Batches(DeclaredSteps):
 
         `asked_s` says since when it was waited for, if `batch_asked` was not called.
         """
-        self.fetching = False
+        self.counting.fetching = False
         # the steps that were only counted end here, after this wait
         self._tally.data_s += time.monotonic() - (self._asked_s if asked_s is None else asked_s)
         self._stop_skipping()

@@ -11,7 +11,16 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.backwards import Backwards
 from gpudash.hooks.found import Feed, Found, Root, alive, modules_of
-from gpudash.hooks.roots import Listener, Parts, Survey, device_of, install_hook, parameters_of
+from gpudash.hooks.roots import (
+    Listener,
+    Parts,
+    Survey,
+    device_of,
+    has_compiled,
+    install_hook,
+    parameters_of,
+    remove_hook,
+)
 from gpudash.hooks.tally import Tally
 
 WITHOUT_OPTIMIZER = 8
@@ -56,6 +65,16 @@ class Findings:
         """Install the hooks on the calls of all roots."""
         for root in self.roots:
             install_hook(root, self._listener)
+
+    def remove_hooks(self) -> None:
+        """Remove the hooks on the calls of all roots."""
+        for root in self.roots:
+            remove_hook(root)
+
+    def has_plain_calls(self) -> bool:
+        """Return whether hooks may come and go: no lever needs them, and nothing was compiled."""
+        needs = (root.around is not None or root.keeps_calls for root in self.roots)
+        return not has_compiled() and not any(needs)
 
     def meet(self, key: int, optimizer: Optimizer) -> list[int]:
         """Add an optimizer at its first step, with its models.

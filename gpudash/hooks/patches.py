@@ -7,13 +7,12 @@ and may move: a test for each fails if they do.
 
 import gc
 import os
-import time
 from collections.abc import Callable
 from functools import wraps
-from threading import get_ident
 from typing import Any
 
 import torch
+from torch import nn
 from torch.jit import _recursive as scripting
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
@@ -23,6 +22,7 @@ from torch.optim.optimizer import (
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from gpudash.hooks.counting import count_backward, count_batches, count_steps
 from gpudash.hooks.frames import unseen, without_ours
 from gpudash.hooks.roots import CALL_ATTRIBUTE
 from gpudash.hooks.tracker import Tracker
@@ -37,41 +37,16 @@ def patch(tracker: Tracker) -> None:
     _patch_loaders(tracker)
     _patch_save(tracker)
     _patch_graphs(tracker)
+    _patch_eval(tracker)
     _patch_freeze(tracker)
     scripting.ignored_attributes.append(CALL_ATTRIBUTE)  # else `torch.jit.script` wants its type
     os.register_at_fork(after_in_child=tracker.forget)
 
 
 def _patch_optimizers(tracker: Tracker) -> None:
-    def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        try:
-            counting = tracker.counting
-            if (
-                counting is not None
-                and counting.optimizer == id(optimizer)
-                and len(args) == 1
-                and not kwargs
-                and counting.thread == get_ident()
-            ):
-                return  # its end will do
-            # a subclass may take something else as second argument
-            has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
-            tracker.optimizer_begins(optimizer, has_closure)
-        except BaseException as error:  # `with unseen` would take time in each step
-            without_ours(error)
-            raise
-
-    def after(optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        try:
-            counting = tracker.counting
-            if counting is None or not counting.optimizer_ends():
-                tracker.optimizer_ends(optimizer)
-        except BaseException as error:
-            without_ours(error)
-            raise
-
-    register_optimizer_step_pre_hook(uncompiled(before))
-    register_optimizer_step_post_hook(uncompiled(after))
+    before, after = count_steps(tracker)
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
 
 
 def _patch_scaler(tracker: Tracker) -> None:
@@ -102,13 +77,13 @@ def _patch_scaler(tracker: Tracker) -> None:
 
 
 def _patch_backward(tracker: Tracker) -> None:
-    backward = torch.autograd.backward
+    backward, counting = torch.autograd.backward, tracker.counting
 
     @wraps(backward)
     def hooked(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        noted, counting = False, tracker.counting
+        noted = False
         try:
-            if counting is None or not counting.backward_begins(tensors):
+            if not count_backward(counting, tensors):
                 noted = tracker.backward_begins(tensors)
             return backward(tensors, *args, **kwargs)
         except BaseException as error:
@@ -118,7 +93,12 @@ def _patch_backward(tracker: Tracker) -> None:
             if noted:
                 tracker.backward_ends(tensors)
 
+    def switch(is_on: bool) -> None:  # noqa: FBT001  # the tracker calls it by position
+        if torch.autograd.backward is (backward if is_on else hooked):  # else another tool has it
+            torch.autograd.backward = hooked if is_on else backward
+
     torch.autograd.backward = uncompiled(hooked, deeply=False)
+    tracker.switch_backward = switch
 
 
 def _patch_loaders(tracker: Tracker) -> None:
@@ -139,36 +119,8 @@ def _patch_loaders(tracker: Tracker) -> None:
 
 def _patch_batches(tracker: Tracker) -> None:
     advance = _BaseDataLoaderIter.__next__
-    followed = _followed(tracker, advance)
-
-    @wraps(advance)
-    def hooked(self: Any) -> Any:
-        counting, asked_s = tracker.counting, None
-        try:
-            if (
-                counting is None
-                or counting.iterator() is not self
-                or tracker.fetching
-                or get_ident() != counting.thread
-            ):
-                return followed(self)
-            tracker.fetching, asked_s = True, time.monotonic()
-            batch = advance(self)
-        except BaseException as error:
-            without_ours(error)
-            if asked_s is not None:
-                tracker.batch_failed(self, asked_s)
-            raise
-        tracker.fetching = False
-        if tracker.counting is not counting:
-            asked_s = None  # the clock has closed the steps that waited
-        elif counting.batch_arrived(batch, asked_s):
-            return batch
-        if tracker.batch_asked(self):
-            tracker.batch_arrived(self, batch, asked_s)
-        return batch
-
-    _BaseDataLoaderIter.__next__ = uncompiled(hooked, deeply=False)  # type: ignore[method-assign]
+    counted = count_batches(tracker, advance, _followed(tracker, advance))
+    _BaseDataLoaderIter.__next__ = counted  # type: ignore[method-assign,assignment]
 
 
 def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -227,6 +179,18 @@ def _patch_graphs(tracker: Tracker) -> None:
 
     graph.capture_begin, graph.capture_end = hooked_begin, hooked_end  # type: ignore[method-assign]
     graph.replay = hooked_replay  # type: ignore[method-assign]
+
+
+def _patch_eval(tracker: Tracker) -> None:
+    evaluate = nn.Module.eval
+
+    @wraps(evaluate)
+    def hooked(self: nn.Module) -> nn.Module:
+        with unseen:
+            tracker.turns_to_evaluation()
+            return evaluate(self)
+
+    nn.Module.eval = uncompiled(hooked, deeply=False)  # type: ignore[method-assign,assignment]
 
 
 def _patch_freeze(tracker: Tracker) -> None:

@@ -216,7 +216,7 @@ class Parts:
 
 def _parts(owner: Root) -> list[Root]:
     """Return the submodules that may be called instead of their root, owners first."""
-    module, only_compiled = owner.module, _has_compiled()
+    module, only_compiled = owner.module, has_compiled()
     if module is None or owner.compiled or _is_compiled(module):
         return []
     within = (
@@ -243,7 +243,7 @@ def _is_compiled(module: nn.Module) -> bool:
     return hasattr(module, "_orig_mod") or (here is not None and type(here) is not RootCall)
 
 
-def _has_compiled() -> bool:
+def has_compiled() -> bool:
     """Return whether anything was compiled: changing a module may make torch compile it again."""
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and utils.counters["frames"]["total"] > 0

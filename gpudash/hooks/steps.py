@@ -61,6 +61,10 @@ class Steps:
         in `border`."""
         self.border_at = 0
         """This step gets its own border, also among steps timed together. Set in `border`."""
+        self.switch_backward: Callable[[bool], None] = no_switch
+        """Puts the hook on backward passes in or takes it out. Set with that hook."""
+        self.counting = Counting()
+        """Counts the steps, plain ones by itself."""
         self.reset()
 
     def forget(self) -> None:
@@ -72,22 +76,16 @@ class Steps:
         """Forget the training found so far."""
         self.clock: Clock[torch.Event] | Clock[float] | None = None
         self.losses: LossReader | None = None
-        self.steps = 0
-        """Steps since the process began, measured or not."""
+        self.counting.reset()
         self.samples: int | None = 0
         """Samples of all these steps; None if those of one step are not known."""
         self.wants_calls = False
         self.is_skipping = False
         """Steps are only counted, until the next one is due to be measured or something else
         happens."""
-        self.counting: Counting | None = None
-        """Counts the plain ones among these steps. None while gpudash itself is at work."""
-        self.skipped = 0
-        """Steps counted so far."""
-        self.next_begun = False
-        """Whether the next step has begun."""
-        self.fetching = False
-        """The script waits for a batch."""
+        self._counted_from = 0  # steps before the first one that was only counted
+        self._is_bare = False  # hooks are out that the steps being counted do without
+        self.switch_backward(True)  # a forked child may have inherited it out
         self._look_every_s = LOOK_EVERY_S
         self._look_due_s = 0.0
         self._is_plain = False  # one optimizer alone makes a step, of training calls alone
@@ -111,6 +109,11 @@ class Steps:
         self._has_closure = False
         self._backward_depth = 0
 
+    @property
+    def steps(self) -> int:
+        """Steps since the process began, measured or not."""
+        return self.counting.steps
+
     def collectives(self) -> Collectives:
         """Return the collectives of a step, as far as known."""
         times = None if self.clock is None else self.clock.collective_times
@@ -129,7 +132,7 @@ class Steps:
 
     def fail(self, what: str, error: BaseException) -> None:
         """Stop following the script, because a hook has failed."""
-        self._failed_thread, self._thread, self.counting = self._thread, NOBODY, None
+        self._failed_thread, self._thread, self.counting.thread = self._thread, NOBODY, None
         self._is_on = self.wants_calls = False
         self._mark, self._optimizer_depth = nothing, 0
         with suppress(Exception):
@@ -150,13 +153,14 @@ class Steps:
 
         `samples` and `tokens` are what the script declares; None: count them.
         """
-        self.steps += 1
+        self.counting.steps += 1
         self._closed_by = None if self._findings.by_backward else self._newest_optimizer
         self._end_step(samples, tokens)
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
-        self.counting = None
+        self._put_hooks_back()
+        self.counting.thread = None
         self._asides.border()
         if self._is_on and not self.is_skipping:
             self._findings.learn(tally, timed=self._is_timed)
@@ -194,9 +198,10 @@ class Steps:
 
     def _open(self, *, skipping: bool = False) -> None:
         """Begin the next step; `skipping`: only count until a step is due to be measured."""
+        self._put_hooks_back()
         self._findings.install_hooks()
-        self.is_skipping, self.skipped, self.next_begun = skipping, 0, False
-        self.counting = None
+        self.is_skipping, self._counted_from = skipping, self.steps
+        self.counting.thread, self.counting.next_begun = None, False
         self.wants_calls = self._is_timed = self._is_on
         self._mark, self._is_plain = nothing, True
         if skipping:
@@ -217,16 +222,27 @@ class Steps:
             self.clock.begin()
             self.wants_calls = not self._feeds.is_fed()
         self._only_optimizer = next(iter(self._findings.optimizers))
-        self.counting = Counting(
-            self,
+        iterator = self._plain_iterator()
+        if self._findings.has_plain_calls() and (iterator is not no_iterator or not self._is_on):
+            self._is_bare = True  # batches show where steps begin, or nobody wants to know
+            self._findings.remove_hooks()
+            self.switch_backward(False)
+        self.counting.begin(
             self._tally,
             thread=self._thread,
             optimizer=self._only_optimizer,
-            iterator=self._plain_iterator(),
+            iterator=iterator,
             keeps_loss=self._is_timed,
             border_at=self.border_at,
             due_s=self._look_due_s,
         )
+
+    def _put_hooks_back(self) -> None:
+        """Install the hooks that were out while steps were only counted."""
+        if self._is_bare:
+            self._is_bare = False
+            self._findings.install_hooks()
+            self.switch_backward(True)
 
     def _plain_iterator(self) -> Callable[[], Any]:
         """Return the reference to the feed's iterator, if its batches need only be counted."""
@@ -235,11 +251,15 @@ class Steps:
             return no_iterator
         return feed.iterator
 
+    @property
+    def _skipped(self) -> int:
+        """Steps that were only counted so far, and not timed."""
+        return self.steps - self._counted_from if self.is_skipping else 0
+
     def _skip(self) -> None:
         """Count a step; measure the next one if that is due."""
-        self.steps += 1
-        self.skipped += 1
-        self.next_begun = False
+        self.counting.steps += 1
+        self.counting.next_begun = False
         if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
@@ -250,17 +270,17 @@ class Steps:
         """
         if not self.is_skipping or get_ident() != self._thread:
             return False
-        self.counting, is_partial = None, self.next_begun
+        self.counting.thread, is_partial = None, self.counting.next_begun
         if is_partial:  # only a part of this step would be measured
             self.interrupt()
             self.samples = total(self.samples, self._samples_of_counted())
-            self._tally = self._tally.begun(self.skipped)
-        elif self.skipped:  # else it has at most a wait for the end of an epoch
+            self._tally = self._tally.begun(self._skipped)
+        elif self._skipped:  # else it has at most a wait for the end of an epoch
             samples = self._count_samples(self._tally)
             if self._is_timed:
                 self._time(self._tally, samples, self._tokens(self._tally))
             self._tally = Tally()
-        if self.skipped:
+        if self._skipped:
             self._asides.border()
         self._open()
         if is_partial:
@@ -270,8 +290,8 @@ class Steps:
     def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
         """Close a step on the clock, or all the steps that were only counted."""
         assert self.clock is not None
-        count = max(1, self.skipped)
-        loss = readable(tally.loss) if self.skipped else tally.loss
+        count = max(1, self._skipped)
+        loss = readable(tally.loss) if self._skipped else tally.loss
         self.clock.end(self.steps, samples, loss, tally.data_s, tokens, count, tally.borders)
         self._observer.step(self.steps)
 
@@ -309,7 +329,7 @@ class Steps:
 
     def _close_at_split(self) -> None:
         """End the step where it was split: the next one has begun since."""
-        self.steps += 1
+        self.counting.steps += 1
         tally, self._is_split = self._before_split, False
         if self._is_on:
             self._findings.learn(tally, timed=self._is_timed)
@@ -383,9 +403,9 @@ class Steps:
     def _samples_of_counted(self) -> int | None:
         """Return the samples of the counted steps, without those of the step that has begun."""
         tally = self._tally
-        if not self.next_begun:
+        if not self.counting.next_begun:
             return self._samples(tally)
-        if tally.fetched is None or tally.batches != self.skipped + 1:
+        if tally.fetched is None or tally.batches != self._skipped + 1:
             return None
         return tally.fetched - tally.newest
 
@@ -395,6 +415,10 @@ class Steps:
         if tally.batches:
             return tally.tokens
         return 0 if self._feeds.is_fed() else None  # as for samples
+
+
+def no_switch(_is_on: bool, /) -> None:  # noqa: FBT001
+    """Do nothing: backward passes have no hook yet."""
 
 
 def nothing(_name: str, /) -> None:

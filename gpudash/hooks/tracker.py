@@ -139,7 +139,7 @@ class Tracker(Batches):
         is_followed = self._thread is not None and _lives(self._thread)
         if is_followed and not (trains and self._followed_has_stopped()):
             return False
-        self._thread, self.counting = get_ident(), None
+        self._thread, self.counting.thread = get_ident(), None
         self._optimizer_depth = self._backward_depth = 0  # left by the former thread
         return True
 
@@ -150,7 +150,7 @@ class Tracker(Batches):
         if self._other_steps_after != self.steps:
             self._other_steps, self._other_steps_after = 0, self.steps
         self._other_steps += 1
-        is_busy = self._optimizer_depth or self._backward_depth or self.fetching
+        is_busy = self._optimizer_depth or self._backward_depth or self.counting.fetching
         return self._other_steps > OTHERS_STEPS and not is_busy
 
     def _begin_step(self, key: int) -> None:
@@ -185,7 +185,7 @@ class Tracker(Batches):
         if get_ident() != self._thread and not self._takes_over():
             return self._failed_thread is not None
         if self.is_skipping:
-            self.next_begun = self._tally.is_open = True
+            self.counting.next_begun = self._tally.is_open = True
             is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
             self._tally.loss = tensors.detach() if is_scalar else None
             return False
@@ -260,7 +260,7 @@ class Tracker(Batches):
         self._findings.by_backward = self._findings.is_news = True
         for module in survey.with_gradients():
             self._findings.add_root(module)
-        self.steps += self._bare_backwards - 1
+        self.counting.steps += self._bare_backwards - 1
         self._close()
 
     # ── other processes ─────────────────────────────────────────────────────────────────
@@ -334,7 +334,7 @@ class Tracker(Batches):
             return False
         learns = module.training and torch.is_grad_enabled()
         if learns and self.is_skipping:
-            self.next_begun = True
+            self.counting.next_begun = True
         elif self._stop_skipping():
             self._asides.trains()
         if learns:
@@ -345,6 +345,13 @@ class Tracker(Batches):
                 self._turn_aside()
         self._tally.calls += 1
         self._mark("forward")
+        return False
+
+    @event("eval")
+    def turns_to_evaluation(self) -> bool:
+        """Note a call of `nn.Module.eval`: calls that cannot train may follow."""
+        if get_ident() == self._thread:
+            self._put_hooks_back()
         return False
 
     def _call(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -26,13 +26,16 @@ class Tracks(Protocol):
 
     clock: Clock[torch.Event] | Clock[float] | None
     losses: LossReader | None
-    steps: int
     samples: int | None
     active: bool
     closely_until: float
     border_at: int
     redirects: Redirects
     failed: Callable[[str, BaseException], None]
+
+    @property
+    def steps(self) -> int:
+        """Steps since the process began, measured or not."""
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""

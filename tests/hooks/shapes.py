@@ -4,6 +4,7 @@ import copy
 import gc
 import io
 import itertools
+import os
 import pickle
 import signal
 import sys
@@ -90,9 +91,11 @@ def loader(toy):
 @shape(10)
 def no_loader(toy):
     model, optimizer = made()
+    losses = []
     for _ in range(10):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        losses.append(backward(model, (torch.randn(16, 8), torch.randint(2, (16,)))).item())
         optimizer.step()
+    return {"losses": losses}
 
 
 @shape(6)
@@ -387,6 +390,20 @@ def evaluation_without_a_loader(toy):
         optimizer.step()
 
 
+@shape(40)
+def evaluation_beside_a_loader(toy):
+    """The training has a loader, the evaluation has none."""
+    model, optimizer = made()
+    for number, batch in enumerate(data(40 * 8)):
+        backward(model, batch)
+        optimizer.step()
+        if number % 10 == 5:
+            model.eval()
+            with torch.no_grad():
+                model(torch.randn(8, 8))
+            model.train()
+
+
 @shape(20)
 def compares_in_some_steps(toy):
     """Some steps call the model without gradients too, which is no evaluation."""
@@ -456,7 +473,7 @@ def stopped_by_signals(toy):
             signal.raise_signal(signal.SIGUSR1)
         return get_ident()
 
-    moments = ["hooked", "backward_begins", "before", "optimizer_ends"]  # the first: a batch
+    moments = ["hooked", "count_backward", "before", "after"]  # the first: a batch
     before = signal.signal(signal.SIGUSR1, handler)
     counting.get_ident = patches.get_ident = interrupted
     stopped, seen = 0, []
@@ -829,6 +846,74 @@ def borders_asked_for(toy):
         if toy.borders and toy.borders[-1] == 123:
             toy.tracker.border_at = 257
         optimizer.step()
+
+
+def is_hooked(model):
+    """Whether calls of the model and backward passes are."""
+    return "_compiled_call_impl" in vars(model), hasattr(torch.autograd.backward, "__wrapped__")
+
+
+def is_backward_hooked_in_child():
+    read, write = os.pipe()
+    if not os.fork():
+        os.write(write, str(is_hooked(nn.Module())[1]).encode())
+        os._exit(0)
+    os.wait()
+    return os.read(read, 8) == b"True"
+
+
+@shape(40)
+def hooks_in_and_out(toy):
+    model, optimizer = made()
+    at_borders, in_steps, in_children = [], [], set()
+    toy.at_border = lambda _step: at_borders.append(is_hooked(model))
+    for batch in data(40 * 8):
+        in_steps.append(is_hooked(model))
+        if not in_children and in_steps[-1] == (False, False):
+            in_children.add(is_backward_hooked_in_child())
+        backward(model, batch)
+        optimizer.step()
+    toy.tracker.finish()
+    return {
+        "at_borders": at_borders,
+        "in_steps": in_steps,
+        "in_children": [*in_children],
+        "at_the_end": is_hooked(model),
+    }
+
+
+@shape(40)
+def backward_of_another_tool(toy):
+    ours, calls = torch.autograd.backward, []
+
+    def theirs(*args, **kwargs):
+        calls.append(1)
+        return ours(*args, **kwargs)
+
+    torch.autograd.backward = theirs
+    loader(toy)
+    model, optimizer = made()
+    for batch in data(28 * 8):
+        backward(model, batch)
+        optimizer.step()
+    kept, torch.autograd.backward = torch.autograd.backward is theirs, ours
+    return {"calls": len(calls), "kept": kept}
+
+
+@shape(40)
+def lever_on_calls(toy):
+    model, optimizer = made()
+    calls = []
+
+    def put(step):
+        if step == 10:
+            toy.newest.roots[0].around = lambda call: calls.append(1) or call
+
+    toy.at_border, toy.tracker.border_at = put, 10
+    for batch in data(40 * 8):
+        backward(model, batch)
+        optimizer.step()
+    return {"calls": len(calls)}
 
 
 def count_compiled():

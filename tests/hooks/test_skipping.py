@@ -100,14 +100,50 @@ def test_tokens_are_not_known_if_no_batch_has_any(results):
     assert {record["tokens"] for record in results["loader"]["records"]} == {None}
 
 
-def test_steps_timed_together_have_the_loss_of_the_last_one(results):
+def test_steps_timed_together_have_no_loss_where_batches_show_their_begins(results):
     one = results["loader"]
+    for record, loss in zip(one["records"], one["reported_losses"], strict=True):
+        computed = one["losses"][record["step"] - 1]
+        assert loss == (computed if record["count"] == 1 else None)
+
+
+def test_other_steps_timed_together_have_the_loss_of_the_last_one(results):
+    one = results["no_loader"]
     computed = [one["losses"][record["step"] - 1] for record in one["records"]]
     assert one["reported_losses"] == computed
 
 
+def test_models_and_backward_passes_are_hooked_at_borders_and_at_the_end(results, alone):
+    for one in (results["hooks_in_and_out"], alone["hooks_in_and_out"]):
+        assert [*one["at_borders"][1:], one["at_the_end"]] == [[True, True]] * len(
+            one["at_borders"]
+        )
+
+
+def test_steps_whose_begin_a_batch_shows_run_without_those_hooks(results, alone):
+    assert [False, False] in results["hooks_in_and_out"]["in_steps"]
+    assert [False, False] not in alone["hooks_in_and_out"]["in_steps"][1:]
+
+
+def test_a_child_forked_in_such_a_step_has_the_hook_on_backward_passes(results):
+    assert results["hooks_in_and_out"]["in_children"] == [True]
+
+
+def test_the_patch_of_another_tool_stays(results):
+    one = results["backward_of_another_tool"]
+    assert (one["calls"], one["kept"]) == (40, True)
+
+
+def test_a_lever_on_the_calls_of_the_model_acts_in_each_step(results):
+    assert results["lever_on_calls"]["calls"] == 30
+
+
 def test_an_aside_ends_steps_timed_together_and_is_not_in_them(results, alone):
-    for shape in ("evaluation_and_checkpoint", "evaluation_without_a_loader"):
+    for shape in (
+        "evaluation_and_checkpoint",
+        "evaluation_without_a_loader",
+        "evaluation_beside_a_loader",
+    ):
         assert results[shape]["asides"] == alone[shape]["asides"]
 
 
