@@ -49,6 +49,15 @@ def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
     return tuple(filter(None, _EVIDENCE[limit](measured)))
 
 
+def caution(limit: Limit, measured: Measured) -> str:
+    """Return why an A/B is uncertain now and what to do, as a clause; empty if nothing is known."""
+    if limit != "cores" and (measured.step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT:
+        return ""
+    if len(measured.snapshot.ranks) > 1:
+        return "too few cores: an A/B has a wide interval"
+    return "other jobs take cores: end them, or an A/B has a wide interval"
+
+
 def _asides(measured: Measured) -> Iterator[str]:
     yield f"evaluation and checkpoints take {fmt.percent(measured.step.aside_pct)} of the time"
     yield _gained("asides", "without them", measured)

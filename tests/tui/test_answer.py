@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
 
+from gpudash.protocol import HostReading
 from gpudash.snapshot import Marker, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
 from gpudash.views.answer import Answer
@@ -26,6 +27,7 @@ from tests.views.test_answer import (
     two_streams,
 )
 
+CROWDED = {"core_wait_pct": 48.0, "cpu_pct": 180.0}
 STARTING = Snapshot(status="loading torch", elapsed_s=1.9, workload="encdec")
 
 
@@ -287,3 +289,14 @@ async def test_a_levers_gain_is_shown_if_the_evidence_still_fits():
 async def test_a_range_is_shown_whole_or_not_at_all(width):
     rows = await shown(measured("jpeg_input", data_ms=3.0), width, 8)
     assert not any("+4" in row and "+43 %" not in row for row in rows)
+
+
+@pytest.mark.parametrize(("size", "framed"), [((80, 4), False), ((120, 6), True), ((160, 6), True)])
+async def test_while_other_jobs_have_the_cores_the_proposals_have_a_caution(size, framed):
+    crowded = changed(cpu_step(), host=HostReading(at_s=0.0, values=CROWDED))
+    rows = await shown(crowded, *size, framed=framed)
+    caution = "other jobs take cores: end them, or an A/B has a wide interval"
+    assert "x try" in rows[0]
+    assert any(caution in row for row in rows)
+    assert any("the training waits for a core 48 % of the time" in row for row in rows)
+    assert not any(caution in row for row in await shown(cpu_step(), *size, framed=framed))
