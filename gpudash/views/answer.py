@@ -57,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first; empty where no A/B can run."""
     caution: str = ""
-    """Why an A/B of them is uncertain now and what to do, as a clause; empty if nothing is known."""
+    """Why an A/B of them is uncertain now, and what to do; empty if nothing is known."""
     found: Finding | None = None
     """How the rules found `limit` last: what is measured while it only stands contradicts it."""
     tries_s: float = 0.0
@@ -296,7 +296,9 @@ def _holding(before: Answer | None, kind: Meanwhile, title: str) -> Answer:
     evidence = before.evidence
     if before.kind not in INTERRUPTED:
         evidence = (f"before that: {before.title}", *evidence)
-    return msgspec.structs.replace(before, kind=kind, title=title, evidence=evidence, tries=(), caution="")
+    return msgspec.structs.replace(
+        before, kind=kind, title=title, evidence=evidence, tries=(), caution=""
+    )
 
 
 # ── in words ────────────────────────────────────────────────────────────────────────────

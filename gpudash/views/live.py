@@ -33,6 +33,7 @@ from gpudash.protocol import (
     Note,
     Notice,
     Offered,
+    OtherJobs,
     Pause,
     Paused,
     Plan,
@@ -103,12 +104,8 @@ class LiveView:
         match item:
             case Progress():
                 self._progress(item)
-            case GpuReading():
-                if self._readings.take_gpu(item, self._known.device):
-                    self._read(item)
-            case HostReading():
-                self._readings.host.add(item)
-                self._read(item)
+            case GpuReading() | HostReading() | OtherJobs():
+                self._fold_reading(item)
             case Started():
                 self._start(item)
             case Changed():
@@ -148,6 +145,7 @@ class LiveView:
             hang=hang,
             gpu=self._readings.gpu.now(),
             host=self._readings.host_now(),
+            other_jobs=self._readings.others_now(ended_s),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),
@@ -378,6 +376,17 @@ class LiveView:
         quiet_s = event.until_s - self._busy_since_s
         waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
+
+    def _fold_reading(self, item: Reading | OtherJobs) -> None:
+        match item:
+            case OtherJobs():
+                self._readings.others = item
+            case GpuReading():
+                if self._readings.take_gpu(item, self._known.device):
+                    self._read(item)
+            case HostReading():
+                self._readings.host.add(item)
+                self._read(item)
 
     def _read(self, reading: Reading) -> None:
         if self._ended_s is None or reading.at_s <= self._ended_s:  # charts end with the training

@@ -16,6 +16,7 @@ from gpudash.protocol import (
     Note,
     Notice,
     Offered,
+    OtherJobs,
     Paused,
     Plan,
     Profile,
@@ -37,6 +38,7 @@ from gpudash.views.live import (
     STALL_S,
     LiveView,
 )
+from gpudash.views.readings import OTHERS_S
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -855,3 +857,10 @@ def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():
     assert shown.status == "training – refused: an A/B is running"
     watched.feed(Profile(id=8, steps=3, path="trace.json"))
     assert watched.now().profile_refusal == ""
+
+
+def test_other_jobs_are_shown_for_a_while_after_they_were_read():
+    watched = Watched().trained()
+    jobs = OtherJobs(at_s=watched.run.now_s, used_cores=1.2, cores=2)
+    assert watched.feed(jobs).now(OTHERS_S / 2).other_jobs == jobs
+    assert watched.now(OTHERS_S).other_jobs is None

@@ -63,7 +63,7 @@ class AnswerStrip(Panel):
         return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield evidence, lanes, and in the remaining rows more evidence, the caution and the proposals.
+        """Yield evidence, lanes, and below them more evidence, the caution and the proposals.
 
         The lanes keep their place, however much evidence there is.
         """
