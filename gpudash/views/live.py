@@ -136,7 +136,7 @@ class LiveView:
             **asdict(self._known),
             **rate._asdict(),
             state=self._state(),
-            status=self._status(),
+            status=self._status(now_s),
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=None if since_s is None else max(ended_s - since_s, 0.0),
             pending=self._pending,
@@ -175,6 +175,7 @@ class LiveView:
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._readings.memory = None
         self._in_blocks = False  # of a comparison
+        self._entered: Changed | None = None  # the newest change, until a step of it has finished
         self._left_block: Changed | None = None  # the change back to the settings before the blocks
         self._verdict = ""  # or why there is none; shown once the blocks are over
         self._trains_since_s: float | None = None
@@ -279,6 +280,7 @@ class LiveView:
             self._mark(event.at_s, "restart")
         self._phase, self._sentence = "training", "training"
         self._paused = None  # a dead process reports no end of its pause
+        self._entered = None
         known.worker_pid, known.device, known.steps_since_break = event.pid, event.device, 0
         known.workload, known.settings = event.workload, event.settings
         known.requested, known.notes = event.requested, _texts(event.notes)
@@ -334,7 +336,7 @@ class LiveView:
         if not changes:
             self._results.go_on(event.segment, event.warmup_steps)
             return
-        self._known.settings = event.settings
+        self._known.settings, self._entered = event.settings, replace(event, changes=changes)
         self._mark(event.at_s, phrase(changes))
         self._results.change(event.segment, event.settings, event.warmup_steps)
 
@@ -355,6 +357,8 @@ class LiveView:
         known, (passing, until_s) = self._known, self._passing
         if self._notice == passing and event.until_s > until_s:
             self._notice = ""
+        if self._entered and any(one.segment >= self._entered.segment for one in event.steps):
+            self._entered = None
         for step in event.steps:
             self._recent.add(step, in_block=self._in_blocks)
             self._ticks.step(step)
@@ -421,21 +425,34 @@ class LiveView:
             return "paused"
         return "switching" if self._pending else "training"
 
-    def _status(self) -> str:
-        sentence = self._sentence
+    def _status(self, now_s: float) -> str:
+        sentence, first = self._sentence, self._first_step(now_s)
         match self._state():
             case "training" if self._paused is not None:
                 sentence = ASIDES[self._paused.why]
             case "training" if self._in_blocks and self._known.comparison is not None:
                 sentence = _comparing(self._known.comparison)
             case "training":
-                sentence = "training"
+                sentence = first or "training"
             case "paused":
                 sentence = "paused"
             case "switching" if sentence == "training":
                 wanted = ", ".join(f"{name} to {value}" for name, value in self._pending.items())
-                sentence = f"switching {wanted} …"
+                sentence = f"{first}; then {wanted}" if first else f"switching {wanted} …"
         return f"{sentence} – {self._notice}" if self._notice else sentence
+
+    def _first_step(self, now_s: float) -> str:
+        """Return the settings whose first step takes long, and its time so far; else nothing.
+
+        The newest request may be for others: a key held down asks for one after another.
+        """
+        if self._entered is None or self._paused is not None or self._in_blocks:
+            return ""
+        for_s = now_s - max(self._busy_since_s, self._entered.at_s)
+        if for_s < STALL_S:
+            return ""
+        tried = ", ".join(f"{name} {value}" for name, value in self._entered.changes.items())
+        return f"first step with {tried}: {for_s:.0f} s so far"
 
     def _quiet_s(self, now_s: float) -> float | None:
         if self._state() not in ("training", "switching"):

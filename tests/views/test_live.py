@@ -106,6 +106,20 @@ def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
     assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, "batch_size=16")]
 
 
+def test_a_first_step_that_takes_long_names_its_settings_and_not_those_asked_for_since():
+    watched = Watched().trained()
+    watched.feed(Change(id=7, settings={"batch_size": "8192"}))
+    watched.feed(watched.run.change(batch_size="8192"))
+    assert watched.now(STALL_S - 0.1).status == "training"
+    first = "first step with batch_size 8192: 14 s so far"
+    assert watched.now(14.0).status == first
+    watched.feed(Change(id=8, settings={"batch_size": "16384"}))
+    shown = watched.now(14.0)
+    assert (shown.state, shown.status) == ("switching", f"{first}; then batch_size to 16384")
+    watched.feed(watched.run.change(batch_size="16384"), watched.run.step(9e3))
+    assert watched.now(14.0).status == "training"
+
+
 def test_a_refused_change_is_explained_until_something_else_happens():
     watched = Watched().trained()
     watched.feed(Change(id=7, settings={"batch_size": "99999"}))
