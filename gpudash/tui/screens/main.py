@@ -170,7 +170,8 @@ class MainScreen(Contained, Screen[None]):
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
             self.pane.print(mail.output, mail.replaces)
-        self._rearrange(pane_rows=self.pane.wanted_rows)
+        status_rows = self._status.wanted_rows(self.size.width)
+        self._rearrange(pane_rows=self.pane.wanted_rows, status_rows=status_rows)
         with self._device.contained():
             self._device.show(snapshot, control.cores)
 
