@@ -191,6 +191,7 @@ class MainScreen(Contained, Screen[None]):
                     comparing=self._control.comparing,
                     proposing=self.answer is not None and bool(self.answer.tries),
                     undoing=bool(self._control.label("undo")),
+                    refused=self._control.refused_now,
                 )
             )
 
