@@ -16,7 +16,7 @@ from gpudash.views.answer import Answer
 from gpudash.views.lanes import Part, lane
 from tests.tui.comparisons import comparing
 from tests.tui.fake_engine import result
-from tests.views.test_answer import (
+from tests.views.trainings import (
     CPU,
     ask,
     changed,
