@@ -20,7 +20,7 @@ from gpudash.telemetry.procfs import GONE, text
 
 PERIOD_S = 2.0
 """Least time between two readings, …"""
-MOST_COST = 0.002
+MOST_COST = 0.01
 """… and the share of it that they may take: a machine may have thousands of processes."""
 LINGERS_S = 5.0
 """How long the reading goes on after the training lacked cores: other jobs come and go."""

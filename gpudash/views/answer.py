@@ -57,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first; empty where no A/B can run."""
     caution: str = ""
-    """Why an A/B of them is uncertain now, and what to do; empty if nothing is known."""
+    """Why an A/B of them is uncertain now, and what to do; empty if it is not."""
     found: Finding | None = None
     """How the rules found `limit` last: what is measured while it only stands contradicts it."""
     tries_s: float = 0.0

@@ -54,11 +54,11 @@ def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
 
 
 def caution(limit: Limit, measured: Measured) -> str:
-    """Return why an A/B is uncertain now and what to do, as a clause; empty if nothing is known."""
+    """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
     if limit != "cores" and (measured.step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT:
         return ""
     if len(measured.snapshot.ranks) > 1:
-        return "too few cores: an A/B has a wide interval"
+        return "too few cores: end other jobs, or an A/B has a wide interval"
     jobs, take = measured.snapshot.other_jobs, "cores"
     if jobs is not None and jobs.used_cores >= LEAST_OTHERS:  # those of other containers are unseen
         take = fmt.cores(100 * jobs.used_cores, jobs.cores)

@@ -69,11 +69,11 @@ def test_they_are_read_rarely_and_only_while_the_training_lacks_cores(machine: M
 
 
 def test_a_machine_with_many_processes_is_read_more_rarely(machine: Machine):
-    def takes_40_ms() -> dict[Process, Used]:
-        machine.clock.now_s += 0.04
+    def takes_200_ms() -> dict[Process, Used]:
+        machine.clock.now_s += 0.2
         return machine.read_all()
 
-    other_jobs._read_all = takes_40_ms  # type: ignore[assignment]  # the fixture puts it back
+    other_jobs._read_all = takes_200_ms  # type: ignore[assignment]  # the fixture puts it back
     for _ in range(12):
         machine.read()
         machine.clock.now_s += PERIOD_S

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.app import App
 
 from gpudash.protocol import HostReading, Job, OtherJobs
-from gpudash.snapshot import Marker, Snapshot
+from gpudash.snapshot import Marker, RankRow, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
 from gpudash.views.answer import Answer
 from gpudash.views.lanes import Part, lane
@@ -312,3 +312,7 @@ async def test_other_jobs_are_named_and_the_proposals_have_a_caution(size, frame
     assert any(caution in row for row in rows)
     assert any("the training waits for a core 48 % of the time" in row for row in rows)
     assert not any(caution in row for row in await shown(cpu_step(), *size, framed=framed))
+    ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
+    rows = await shown(ranks, *size, framed=framed)
+    caution = "too few cores: end other jobs, or an A/B has a wide interval"
+    assert any(caution in row for row in rows)
