@@ -642,6 +642,28 @@ class HostReading(_Reading, frozen=True, kw_only=True):
 Reading: TypeAlias = GpuReading | HostReading
 
 
+class Job(Record, frozen=True, kw_only=True, tag=False):
+    """A process that does not belong to the training."""
+
+    pid: int
+    name: str
+    """The name of its program, or of the script that its interpreter runs."""
+    cores: float
+    """Cores that it used lately."""
+
+
+class OtherJobs(Record, frozen=True, kw_only=True):
+    """What processes of others used of the machine's cores; read while the training lacks cores."""
+
+    at_s: float
+    used_cores: float
+    """Of all of them together."""
+    cores: int
+    """Cores of the machine."""
+    busiest: tuple[Job, ...] = ()
+    """At most two, the busiest first."""
+
+
 class GpuMissing(Record, frozen=True, kw_only=True):
     """Whether a GPU is read has changed."""
 
@@ -805,6 +827,7 @@ Event: TypeAlias = (
     | Failed
     | AnyCommand
     | GpuMissing
+    | OtherJobs
     | Plan
     | Restarted
     | Stopped

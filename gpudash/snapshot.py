@@ -20,6 +20,7 @@ from gpudash.protocol import (
     Joined,
     LeverOffer,
     MemoryOwners,
+    OtherJobs,
     Phase,
     Playback,
     Profiled,
@@ -282,6 +283,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     late. None if steps come as usual."""
     gpu: GpuReading | None = None
     host: HostReading | None = None
+    other_jobs: OtherJobs | None = None
+    """What other jobs use of the cores; None if that was not read lately."""
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
     blocks: tuple[BlockShown, ...] = ()

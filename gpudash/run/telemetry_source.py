@@ -5,7 +5,7 @@ import platform
 import time
 from queue import SimpleQueue
 
-from gpudash.protocol import Envelope, GpuMissing, Hello, HostReading, Reading, Started
+from gpudash.protocol import Envelope, GpuMissing, Hello, HostReading, OtherJobs, Reading, Started
 from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler
 
@@ -58,7 +58,7 @@ class TelemetrySource(Source):
         """Stop reading."""
         self._sampler.stop()
 
-    def _put(self, body: Hello | GpuMissing | Reading) -> None:
+    def _put(self, body: Hello | GpuMissing | OtherJobs | Reading) -> None:
         rank = self._rank_of(body.pid) if isinstance(body, HostReading) else 0
         if rank is None:  # not watched any more
             return

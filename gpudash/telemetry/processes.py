@@ -33,7 +33,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / MIB
 
 
-class _Process(NamedTuple):
+class Process(NamedTuple):
     """Identity of a process: a later one with the same pid began at another moment."""
 
     pid: int
@@ -65,10 +65,10 @@ class HostReader:
         self._reads_own = reads_own
         self.pid = pid
         """The worker's process id."""
-        self._root: _Process | None = None
+        self._root: Process | None = None
         self._own_cpu: deque[tuple[float, float]] = deque()  # (time, CPU seconds until then)
         self._read_s: float | None = None
-        self._before: dict[_Process, _Usage] = {}
+        self._before: dict[Process, _Usage] = {}
         self._core_wait = CoreWait()
         self._ended_s = 0.0  # CPU time of ended processes that no parent had reaped when read
 
@@ -103,12 +103,12 @@ class HostReader:
         }
         return HostReading(at_s=now_s, pid=self.pid, values=known)
 
-    def _find(self, children: Children) -> dict[_Process, _Usage]:
+    def _find(self, children: Children) -> dict[Process, _Usage]:
         """Return the usage of the tree, and of processes that were in it at the previous reading.
 
         A listing may miss a process while another one ends.
         """
-        found: dict[_Process, _Usage] = {}
+        found: dict[Process, _Usage] = {}
         root = next(iter(_read(self.pid)), None)
         self._root = self._root or root
         if root is not None and root == self._root:  # not a later process with the same pid
@@ -118,7 +118,7 @@ class HostReader:
             found |= {one: usage for one, usage in _read(process.pid).items() if one == process}
         return found
 
-    def _used_s(self, found: dict[_Process, _Usage]) -> float:
+    def _used_s(self, found: dict[Process, _Usage]) -> float:
         """Return the CPU seconds used since the previous reading."""
         own_s = reaped_s = 0.0
         for process, usage in found.items():
@@ -132,7 +132,7 @@ class HostReader:
         self._ended_s = min(max(-left_s, 0.0), ended_s)
         return own_s + max(left_s, 0.0)
 
-    def _used_by_root_s(self, found: dict[_Process, _Usage]) -> float:
+    def _used_by_root_s(self, found: dict[Process, _Usage]) -> float:
         """Return the CPU seconds that the worker itself used since the previous reading."""
         if self._root is None or self._root not in found:
             return 0.0
@@ -161,6 +161,13 @@ def children_lookup() -> Children:
     return lambda pid: found.get(pid, ())
 
 
+def cpu_s_of(pid: int) -> tuple[Process, int, float]:
+    """Return the process with this pid, its parent and its CPU seconds. Raises one of `GONE`."""
+    cells = _cells(pid)
+    user, system = map(int, cells[11:13])
+    return Process(pid, int(cells[19])), int(cells[1]), (user + system) * _TICK_S
+
+
 def _tree(pid: int, children: Children) -> list[int]:
     """Return the process and its descendants, parents first."""
     found = [pid]
@@ -177,7 +184,7 @@ def _children(pid: int) -> Iterator[int]:
                 yield from map(int, text(f"{thread}/children").split())
 
 
-def _read(pid: int) -> dict[_Process, _Usage]:
+def _read(pid: int) -> dict[Process, _Usage]:
     """Return the process with this pid and its usage; empty when it has ended."""
     try:
         cells = _cells(pid)
@@ -189,7 +196,7 @@ def _read(pid: int) -> dict[_Process, _Usage]:
         reaped_s=(reaped_user + reaped_system) * _TICK_S,
         rss_mib=int(cells[21]) * _PAGE_MIB,
     )
-    return {_Process(pid, int(cells[19])): usage}
+    return {Process(pid, int(cells[19])): usage}
 
 
 def _cells(pid: int) -> list[bytes]:

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
-from gpudash.protocol import HostReading, Reading
+from gpudash.protocol import HostReading, OtherJobs, Reading
 from gpudash.telemetry.gpu import list_gpus
+from gpudash.telemetry.other_jobs import OtherJobsReader
 from gpudash.telemetry.processes import HostReader, children_lookup
 from gpudash.telemetry.watched_gpu import WatchedGpu, sentence
 
@@ -29,12 +30,13 @@ class Sampler:
     `emit` is called on one of the sampler's threads, never on two at once, and must not raise.
     """
 
-    def __init__(self, emit: Callable[[Reading], None]) -> None:
+    def __init__(self, emit: Callable[[Reading | OtherJobs], None]) -> None:
         self._emit = emit
         self._worker: HostReader | None = None
         self._gpu: WatchedGpu | None = None  # the worker's
         self._others: dict[str, WatchedGpu] = {}  # replaced as a whole: two threads iterate over it
         self._readers: dict[int, HostReader] = {}  # by pid; replaced as a whole too
+        self._other_jobs = OtherJobsReader()
         self._stopped = threading.Event()
         self._wake = threading.Event()
         self._threads = [
@@ -96,6 +98,9 @@ class Sampler:
                 reading = _read_host(worker)
                 if worker is self._worker:
                     self._pass_on(reading)
+                    jobs = self._read_other_jobs(reading)
+                    if jobs is not None:
+                        self._pass_on(jobs)
             for gpu in self._watched():
                 sample = gpu.read_fast()
                 if sample is not None and gpu in self._watched():
@@ -106,7 +111,14 @@ class Sampler:
                 for reading in self._read_processes():
                     self._pass_on(reading)
 
-    def _pass_on(self, sample: Reading) -> None:
+    def _read_other_jobs(self, reading: HostReading) -> OtherJobs | None:
+        """Return what other jobs use, if it is time and the training lacks cores."""
+        with suppress(Exception):  # an unreadable /proc must not end the GPU's samples
+            pids = [pid for pid in (reading.pid, *self._readers) if pid is not None]
+            return self._other_jobs.read(pids, reading.number("core_wait_pct"))
+        return None
+
+    def _pass_on(self, sample: Reading | OtherJobs) -> None:
         if not self._stopped.is_set():
             self._emit(sample)
 

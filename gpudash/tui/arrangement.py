@@ -35,20 +35,22 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     scrubber: bool = False
     pane_rows: int = 0
     """Rows that the pane needs; used if above its usual share."""
+    status_rows: int = 1
+    """Rows of the status line: a refusal is shown in whole."""
 
 
 def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     """Return the region of each visible part by its id; none overlap."""
     if is_too_small(width, height):
         return {"too-small": Region(0, 0, width, height)}
-    rows = 3 + shown.scrubber  # header, status and footer
+    rows = 2 + shown.status_rows + shown.scrubber  # header, status and footer
     bars = {
         "header": Region(0, 0, width, 1),
-        "status": Region(0, height - 2, width, 1),
+        "status": Region(0, height - 1 - shown.status_rows, width, shown.status_rows),
         "footer": Region(0, height - 1, width, 1),
     }
     if shown.scrubber:
-        bars["scrubber"] = Region(0, height - 3, width, 1)
+        bars["scrubber"] = Region(0, height - 2 - shown.status_rows, width, 1)
     room = Region(0, 1, width, height - rows)
     if shown.zoomed:
         return {**bars, shown.zoomed: room}

@@ -1,6 +1,6 @@
 """Contents of header, status line and footer: pure functions of a snapshot."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from gpudash import format as fmt
 from gpudash.protocol import Playback
@@ -227,10 +227,12 @@ def footer(
     comparing: bool = False,
     proposing: bool = True,
     undoing: bool = True,
+    refused: Container[str] = (),
 ) -> tuple[Cell, ...]:
     """Return the keys as buttons, the focused panel's first; keys without effect are grey.
 
     `proposing`: the answer has something to try. `undoing`: there is a change to undo.
+    `refused`: actions that are refused at this moment.
     """
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
@@ -251,10 +253,11 @@ def footer(
         useless = (ended and not shows) or useless_now.get(key.action, False)
         useless = useless or (comparing and key.moves_levers)
         grey = useless or bool(key.why_not(snapshot))
+        is_idle = idles.get(key.action, False) or key.action in refused
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(
-                (key.shown, "dim" if grey or idles.get(key.action, False) else "key"),
+                (key.shown, "dim" if grey or is_idle else "key"),
                 (f" {now.get(key.action, key.label)}", "dim"),
             ),
             rank=9 if grey else rank,

@@ -272,6 +272,18 @@ class Control:
         if (reason := fixed(name, self.snapshot)) is not None:
             raise UsageError(reason)
 
+    @property
+    def refused_now(self) -> frozenset[str]:
+        """The actions that are refused at present, and are not at other moments of the run."""
+        refused = set()
+        if self._why_no_profile is not None:
+            refused.add("profile")
+            if self.snapshot.profile is None:  # an existing profile can always be shown
+                refused.add("timeline")
+        if self._why_no_ab is not None:
+            refused |= {"try_it", "more_pairs", *(() if self.comparing else ("compare",))}
+        return frozenset(refused)
+
     def agree(self) -> None:
         """Record that the user has confirmed changes of the computed numbers."""
         self._agreed = True
@@ -361,11 +373,16 @@ class Control:
 
     def check_trains(self) -> None:
         """Raise UsageError if no lever can be compared now."""
+        if (reason := self._why_no_ab) is not None:
+            raise UsageError(reason)
+
+    @property
+    def _why_no_ab(self) -> str | None:
+        """Why no A/B can begin now; None if one can."""
         if self.dead:
-            raise UsageError(f"nothing is running to compare; press {key_for('restart')} first")
+            return f"nothing is running to compare; press {key_for('restart')} first"
         doing = aside(self.snapshot) or self.snapshot.state
-        if doing != "training":
-            raise UsageError(f"an A/B needs a running training; it is {doing}")
+        return None if doing == "training" else f"an A/B needs a running training; it is {doing}"
 
     def compare(self, name: str, text: str) -> None:
         """Compare a lever's value with another one. Raises LeverError, UsageError."""
@@ -545,10 +562,19 @@ class Control:
     def check_profilable(self) -> None:
         """Raise UsageError if no steps can be traced now."""
         self.require("profile")
+        if (reason := self._why_no_profile) is not None:
+            raise UsageError(reason)
+
+    @property
+    def _why_no_profile(self) -> str | None:
+        """Why no profile can begin now; None if one can."""
         if self.dead:
-            raise UsageError(f"nothing is running to profile; press {key_for('restart')} first")
+            return f"nothing is running to profile; press {key_for('restart')} first"
         if self.profiling:
-            raise UsageError("a profile is being made")
+            return "a profile is being made"
+        if self._pausing:
+            return f"the training is paused; {key_for('pause')} resumes it"
+        return self.why_busy
 
     def profile(self, path: Path) -> None:
         """Trace the next steps. Raises UsageError."""

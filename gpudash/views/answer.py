@@ -14,7 +14,7 @@ from gpudash import format as fmt
 from gpudash.snapshot import AB, ASIDES, ENDED, Marker, Series, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
-from gpudash.views.evidence import Measured, beside, evidence_of
+from gpudash.views.evidence import Measured, beside, caution, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.views.remedies import Try, refreshed, tries
@@ -56,6 +56,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first; empty where no A/B can run."""
+    caution: str = ""
+    """Why an A/B of them is uncertain now, and what to do; empty if it is not."""
     found: Finding | None = None
     """How the rules found `limit` last: what is measured while it only stands contradicts it."""
     tries_s: float = 0.0
@@ -104,9 +106,11 @@ def answer(
     kept = _held_tries(held, limit, now_s)
     is_found = not kept or [one.change for one in kept] == [one.change for one in changes]
     last = held.found if held is not None and limit != found else None
+    now = Measured(snapshot, step)
     if last is None:
-        clauses = evidence_of(limit, Measured(snapshot, step))
+        clauses = evidence_of(limit, now)
         last = Finding(_title(limit, snapshot), clauses, now_s)
+    proposed = changes if is_found else refreshed(kept, snapshot, step)
     return Answer(
         kind="ended" if ended else limit,
         limit=limit,
@@ -114,7 +118,8 @@ def answer(
         evidence=(*last.evidence, *beside(limit, snapshot)),
         step_ms=step.step_ms,
         lanes=lanes,
-        tries=() if ended else changes if is_found else refreshed(kept, snapshot, step),
+        tries=() if ended else proposed,
+        caution=caution(limit, now) if proposed and not ended else "",
         found=last,
         tries_s=now_s if held is None or is_found else held.tries_s,
     )
@@ -291,7 +296,9 @@ def _holding(before: Answer | None, kind: Meanwhile, title: str) -> Answer:
     evidence = before.evidence
     if before.kind not in INTERRUPTED:
         evidence = (f"before that: {before.title}", *evidence)
-    return msgspec.structs.replace(before, kind=kind, title=title, evidence=evidence, tries=())
+    return msgspec.structs.replace(
+        before, kind=kind, title=title, evidence=evidence, tries=(), caution=""
+    )
 
 
 # ── in words ────────────────────────────────────────────────────────────────────────────

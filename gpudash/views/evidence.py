@@ -19,6 +19,10 @@ from gpudash.views.remedies import loader_workers
 from gpudash.views.rules import DATA_PCT, Limit, waiting_levers
 
 ASK_PROFILE = "t profiles some steps and tells"
+LEAST_OTHERS = 0.1
+"""Cores that other jobs use at least where they are given as a number."""
+LONGEST_NAME = 14
+"""Most columns of a process's name: two of them are in sight at 80 columns."""
 MOST_WAITS = 5
 """Most waits of a profile that are listed."""
 
@@ -49,6 +53,18 @@ def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
     return tuple(filter(None, _EVIDENCE[limit](measured)))
 
 
+def caution(limit: Limit, measured: Measured) -> str:
+    """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
+    if limit != "cores" and (measured.step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT:
+        return ""
+    if len(measured.snapshot.ranks) > 1:
+        return "too few cores: end other jobs, or an A/B has a wide interval"
+    jobs, take = measured.snapshot.other_jobs, "cores"
+    if jobs is not None and jobs.used_cores >= LEAST_OTHERS:  # those of other containers are unseen
+        take = fmt.cores(100 * jobs.used_cores, jobs.cores)
+    return f"other jobs take {take}: end them, or an A/B has a wide interval"
+
+
 def _asides(measured: Measured) -> Iterator[str]:
     yield f"evaluation and checkpoints take {fmt.percent(measured.step.aside_pct)} of the time"
     yield _gained("asides", "without them", measured)
@@ -56,6 +72,7 @@ def _asides(measured: Measured) -> Iterator[str]:
 
 def _other_jobs(measured: Measured) -> Iterator[str]:
     step = measured.step
+    yield _busiest(measured.snapshot)
     yield _core_wait(measured)
     yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
     yield _cores(measured)
@@ -258,6 +275,17 @@ def _gained(limit: Limit, how: str, measured: Measured) -> str:
 
 def _core_wait(measured: Measured) -> str:
     return f"{measured.who} waits for a core {fmt.percent(measured.step.core_wait_pct)} of the time"
+
+
+def _busiest(snapshot: Snapshot) -> str:
+    """Return the busiest processes of others, as `stress (pid 42) uses 0.9 cores, …`."""
+    busiest = snapshot.other_jobs.busiest if snapshot.other_jobs is not None else ()
+    names = [f"{fmt.plain(fmt.clip(one.name, LONGEST_NAME))} (pid {one.pid})" for one in busiest]
+    cores = [f"{one.cores:.1f}" for one in busiest]
+    if not names:
+        return ""
+    others = (f", {name} {of}" for name, of in zip(names[1:], cores[1:], strict=True))
+    return f"{names[0]} uses {cores[0]} cores{''.join(others)}"
 
 
 def _loader(measured: Measured) -> str:

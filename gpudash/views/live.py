@@ -33,6 +33,7 @@ from gpudash.protocol import (
     Note,
     Notice,
     Offered,
+    OtherJobs,
     Pause,
     Paused,
     Plan,
@@ -103,12 +104,8 @@ class LiveView:
         match item:
             case Progress():
                 self._progress(item)
-            case GpuReading():
-                if self._readings.take_gpu(item, self._known.device):
-                    self._read(item)
-            case HostReading():
-                self._readings.host.add(item)
-                self._read(item)
+            case GpuReading() | HostReading() | OtherJobs():
+                self._fold_reading(item)
             case Started():
                 self._start(item)
             case Changed():
@@ -139,7 +136,7 @@ class LiveView:
             **asdict(self._known),
             **rate._asdict(),
             state=self._state(),
-            status=self._status(),
+            status=self._status(now_s),
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=None if since_s is None else max(ended_s - since_s, 0.0),
             pending=self._pending,
@@ -148,6 +145,7 @@ class LiveView:
             hang=hang,
             gpu=self._readings.gpu.now(),
             host=self._readings.host_now(),
+            other_jobs=self._readings.others_now(ended_s),
             series=self._ticks.series(),
             markers=self.markers,
             blocks=tuple(self._blocks),
@@ -177,6 +175,7 @@ class LiveView:
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._readings.memory = None
         self._in_blocks = False  # of a comparison
+        self._entered: Changed | None = None  # the newest change, until a step of it has finished
         self._left_block: Changed | None = None  # the change back to the settings before the blocks
         self._verdict = ""  # or why there is none; shown once the blocks are over
         self._trains_since_s: float | None = None
@@ -281,6 +280,7 @@ class LiveView:
             self._mark(event.at_s, "restart")
         self._phase, self._sentence = "training", "training"
         self._paused = None  # a dead process reports no end of its pause
+        self._entered = None
         known.worker_pid, known.device, known.steps_since_break = event.pid, event.device, 0
         known.workload, known.settings = event.workload, event.settings
         known.requested, known.notes = event.requested, _texts(event.notes)
@@ -336,7 +336,7 @@ class LiveView:
         if not changes:
             self._results.go_on(event.segment, event.warmup_steps)
             return
-        self._known.settings = event.settings
+        self._known.settings, self._entered = event.settings, replace(event, changes=changes)
         self._mark(event.at_s, phrase(changes))
         self._results.change(event.segment, event.settings, event.warmup_steps)
 
@@ -357,6 +357,8 @@ class LiveView:
         known, (passing, until_s) = self._known, self._passing
         if self._notice == passing and event.until_s > until_s:
             self._notice = ""
+        if self._entered and any(one.segment >= self._entered.segment for one in event.steps):
+            self._entered = None
         for step in event.steps:
             self._recent.add(step, in_block=self._in_blocks)
             self._ticks.step(step)
@@ -378,6 +380,17 @@ class LiveView:
         quiet_s = event.until_s - self._busy_since_s
         waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
+
+    def _fold_reading(self, item: Reading | OtherJobs) -> None:
+        match item:
+            case OtherJobs():
+                self._readings.others = item
+            case GpuReading():
+                if self._readings.take_gpu(item, self._known.device):
+                    self._read(item)
+            case HostReading():
+                self._readings.host.add(item)
+                self._read(item)
 
     def _read(self, reading: Reading) -> None:
         if self._ended_s is None or reading.at_s <= self._ended_s:  # charts end with the training
@@ -412,21 +425,34 @@ class LiveView:
             return "paused"
         return "switching" if self._pending else "training"
 
-    def _status(self) -> str:
-        sentence = self._sentence
+    def _status(self, now_s: float) -> str:
+        sentence, first = self._sentence, self._first_step(now_s)
         match self._state():
             case "training" if self._paused is not None:
                 sentence = ASIDES[self._paused.why]
             case "training" if self._in_blocks and self._known.comparison is not None:
                 sentence = _comparing(self._known.comparison)
             case "training":
-                sentence = "training"
+                sentence = first or "training"
             case "paused":
                 sentence = "paused"
             case "switching" if sentence == "training":
                 wanted = ", ".join(f"{name} to {value}" for name, value in self._pending.items())
-                sentence = f"switching {wanted} …"
+                sentence = f"{first}; then {wanted}" if first else f"switching {wanted} …"
         return f"{sentence} – {self._notice}" if self._notice else sentence
+
+    def _first_step(self, now_s: float) -> str:
+        """Return the settings whose first step takes long, and its time so far; else nothing.
+
+        The newest request may be for others: a key held down asks for one after another.
+        """
+        if self._entered is None or self._paused is not None or self._in_blocks:
+            return ""
+        for_s = now_s - max(self._busy_since_s, self._entered.at_s)
+        if for_s < STALL_S:
+            return ""
+        tried = ", ".join(f"{name} {value}" for name, value in self._entered.changes.items())
+        return f"first step with {tried}: {for_s:.0f} s so far"
 
     def _quiet_s(self, now_s: float) -> float | None:
         if self._state() not in ("training", "switching"):

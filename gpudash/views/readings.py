@@ -6,10 +6,12 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Device, GpuReading, HostReading
+from gpudash.protocol import Device, GpuReading, HostReading, OtherJobs
 from gpudash.statistics import Means
 from gpudash.views.throughput import NOW_S
 
+OTHERS_S = 10.0
+"""Other jobs are shown for so long after they were read: they are read while cores are lacking."""
 ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 
@@ -51,6 +53,8 @@ class Readings:
         """The readings of the training processes."""
         self.memory: HostReading | None = None
         """The device memory that the training reported last."""
+        self.others: OtherJobs | None = None
+        """What other jobs used when that was read last."""
 
     def take_gpu(self, reading: GpuReading, device: Device | None) -> bool:
         """Add a reading if it is of the GPU that is shown, and return whether it is.
@@ -64,6 +68,11 @@ class Readings:
             self._uuid, self.gpu = reading.uuid, RecentReadings()
         self.gpu.add(reading)
         return True
+
+    def others_now(self, now_s: float) -> OtherJobs | None:
+        """Return what other jobs use; None if that was not read lately."""
+        is_recent = self.others is not None and now_s - self.others.at_s < OTHERS_S
+        return self.others if is_recent else None
 
     def host_now(self) -> HostReading | None:
         """Return the processes' current reading, with the device memory the training reported."""

@@ -33,6 +33,7 @@ def why_lines(
     limit = next(limits, None)
     return [
         *answer.evidence,
+        *filter(None, (answer.caution,)),
         "",
         *(_rule_line(rule, width, is_limit=rule is limit) for rule in asked),
         "",

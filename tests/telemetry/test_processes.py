@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from gpudash.telemetry import processes
-from gpudash.telemetry.processes import HostReader, _Process, _Usage
+from gpudash.telemetry.processes import HostReader, Process, _Usage
 from gpudash.telemetry.procfs import text
 
 CHILD = "import time; print(flush=True); time.sleep(60)"
@@ -206,7 +206,7 @@ def test_time_reaped_a_moment_late_is_not_counted_twice(
     monkeypatch.setattr(
         processes,
         "_read",
-        lambda pid: {_Process(pid, 0): _Usage(*used[pid], 1.0)} if pid in used else {},
+        lambda pid: {Process(pid, 0): _Usage(*used[pid], 1.0)} if pid in used else {},
     )
     reader = HostReader(1, clock)
     reader.read()

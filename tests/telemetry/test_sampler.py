@@ -4,12 +4,12 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import pytest
 
-from gpudash.protocol import GpuReading, HostReading, Reading
+from gpudash.protocol import GpuReading, HostReading, OtherJobs, Reading
 from gpudash.telemetry import sampler, watched_gpu
 from gpudash.telemetry.gpu import Gpu, GpuName
 from gpudash.telemetry.nvml import GpuUnavailable
@@ -27,7 +27,7 @@ class Stream:
     """A sampler at ten times its usual pace, and the samples that it has emitted."""
 
     def __init__(self) -> None:
-        self.samples: list[Reading] = []
+        self.samples: list[Reading | OtherJobs] = []
         self.listings = 0
         self.listed: Found = ()
         self.sampler = Sampler(self.samples.append)
@@ -81,6 +81,23 @@ def test_the_watched_processes_are_read_beside_the_gpu(stream: Stream):
     until(lambda: len(stream.host) >= 3)
     assert stream.host[0].number("cpu_pct") is None
     assert stream.host[-1].number("worker_rss_mib")
+
+
+def test_other_jobs_are_read_beside_the_training_and_its_ranks(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[tuple[int, ...]] = []
+
+    def read(pids: Iterable[int], _core_wait_pct: float | None) -> OtherJobs:
+        asked.append(tuple(pids))
+        return OtherJobs(at_s=0.0, used_cores=1.2, cores=2)
+
+    monkeypatch.setattr(stream.sampler._other_jobs, "read", read)
+    stream.sampler.watch(ME, None)
+    stream.sampler.watch_processes({OTHER})
+    stream.sampler.start()
+    until(lambda: any(isinstance(each, OtherJobs) for each in list(stream.samples)))
+    assert asked[0] == (ME, OTHER)
 
 
 def test_samples_are_stamped_in_order_on_the_monotonic_clock(stream: Stream):

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
 
-from gpudash.snapshot import Marker, Snapshot
+from gpudash.protocol import HostReading, Job, OtherJobs
+from gpudash.snapshot import Marker, RankRow, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
 from gpudash.views.answer import Answer
 from gpudash.views.lanes import Part, lane
 from tests.tui.comparisons import comparing
 from tests.tui.fake_engine import result
-from tests.views.test_answer import (
+from tests.views.trainings import (
     CPU,
     ask,
     changed,
@@ -26,6 +27,13 @@ from tests.views.test_answer import (
     two_streams,
 )
 
+JOBS = OtherJobs(
+    at_s=0.0,
+    used_cores=1.2,
+    cores=2,
+    busiest=(Job(pid=42, name="stress", cores=0.9), Job(pid=43, name="train.py", cores=0.3)),
+)
+CROWDED = {"core_wait_pct": 48.0, "cpu_pct": 180.0}
 STARTING = Snapshot(status="loading torch", elapsed_s=1.9, workload="encdec")
 
 
@@ -287,3 +295,24 @@ async def test_a_levers_gain_is_shown_if_the_evidence_still_fits():
 async def test_a_range_is_shown_whole_or_not_at_all(width):
     rows = await shown(measured("jpeg_input", data_ms=3.0), width, 8)
     assert not any("+4" in row and "+43 %" not in row for row in rows)
+
+
+@pytest.mark.parametrize(("size", "framed"), [((80, 4), False), ((120, 6), True), ((160, 6), True)])
+async def test_other_jobs_are_named_and_the_proposals_have_a_caution(size, framed):
+    crowded = changed(cpu_step(), host=HostReading(at_s=0.0, values=CROWDED))
+    named = changed(crowded, other_jobs=JOBS)
+    rows = await shown(named, *size, framed=framed)
+    take = "other jobs take 1.2 of 2 cores: end them, or an A/B has a wide interval"
+    assert any(take in row for row in rows)
+    busiest = "stress (pid 42) uses 0.9 cores, train.py (pid 43) 0.3"
+    assert any(busiest in row for row in rows)
+    rows = await shown(crowded, *size, framed=framed)
+    caution = "other jobs take cores: end them, or an A/B has a wide interval"
+    assert "x try" in rows[0]
+    assert any(caution in row for row in rows)
+    assert any("the training waits for a core 48 % of the time" in row for row in rows)
+    assert not any(caution in row for row in await shown(cpu_step(), *size, framed=framed))
+    ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
+    rows = await shown(ranks, *size, framed=framed)
+    caution = "too few cores: end other jobs, or an A/B has a wide interval"
+    assert any(caution in row for row in rows)

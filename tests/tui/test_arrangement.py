@@ -14,6 +14,7 @@ SHOWN = st.builds(
     device=st.booleans(),
     zoomed=st.sampled_from(("", "throughput", "step", "pane")),
     scrubber=st.booleans(),
+    status_rows=st.integers(1, 3),
 )
 
 

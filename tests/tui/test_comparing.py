@@ -21,6 +21,7 @@ from workloads import CATALOGUE
 from workloads.levers import resolve
 
 changed = msgspec.structs.replace
+ABLE = (*training().can, "profile")
 SIZES = [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]
 
 
@@ -244,14 +245,31 @@ async def test_a_row_of_results_and_the_palette_set_no_lever_during_a_comparison
 
 
 async def test_the_footer_and_the_levers_show_that_no_lever_can_be_changed_during_a_comparison():
-    async with dashboard(snapshot=comparing()) as d:
+    async with dashboard(snapshot=changed(comparing(), can=ABLE)) as d:
         footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
         assert footer["pipelining"]["p"] == footer["batch(1)"]["+"] == footer["undo"]["u"] == "dim"
+        assert footer["timeline"]["t"] == "dim"
         assert footer["compare"]["a"] == footer["pause"]["space"] == "key"
+        await d.press("t")
+        assert d.engine.calls_of("profile") == []
+        assert d.notices() == ["an A/B is running; a ends it"]
         assert "an A/B is running; a ends it" in d.text()
         await d.press("a")  # ends it
         await d.press("p")
         assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
+
+
+async def test_in_a_pause_the_footer_shows_that_neither_an_a_b_nor_a_profile_can_begin():
+    able = changed(training(), can=ABLE)
+    async with dashboard(snapshot=able) as d:
+        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        assert footer["compare"]["a"] == footer["timeline"]["t"] == "key"
+        await d.show(changed(able, state="paused", status="paused"))
+        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        assert footer["compare"]["a"] == footer["try_it"]["x"] == footer["timeline"]["t"] == "dim"
+        await d.press("t")
+        assert d.engine.calls_of("profile") == []
+        assert d.notices() == ["the training is paused; space resumes it"]
 
 
 async def test_the_footer_says_that_a_ends_it():

@@ -10,7 +10,7 @@ from gpudash.tui.screens.timeline import TimelineScreen
 from tests.scripted_worker import TRACE
 from tests.tui.driving import dashboard
 from tests.tui.traces import profiled
-from tests.views.test_answer import launching
+from tests.views.trainings import launching
 
 changed = msgspec.structs.replace
 RUNNING = changed(launching(), can=(*Snapshot().can, "profile"))

@@ -349,6 +349,29 @@ def test_what_has_just_happened_needs_the_line_more_than_what_undo_would_do():
     assert hint("training – refused: the training is on the CPU") == ""
 
 
+OUT_OF_MEMORY = (
+    "out of memory with batch_size=16384: went back to batch_size=8192; batch 9216 would fit, "
+    "10240 would not; most at losses/masked.py:141, 12 GiB of weights"
+)
+LONG = "needs a wider terminal " * 20
+
+
+@pytest.mark.parametrize("state", ["training", "paused"])
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40)])
+async def test_a_refusal_is_read_in_whole_and_takes_no_row_once_it_is_over(size, state):
+    async with dashboard(size, snapshot=training()) as d:
+        before = d.lines()
+        refused = f"{state} – refused: {OUT_OF_MEMORY}"
+        await d.show(msgspec.structs.replace(training(), state=state, status=refused))
+        said = "".join("".join(d.lines()[-4:-1]).split())  # a path may end in the next row
+        assert "".join(f"refused: {OUT_OF_MEMORY}".split()) in said
+        assert "? help" in d.lines()[-1]
+        await d.show(msgspec.structs.replace(training(), status=f"training – refused: {LONG}"))
+        assert d.lines()[-2].rstrip().endswith("…")
+        await d.show(training())
+        assert d.lines() == before
+
+
 def test_the_status_line_leaves_out_whole_clauses_and_cuts_no_number():
     said = "pipelined=on since 0:01:12 · measuring costs 4.65 ms a step, 0.8 % · a note"
     assert clauses_in(said, 80) == said

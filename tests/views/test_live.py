@@ -16,6 +16,7 @@ from gpudash.protocol import (
     Note,
     Notice,
     Offered,
+    OtherJobs,
     Paused,
     Plan,
     Profile,
@@ -37,6 +38,7 @@ from gpudash.views.live import (
     STALL_S,
     LiveView,
 )
+from gpudash.views.readings import OTHERS_S
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -102,6 +104,20 @@ def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
     assert (shown.state, shown.pending, shown.status) == ("training", {}, "training")
     assert shown.settings["batch_size"] == "16"
     assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, "batch_size=16")]
+
+
+def test_a_first_step_that_takes_long_names_its_settings_and_not_those_asked_for_since():
+    watched = Watched().trained()
+    watched.feed(Change(id=7, settings={"batch_size": "8192"}))
+    watched.feed(watched.run.change(batch_size="8192"))
+    assert watched.now(STALL_S - 0.1).status == "training"
+    first = "first step with batch_size 8192: 14 s so far"
+    assert watched.now(14.0).status == first
+    watched.feed(Change(id=8, settings={"batch_size": "16384"}))
+    shown = watched.now(14.0)
+    assert (shown.state, shown.status) == ("switching", f"{first}; then batch_size to 16384")
+    watched.feed(watched.run.change(batch_size="16384"), watched.run.step(9e3))
+    assert watched.now(14.0).status == "training"
 
 
 def test_a_refused_change_is_explained_until_something_else_happens():
@@ -855,3 +871,10 @@ def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():
     assert shown.status == "training – refused: an A/B is running"
     watched.feed(Profile(id=8, steps=3, path="trace.json"))
     assert watched.now().profile_refusal == ""
+
+
+def test_other_jobs_are_shown_for_a_while_after_they_were_read():
+    watched = Watched().trained()
+    jobs = OtherJobs(at_s=watched.run.now_s, used_cores=1.2, cores=2)
+    assert watched.feed(jobs).now(OTHERS_S / 2).other_jobs == jobs
+    assert watched.now(OTHERS_S).other_jobs is None

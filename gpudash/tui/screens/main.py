@@ -170,7 +170,8 @@ class MainScreen(Contained, Screen[None]):
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
             self.pane.print(mail.output, mail.replaces)
-        self._rearrange(pane_rows=self.pane.wanted_rows)
+        status_rows = self._status.wanted_rows(self.size.width)
+        self._rearrange(pane_rows=self.pane.wanted_rows, status_rows=status_rows)
         with self._device.contained():
             self._device.show(snapshot, control.cores)
 
@@ -190,6 +191,7 @@ class MainScreen(Contained, Screen[None]):
                     comparing=self._control.comparing,
                     proposing=self.answer is not None and bool(self.answer.tries),
                     undoing=bool(self._control.label("undo")),
+                    refused=self._control.refused_now,
                 )
             )
 

@@ -91,7 +91,9 @@ class TimelineScreen(Contained, Screen[None]):
         with self._header.contained():
             self._header.show(self._title(), self._position())
         with self._footer.contained():
-            self._footer.show(bars.footer(self._control.snapshot, self.keys, roomy=False))
+            refused = self._control.refused_now
+            keys = bars.footer(self._control.snapshot, self.keys, roomy=False, refused=refused)
+            self._footer.show(keys)
 
     def _title(self) -> tuple[Cell, ...]:
         trace = self._shown.timeline.trace

@@ -63,7 +63,7 @@ class AnswerStrip(Panel):
         return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield evidence, lanes, and in the remaining rows more evidence and the proposals.
+        """Yield evidence, lanes, and below them more evidence, the caution and the proposals.
 
         The lanes keep their place, however much evidence there is.
         """
@@ -78,15 +78,16 @@ class AnswerStrip(Panel):
         tries = list(self._tries(TRIES_WIDTH if wide else width))
         if not self.framed and self._line_button(width):
             tries = tries[1:]  # the title has the first one
-        room = height - 1 - len(rows) - (0 if wide else len(tries))
+        cautions = [answer.caution] if answer.caution else []
+        room = height - 1 - len(rows) - len(cautions) - (0 if wide else len(tries))
         room = room if self.framed else max(room, 1)
         clauses = 1 if self.framed and len(answer.evidence) <= room + 1 else None
         first = self._first_row(width, clauses)
         yield first
         above = "".join(text for text, _ in first)
         left = [clause for clause in answer.evidence if clause not in above]
-        shown = [fmt.clip(clause, max(width - 2, 0)) for clause in left[: max(room, 0)]]
-        rows += [((f" {clause}", "text"),) for clause in shown]
+        below = [*((one, "text") for one in left[: max(room, 0)]), *((c, "busy") for c in cautions)]
+        rows += [((f" {fmt.clip(clause, max(width - 2, 0))}", ink),) for clause, ink in below]
         yield from (
             beside(rows, tries[: height - 1], width - TRIES_WIDTH) if wide else (*rows, *tries)
         )

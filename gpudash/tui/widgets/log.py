@@ -36,11 +36,11 @@ def log_rows(
     while last >= 0 and len(rows) < height and width > 2:
         line, last = lines[last], last - 1
         line_ink = "bad" if is_trouble(line) else ink
-        rows += [(f" {row}", line_ink) for row in reversed(_wrapped(line, width - 2))]
+        rows += [(f" {row}", line_ink) for row in reversed(wrapped(line, width - 2))]
     yield from ((row,) for row in reversed(rows[:height]))
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def wrapped(line: str, width: int) -> list[str]:
     """Return a line wrapped between words; all rows have the line's indentation."""
     if cell_len(line) <= width:
         return [line]

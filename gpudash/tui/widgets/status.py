@@ -7,19 +7,35 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.tui.cells import Parts, fitted, whole
 from gpudash.tui.widgets.bar import Bar
+from gpudash.tui.widgets.log import wrapped
 
 LEAST = 16
 """Fewest columns of the sentence."""
+MOST_ROWS = 3
+"""Most rows of a refusal."""
+REFUSED = "refused: "
+"""Marks a clause that is shown in whole."""
 
 
 class StatusLine(Bar):
-    """One cell with a sentence and a hint; the sentence loses clauses to make room for it."""
+    """One cell with a sentence and a hint; the sentence loses clauses to make room for it.
 
-    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # one row
-        """Yield the one row."""
+    A refusal that needs more than one row is shown alone.
+    """
+
+    def wanted_rows(self, width: int) -> int:
+        """Return the rows that the sentence needs in this width: more than one for a refusal."""
+        return max((len(_in_whole(one.parts[0][0], width - 2)) for one in self._cells), default=1)
+
+    def rows(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield the rows; a single one but for a refusal."""
         for cell in self._cells:
             (sentence, style), (hint, _) = cell.parts
             room = width - 2
+            refusal = _in_whole(sentence, room)
+            if height > 1 and len(refusal) > 1:
+                yield from (((f" {row}", style),) for row in refusal)
+                continue
             shown = clauses_in(sentence, max(room - len(hint), LEAST))
             yield ((f" {fmt.clip(shown + hint, room)}", style),)
 
@@ -29,3 +45,14 @@ def clauses_in(sentence: str, width: int) -> str:
     clauses = sentence.split(" · ")
     fits = cell_len(clauses[0]) <= width
     return whole(clauses, width) if fits else fitted(clauses[0], width).rstrip()
+
+
+def _in_whole(sentence: str, width: int) -> list[str]:
+    """Return the rows of a refusal, at most `MOST_ROWS`; one empty row for any other sentence."""
+    refusal = next((one for one in sentence.split(" · ") if REFUSED in one), "")
+    if not refusal or width < 1:
+        return [""]
+    rows = wrapped(refusal, width)
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return [*rows[: MOST_ROWS - 1], fmt.clip(" ".join(rows[MOST_ROWS - 1 :]), width)]
