@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_dynamo_compiling
 from torch.jit import _recursive as scripting
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
@@ -186,11 +187,13 @@ def _patch_eval(tracker: Tracker) -> None:
 
     @wraps(evaluate)
     def hooked(self: nn.Module) -> nn.Module:
+        if is_dynamo_compiling():  # not `uncompiled`: a model that must be one graph may call this
+            return evaluate(self)
         with unseen:
             tracker.turns_to_evaluation()
             return evaluate(self)
 
-    nn.Module.eval = uncompiled(hooked, deeply=False)  # type: ignore[method-assign,assignment]
+    nn.Module.eval = hooked  # type: ignore[method-assign,assignment]
 
 
 def _patch_freeze(tracker: Tracker) -> None:
