@@ -246,7 +246,7 @@ class Steps:
 
     def _plain_iterator(self) -> Callable[[], Any]:
         """Return the reference to the feed's iterator, if its batches need only be counted."""
-        feed = self._feeds.feed if self._is_timed else None
+        feed = self._feeds.feed if self._is_timed and self._feeds.is_fed() else None
         if feed is None or self._has_tokens or feed.iterator() in self.redirects:
             return no_iterator
         return feed.iterator

@@ -88,6 +88,19 @@ def loader(toy):
     return {"losses": losses}
 
 
+@shape(60)
+def loader_left_within_an_epoch(toy):
+    model, optimizer = made()
+    for number, batch in enumerate(data()):
+        backward(model, batch)
+        optimizer.step()
+        if number == 4:
+            break
+    for _ in range(55):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
 @shape(10)
 def no_loader(toy):
     model, optimizer = made()

@@ -63,6 +63,11 @@ def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
     assert results[shape]["samples"] == alone[shape]["samples"] == samples
 
 
+def test_samples_are_counted_after_the_script_has_left_its_loader(results):
+    samples = [one["samples"] for one in results["loader_left_within_an_epoch"]["records"]]
+    assert None not in samples
+
+
 def test_the_wait_for_a_batch_is_measured_whatever_the_batch_is(results):
     for record in results["slow_dicts"]["records"]:
         assert record["data_ms"] >= shapes.CALLS_A_BATCH * shapes.TICK_MS
