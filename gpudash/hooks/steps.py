@@ -84,7 +84,6 @@ class Steps:
         """Steps are only counted, until the next one is due to be measured or something else
         happens."""
         self._counted_from = 0  # steps before the first one that was only counted
-        self._is_bare = False  # hooks are out that the steps being counted do without
         self.switch_backward(True)  # a forked child may have inherited it out
         self._look_every_s = LOOK_EVERY_S
         self._look_due_s = 0.0
@@ -159,7 +158,8 @@ class Steps:
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
-        self._put_hooks_back()
+        if self.is_skipping:
+            self._put_hooks_in()
         self.counting.thread = None
         self._asides.border()
         if self._is_on and not self.is_skipping:
@@ -198,8 +198,7 @@ class Steps:
 
     def _open(self, *, skipping: bool = False) -> None:
         """Begin the next step; `skipping`: only count until a step is due to be measured."""
-        self._put_hooks_back()
-        self._findings.install_hooks()
+        self._put_hooks_in()
         self.is_skipping, self._counted_from = skipping, self.steps
         self.counting.thread, self.counting.next_begun = None, False
         self.wants_calls = self._is_timed = self._is_on
@@ -224,8 +223,7 @@ class Steps:
         self._only_optimizer = next(iter(self._findings.optimizers))
         iterator = self._plain_iterator()
         if self._findings.has_plain_calls() and (iterator is not no_iterator or not self._is_on):
-            self._is_bare = True  # batches show where steps begin, or nobody wants to know
-            self._findings.remove_hooks()
+            self._findings.remove_hooks()  # batches show begins of steps, or nobody wants to know
             self.switch_backward(False)
         self.counting.begin(
             self._tally,
@@ -237,12 +235,10 @@ class Steps:
             due_s=self._look_due_s,
         )
 
-    def _put_hooks_back(self) -> None:
-        """Install the hooks that were out while steps were only counted."""
-        if self._is_bare:
-            self._is_bare = False
-            self._findings.install_hooks()
-            self.switch_backward(True)
+    def _put_hooks_in(self) -> None:
+        """Install the hooks that may be out while steps are only counted, where they are not in."""
+        self._findings.install_hooks()
+        self.switch_backward(True)
 
     def _plain_iterator(self) -> Callable[[], Any]:
         """Return the reference to the feed's iterator, if its batches need only be counted."""

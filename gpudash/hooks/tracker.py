@@ -350,8 +350,8 @@ class Tracker(Batches):
     @event("eval")
     def turns_to_evaluation(self) -> bool:
         """Note a call of `nn.Module.eval`: calls that cannot train may follow."""
-        if get_ident() == self._thread:
-            self._put_hooks_back()
+        if self.is_skipping and get_ident() == self._thread:
+            self._put_hooks_in()
         return False
 
     def _call(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
