@@ -13,7 +13,7 @@ from gpudash.hooks.levers.channels_last import ChannelsLast
 from gpudash.hooks.levers.compile import Backend, Compile
 from gpudash.hooks.levers.handover import Redirects
 from gpudash.hooks.levers.loader import LoaderLevers, batch_size
-from gpudash.hooks.levers.offers import Computing, Family, Option, Refusal, canonical
+from gpudash.hooks.levers.offers import Computing, Family, Refusal, canonical
 from gpudash.hooks.levers.optimizer import OptimizerForm
 from gpudash.hooks.levers.precision import Precision
 from gpudash.hooks.levers.rehearsal import rehearse
@@ -69,7 +69,8 @@ class ScriptLevers:
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
         """The offer of each lever, with the reason if it cannot be moved here."""
-        return tuple(option.offer for option in self._options())
+        offers = (offer for family in self._families for offer in family.offers)
+        return (self._batch_size, *map(self._refused, offers))
 
     @property
     def settings(self) -> Settings:
@@ -77,7 +78,7 @@ class ScriptLevers:
         moved = {
             name: value for family in self._families for name, value in family.settings.items()
         }
-        return {"batch_size": self._batch_size.offer.default, **moved}
+        return {"batch_size": self._batch_size.default, **moved}
 
     @property
     def warmup_steps(self) -> int:
@@ -93,13 +94,13 @@ class ScriptLevers:
     def resolve(self, changes: Settings) -> Settings:
         """Return all settings after these changes. Raises Refusal."""
         settings = self.settings
-        options = {option.offer.name: option for option in self._options()}
+        offers = {offer.name: offer for offer in self.offers}
         resolved = dict(settings)
         for name, text in changes.items():
-            if name not in options:
-                raise Refusal(f"there is no lever {name!r} here; valid: {', '.join(options)}")
+            if name not in offers:
+                raise Refusal(f"there is no lever {name!r} here; valid: {', '.join(offers)}")
             if text != settings[name]:
-                resolved[name] = canonical(options[name], text)
+                resolved[name] = canonical(offers[name], text)
         latent = resolved["num_workers"] == "0" and "prefetch_factor" in changes
         if latent and resolved["prefetch_factor"] != settings["prefetch_factor"]:
             raise Refusal("prefetch_factor: there are no loader workers (num_workers=0)")
@@ -169,16 +170,12 @@ class ScriptLevers:
         return tuple(settings[name] for family in self._computing for name in family.settings)
 
     def _defaults(self) -> Settings:
-        return {option.offer.name: option.offer.default for option in self._options()}
+        return {offer.name: offer.default for offer in self.offers}
 
-    def _options(self) -> tuple[Option, ...]:
-        options = (option for family in self._families for option in family.options)
-        return (self._batch_size, *map(self._refused, options))
-
-    def _refused(self, option: Option) -> Option:
+    def _refused(self, offer: LeverOffer) -> LeverOffer:
         if not self._refusal:
-            return option
-        return Option(msgspec.structs.replace(option.offer, refusal=self._refusal))
+            return offer
+        return msgspec.structs.replace(offer, refusal=self._refusal, impossible={})
 
 
 def _refusal(found: Found) -> str | None:

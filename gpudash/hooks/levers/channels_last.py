@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gpudash.hooks.found import Call, Found, modules_of
-from gpudash.hooks.levers.offers import Option, absent, on_off
+from gpudash.hooks.levers.offers import absent, on_off
 from gpudash.hooks.levers.tensors import each_tensor
 from gpudash.protocol import LeverOffer, Settings
 
@@ -49,7 +49,7 @@ class ChannelsLast:
             self._on = self._default = any(map(_is_channels_last, self._weights()))
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
         why = self._refusal()
         if why:
@@ -63,7 +63,7 @@ class ChannelsLast:
             source=SOURCE,
             numerics=True,
         )
-        return (Option(offer),)
+        return (offer,)
 
     @property
     def settings(self) -> Settings:

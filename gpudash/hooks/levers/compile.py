@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from gpudash.hooks.found import Call, Found, Root, modules_of
-from gpudash.hooks.levers.offers import Option, absent, on_off
+from gpudash.hooks.levers.offers import absent, on_off
 from gpudash.protocol import LeverOffer, Settings
 
 Backend: TypeAlias = str | Callable[..., Any]
@@ -48,7 +48,7 @@ class Compile:
         self._is_shared = found.world_size > 1
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
         why = self._refusal()
         if why and not self._on:
@@ -61,7 +61,7 @@ class Compile:
             source=SOURCE,
             numerics=True,
         )
-        return (Option(offer),)
+        return (offer,)
 
     @property
     def settings(self) -> Settings:

@@ -26,7 +26,7 @@ from gpudash.hooks.levers.handover import (
     try_out,
     try_out_between,
 )
-from gpudash.hooks.levers.offers import UNKNOWN, Option, Refusal, absent, on_off
+from gpudash.hooks.levers.offers import UNKNOWN, Refusal, absent, on_off
 from gpudash.hooks.levers.rehearsal import reason
 from gpudash.hooks.signals import is_from_handler
 from gpudash.protocol import LeverKind, LeverOffer, Settings
@@ -111,14 +111,14 @@ class LoaderLevers:
         self._device = found.device
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
-        return tuple(self._option(name) for name in SUMMARIES)
+        return tuple(self._offer(name) for name in SUMMARIES)
 
     @property
     def settings(self) -> Settings:
         """See Family."""
-        values = {option.offer.name: option.offer.default for option in self.options}
+        values = {offer.name: offer.default for offer in self.offers}
         return self._active.settings if self._active else values
 
     @property
@@ -158,7 +158,7 @@ class LoaderLevers:
     def _loader(self) -> DataLoader[Any] | None:
         return self._feed.loader() if self._feed else None
 
-    def _option(self, name: str) -> Option:
+    def _offer(self, name: str) -> LeverOffer:
         summary = SUMMARIES[name]
         default = self._own.settings[name] if self._own else UNKNOWN
         why = self._refusal(name)
@@ -166,7 +166,7 @@ class LoaderLevers:
             return absent(name, why, summary=summary, source=SOURCE, value=default)
         loader = self._loader()
         lasting = getattr(loader, "persistent_workers", False) or getattr(loader, "timeout", 0)
-        offer = LeverOffer(
+        return LeverOffer(
             name=name,
             kind=KINDS[name],
             default=default,
@@ -178,7 +178,6 @@ class LoaderLevers:
             summary=summary,
             source=SOURCE,
         )
-        return Option(offer)
 
     def _refusal(self, name: str) -> str | None:
         if self._feed is None:
@@ -227,7 +226,7 @@ class LoaderLevers:
         return loader.num_workers > 0 and not self._tried
 
 
-def batch_size(feed: Feed | None) -> Option:
+def batch_size(feed: Feed | None) -> LeverOffer:
     """Return the offer of `batch_size`: it cannot be moved, and has the loader's value if known."""
     loader: Any = feed.loader() if feed else None
     owners = (loader, getattr(loader, "batch_sampler", None))

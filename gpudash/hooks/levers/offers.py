@@ -1,7 +1,7 @@
 """What all families of levers share: offers, values, refusals."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from gpudash.hooks.found import Call, Found
 from gpudash.protocol import LeverOffer, Settings
@@ -14,19 +14,11 @@ class Refusal(Exception):  # noqa: N818  # nothing went wrong
     """A lever is not moved; the message says why, as a clause."""
 
 
-class Option(NamedTuple):
-    """A lever's offer, and choices that are impossible here."""
-
-    offer: LeverOffer
-    impossible: Mapping[str, str] = {}
-    """By choice: why it is impossible."""
-
-
 class Family(Protocol):
     """Levers that are implemented together."""
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def offers(self) -> tuple[LeverOffer, ...]:
         """The family's levers, as offered now."""
 
     @property
@@ -47,44 +39,41 @@ class Computing(Family, Protocol):
         """Return what to put around each root's call; None: nothing."""
 
 
-def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> Option:
+def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> LeverOffer:
     """Return the offer of a lever that cannot be moved here."""
-    return Option(
-        LeverOffer(
-            name=name,
-            kind="choice",
-            default=value,
-            choices=(value,),
-            summary=summary,
-            source=source,
-            refusal=why,
-        )
+    return LeverOffer(
+        name=name,
+        kind="choice",
+        default=value,
+        choices=(value,),
+        summary=summary,
+        source=source,
+        refusal=why,
     )
 
 
 def choice(
-    name: str, impossible: Mapping[str, str], values: tuple[str, ...], *, summary: str, source: str
-) -> Option:
+    name: str, impossible: dict[str, str], values: tuple[str, ...], *, summary: str, source: str
+) -> LeverOffer:
     """Return the offer of the possible values; the first value is the script's own."""
     possible = tuple(value for value in values if value not in impossible)
-    offer = LeverOffer(
+    return LeverOffer(
         name=name,
         kind="choice",
         default=values[0],
         choices=possible,
+        impossible=impossible,
         summary=summary,
         source=source,
         numerics=True,
         refusal=None if len(possible) > 1 else ", ".join(dict.fromkeys(impossible.values())),
     )
-    return Option(offer, impossible)
 
 
-def canonical(option: Option, text: str) -> str:
+def canonical(offer: LeverOffer, text: str) -> str:
     """Return a value in its canonical spelling. Raises Refusal."""
-    offer = option.offer
-    if text in option.impossible:
-        raise Refusal(f"{offer.name}={text}: {option.impossible[text]}")
+    if text in offer.impossible:
+        raise Refusal(f"{offer.name}={text}: {offer.impossible[text]}")
     if offer.refusal:
         raise Refusal(f"{offer.name}: {offer.refusal}")
     if offer.kind != "count":

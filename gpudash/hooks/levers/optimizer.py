@@ -29,9 +29,9 @@ from torch.optim import (
 from torch.utils.hooks import RemovableHandle
 
 from gpudash.hooks.found import Found, Root
-from gpudash.hooks.levers.offers import Option, choice
+from gpudash.hooks.levers.offers import choice
 from gpudash.hooks.levers.rehearsal import reason
-from gpudash.protocol import Settings
+from gpudash.protocol import LeverOffer, Settings
 
 WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
 """Their fused form differs by less than 1e-7. Subclasses are excluded, as they may compute
@@ -64,7 +64,7 @@ class OptimizerForm:
         self._roots = found.roots
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
         impossible = {value: self._refusal(value) for value in FLAGS}
         return (

@@ -10,9 +10,9 @@ from torch.overrides import TorchFunctionMode
 
 from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.compile import WRAPPED
-from gpudash.hooks.levers.offers import Option, Refusal, choice
+from gpudash.hooks.levers.offers import Refusal, choice
 from gpudash.hooks.levers.tensors import each_tensor
-from gpudash.protocol import Settings
+from gpudash.protocol import LeverOffer, Settings
 
 ACTIVE = "an autocast is active already"
 
@@ -32,7 +32,7 @@ class Precision:
         self._is_shared = found.world_size > 1
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
         impossible = {"tf32": self._no_tf32(), "bf16": self._no_bf16()}
         return (
