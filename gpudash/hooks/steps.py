@@ -1,8 +1,8 @@
 """Times the steps of a training, each from the end of the one before to its own end.
 
 On a GPU short steps are measured in full ten times a second. Those in between are only counted, and
-timed together, because measuring one step takes 0.1 ms of host time. Without a dashboard no step is
-measured, and plain ones are only counted.
+timed together: measuring one, with its report, takes 0.4 ms of host time. Without a dashboard no
+step is measured, and plain ones are only counted.
 """
 
 import time
