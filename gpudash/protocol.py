@@ -128,8 +128,8 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     """Whether another value changes the computed numbers; the user has to confirm such a change."""
     refusal: str | None = None
     """Why it cannot be changed here, as a clause; None if it can."""
-    impossible: dict[str, str] = {}
-    """By choice that cannot be made here: why, as a clause."""
+    impossible: tuple[tuple[str, str], ...] = ()
+    """Choices that cannot be made here, each with the reason as a clause."""
 
 
 class Offered(Record, frozen=True, kw_only=True):

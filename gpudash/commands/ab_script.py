@@ -89,9 +89,8 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
     offer = offers[name]
     if offer.refusal is not None:
         raise UsageError(f"lever {name} cannot be moved here: {offer.refusal}")
-    for value in values.split(","):
-        if value in offer.impossible:
-            why = offer.impossible[value]
+    for value, why in offer.impossible:
+        if value in values.split(","):
             raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
     a, b = (lever_of(offer).canonical(value) for value in values.split(","))
     return name, a, b, offer.effect != "next step"

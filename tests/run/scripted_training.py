@@ -32,7 +32,7 @@ LEVERS = (
         kind="choice",
         default="script",
         choices=("script", "bf16"),
-        impossible={"tf32": "TF32 needs a GPU"},
+        impossible=(("tf32", "TF32 needs a GPU"),),
         summary="autocast",
         source="torch.autocast",
     ),

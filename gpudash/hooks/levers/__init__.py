@@ -175,7 +175,7 @@ class ScriptLevers:
     def _refused(self, offer: LeverOffer) -> LeverOffer:
         if not self._refusal:
             return offer
-        return msgspec.structs.replace(offer, refusal=self._refusal, impossible={})
+        return msgspec.structs.replace(offer, refusal=self._refusal, impossible=())
 
 
 def _refusal(found: Found) -> str | None:

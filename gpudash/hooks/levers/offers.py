@@ -62,7 +62,7 @@ def choice(
         kind="choice",
         default=values[0],
         choices=possible,
-        impossible=impossible,
+        impossible=tuple(impossible.items()),
         summary=summary,
         source=source,
         numerics=True,
@@ -72,8 +72,9 @@ def choice(
 
 def canonical(offer: LeverOffer, text: str) -> str:
     """Return a value in its canonical spelling. Raises Refusal."""
-    if text in offer.impossible:
-        raise Refusal(f"{offer.name}={text}: {offer.impossible[text]}")
+    for value, why in offer.impossible:
+        if text == value:
+            raise Refusal(f"{offer.name}={text}: {why}")
     if offer.refusal:
         raise Refusal(f"{offer.name}: {offer.refusal}")
     if offer.kind != "count":
