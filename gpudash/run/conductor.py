@@ -30,14 +30,19 @@ class Conductor:
         self._begin(experiment, started)
         self._show(experiment)
 
-    def cancel(self, reason: str) -> None:
-        """End a comparison; a sweep goes on with the next worker."""
+    def cancel(self, reason: str) -> str | None:
+        """End a comparison, and return what it has found; a sweep goes on with the next worker.
+
+        None if no comparison was running.
+        """
         experiment = self._experiment
-        if isinstance(experiment, Comparison):
-            known = experiment.verdict
-            experiment.cancel(reason)
-            self._waits = False
-            self._report(experiment, known)
+        if not isinstance(experiment, Comparison) or experiment.shown().is_over:
+            return None
+        experiment.cancel(reason)
+        self._waits = False
+        self._report(experiment, None)
+        lever = experiment.question.name
+        return experiment.verdict or f"no verdict for {lever}: {experiment.failure}"
 
     def fold(self, item: Event | Reading, started: Started | None) -> None:
         """Fold one record."""

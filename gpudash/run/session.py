@@ -203,8 +203,13 @@ class Session:
         )
 
     def leave(self) -> None:
-        """Complete the recording and let the user's command run on, unwatched."""
-        self._requests.put(self._end)
+        """Complete the recording and let the user's command run on, unwatched; end an A/B."""
+
+        def leave() -> None:
+            self._end_comparison("the dashboard was left")
+            self._end()
+
+        self._requests.put(leave)
 
     def restart(self, plan: Plan) -> int:
         """Kill the worker and start another. Call from the main thread. Raises WorkerError."""
@@ -215,7 +220,7 @@ class Session:
 
         def replace(_number: int) -> None:
             self._read_training()  # its last messages
-            self._conductor.cancel("the training was restarted")
+            self._note_end(self._conductor.cancel("the training was restarted"))
             self._release()
             for source in self._beside:
                 source.forget()
@@ -236,7 +241,7 @@ class Session:
         """End a comparison; the worker returns to the levers from before."""
 
         def end(number: int) -> None:
-            self._conductor.cancel("ended")
+            self._note_end(self._conductor.cancel("ended"))
             self._send(Blocks(id=number, run=self._conductor.run, blocks=()))
 
         return self._request(end)
@@ -501,7 +506,20 @@ class Session:
             self._emit(command)
             self._training.send(command)
 
+    def _end_comparison(self, reason: str) -> None:
+        """End a running comparison: a training that goes on returns to its levers."""
+        found = self._conductor.cancel(reason)
+        if found is not None:
+            self._note_end(found)
+            self._send_blocks(self._conductor.run, ())
+
+    def _note_end(self, found: str | None) -> None:
+        """Log what a comparison has found that was ended early."""
+        if found is not None:
+            self._log([f"A/B: {found}"])
+
     def _stop(self, number: int) -> None:
+        self._end_comparison("the training was stopped")
         self._send(Stop(id=number))
         self._stopping = True
         if self._training is not None and self._training.is_ours:

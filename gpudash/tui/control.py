@@ -454,6 +454,28 @@ class Control:
         plan = msgspec.structs.replace(self.plan, nproc=count)
         return wording.verdict_command(shown, self.workload, plan)
 
+    @property
+    def comparison_ends(self) -> str:
+        """How a running A/B ends if the run does: after how many pairs; empty without one."""
+        shown = self.snapshot.comparison
+        if not self.comparing:
+            return ""
+        if shown is None or shown.is_over:  # just requested
+            return "the A/B just begun ends"
+        of = f"{shown.pairs} of {shown.planned_pairs} pairs"
+        return f"the A/B of {fmt.plain(shown.lever)} ends after {of}"
+
+    @property
+    def has_verdict_so_far(self) -> bool:
+        """Whether the running A/B has enough pairs to be concluded."""
+        shown = self.snapshot.comparison
+        return (
+            self.comparing
+            and shown is not None
+            and not shown.is_over
+            and shown.pairs >= FEWEST_PAIRS
+        )
+
     def end_comparison(self) -> str:
         """End the running comparison, with a verdict if it has enough pairs; return a notice.
 

@@ -29,14 +29,16 @@ def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
 
     while comparison.shown().pairs < pairs:
         turn()
-    conductor.cancel("ended")
+    found = conductor.cancel("ended")
     shown = emitted[-1 - verdicts]
     assert isinstance(shown, ComparisonShown)
     assert (shown.is_over, shown.pairs) == (True, pairs)
     assert emitted[len(emitted) - verdicts :] == [Verdict(text=shown.verdict)] * verdicts
     while not comparison.done:
         turn()
-    conductor.cancel("the training was restarted")
+    none = "no verdict for pipelined=on: ended after 3 pairs, and a verdict needs 4"
+    assert found == (shown.verdict or none)
+    assert conductor.cancel("the training was restarted") is None
     assert [one for one in emitted if isinstance(one, Verdict)] == emitted[
         len(emitted) - verdicts :
     ]

@@ -6,6 +6,7 @@ That is the double, but where the training itself matters.
 import csv
 import json
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gpudash.compare.ab import Question
 from gpudash.errors import RecordingError, WorkerError
 from gpudash.protocol import Failed, Plan
 from gpudash.recording.intervals import Intervals
@@ -114,6 +116,28 @@ def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Pat
     rows = rows_of(tmp_path / "run.csv")
     assert [row["segment"] for row in rows] == sorted(row["segment"] for row in rows)
     assert {(row["segment"], row["batch_size"]) for row in rows} == {("0", "2"), ("1", "4")}
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        (Session.end_comparison, "ended"),
+        (Session.stop, "the training was stopped"),
+        (Session.leave, "the dashboard was left"),
+        (lambda session: session.restart(session.plan), "the training was restarted"),
+    ],
+)
+def test_the_log_says_what_an_ab_had_measured_when_it_was_cut_short(
+    begin: Begin, how: Callable[[Session], object], why: str
+) -> None:
+    session, screen = begin()
+    session.compare(Question(lever="pipelined", a="off", b="on", pairs=9000))
+    screen.until(lambda s: s.comparison is not None)
+    how(session)
+    screen.until(lambda _: screen.log)
+    said = rf"A/B: (no verdict for )?pipelined=on.* {why} (after \d+ pairs, and|before its 9000)"
+    assert [line for line in screen.log if re.match(said, line)], screen.log
+    session.close()
 
 
 def test_a_profile_is_shown_with_its_settings_when_it_arrives(begin: Begin, tmp_path: Path) -> None:

@@ -220,6 +220,20 @@ async def test_a_key_that_changes_no_lever_works_during_a_comparison():
         assert len(d.engine.calls_of("restart")) == 1
 
 
+@pytest.mark.parametrize(
+    ("pairs", "becomes"), [(21, "the results keep its verdict"), (3, "a verdict needs 4 pairs")]
+)
+async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(pairs, becomes):
+    async with dashboard(snapshot=comparing(pairs)) as d:
+        await d.press("w")
+        assert f"the A/B of pipelined ends after {pairs} of 40 pairs:" in d.text()
+        assert becomes in d.text()
+        await d.press("escape")
+        await d.show(training())
+        await d.press("w")
+        assert "the A/B of" not in d.text()
+
+
 @pytest.mark.parametrize("key", ["p", "plus", "minus", "u", "U", "right", "left", "enter"])
 async def test_a_key_that_changes_a_lever_does_not_end_a_comparison(key):
     row = result(3, "batch_size=32", 400.0, settings=settings(pipelined="off", batch_size="32"))

@@ -14,7 +14,7 @@ from gpudash.views.answer import answer
 from tests.tui import scripts
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard
-from tests.tui.fake_engine import FakeEngine
+from tests.tui.fake_engine import FakeEngine, recording
 from tests.tui.fake_engine import training as own_training
 from tests.tui.scenes import changed
 
@@ -277,6 +277,23 @@ async def test_quitting_asks_whether_the_training_is_to_go_on():
         assert d.engine.calls_of("leave") == [()]
         assert not d.engine.calls_of("stop")
         assert d.app._exit
+
+
+@pytest.mark.parametrize(
+    ("pairs", "recorded", "becomes"),
+    [
+        (21, True, "the recording keeps its verdict"),
+        (21, False, "its verdict is not kept; esc, then a shows it first"),
+        (3, True, "a verdict needs 4 pairs"),
+    ],
+)
+async def test_quitting_says_that_an_a_b_ends_and_what_becomes_of_it(pairs, recorded, becomes):
+    status = recording() if recorded else None
+    snapshot = changed(scripts.training(), comparison=compared(pairs), recording=status)
+    async with script(snapshot) as d:
+        await d.press("q")
+        ends = f"Either way the A/B of pipelined ends after {pairs} of 40 pairs: {becomes}."
+        assert ends in asked(d)
 
 
 async def test_a_training_that_is_stopped_is_waited_for():

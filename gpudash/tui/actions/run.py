@@ -4,11 +4,16 @@ from datetime import datetime
 from functools import partial
 
 from gpudash import format as fmt
+from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.errors import ExistsError, GpudashError
+from gpudash.snapshot import RecordingStatus
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText
 from workloads import CATALOGUE
+
+
+TOO_FEW = f"a verdict needs {FEWEST_PAIRS} pairs"
 
 
 class RunActions(Asking):
@@ -26,6 +31,10 @@ class RunActions(Asking):
 
         choices = {entry.name: entry.summary for entry in CATALOGUE.values()}
         hint = "another workload starts from new weights"
+        if ends := self.control.comparison_ends:
+            concluded = self.control.has_verdict_so_far
+            kept = "the results keep its verdict" if concluded else TOO_FEW
+            hint += f"\n{ends}:\n{kept}"
         self._open(AskChoice("workload", choices, current, hint), answered)
 
     def action_pause(self) -> None:
@@ -122,11 +131,21 @@ class RunActions(Asking):
         how = "by SIGTERM this time" if self.control.interrupted else "as Ctrl-C does"
         completed = f" The recording {recording.path} is completed." if recording else ""
         question = f"{self.control.workload} is running. Stop it, or leave it running?{completed}"
+        if ends := self.control.comparison_ends:
+            question += f" Either way {ends}: {self._kept_verdict(recording)}."
         answers = {
             "s": f"stop it, {how}, and quit",
             "l": "leave it running and quit; gpudash attach shows it again",
         }
         self._open(AskKey(question, answers, "stays"), answered)
+
+    def _kept_verdict(self, recording: RecordingStatus | None) -> str:
+        """Return what becomes of an A/B's result when the dashboard quits."""
+        if not self.control.has_verdict_so_far:
+            return TOO_FEW
+        if recording is not None:
+            return "the recording keeps its verdict"
+        return f"its verdict is not kept; esc, then {key_for('compare')} shows it first"
 
     def action_leave_now(self) -> None:
         """Quit; with a user's script, first send it Ctrl-C, and the next time ask."""
