@@ -157,10 +157,11 @@ def status(
     elif snapshot.state == "training":
         sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header has it
         ends = f"{key_for('compare')} ends it" if _comparing(snapshot) else ""
-        parts = (sentence, ends, *_last_change(snapshot), *_asides(snapshot), *_notes(snapshot))
-        found = " ".join(fmt.plain(snapshot.found).split())
         # an A/B, a verdict or a refusal needs the line; the panel has the button
-        hint = "" if sentence else _edits(undo, redo)
+        edits = [] if sentence else _edits(undo, redo)
+        parts = (sentence, ends, *_last_change(snapshot), *edits)
+        parts = (*parts, *_asides(snapshot), *_notes(snapshot))
+        found = " ".join(fmt.plain(snapshot.found).split())
         sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
     style = STATE_STYLES[snapshot.state][1]
     if profile:  # more precise than the snapshot's "profiling"
@@ -169,10 +170,14 @@ def status(
     return (Cell(parts=((sentence, style), (hint, style))),)
 
 
-def _edits(undo: str, redo: str) -> str:
-    """Return a clause for each of undo and redo that would do something."""
-    ways = (("undo", "undoes", undo), ("redo", "redoes", redo))
-    return "".join(f" · {key_for(way)} {verb} {what}" for way, verb, what in ways if what)
+def _edits(undo: str, redo: str) -> list[str]:
+    """Return a clause for each of undo and redo that would do something: what its key sets."""
+    ways = (("undo", undo, "back"), ("redo", redo, "again"))
+    return [
+        f"{key_for(way)} sets {fmt.plain(what)}{'' if '=' in what else f' {how}'}"
+        for way, what, how in ways
+        if what
+    ]
 
 
 def _comparing(snapshot: Snapshot) -> bool:

@@ -324,7 +324,7 @@ class Control:
         self._edits.went(way)
 
     def label(self, way: Way) -> str:
-        """Return the edit that undo or redo would make: `pipelined on→off`; empty if none."""
+        """Return what undo or redo would set: `pipelined=off`; empty if there is nothing to do."""
         edit = self._edits.next(way)
         return edit.label if edit else ""
 

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gpudash.protocol import Settings
+from workloads.levers import phrase
 
 MOST_EDITS = 200
 Way: TypeAlias = Literal["undo", "redo"]
@@ -28,10 +29,8 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The change in a few words: `pipelined off→on`, or `3 levers`."""
-        if len(self.after) > 1:
-            return f"{len(self.after)} levers"
-        return "".join(f"{name} {self.before[name]}→{to}" for name, to in self.after.items())
+        """What it sets in a few words: `pipelined=on`, or `3 levers`."""
+        return f"{len(self.after)} levers" if len(self.after) > 1 else phrase(self.after)
 
 
 class UndoStack:

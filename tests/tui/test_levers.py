@@ -121,13 +121,13 @@ async def test_the_lever_under_the_cursor_is_explained_below_a_rule():
 
 
 async def test_the_frame_holds_the_undo_button_and_the_legend():
-    async with panel(undo="pipelined on→off") as (shown, _):
+    async with panel(undo="pipelined=off") as (shown, _):
         assert "⁴levers" in lines(shown)[0]
-        assert "u undo on→off" in lines(shown)[0]
+        assert "u back to off" in lines(shown)[0]
         assert "◦ new loader" in lines(shown)[-1]
         assert "! new weights" in lines(shown)[-1]
-    async with panel(undo="pipelined on→off", size=(80, 8)) as (shown, _):
-        assert "u undo pipelined on→off" in lines(shown)[0]
+    async with panel(undo="pipelined=off", size=(80, 8)) as (shown, _):
+        assert "u back to pipelined=off" in lines(shown)[0]
     async with panel(undo="3 levers") as (shown, _):
         assert "u undo 3 levers" in lines(shown)[0]
     async with panel(rows=(own(),)) as (shown, _):
@@ -290,8 +290,8 @@ async def test_a_click_chooses_and_a_second_one_acts_as_enter(framed):
 
 
 async def test_a_click_on_undo_undoes():
-    async with panel(undo="pipelined on→off") as (shown, pilot):
-        await pilot.click(offset=(lines(shown)[0].index("undo"), 0))
+    async with panel(undo="pipelined=off") as (shown, pilot):
+        await pilot.click(offset=(lines(shown)[0].index("back to"), 0))
         await pilot.pause()
         assert pilot.app.did == ["undo"]
 

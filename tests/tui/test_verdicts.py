@@ -47,7 +47,7 @@ def rows(control):
 def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
     control = after()
     assert control.keep().startswith("pipelined=on from the next step on; c shows the lines")
-    assert control.label("undo") == "pipelined on→off"
+    assert control.label("undo") == "pipelined=off"
     assert control.back() == "pipelined=off from the next step on"
     assert control.back() == "pipelined stays off"
     assert control.engine.calls_of("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]

@@ -12,7 +12,6 @@ from gpudash.tui.keys import key_for
 from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText
 from workloads import CATALOGUE
 
-
 TOO_FEW = f"a verdict needs {FEWEST_PAIRS} pairs"
 
 

@@ -123,9 +123,11 @@ class LeverPanel(Panel, Scrolled):
 
     def _undo_button(self) -> Cell:
         label = fmt.plain(self._undo)
+        if "=" not in label:
+            return button(f"undo {label}", "undo", rank=2)
         if self.size.width < SIDE_BY_SIDE:  # without the lever's name
-            label = label.rpartition(" ")[2] if "→" in label else label
-        return button(f"undo {_cut(label, 20)}", "undo", rank=2)
+            label = label.partition("=")[2]
+        return button(f"back to {_cut(label, 20)}", "undo", rank=2)
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the list, and the explanation below or beside it."""
