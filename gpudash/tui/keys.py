@@ -229,7 +229,7 @@ KEYS = (
     Key("left,h", "screen.move(-1, 0)", "",
         "Previous value or tab; on a chart the cursor to the left", "move", palette=False),
     Key("enter", "screen.enter", "values",
-        "Choose a value; use a row; keep the A/B's second; type; zoom", "move", needs="levers",
+        "Choose a value; use a row; set the A/B's second; type; zoom", "move", needs="levers",
         panels=("levers",), elsewhere=False, rank=3, palette=False),
     Key("pageup", "screen.scroll(-1)", "", "Scroll results or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",

@@ -171,6 +171,17 @@ async def test_a_again_ends_it():
         assert d.notices() == ["the A/B ends after this step"]
 
 
+async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_buttons():
+    async with dashboard(size=(80, 24), snapshot=training()) as d:
+        await d.press("a")
+        await d.show(comparing())
+        await d.press("4", "a")
+        await d.show(CONCLUDED)
+        assert "⏎ sets off" in d.text()
+        await d.press("enter")
+        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
+
+
 async def test_a_again_before_any_snapshot_shows_it_ends_it_too():
     async with dashboard(snapshot=CONCLUDED) as d:
         await d.press("a", "a")
@@ -395,15 +406,20 @@ async def at_a_verdict(snapshot=CONCLUDED, **options):
 @pytest.mark.parametrize(("key", "value"), [("enter", "off"), ("o", "on")])
 async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
     async with at_a_verdict() as d:
-        for offered in ("⏎ keep off", "o back to on", "m more pairs", "y copy", "Y copy it"):
+        for offered in ("m more pairs", "y copy", "Y copy it"):
             assert offered in d.text()
         other = {"on": "off", "off": "on"}[value]
         active = msgspec.structs.replace(CONCLUDED, settings=settings(pipelined=other))
         await d.show(active)
-        await d.press(key)
+        offer = {"off": "on is active ━ ⏎ sets off ━ m", "on": "off is active ━ o back to on ━ m"}
+        assert offer[value] in d.text()
+        await d.press_together(key, key)  # the second one does nothing else
         assert d.engine.calls_of("change") == [({"pipelined": value},)]
-        (notice,) = d.notices()
-        assert notice.startswith(f"pipelined={value} from the next step on")
+        await d.show(msgspec.structs.replace(active, pending={"pipelined": value}))
+        assert offer[other] in d.text()
+        first, second = d.notices()
+        assert first.startswith(f"pipelined={value} from the next step on")
+        assert second.startswith(f"pipelined stays {value}")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -425,15 +441,15 @@ SLOWER = "pipelined=off is 6.3 % slower [6.8, 5.9], 40 pairs, A/A check passed"
 @pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
 @pytest.mark.parametrize(
     ("how", "offered"),
-    [({}, "⏎ keep off, slower ━"), ({"ended_early": True}, "⏎ keep off ━")],
+    [({}, "⏎ sets off, slower ━"), ({"ended_early": True}, "⏎ sets off ━")],
     ids=["proven", "not proven"],
 )
-async def test_enter_says_that_it_keeps_the_value_that_was_proven_slower(size, how, offered):
+async def test_enter_says_that_it_sets_the_value_that_was_proven_slower(size, how, offered):
     rates = {"low": -0.068, "change": -0.063, "high": -0.059}
     shown = compared(40, verdict=SLOWER, **rates, **how)
     async with at_a_verdict(changed(training(), comparison=shown), size=size) as d:
         assert offered in d.text()
-        assert "o back to on ━ m more pairs" in d.text()
+        assert "on is active ━" in d.text()
 
 
 async def test_without_a_verdict_enter_keeps_nothing():

@@ -20,7 +20,7 @@ from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
 from gpudash.tui.widgets.results import in_sight, ratio_text, result_rows, table_of
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing, text_of
-from tests.tui.fake_engine import result, training
+from tests.tui.fake_engine import result, settings, training
 
 changed = msgspec.structs.replace
 SIZES = [(200, 12), (120, 10), (80, 8), (60, 8), (40, 6), (20, 5), (8, 3), (3, 2), (1, 1)]
@@ -395,24 +395,26 @@ async def test_a_running_comparison_can_be_ended_and_one_that_is_over_offers_wha
         assert "pipelined=off ━ 9 of at most 40 pairs ━┓" in seen(one)[0]
         blocks = tuple(BlockShown(begin_s=float(at_s), side="a") for at_s in range(20))
         one.show(changed(comparing(10), blocks=blocks))
-        assert "a ends it ━ up to 60 s left ━" in seen(one)[-1]
+        assert "a ends it ━ about 60 s left ━" in seen(one)[-1]
         assert "a ends it" in seen(one)[-1]
         one.show(CONCLUDED)
         for key, action in (
-            ("⏎ keep off", "keep"),
-            ("o back to on", "go_back"),
+            ("⏎ sets off", "keep"),
             ("m more pairs", "more_pairs"),
             ("y copy the verdict", "copy"),
             ("Y copy it as a command", "copy_command"),
         ):
             await one.app.pilot.click(offset=(seen(one)[-1].index(key) + 1, 9))
             assert one.app.ran[-1] == action
+        one.show(changed(CONCLUDED, settings=settings(pipelined="off")))
+        await one.app.pilot.click(offset=(seen(one)[-1].index("o back to on") + 1, 9))
+        assert one.app.ran[-1] == "go_back"
 
 
 async def test_what_cannot_be_run_is_not_offered():
     async with pane(changed(CONCLUDED, can=())) as one:
         one.open("ab")
-        assert "keep" not in seen(one)[-1]
+        assert "sets off" not in seen(one)[-1]
         assert "y copy the verdict" in seen(one)[-1]
 
 

@@ -128,7 +128,7 @@ async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(
         assert "so far pipelined=off +6.0 %" in d.text()
         await d.show(msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK))
         assert VERDICT in d.text()
-        assert "keep off" not in d.text()
+        assert "sets off" not in d.text()
         await d.press("y")
         assert d.app.clipboard.startswith(VERDICT)
         await d.press("Y")

@@ -330,11 +330,11 @@ async def test_after_the_end_of_a_script_a_verdict_offers_its_copies_alone():
     verdict = compared(40, verdict="num_workers=2 is 82.3 % faster [47.7, 125.1]", b="2")
     async with script(scripts.training(comparison=verdict)) as d:
         d.app._main.open_tab("ab")
-        await d.until("keep 2")
+        await d.until("sets 2")
         await d.show(scripts.training(state="finished", comparison=verdict))
         await d.until("train.py has ended")
         assert "copy the verdict" in d.text()
-        assert "keep 2" not in d.text()
+        assert "sets 2" not in d.text()
         assert "back to off" not in d.text()
 
 

@@ -189,7 +189,7 @@ def test_an_ab_at_80_columns_leaves_the_charts_in_sight_and_a_ends_it(terminal: 
     assert "³step, ms" in screen.text
     screen.press("a")
     screen.until(r"ended[\s┃]+before[\s┃]+its[\s┃]+40")  # a longer number breaks the line elsewhere
-    screen.until(r"⏎ keep on")
+    screen.until(r"⏎ sets on")
     screen.press("4")
     screen.until(r"pipelined +\[off\] on ")
     screen.press("q")
@@ -203,7 +203,7 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     screen = terminal(*MASKED_LOSS, "--record", "run.csv", "--live")
     screen.until(row(1, "pipelined=off batch_size=1"))
     screen.press("ka")
-    screen.until(r"⏎ keep on(, slower)? ━ o back to off ━ m more pairs ━ y copy the verdict ━ Y")
+    screen.until(r"off is active ━ ⏎ sets on(, slower)? ━ m more pairs ━ y copy the verdict ━ Y")
     verdict = screen.until(r"(no difference shown for )?pipelined=on( is [\d.]+ %|:) .*\]").group()
     judged = screen.pane
     screen.press("\r")

@@ -101,6 +101,7 @@ class LeverActions(Asking):
         """Compare the lever's present value with another one, or end the running A/B."""
         if self.control.comparing:
             self._ask_and_notify(self.control.end_comparison)
+            self._main.open_tab("ab")  # a small terminal hides its verdict behind the levers
             return
         lever = self._chosen()
         if lever is None or not self._ask(lambda: self.control.check_comparable(lever)):

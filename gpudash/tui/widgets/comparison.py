@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from statistics import median
+from statistics import fmean, median
 from typing import TypeAlias
 
 import msgspec
@@ -31,6 +31,8 @@ MOST_INTERVALS = 5
 LEAST_LENGTH = 0.01
 MOST = 10.0
 """Shortest length of an axis, and its longest reach on either side, as relative changes."""
+PAUSED = 10
+"""A pair that took more than this many times the median had a pause in it."""
 LABEL = 12
 """Columns left of an axis."""
 VALUE = 12
@@ -160,19 +162,20 @@ def forest_rows(verdicts: Sequence[ComparisonShown], width: int, height: int) ->
 
 
 def time_left(shown: ComparisonShown, blocks: Sequence[BlockShown]) -> str:
-    """Return how long all planned pairs take at most: `up to 3 min left`.
+    """Return how long the pairs left take, as the mean of those so far: `about 3 min left`.
 
     `blocks` are the newest ones on the time axis. Empty before there are two pairs.
     """
     begins = [one.begin_s for one in blocks[-2 * shown.pairs :]] if shown.pairs >= 2 else []
-    # two blocks are a pair's time with its switches; a pause is in few of them
+    # two blocks are a pair's time with its switches
     pairs_s = [after - before for before, after in zip(begins, begins[2:], strict=False)]
     if not pairs_s:
         return ""
-    left_s = (shown.planned_pairs - shown.pairs) * median(pairs_s)
+    most_s = PAUSED * median(pairs_s)
+    left_s = (shown.planned_pairs - shown.pairs) * fmean(one for one in pairs_s if one <= most_s)
     if left_s <= 90:
-        return f"up to {10 * max(math.ceil(left_s / 10), 1)} s left"
-    return f"up to {math.ceil(left_s / 60)} min left"
+        return f"about {10 * max(math.ceil(left_s / 10), 1)} s left"
+    return f"about {math.ceil(left_s / 60)} min left"
 
 
 def _name(shown: ComparisonShown) -> str:

@@ -267,9 +267,8 @@ class Pane(Panel, Scrolled):
         """Return the tabs, and the open tab's texts and buttons."""
         tabs, shown = self._tabs(), self._snapshot.comparison
         if self.tab == "ab" and shown is not None:
-            right, below = _comparison_cells(
-                shown, time_left(shown, self._snapshot.blocks), can=self._can("blocks")
-            )
+            left, active = time_left(shown, self._snapshot.blocks), _active(self._snapshot)
+            right, below = _comparison_cells(shown, left, active, can=self._can("blocks"))
             return Frame(top=tabs, top_right=right, bottom=below)
         right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
         if self.tab == "ranks":
@@ -356,8 +355,14 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
     can = [why_not(ability, snapshot) is None for ability in ("blocks", "type", "levers")]
     return (
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
-        *(job_of(snapshot), can, profile_line(snapshot)),
+        *(job_of(snapshot), can, profile_line(snapshot), _active(snapshot)),
     )
+
+
+def _active(snapshot: Snapshot) -> str:
+    """Return the value of the A/B's lever, as requested last; empty if unknown."""
+    lever = snapshot.comparison.lever if snapshot.comparison is not None else ""
+    return snapshot.pending.get(lever, snapshot.settings.get(lever, ""))
 
 
 def _identity(row: Result) -> tuple[int, str]:
@@ -376,11 +381,12 @@ def profile_line(snapshot: Snapshot) -> str:
 
 
 def _comparison_cells(
-    shown: ComparisonShown, left: str, *, can: bool
+    shown: ComparisonShown, left: str, active: str, *, can: bool
 ) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
     """Return the cells of a comparison's upper right border, and of its lower one.
 
-    `left` is the time that a running one takes at most; empty if unknown.
+    `left` is the time that a running one has left, and `active` the lever's value; empty if
+    unknown. The value that is active has no button.
     """
     lever = fmt.plain(shown.lever)
     what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
@@ -391,11 +397,12 @@ def _comparison_cells(
         return (what, pairs), (button("ends it", "compare"), *lasts, note) if can else ()
     if shown.verdict is None:
         return (what,), ()
-    a, b = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b))
+    a, b, now = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b, active))
     slower = ", slower" if shown.proven and (shown.change or 0.0) < 0 else ""
     keys = (
-        button(f"keep {b}{slower}", "keep", key_of=ENTER),
-        button(f"back to {a}", "go_back", rank=1),
+        *([cell(f"{now} is active", "strong", rank=1)] if active else ()),
+        *([button(f"sets {b}{slower}", "keep", key_of=ENTER)] if active != shown.b else ()),
+        *([button(f"back to {a}", "go_back")] if active != shown.a else ()),
         button("more pairs", "more_pairs", rank=2),
     )
     copies = (
