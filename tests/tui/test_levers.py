@@ -13,6 +13,7 @@ from gpudash.tui.control import Control
 from gpudash.tui.lever_rows import LeverRow, lever_rows
 from gpudash.tui.widgets.levers import LeverPanel
 from tests.tui.fake_engine import FakeEngine
+from tests.tui.test_run import running
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count
@@ -161,6 +162,27 @@ async def test_without_room_for_all_levers_the_number_of_others_is_shown():
         await pilot.pause()
         assert "8 more↑" in lines(shown)[1]
         assert "↓" not in "".join(lines(shown))
+
+
+@pytest.mark.parametrize(
+    ("lever", "rows", "said"),
+    [
+        ("batch_size", 5, "better, as long as memory and convergence allow. with a new loader"),
+        ("batch_size", 4, "better, as long as memory and convergence allow."),  # ◦ says the rest
+        ("batch_size", 3, "Samples in one step … with a new loader"),
+        ("pipelined", 4, "while n trains on another … from the next step"),
+    ],
+)
+async def test_without_room_an_explanation_ends_with_a_whole_clause(lever, rows, said):
+    levers = lever_rows(running())
+    async with panel(levers, size=(34, len(levers) + 3 + rows)) as (shown, pilot):
+        while shown.chosen.name != lever:
+            shown.move(1)
+        await pilot.pause()
+        below = lines(shown)[len(levers) + 2 : -1]
+        text = " ".join(" ".join(line[1:-1] for line in below).split())
+        assert text.endswith(said)
+        assert len(below) == rows
 
 
 async def test_the_list_has_its_room_before_the_explanation():

@@ -1,5 +1,6 @@
 """The lever panel: every lever with its value, and an explanation of the one under the cursor."""
 
+import re
 import textwrap
 from collections.abc import Iterator
 from itertools import chain, repeat
@@ -195,7 +196,11 @@ class LeverPanel(Panel, Scrolled):
         return (f" {name}", "dim"), (value, ink), (tail, "dim")
 
     def _explanation(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the explanation of the lever under the cursor; without room the summary is cut."""
+        """Yield the explanation of the lever under the cursor.
+
+        Without room it leaves out what the mark in the list says, if the summary is whole then;
+        else the summary's last clauses.
+        """
         if not self._levers:
             return
         row = self._levers[self._cursor]
@@ -216,9 +221,10 @@ class LeverPanel(Panel, Scrolled):
         rest = [*effect, *fits, *result, *context]
         if len(summary) + len(values) + len(rest) > height:
             values = []  # Enter shows them
-        room = max(height - len(rest), 1)
-        if len(summary) > room:
-            summary = [*summary[: room - 1], _cut(f"{summary[room - 1]}…", width, force=True)]
+        marked = not fixed and does in EFFECTS.values()
+        if marked and 0 < len(summary) + len(rest) - height <= len(effect):
+            rest, effect = rest[len(effect) :], []
+        summary = _shortened(row.lever.summary, width, max(height - len(rest), 1))
         for ink, lines in (
             ("text", summary),
             ("dim", [*values, *effect]),
@@ -252,6 +258,17 @@ def _values(row: LeverRow) -> Iterator[str]:
 
 def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(fmt.plain(text), max(width - 1, 1))
+
+
+def _shortened(text: str, width: int, rows: int) -> list[str]:
+    """Return the text in at most this many rows: its first whole clauses, or its first words."""
+    lines = _wrap(text, width)
+    if len(lines) <= rows:
+        return lines
+    ends = [match.start() for match in re.finditer(r"[.;:] ", text)]
+    shorter = (_wrap(f"{text[:end]} …", width) for end in reversed(ends))
+    cut = [*lines[: rows - 1], _cut(f"{lines[rows - 1]}…", width, force=True)]
+    return next((clauses for clauses in shorter if len(clauses) <= rows), cut)
 
 
 def _cut(text: str, width: int, *, force: bool = False) -> str:
