@@ -200,9 +200,14 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self.inbox.on_log([line])
 
     def on_notify(self, event: Notify) -> None:
-        """Drop a notice that is already shown: a key held down would fill the screen."""
+        """Show one notice at a time, the newest: more would cover what they are about.
+
+        One that is already shown is dropped, as a key held down repeats it.
+        """
         if any(event.notification.message == shown.message for shown in self._notifications):
             event.prevent_default()
+        else:
+            self.clear_notifications()
 
     # ── actions of the keys; more are in `actions/` ─────────────────────────────────────
 

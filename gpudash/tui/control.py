@@ -33,6 +33,7 @@ from gpudash.tui import wording
 from gpudash.tui.keys import PROFILED_STEPS, fixed, is_pausing, key_for, no_new_row, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
+from gpudash.views.remedies import CUDA_ONLY
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
 from workloads.standard_levers import usable_cores
@@ -230,6 +231,10 @@ class Control:
         entry = CATALOGUE.get(self.workload)
         return entry.on_cpu if entry and self.on_cpu else {}
 
+    def acts(self, name: str) -> bool:
+        """Whether the lever has an effect on this device."""
+        return not (self.on_cpu and name in CUDA_ONLY)
+
     def default_of(self, lever: Lever) -> str:
         """Return the lever's default on this device."""
         return self._on_cpu_values.get(lever.name, lever.default_text)
@@ -274,7 +279,7 @@ class Control:
 
     @property
     def refused_now(self) -> frozenset[str]:
-        """The actions that are refused at present, and are not at other moments of the run."""
+        """The actions that are refused at present or do nothing here: their keys are grey."""
         refused = set()
         if self._why_no_profile is not None:
             refused.add("profile")
@@ -282,6 +287,8 @@ class Control:
                 refused.add("timeline")
         if self._why_no_ab is not None:
             refused |= {"try_it", "more_pairs", *(() if self.comparing else ("compare",))}
+        if not self.acts("pipelined"):
+            refused.add("pipelining")
         return frozenset(refused)
 
     def agree(self) -> None:

@@ -6,7 +6,6 @@ from gpudash.offers import refusal
 from gpudash.tui import wording
 from gpudash.tui.control import Control
 from gpudash.tui.values import fitting
-from gpudash.views.remedies import CUDA_ONLY
 from workloads.levers import AUTO, Lever
 
 
@@ -48,7 +47,7 @@ def lever_rows(control: Control) -> tuple[LeverRow, ...]:
             lever=lever,
             value=value,
             pending=wanted[name] if wanted.get(name) != active.get(name) else None,
-            acts=not (control.on_cpu and name in CUDA_ONLY),
+            acts=control.acts(name),
             refusal=refusal(name, snapshot.levers),
             keeps_weights=bool(snapshot.levers),
             default=None if left_to_auto or value == default else default,

@@ -421,7 +421,7 @@ async def test_words_in_borders_are_buttons():
         await d.click("d close")
         assert focused(d) == ["levers"]
         await d.press("plus")
-        await d.click("u undo")
+        await d.click("u back to 8")
         assert [c["batch_size"] for (c,) in d.engine.calls_of("change")] == ["16", "8"]
         await d.click("e why")
         assert isinstance(d.app.screen, ShowLines)

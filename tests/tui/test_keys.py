@@ -203,6 +203,19 @@ async def test_a_held_key_says_only_once_that_it_can_do_nothing():
 # ── undo ────────────────────────────────────────────────────────────────────────────────
 
 
+async def test_on_a_cpu_the_key_for_pipelining_is_grey_and_says_that_it_does_nothing():
+    async with dashboard(snapshot=training(on_gpu=False)) as d:
+        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        assert footer["pipelining"]["p"] == "dim"
+        await d.press("p")
+        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
+        assert d.notices() == ["pipelined needs a GPU: it does nothing here"]
+        await d.show(training())
+        d.app.clear_notifications()
+        await d.press("p")
+        assert d.notices() == []
+
+
 async def test_u_undoes_the_last_change_and_capital_u_makes_it_again():
     async with dashboard(snapshot=training()) as d:
         await d.press("plus")

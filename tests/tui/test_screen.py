@@ -166,7 +166,7 @@ async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers():
         await d.press("p", "plus", "right", "enter")
         assert "none known" in d.text()
         assert d.engine.calls_of("change") == []
-        assert d.notices()[0].startswith("unknown lever 'pipelined'")
+        assert d.notices()[0].startswith("unknown lever 'batch_size'")
 
 
 async def test_every_size_shows_the_answer_throughput_results_and_keys():

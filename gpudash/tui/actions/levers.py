@@ -1,5 +1,7 @@
 """Actions on levers: changes and A/Bs."""
 
+from collections.abc import Callable
+
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.screens.chooser import Chooser, Chosen
@@ -33,11 +35,16 @@ class LeverActions(Asking):
         return lever
 
     def _step(self, name: str, direction: int) -> None:
-        self._ask(lambda: self.control.step(name, direction))
+        self._set(name, lambda: self.control.step(name, direction))
+
+    def _set(self, name: str, request: Callable[[], None]) -> None:
+        """Request a change of a lever; if the lever does nothing on this device, say so."""
+        if self._ask(request) and not self.control.acts(name):
+            self.notify(f"{name} needs a GPU: it does nothing here")
 
     def action_set(self, name: str, value: str) -> None:
         """Set a lever."""
-        self._ask(lambda: self.control.change(self.control.lever(name), value))
+        self._set(name, lambda: self.control.change(self.control.lever(name), value))
 
     def action_undo(self) -> None:
         """Undo the last lever change."""
@@ -64,7 +71,7 @@ class LeverActions(Asking):
             if chosen is None:
                 return
             if chosen.verb == "set":
-                self._ask(lambda: self.control.change(lever, chosen.value))
+                self._set(lever.name, lambda: self.control.change(lever, chosen.value))
             else:
                 self._compare(lever.name, chosen.value)
 

@@ -210,10 +210,11 @@ class MainScreen(Contained, Screen[None]):
             self._place_notices()
 
     def _place_notices(self) -> None:
-        """Show notices above the pane, where they hide no result."""
+        """Show notices above the pane, where they hide no result; with room, nor a lever."""
         margin = notices_margin(*self.size, self._board.shown)
         for rack in self.query("ToastRack"):
             rack.styles.margin = 0, 0, margin, 0
+            rack.set_class(is_roomy(*self.size), "over-charts")
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Make the panel visible, and put its keys first in the footer."""

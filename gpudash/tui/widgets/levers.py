@@ -136,8 +136,11 @@ class LeverPanel(Panel, Scrolled):
             shown = self._list_height(width, height)
             yield from self._list(width, shown)
             if shown < height and self._levers:
-                yield (("─" * width, "border"),)
-                yield from self._explanation(width - 1, height - shown - 1)
+                caption = f"─ {does} " if (does := self._does()) else ""
+                captioned = bool(caption) and cell_len(caption) < width
+                line = "─" * (width - captioned * cell_len(caption))
+                yield (*([("─ ", "border"), (f"{does} ", "dim")] * captioned), (line, "border"))
+                yield from self._explanation(width - 1, height - shown - 1, captioned=captioned)
             return
         levers = chain(self._list(LIST_WIDTH, height), repeat((), height))
         explanation = self._explanation(width - LIST_WIDTH - 2, height)
@@ -195,11 +198,19 @@ class LeverPanel(Panel, Scrolled):
         )
         return (f" {name}", "dim"), (value, ink), (tail, "dim")
 
-    def _explanation(self, width: int, height: int) -> Iterator[Parts]:
+    def _does(self) -> str:
+        """Return when a change of the lever under the cursor takes effect; empty if it is fixed."""
+        row = self._levers[self._cursor]
+        if self._why_not or row.refusal:
+            return ""
+        does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
+        return does.replace(" and new weights", ", same weights") if row.keeps_weights else does
+
+    def _explanation(self, width: int, height: int, *, captioned: bool = False) -> Iterator[Parts]:
         """Yield the explanation of the lever under the cursor.
 
-        Without room it leaves out what the mark in the list says, if the summary is whole then;
-        else the summary's last clauses.
+        Without room the summary loses its last clauses. `captioned`: the line above says when a
+        change takes effect.
         """
         if not self._levers:
             return
@@ -208,22 +219,16 @@ class LeverPanel(Panel, Scrolled):
         default = f"; default {row.default}" if row.default is not None else ""
         values = _wrap(f"{row.lever.valid}{default}", width) if not row.refusal else []
         fits = _wrap(row.forecast, width)
-        does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
-        if row.keeps_weights:
-            does = does.replace(" and new weights", ", same weights")
         fixed = self._why_not or row.refusal
-        effect = _wrap(fixed or does, width)
+        effect = _wrap(fixed or self._does(), width) if not captioned else []
         keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
-        if row.acts and not fixed and cell_len(effect[0] + keys) < width:
+        if effect and row.acts and not fixed and cell_len(effect[0] + keys) < width:
             effect[0] += keys
         result = _wrap(f"A/B: {row.result}", width) if row.result else []
         context = _wrap(row.context, width)
         rest = [*effect, *fits, *result, *context]
         if len(summary) + len(values) + len(rest) > height:
             values = []  # Enter shows them
-        marked = not fixed and does in EFFECTS.values()
-        if marked and 0 < len(summary) + len(rest) - height <= len(effect):
-            rest, effect = rest[len(effect) :], []
         summary = _shortened(row.lever.summary, width, max(height - len(rest), 1))
         for ink, lines in (
             ("text", summary),
