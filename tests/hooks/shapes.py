@@ -878,8 +878,8 @@ def second_optimizer_now_and_then(toy):
         if number % 7 == 5:
             model.eval()
             with torch.no_grad():
-                for x, _ in rows:
-                    model(scale(x))
+                for held_out, _ in rows:
+                    model(scale(held_out))
             model.train()
 
 
