@@ -12,6 +12,8 @@ from textual.geometry import Region
 Part: TypeAlias = Literal["levers", "device", "activity", "pane"]
 """Panels that share one place in a small terminal."""
 
+BOTTOM: tuple[Part, ...] = ("pane", "levers", "device", "activity")
+"""The part at the bottom is the first of these that is visible."""
 LEAST = (60, 16)
 """Fewest columns and rows in which anything is shown."""
 WIDE, TALL = 110, 34
@@ -62,9 +64,14 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
 
 
 def notices_margin(width: int, height: int, shown: Shown) -> int:
-    """Return the rows to leave below notices: they appear above the pane, or above the status."""
+    """Return the rows to leave below notices.
+
+    They appear above the pane or what is in its place, or above the status if a panel is zoomed.
+    """
     regions = places(width, height, shown)
-    lowest = regions.get("status" if shown.zoomed else "pane", regions.get("status"))
+    lowest = regions.get("status")
+    if not shown.zoomed:
+        lowest = next((regions[part] for part in BOTTOM if part in regions), lowest)
     return height - lowest.y if lowest is not None else 0
 
 

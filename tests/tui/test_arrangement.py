@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.tui.arrangement import LEAST, Shown, places
+from gpudash.tui.arrangement import BOTTOM, LEAST, Shown, notices_margin, places
 
 SHOWN = st.builds(
     Shown,
@@ -72,3 +72,14 @@ def test_a_zoomed_panel_has_all_the_room_between_the_bars():
 @pytest.mark.parametrize("size", [(59, 16), (60, 15), (20, 5), (1, 1)])
 def test_below_the_least_size_it_says_so_and_shows_nothing_else(size):
     assert set(places(*size, Shown())) == {"too-small"}
+
+
+@pytest.mark.parametrize("chosen", ["pane", "levers", "device", "activity"])
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 30), (120, 40)])
+def test_notices_are_above_whatever_is_at_the_bottom(size, chosen):
+    shown = Shown(chosen=chosen, device=chosen == "device")
+    lowest = max(
+        (region for name, region in places(*size, shown).items() if name in BOTTOM),
+        key=lambda region: region.bottom,
+    )
+    assert size[1] - notices_margin(*size, shown) == lowest.y
