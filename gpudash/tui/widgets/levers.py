@@ -136,10 +136,11 @@ class LeverPanel(Panel, Scrolled):
             shown = self._list_height(width, height)
             yield from self._list(width, shown)
             if shown < height and self._levers:
-                caption = f"─ {does} " if (does := self._does()) else ""
-                captioned = bool(caption) and cell_len(caption) < width
-                line = "─" * (width - captioned * cell_len(caption))
-                yield (*([("─ ", "border"), (f"{does} ", "dim")] * captioned), (line, "border"))
+                caption = (("─ ", "border"), (f"{self._does()} ", "dim"))
+                room = width - sum(cell_len(text) for text, _ in caption)
+                captioned = room > 0
+                line = ("─" * (room if captioned else width), "border")
+                yield (*caption, line) if captioned else (line,)
                 yield from self._explanation(width - 1, height - shown - 1, captioned=captioned)
             return
         levers = chain(self._list(LIST_WIDTH, height), repeat((), height))
@@ -199,10 +200,10 @@ class LeverPanel(Panel, Scrolled):
         return (f" {name}", "dim"), (value, ink), (tail, "dim")
 
     def _does(self) -> str:
-        """Return when a change of the lever under the cursor takes effect; empty if it is fixed."""
+        """Return when a change of the lever under the cursor takes effect, or why none can."""
         row = self._levers[self._cursor]
-        if self._why_not or row.refusal:
-            return ""
+        if fixed := self._why_not or row.refusal:
+            return fmt.plain(fixed)
         does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
         return does.replace(" and new weights", ", same weights") if row.keeps_weights else does
 
@@ -210,7 +211,7 @@ class LeverPanel(Panel, Scrolled):
         """Yield the explanation of the lever under the cursor.
 
         Without room the summary loses its last clauses. `captioned`: the line above says when a
-        change takes effect.
+        change takes effect, or why none is possible.
         """
         if not self._levers:
             return
@@ -220,7 +221,7 @@ class LeverPanel(Panel, Scrolled):
         values = _wrap(f"{row.lever.valid}{default}", width) if not row.refusal else []
         fits = _wrap(row.forecast, width)
         fixed = self._why_not or row.refusal
-        effect = _wrap(fixed or self._does(), width) if not captioned else []
+        effect = _wrap(self._does(), width) if not captioned else []
         keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
         if effect and row.acts and not fixed and cell_len(effect[0] + keys) < width:
             effect[0] += keys
