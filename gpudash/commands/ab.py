@@ -134,6 +134,8 @@ def conclude(
     else:
         lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
         say("\n".join(lines))
+    if interrupted and comparison.shown().ended_early:
+        return Exit.INTERRUPTED
     return _code(comparison) if arguments.exit_code else Exit.DONE
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gpudash.commands.ab import (
+    conclude,
     document,
     progress_line,
     run_ab,
@@ -209,6 +210,18 @@ def test_a_comparison_ended_early_has_no_verdict(ctrl_c, code, reason, capsys):
     session = ScriptedSession(Worker(a_quarter_faster), turns=30, ctrl_c=ctrl_c)
     assert run(session) == code
     assert f"gpudash: no verdict: {reason}" in capsys.readouterr().err
+
+
+def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_so(capsys):
+    comparison = Comparison(question())
+    conducted = Conducted(comparison, Worker(a_quarter_faster))
+    while comparison.shown().pairs < 4:
+        conducted.turn()
+    comparison.cancel("the training was stopped")
+    arguments = Namespace(json=False, exit_code=False)
+    assert conclude(comparison, Snapshot(), arguments, interrupted=True) == 130
+    assert "4 pairs" in (said := capsys.readouterr().out)
+    assert "; the training was stopped before its" in said
 
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
