@@ -142,6 +142,25 @@ def test_why_says_that_an_answer_stands_wherever_another_rule_is_the_first_that_
         assert said.endswith("; an answer stands until it was not found for 5 s")
 
 
+def test_why_says_of_the_limit_that_it_stands_and_of_the_rule_that_matches_that_it_is_none_yet():
+    busy, waiting = gpu_step(), measured(data_ms=3.0)
+    answers = Answers()
+    *_, held = given(answers, busy, waiting, waiting)
+    ended = answers.give(changed(later(waiting, 2.0), state="finished"), (), 8)
+    for shown, since in ((held, "ago"), (ended, "before the end")):
+        lines = why_lines(shown, later(waiting, 2.0), 8)
+        (limit,) = [number for number, line in enumerate(lines) if line.startswith("▸")]
+        assert lines[limit].endswith("60 %, matches from 90 %: the limit")
+        assert lines[limit + 1] == f"    found last 2 s {since}: an answer stands for 5 s"
+        (other,) = [number for number, line in enumerate(lines) if "waits for data" in line]
+        assert lines[other].endswith("30 %, matches from 10 %")
+        assert (
+            lines[other + 1]
+            == "    it matches: the answer once the present one was not found for 5 s"
+        )
+        assert sum(line.startswith("    ") for line in lines) == 2
+
+
 def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
     found = given(Answers(), behind(), gpu_step())
     assert [one.kind for one in found] == ["straggler", "gpu"]
