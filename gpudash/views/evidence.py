@@ -135,11 +135,7 @@ def _pct(share_pct: float) -> str:
 def _input(measured: Measured) -> Iterator[str]:
     step = measured.step
     waits = f"waits {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
-    settings = measured.snapshot.settings
-    if settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader":
-        takes = "batches are made in the training process"
-    else:
-        takes = _loader(measured) if step.taken_pct is not None else ""
+    takes = _maker(measured)
     is_more = (step.taken_pct or 0.0) > (step.share_pct(step.starved_ms) or 0.0)
     yield from (takes, waits) if is_more else (waits, takes)
     transforms = measured.snapshot.transform_ms
@@ -246,8 +242,12 @@ def _units(measured: Measured) -> Iterator[str]:
 
 
 def _cpu(measured: Measured) -> Iterator[str]:
-    yield f"computing {fmt.percent(measured.step.at_work_pct)} {measured.of_step}"
-    yield _loader(measured) if (measured.step.taken_pct or 0.0) >= DATA_PCT else ""
+    step = measured.step
+    yield f"computing {fmt.percent(step.at_work_pct)} {measured.of_step}"
+    is_starved = (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
+    yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} ms" if is_starved else ""
+    if (is_starved and _makes_batches(measured)) or (step.taken_pct or 0.0) >= DATA_PCT:
+        yield _maker(measured)
     yield _cores(measured)
 
 
@@ -290,6 +290,19 @@ def _busiest(snapshot: Snapshot) -> str:
 
 def _loader(measured: Measured) -> str:
     return f"loader workers use {fmt.percent(measured.step.loader_pct)} of the CPU time"
+
+
+def _maker(measured: Measured) -> str:
+    """Return who makes the batches; nothing of loader workers on cores that suffice."""
+    if _makes_batches(measured):
+        return "batches are made in the training process"
+    return _loader(measured) if measured.step.taken_pct is not None else ""
+
+
+def _makes_batches(measured: Measured) -> bool:
+    """Return whether a loader without workers makes the batches."""
+    settings = measured.snapshot.settings
+    return settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader"
 
 
 def _cores(measured: Measured) -> str:

@@ -83,6 +83,7 @@ LESS_LOADING = (
     _Remedy("augment_on", "gpu", "the device augments a batch at once"),
 )
 MORE_LOADING = _Remedy("num_workers", NEXT, "more batches are made at a time")
+EVEN_LOADING = _Remedy("prefetch_factor", NEXT, "evens out batches that take longer")
 WITHOUT_LOADING = _Remedy("data", "cached", "a test: the rate without any loading")
 FEWER_LAUNCHES = (
     _Remedy("cuda_graph", "on", "one launch replays the whole step"),
@@ -109,6 +110,7 @@ BUSY_CPU = (
     *LESS_WORK,
     *LESS_LOADING,
     MORE_LOADING,
+    EVEN_LOADING,
     _Remedy("channels_last", "on", "saves transposes"),
     _Remedy("compile", "on", "fuses pointwise work"),
     _Remedy("batch_size", NEXT, "more work for each call"),
@@ -121,7 +123,7 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         MORE_LOADING,
         *LESS_LOADING,
         _Remedy("pin_memory", "on", "the copy runs beside the host"),
-        _Remedy("prefetch_factor", NEXT, "evens out batches that take longer"),
+        EVEN_LOADING,
         WITHOUT_LOADING,
     ),
     "copy": (
@@ -275,7 +277,8 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
         "num_workers": is_fed or settings.get("data", "loader") != "loader" or step.no_core_free,
         # no worker prefetches, none has the time to, or batches are late on average
-        "prefetch_factor": settings.get("num_workers") == "0"
+        "prefetch_factor": is_fed
+        or settings.get("num_workers") == "0"
         or step.no_core_free
         or (step.share_pct(step.starved_ms) or 0.0) >= SLOW_LOADER_PCT,
         **(dict.fromkeys(("input", "augment_on", "data"), True) if is_light else {}),

@@ -184,12 +184,51 @@ def test_a_cpu_whose_larger_part_the_loader_uses_is_input_bound():
 
 @pytest.mark.parametrize("device", [CPU, GPU])
 def test_without_loader_workers_it_says_that_the_training_process_makes_the_batches(device):
-    alone = measured("jpeg_input", device=device, chosen={"num_workers": "0"}, data_ms=6.0)
+    times = {"data_ms": 6.0, "device_ms": 4.0}
+    alone = measured("jpeg_input", device=device, chosen={"num_workers": "0"}, **times)
     alone = changed(alone, host=crowding(0.0, cpu_pct=190.0, loader_cpu_pct=0.0))
-    said = ("waits 4.00 of 10.0 ms", "batches are made in the training process")
+    said = ("waits 6.00 of 10.0 ms", "batches are made in the training process")
     assert ask(alone, cores=2).evidence[:2] == said
     from_memory = changed(alone, settings={**alone.settings, "data": "cached"})
     assert said[1] not in ask(from_memory, cores=2).evidence
+
+
+@pytest.mark.parametrize(
+    ("data_ms", "device_ms", "title"),
+    [
+        (1.6, 8.4, "CPU-bound"),
+        (4.9, 5.1, "CPU-bound"),
+        (5.0, 5.0, "input-bound"),
+        (3.0, 2.9, "input-bound"),
+        (1.6, 7.6, "CPU-bound"),  # for 90 % of the time in which it does not wait for data
+        (1.6, 7.5, "unclear, because no part fills the step"),
+    ],
+)
+def test_on_a_cpu_the_longer_of_computing_and_waiting_for_data_is_the_limit(
+    data_ms, device_ms, title
+):
+    times = {"data_ms": data_ms, "device_ms": device_ms}
+    assert ask(measured(device=CPU, **times)).title == title
+    assert ask(measured(device=GPU, **times)).title == "input-bound"
+
+
+def test_beside_other_jobs_a_cpu_waits_for_data_of_its_own_if_it_waits_longer_than_it_computes():
+    def kind(data_ms, device_ms):
+        snapshot = measured(device=CPU, core_wait_pct=30.0, data_ms=data_ms, device_ms=device_ms)
+        return ask(snapshot).kind
+
+    assert (kind(5.0, 5.0), kind(4.9, 5.1)) == ("data", "cores")
+
+
+def test_a_busy_cpu_says_how_long_it_waits_for_data_and_keeps_the_levers_of_its_loader():
+    waits = {"data_ms": 1.6, "device_ms": 8.4}
+    found = ask(measured("jpeg_input", device=CPU, **waits))
+    assert found.evidence[:2] == ("computing 84 % of 10.0 ms", "besides, it waits for data 1.60 ms")
+    levers = [one.lever for one in found.tries]
+    assert levers[:3] == ["input", "num_workers", "prefetch_factor"]
+    assert "besides, it waits for data 1.60 ms" not in ask(measured(device=CPU)).evidence
+    alone = ask(measured("jpeg_input", device=CPU, chosen={"num_workers": "0"}, **waits))
+    assert alone.evidence[2] == "batches are made in the training process"
 
 
 def test_loader_workers_on_cores_that_the_training_does_not_need_are_no_limit():
@@ -208,7 +247,8 @@ def test_a_loader_that_takes_little_of_a_cpu_is_no_remedy():
     [
         ({}, "cpu"),
         ({"core_wait_pct": 60.0}, "cores"),
-        ({"data_ms": 1.2, "device_ms": 8.8}, "data"),
+        ({"data_ms": 1.2, "device_ms": 8.8}, "cpu"),
+        ({"data_ms": 6.0, "device_ms": 4.0}, "data"),
         ({"device_ms": 8.0}, "none"),
     ],
 )
