@@ -14,7 +14,7 @@ from gpudash import format as fmt
 from gpudash.snapshot import AB, ASIDES, ENDED, Marker, Series, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
-from gpudash.views.evidence import Measured, beside, caution, evidence_of
+from gpudash.views.evidence import Measured, beside, caution, caution_in_ab, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.views.remedies import Try, refreshed, tries
@@ -57,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first; empty where no A/B can run."""
     caution: str = ""
-    """Why an A/B of them is uncertain now, and what to do; empty if it is not."""
+    """Why an A/B, of them or the one that runs, is uncertain now, and what to do; empty if not."""
     found: Finding | None = None
     """How the rules found `limit` last: what is measured while it only stands contradicts it."""
     tries_s: float = 0.0
@@ -266,7 +266,8 @@ def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
         return Answer(kind="starting", title="starting")
     going_on = _meanwhile(snapshot)
     if going_on is not None:
-        return _holding(before, *going_on)
+        caution = caution_in_ab(snapshot, HOLD_S) if going_on[0] == "comparing" else ""
+        return _holding(before, *going_on, caution)
     if snapshot.state == "training" and silence(snapshot):
         why = "something compiles, the loader is late, or the step hangs"
         return Answer(kind="silent", title=silence(snapshot)[0], evidence=(why,))
@@ -289,15 +290,15 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
     return None
 
 
-def _holding(before: Answer | None, kind: Meanwhile, title: str) -> Answer:
+def _holding(before: Answer | None, kind: Meanwhile, title: str, caution: str) -> Answer:
     """Return an answer of this kind with the evidence and lanes of `before`."""
     if before is None or not before.lanes:
-        return Answer(kind=kind, title=title)
+        return Answer(kind=kind, title=title, caution=caution)
     evidence = before.evidence
     if before.kind not in INTERRUPTED:
         evidence = (f"before that: {before.title}", *evidence)
     return msgspec.structs.replace(
-        before, kind=kind, title=title, evidence=evidence, tries=(), caution=""
+        before, kind=kind, title=title, evidence=evidence, tries=(), caution=caution
     )
 
 

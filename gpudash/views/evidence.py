@@ -1,5 +1,6 @@
 """State the measurements behind a limit as clauses, the most important first."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
+from gpudash.statistics import mean
 from gpudash.trace.summary import SyncUse
 from gpudash.views.collectives import collectives_line
 from gpudash.views.gains import without
@@ -57,12 +59,27 @@ def caution(limit: Limit, measured: Measured) -> str:
     """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
     if limit != "cores" and (measured.step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT:
         return ""
-    if len(measured.snapshot.ranks) > 1:
-        return "too few cores: end other jobs, or an A/B has a wide interval"
-    jobs, take = measured.snapshot.other_jobs, "cores"
+    return _crowded(measured.snapshot, "an A/B")
+
+
+def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
+    """Return why the A/B that runs is uncertain, by the core wait of the last so many seconds."""
+    series = snapshot.series
+    first = bisect_left(series.at_s, snapshot.elapsed_s - seconds)
+    waits_pct = mean(series.of("core_wait_pct")[first:])
+    if waits_pct is None and snapshot.host is not None:
+        waits_pct = snapshot.host.number("core_wait_pct")
+    return _crowded(snapshot, "the A/B") if (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT else ""
+
+
+def _crowded(snapshot: Snapshot, which: str) -> str:
+    """Return that other jobs take the cores, and what that does to an A/B."""
+    if len(snapshot.ranks) > 1:
+        return f"too few cores: end other jobs, or {which} has a wide interval"
+    jobs, take = snapshot.other_jobs, "cores"
     if jobs is not None and jobs.used_cores >= LEAST_OTHERS:  # those of other containers are unseen
         take = fmt.cores(100 * jobs.used_cores, jobs.cores)
-    return f"other jobs take {take}: end them, or an A/B has a wide interval"
+    return f"other jobs take {take}: end them, or {which} has a wide interval"
 
 
 def _asides(measured: Measured) -> Iterator[str]:

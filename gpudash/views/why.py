@@ -22,7 +22,8 @@ def why_lines(
     In a pause the values are those from before it.
     """
     if is_comparing(snapshot) and snapshot.state not in ENDED:
-        return [*answer.evidence, "", "the rules are not tried during an A/B"]
+        cautions = filter(None, (answer.caution,))
+        return [*answer.evidence, *cautions, "", "the rules are not tried during an A/B"]
     if snapshot.state == "paused":
         snapshot = as_pause_began(snapshot)
     step = recent_step(snapshot, cores, profile)

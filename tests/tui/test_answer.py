@@ -312,6 +312,9 @@ async def test_other_jobs_are_named_and_the_proposals_have_a_caution(size, frame
     assert any(caution in row for row in rows)
     assert any("the training waits for a core 48 % of the time" in row for row in rows)
     assert not any(caution in row for row in await shown(cpu_step(), *size, framed=framed))
+    during = changed(named, comparison=comparing().comparison)
+    rows = await shown(during, *size, framed=framed, before=ask(cpu_step()))
+    assert any(take.replace("an A/B", "the A/B") in row for row in rows)
     ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
     rows = await shown(ranks, *size, framed=framed)
     caution = "too few cores: end other jobs, or an A/B has a wide interval"
