@@ -13,7 +13,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
 from gpudash.trace.summary import SyncUse
 from gpudash.views.collectives import collectives_line
-from gpudash.views.gains import without
+from gpudash.views.gains import batches_wait, without
 from gpudash.views.lanes import prepares
 from gpudash.views.profiled_step import pin_ms, pinning_of
 from gpudash.views.recent_step import RecentStep
@@ -98,6 +98,7 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
         yield "no lever adds cores"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+        yield _batches_wait(measured)
     if len(measured.snapshot.ranks) <= 1:  # with several ranks, only rank 0's cores are known
         yield _gained("cores", "with every core", measured)
 
@@ -155,6 +156,7 @@ def _input(measured: Measured) -> Iterator[str]:
     takes = _maker(measured)
     is_more = (step.taken_pct or 0.0) > (step.share_pct(step.starved_ms) or 0.0)
     yield from (takes, waits) if is_more else (waits, takes)
+    yield _batches_wait(measured)
     transforms = measured.snapshot.transform_ms
     if transforms:
         name, ms = max(transforms.items(), key=lambda one: one[1])
@@ -265,6 +267,7 @@ def _cpu(measured: Measured) -> Iterator[str]:
     yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} ms" if is_starved else ""
     if (is_starved and _makes_batches(measured)) or (step.taken_pct or 0.0) >= DATA_PCT:
         yield _maker(measured)
+    yield _batches_wait(measured) if is_starved else ""
     yield _cores(measured)
 
 
@@ -320,6 +323,21 @@ def _makes_batches(measured: Measured) -> bool:
     """Return whether a loader without workers makes the batches."""
     settings = measured.snapshot.settings
     return settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader"
+
+
+def _batches_wait(measured: Measured) -> str:
+    """Return that making a batch mostly waits, and by which measurement; empty if not known."""
+    step, settings = measured.step, measured.snapshot.settings
+    workers = loader_workers(settings)
+    is_known = "num_workers" in settings and settings.get("data", "loader") == "loader"
+    if not is_known or not batches_wait(step, workers):
+        return ""
+    said = "making a batch waits more than it computes"
+    if not workers:
+        return f"{said}: {measured.who} uses {step.busy_cores or 0.0:.1f} cores"
+    return (
+        f"{said}: a worker uses {fmt.percent(100 * (step.loader_cores or 0.0) / workers)} of a core"
+    )
 
 
 def _cores(measured: Measured) -> str:

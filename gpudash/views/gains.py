@@ -18,6 +18,8 @@ from gpudash.views.rules import DEVICE_PCT, Limit
 
 ADDED_WORKER = 0.5
 """Least speed of an added worker, relative to a present one: two hardware threads share a core."""
+COMPUTING_CORES = 0.5
+"""Making a batch that uses more of a core computes. Else it mostly waits, as for files."""
 HANDED_MS = (0.2, 1.0)
 """Least and usual time to get a batch from a loader worker, which batches that the training makes
 itself do not need. On two slow cores 8 KiB took 0.9 ms, 0.4 of them the training's, and 5 MiB 6."""
@@ -84,13 +86,38 @@ def without(limit: Limit, step: RecentStep) -> Gain | None:
     return derive(step) if derive is not None and step.step_ms else None
 
 
+def batches_wait(step: RecentStep, workers: int) -> bool:
+    """Return whether making a batch is known to wait, as for files, more than it computes.
+
+    On a CPU it is known by the cores that loader workers use or wait for. Without workers it is
+    what the training asks for beside its computing, in which it asks for one core at least.
+    """
+    if step.on_gpu:
+        return False
+    if workers:
+        got = max(1 - (step.core_wait_pct or 0.0) / 100, 0.01)
+        return (
+            step.loader_cores is not None and step.loader_cores / got <= COMPUTING_CORES * workers
+        )
+    asked, starved_ms, computing_ms = step.asked_cores, step.starved_ms, step.computing_ms
+    if asked is None or computing_ms is None or not step.step_ms or not starved_ms:
+        return False
+    return asked * step.step_ms - computing_ms <= COMPUTING_CORES * starved_ms
+
+
 def workers_needed(step: RecentStep, workers: int) -> int:
-    """Return how many loader workers, each as fast as now, would keep the step from waiting."""
+    """Return how many loader workers, each as fast as now, would keep the step from waiting.
+
+    Other jobs make the rest of the step longer. Batches that wait take no longer by them: then as
+    many workers are needed as without these jobs.
+    """
     if not step.step_ms or not step.starved_ms:
         return workers
-    if not workers:  # without workers, batches are made between the steps
-        return ceil(step.starved_ms / max(step.step_ms - step.starved_ms, 1e-3))
-    return ceil(workers * step.step_ms / max(step.step_ms - step.starved_ms, 1e-3))
+    rest_ms = step.step_ms - step.starved_ms
+    if batches_wait(step, workers):
+        rest_ms *= step.got_share
+    batch_ms = workers * step.step_ms or step.starved_ms  # without workers made between the steps
+    return ceil(batch_ms / max(rest_ms, 1e-3))
 
 
 def _more_workers(case: Case) -> Gain | None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpudash.offers import refusal
 from gpudash.protocol import ComparisonShown, Settings
 from gpudash.snapshot import Snapshot
-from gpudash.views.gains import LEAST_PCT, Case, Gain, gain_of, workers_needed
+from gpudash.views.gains import LEAST_PCT, Case, Gain, batches_wait, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, WAITING_LOSSES, Limit
 from workloads.levers import Count, Lever, LeverError
@@ -19,8 +19,6 @@ NEXT = "next"
 """Stands for the lever's next higher value."""
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
-COMPUTING_CORES = 0.5
-"""A loader worker that uses more of a core computes. Else it mostly waits, as for files."""
 SLOW_LOADER_PCT = 50.0
 """A step that waits for data so long has a loader that is too slow on average, whatever batches are
 kept ready."""
@@ -326,7 +324,6 @@ def _most_workers(step: RecentStep, workers: int) -> int | None:
 
     There is a core for each. If those there mostly wait, as many again find cores.
     """
-    if not step.cores or not workers or step.loader_cores is None:
+    if not step.cores or not workers:
         return step.cores
-    waits = step.loader_cores / workers <= COMPUTING_CORES
-    return max(step.cores, 2 * workers) if waits else step.cores
+    return max(step.cores, 2 * workers) if batches_wait(step, workers) else step.cores

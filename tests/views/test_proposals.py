@@ -123,6 +123,35 @@ def test_on_a_cpu_loader_workers_that_mostly_wait_may_be_more_than_the_cores(
     assert found == ([] if proposed is None else [proposed])
 
 
+def test_beside_other_jobs_a_loader_that_waits_gets_the_workers_that_it_needs_without_them():
+    def found(cpu_pct, core_wait_pct, data_ms):
+        times = {"data_ms": data_ms, "device_ms": 10.0 - data_ms}
+        snapshot = measured("jpeg_input", device=CPU, chosen={"num_workers": "0"}, **times)
+        values = {"cpu_pct": cpu_pct, "loader_cpu_pct": 0.0, "core_wait_pct": core_wait_pct}
+        return ask(changed(snapshot, host=HostReading(at_s=0.0, values=values)), cores=2)
+
+    alone, crowded = found(40.0, 0.0, 6.0), found(30.0, 25.0, 4.5)
+    assert (alone.kind, crowded.kind) == ("data", "cores")
+    assert (
+        alone.evidence[2]
+        == "making a batch waits more than it computes: the training uses 0.4 cores"
+    )
+    assert any(one.startswith("making a batch waits") for one in crowded.evidence)
+    for one in (alone, crowded):
+        workers = next(each for each in one.tries if each.lever == "num_workers")
+        assert (workers.label, workers.gain is not None) == ("num_workers=2", True)
+
+
+def test_loader_workers_that_mostly_wait_are_said_to_unless_nothing_waits_for_them():
+    said = "making a batch waits more than it computes: a worker uses 5 % of a core"
+    assert said in ask(sleeping(2, 0.1), cores=2).evidence
+    values = {"cpu_pct": 110.0, "loader_cpu_pct": 10.0}
+    busy = changed(sleeping(2, 0.1, data_ms=1.5), host=HostReading(at_s=0.0, values=values))
+    assert (ask(busy).kind, said in ask(busy, cores=2).evidence) == ("cpu", True)
+    computing = (sleeping(2, 1.2), sleeping(2, 0.1, data_ms=0.5))
+    assert not any("making a batch" in one for each in computing for one in ask(each).evidence)
+
+
 def test_loader_workers_of_which_nothing_is_known_are_no_more_than_the_cores():
     unread = changed(sleeping(2, 0.1), host=None)
     assert "num_workers" not in {one.lever for one in ask(unread, cores=2).tries}
