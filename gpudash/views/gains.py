@@ -154,16 +154,17 @@ def _free_batches(case: Case) -> Gain | None:
     waits = f"the step waits {fmt.milliseconds(starved_ms)} ms for data"
     if step.on_gpu:
         return _up_to(case, starved_ms, waits) if starved_ms else None
-    held_up_ms = _held_up_ms(case)
-    if held_up_ms is None:
-        return None
-    held_up = fmt.milliseconds(held_up_ms)
-    ran = f"the training may stand still while loader workers run, {held_up} ms"
-    return _up_to(case, max(starved_ms, held_up_ms), ran if held_up_ms > starved_ms else waits)
+    held_up = _held_up(case)
+    if held_up is None or held_up[0] <= starved_ms:
+        return None if held_up is None else _up_to(case, starved_ms, waits)
+    held_up_ms, source = held_up
+    return Gain(None, _faster_pct(case.step_ms, case.step_ms - held_up_ms), source)
 
 
-def _held_up_ms(case: Case) -> float | None:
-    """Return for how long loader workers hold up a step at most; None where they do not.
+def _held_up(case: Case) -> tuple[float, str] | None:
+    """Return for how many ms loader workers hold up a step at most, and what is assumed for it.
+
+    None where they do not.
 
     The training's threads wait for each other, so a worker that runs on the core of one may hold up
     all. But the threads get their part of each core. The time in which other jobs have the cores is
@@ -175,7 +176,14 @@ def _held_up_ms(case: Case) -> float | None:
     ran_ms = step.step_ms * step.loader_cores / min(step.busy_cores, 1.0)
     beside = ceil(case.workers / step.cores) if case.workers and step.cores else 1
     most_ms = starved_ms + (step.step_ms - starved_ms) * beside / (beside + 1)
-    return min(ran_ms, most_ms)
+    ran = f"{fmt.milliseconds(ran_ms)} ms of a core in a step of {_ms(case)}"
+    if step.busy_cores < 1:  # other jobs have the rest
+        ran = f"{fmt.percent(step.loader_pct)} of the CPU time of a step of {_ms(case)}"
+    assumed = "stands still meanwhile"
+    if ran_ms > most_ms:
+        assumed = f"stands still for {fmt.milliseconds(most_ms)} ms, as cores are shared evenly"
+    source = f"loader workers use {ran}; at most the training {assumed}"
+    return min(ran_ms, most_ms), source
 
 
 def _steady_batches(case: Case) -> Gain | None:

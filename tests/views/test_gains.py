@@ -160,10 +160,34 @@ def test_a_loader_worker_holds_up_the_training_at_most_while_it_has_a_core(lever
     assert gain(lever, "a", "b", **waits, loader_cores=0.2) == "up to +67 %"  # the wait is longer
 
 
-def test_a_gain_by_less_loading_says_that_the_training_stands_still_meanwhile():
-    found = range_of("data", "a", "b", **ON_CPU, loader_cores=0.5)
-    said = "the training may stand still while loader workers run, 5.00 ms of 10.0 ms"
-    assert found.source == said
+@pytest.mark.parametrize(
+    ("cores", "measured", "assumed"),
+    [
+        ({"loader_cores": 0.5}, "5.00 ms of a core in", "stands still meanwhile"),
+        (
+            {"loader_cores": 0.6},
+            "6.00 ms of a core in",
+            "stands still for 5.00 ms, as cores are shared evenly",
+        ),
+        (
+            {"loader_cores": 0.2, "busy_cores": 0.8, "core_wait_pct": 60.0},
+            "25 % of the CPU time of",
+            "stands still meanwhile",
+        ),
+    ],
+)
+def test_a_gain_by_less_loading_says_what_is_measured_and_what_is_assumed(cores, measured, assumed):
+    source = range_of("data", "a", "b", **{**ON_CPU, **cores}).source
+    measured_part, assumed_part = source.split("; ")
+    assert measured_part == f"loader workers use {measured} a step of 10.0 ms"
+    assert assumed_part == f"at most the training {assumed}"
+
+
+def test_a_gain_by_less_loading_is_the_wait_for_data_where_that_is_longer():
+    waits = {**ON_CPU, "loader_cores": 0.2, "data_ms": 4.0, "device_ms": 6.0}
+    assert (
+        range_of("data", "a", "b", **waits).source == "the step waits 4.00 ms for data of 10.0 ms"
+    )
 
 
 def test_beside_loader_workers_the_training_gets_its_part_of_each_core():
