@@ -41,6 +41,9 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...]
     at_s: float
     """Seconds since the run began."""
+    step_ms: float
+    lanes: tuple[Lane, ...]
+    """The step that the evidence is about."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +81,8 @@ def answer(
     `before` is the previous answer. It stands until its value is clearly below the threshold, and
     is shown while nothing can be measured. `cores` is the number of CPU cores that the training may
     use; None if unknown. `profile` is of steps with the present settings; its figures come first.
-    `holds`: the limit of `before` and its proposals stand for `HOLD_S`; its evidence is that with
-    which it was found last, lanes and gains are of now.
+    `holds`: the limit of `before` and its proposals stand for `HOLD_S`; its evidence and its lanes
+    are those with which it was found last, gains are of now.
     """
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
@@ -109,15 +112,15 @@ def answer(
     now = Measured(snapshot, step)
     if last is None:
         clauses = evidence_of(limit, now)
-        last = Finding(_title(limit, snapshot), clauses, now_s)
+        last = Finding(_title(limit, snapshot), clauses, now_s, step.step_ms, lanes)
     proposed = changes if is_found else refreshed(kept, snapshot, step)
     return Answer(
         kind="ended" if ended else limit,
         limit=limit,
         title=f"{snapshot.state}; it was {last.title}" if ended else last.title,
         evidence=(*last.evidence, *beside(limit, snapshot)),
-        step_ms=step.step_ms,
-        lanes=lanes,
+        step_ms=last.step_ms,
+        lanes=last.lanes,
         tries=() if ended else proposed,
         caution=caution(limit, now) if proposed and not ended else "",
         found=last,

@@ -88,13 +88,14 @@ def test_a_limit_that_comes_and_goes_with_other_jobs_does_not_flicker():
 
 
 def test_a_limit_that_stands_is_shown_with_the_evidence_it_was_last_found_with():
-    less = measured(device_ms=8.0)
+    less = measured(step_ms=11.0, device_ms=8.8)
     first, *held, over = given(Answers(), gpu_step(), *[less] * 6)
     assert not any("stands until" in line for line in why_lines(first, gpu_step(), 8))
     for shown in held[:4]:
         assert any("stands until" in line for line in why_lines(shown, less, 8))
         assert (shown.title, *shown.evidence) == (first.title, *first.evidence)
-        assert shown.lanes != first.lanes  # those are of now
+        assert (shown.step_ms, shown.lanes) == (first.step_ms, first.lanes)
+    assert over.lanes != first.lanes
     assert over.evidence[0] == "GPU 80 %"
 
 
