@@ -111,6 +111,10 @@ class Rounds:
             (self._only,) = self._habits
         return HERE
 
+    def end(self) -> None:
+        """Note that the round is over: its last optimizer ended where `ends` returned MAYBE."""
+        self._is_over = True
+
     def _leave_fast_path(self) -> None:
         """Leave the fast path for an only optimizer, and record the step that it left out."""
         only, self._only = self._only, None

@@ -119,8 +119,10 @@ class Steps:
         return self._gradient_sync.collectives(times)
 
     def finish(self) -> None:
-        """Time the steps that were only counted, or count their samples: the training is over."""
+        """Close the steps that are over but not closed yet: the training is over."""
         self._stop_skipping()
+        if self._is_split and get_ident() == self._thread:
+            self._close_at_split()
         if self.is_skipping:  # on another thread
             self.samples = total(self.samples, self._samples_of_counted())
 

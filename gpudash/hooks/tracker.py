@@ -176,6 +176,8 @@ class Tracker(Batches):
             self._split()
         else:
             self._mark("your_code")
+            if not self._findings.declares:  # it belongs to the step that was closed
+                self._asides.is_between = True
 
     # ── backward passes ─────────────────────────────────────────────────────────────────
 
@@ -350,8 +352,14 @@ class Tracker(Batches):
     @event("eval")
     def turns_to_evaluation(self) -> bool:
         """Note a call of `nn.Module.eval`: calls that cannot train may follow."""
-        if self.is_skipping and get_ident() == self._thread:
+        if get_ident() != self._thread:
+            return False
+        if self.is_skipping:
             self._put_hooks_in()
+        if self._is_split:  # no optimizer that may have been due has stepped before an evaluation
+            self._rounds.end()
+            self._close_at_split()
+            self._asides.border()
         return False
 
     def _call(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

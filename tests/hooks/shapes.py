@@ -863,6 +863,26 @@ def borders_asked_for(toy):
         optimizer.step()
 
 
+@shape(60)
+def second_optimizer_now_and_then(toy):
+    """It steps in no rhythm; the training evaluates, and ends where a step may go on."""
+    model, optimizer = made()
+    scale = nn.Linear(8, 8)
+    second = torch.optim.SGD(scale.parameters(), lr=0.01)
+    rows = data(32)
+    for number, (x, y) in enumerate(data(60 * 8)):
+        backward(model, (scale(x), y))
+        optimizer.step()
+        if number in (2, 5, 7, 12, 14, 25, 27, 30, 31, 45, 50, 56, 57):
+            second.step()
+        if number % 7 == 5:
+            model.eval()
+            with torch.no_grad():
+                for held_out, _ in rows:
+                    model(scale(held_out))
+            model.train()
+
+
 def is_hooked(model):
     """Whether calls of the model and backward passes are."""
     return "_compiled_call_impl" in vars(model), hasattr(torch.autograd.backward, "__wrapped__")

@@ -55,6 +55,7 @@ def test_steps_timed_together_report_the_samples_of_all(results):
         ("nested_tensors", 128),
         ("another_optimizer_within_an_epoch", 320),
         ("declares_its_later_steps", 320),
+        ("second_optimizer_now_and_then", 480),
     ],
 )
 def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
