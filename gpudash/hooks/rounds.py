@@ -23,6 +23,8 @@ class Begun(Enum):
     """It goes on, although `ends` returned MAYBE."""
     HAD_ENDED = "had ended"
     """It had ended where an optimizer last did, and the next one has begun."""
+    ONE_MORE = "one more"
+    """The next one has begun, and the newest optimizer step was a training step by itself."""
 
 
 class Ended(Enum):
@@ -57,6 +59,7 @@ class Rounds:
         self._habits: dict[Hashable, _Habit] = {}
         self._only: Hashable = None  # the only optimizer, each of whose steps is a round
         self._is_alone = False  # the only optimizer steps in this round
+        self._late: Hashable = None  # stepped last, after the end of the round was reported
 
     def expect(self, optimizer: Hashable) -> None:
         """Wait for an optimizer that has not stepped yet, in this round only."""
@@ -70,11 +73,13 @@ class Rounds:
         self._habits.pop(optimizer, None)
         self._stepped.discard(optimizer)
 
-    def begins(self, optimizer: Hashable, *, afresh: bool) -> Begun:
+    def begins(self, optimizer: Hashable, *, afresh: bool | None) -> Begun:
         """Note the begin of an optimizer's step; return what it says about the round.
 
         `afresh`: something since the last end, such as a batch, shows that a new round has begun.
         Without it, an optimizer that was not due belongs to the round that was reported as ended.
+        None: nothing can show it, as without a DataLoader. There it is a round by itself if it
+        never stepped before, or steps again next.
         """
         if optimizer == self._only:
             self._is_alone = True
@@ -82,8 +87,12 @@ class Rounds:
         self._leave_fast_path()
         said = GOES_ON
         repeats = optimizer in self._stepped
-        if self._is_over and (repeats or afresh):
+        is_new = afresh is None and optimizer not in self._habits
+        if self._is_over and (repeats or afresh or is_new):
+            said = Begun.ONE_MORE if optimizer == self._late else GOES_ON
             self._open()
+        elif self._is_over:
+            self._late = optimizer if afresh is None else None
         elif repeats and self._may_be_over:
             said = Begun.HAD_ENDED
             self._open()
@@ -127,6 +136,7 @@ class Rounds:
     def _open(self) -> None:
         self._stepped.clear()
         self._is_over = self._may_be_over = False
+        self._late = None
         self._number += 1
 
     def _note(self, optimizer: Hashable) -> None:

@@ -157,8 +157,11 @@ class Tracker(Batches):
         """Begin an optimizer's step. This may show that the training step before has ended."""
         if self._findings.declares:
             return
-        begun = self._rounds.begins(key, afresh=self._tally.batches > 0 or not self._feeds.is_fed())
-        if begun is not GOES_ON:
+        afresh = self._tally.batches > 0
+        begun = self._rounds.begins(key, afresh=afresh if afresh or self._feeds.is_fed() else None)
+        if begun is Begun.ONE_MORE:
+            self.counting.steps += 1
+        elif begun is not GOES_ON:
             self._close_at_split() if begun is Begun.HAD_ENDED else self._join()
         if self._findings.by_backward:
             self._findings.by_backward, self._findings.is_news = False, True

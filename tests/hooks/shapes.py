@@ -883,6 +883,23 @@ def second_optimizer_now_and_then(toy):
             model.train()
 
 
+@shape(40)
+def second_optimizer_without_a_loader(toy):
+    """As an actor that is updated now and then, and its critic in each step."""
+    critic, optimizer = made()
+    actor = Net()
+    second = torch.optim.SGD(actor.parameters(), lr=0.01)
+    for number in range(40):
+        batch = torch.randn(8, 8), torch.randint(2, (8,))
+        optimizer.zero_grad()
+        backward(critic, batch)
+        optimizer.step()
+        if number in (3, 4, 9, 17, 18, 19, 33):
+            second.zero_grad()
+            backward(actor, batch)
+            second.step()
+
+
 def is_hooked(model):
     """Whether calls of the model and backward passes are."""
     return "_compiled_call_impl" in vars(model), hasattr(torch.autograd.backward, "__wrapped__")

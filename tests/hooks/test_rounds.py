@@ -18,8 +18,11 @@ def ends_of(optimizers, expected="", *, fed=True):
         if optimizer == " ":
             afresh = True
             continue
-        if rounds.begins(optimizer, afresh=afresh or not fed) is Begun.HAD_ENDED:
+        begun = rounds.begins(optimizer, afresh=afresh if fed else None)
+        if begun is Begun.HAD_ENDED:
             ends.append("¦")
+        if begun is Begun.ONE_MORE:
+            ends.append("+")
         if not met:
             for other in expected:
                 rounds.expect(other)
@@ -29,6 +32,18 @@ def ends_of(optimizers, expected="", *, fed=True):
         if rounds.ends() is Ended.HERE:
             ends.append("|")
     return "".join(ends)
+
+
+def test_without_a_loader_a_late_optimizer_belongs_to_the_step_before():
+    assert ends_of("AAABAABA", "B", fed=False) == "A¦A|A|BA¦AB|A|"
+
+
+def test_without_a_loader_a_late_optimizer_that_steps_again_makes_steps_of_its_own():
+    assert ends_of("AAABBB", "B", fed=False) == "A¦A|A|B+B¦B"
+
+
+def test_without_a_loader_an_optimizer_that_was_not_expected_begins_a_step():
+    assert ends_of("AAABB", fed=False) == "A|A|A|B¦B"
 
 
 def test_a_single_optimizer_ends_each_step_at_once():
