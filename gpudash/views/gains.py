@@ -95,10 +95,8 @@ def batches_wait(step: RecentStep, workers: int) -> bool:
     if step.on_gpu:
         return False
     if workers:
-        got = max(1 - (step.core_wait_pct or 0.0) / 100, 0.01)
-        return (
-            step.loader_cores is not None and step.loader_cores / got <= COMPUTING_CORES * workers
-        )
+        used, got = step.loader_cores, step.got_share
+        return used is not None and used / got <= COMPUTING_CORES * workers
     asked, starved_ms, computing_ms = step.asked_cores, step.starved_ms, step.computing_ms
     if asked is None or computing_ms is None or not step.step_ms or not starved_ms:
         return False

@@ -89,22 +89,23 @@ def _rule_lines(
 ) -> Iterator[str]:
     """Yield a rule with its value and its threshold, and why it is the limit, or is not yet."""
     is_limit = rule is marked
+    value, threshold = _figures(rule)
     beaten = f"; {rule.beaten}" if rule.beaten else ""
-    found = f", matches from {rule.from_pct:.0f} %{': the limit' if is_limit else beaten}"
+    found = f", matches from {threshold}{': the limit' if is_limit else beaten}"
     if rule.value_pct is None:
         found = ", not measured"
-    line = f"{rule.label:<{width}} {_value(rule):>6}{found}"
-    yield f"{'▸' if is_limit else ' '} {line}"
+    yield f"{'▸' if is_limit else ' '} {rule.label:<{width}} {value:>6}{found}"
     if rule in stands:
         yield f"    {stands[rule]}"
 
 
-def _value(rule: Rule) -> str:
-    """Return the value; not rounded up to a threshold that it does not reach."""
-    said = fmt.percent(rule.value_pct)
-    if rule.value_pct is None or not round(rule.value_pct) >= rule.from_pct > rule.value_pct:
-        return said
-    return f"{floor(10 * rule.value_pct) / 10:.1f} %"
+def _figures(rule: Rule) -> tuple[str, str]:
+    """Return value and threshold; a value just below it is not rounded up to it."""
+    value_pct, from_pct = rule.value_pct, rule.from_pct
+    if value_pct is None or not (value_pct < from_pct and round(value_pct) >= round(from_pct)):
+        return fmt.percent(value_pct), fmt.percent(from_pct)
+    least, most = floor(10 * value_pct) / 10, f"{from_pct:.1f}".removesuffix(".0")
+    return f"{least:.1f} %", f"{most} %"
 
 
 def _profile_lines(profile: Summary) -> Iterator[str]:

@@ -159,6 +159,9 @@ def test_a_limit_below_its_threshold_says_down_to_where_it_stands():
 def test_a_value_is_not_rounded_up_to_a_threshold_that_it_does_not_reach():
     now = measured(data_ms=0.996)
     assert rule_lines(ask(now), now)["the step waits for data"][1] == "9.9 %, matches from 10 %"
+    now = measured(device=CPU, data_ms=4.525, device_ms=4.54)
+    said = rule_lines(ask(now), now)["the step mainly waits for data"]
+    assert said[1] == "45.2 %, matches from 45.4 %"
 
 
 def test_a_rule_without_a_measurement_never_matches():
