@@ -725,7 +725,7 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     """Rates of a and of b, as the device finished the steps."""
     samples_per_s: tuple[float | None, float | None] = (None, None)
     host_ms: tuple[float | None, float | None]
-    """Time that the host was busy with a step, of a and of b."""
+    """Time that the host was busy with a step, of a and of b; averaged as the rates are."""
     core_wait_pct: float | None = None
     """Core wait while both were measured: a high one means that other load affects the verdict."""
     verdict: str | None

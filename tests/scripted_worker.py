@@ -56,6 +56,7 @@ class Worker:
         self.sent = []
         self.began = []  # numbers of the blocks, in order
         self.paused = False
+        self.host_ms = lambda step_ms: 2.0
         self.samples = lambda settings: int(settings["batch_size"])
         self.skipped = 0  # samples that could not be read
         self.stops = ()  # commands that asked for the end
@@ -190,7 +191,7 @@ class Worker:
                 finished_s=self.now_s,
                 step_ms=step_ms,
                 data_ms=0.1,
-                host_ms=2.0,
+                host_ms=self.host_ms(step_ms),
             )
         )
 

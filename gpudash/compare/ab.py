@@ -4,6 +4,7 @@ A comparison returns the blocks to run, folds their results and decides when to 
 the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
+from collections.abc import Iterable
 from statistics import geometric_mean
 from typing import Literal
 
@@ -23,7 +24,7 @@ from gpudash.compare.paired_t import (
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Block, ComparisonShown, Event, HostReading, Reading, Started
-from gpudash.statistics import Means, mean
+from gpudash.statistics import Means
 
 MIN_STEPS = 5
 BLOCK_S = 0.15
@@ -228,10 +229,21 @@ def _rate(blocks: list[Measured], of: Literal["steps", "samples"]) -> float | No
     None without blocks, and if a count is unknown.
     """
     counts = [getattr(block, of) for block in blocks]
-    if not counts or None in counts:
-        return None
-    return geometric_mean(count / one.busy_s for count, one in zip(counts, blocks, strict=True))
+    return _mean(
+        None if count is None else count / block.busy_s
+        for count, block in zip(counts, blocks, strict=True)
+    )
 
 
 def _host_ms(blocks: list[Measured]) -> float | None:
-    return mean((block.host_ms for block in blocks), [block.steps for block in blocks])
+    """Return the host's time of a step, averaged as the rates are: it is a part of their step."""
+    return _mean(block.host_ms for block in blocks)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the geometric mean over the blocks; None without blocks, or if one is not known."""
+    all_of_them = list(values)
+    known = [value for value in all_of_them if value is not None]
+    if not known or len(known) < len(all_of_them):
+        return None
+    return geometric_mean(known) if all(known) else 0.0

@@ -14,7 +14,7 @@ from gpudash import format as fmt
 from gpudash.snapshot import AB, ASIDES, ENDED, Marker, Series, Snapshot, aside, is_script, silence
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
-from gpudash.views.evidence import Measured, beside, caution, evidence_of
+from gpudash.views.evidence import Measured, beside, caution, caution_in_ab, evidence_of
 from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.views.remedies import Try, refreshed, tries
@@ -41,6 +41,9 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...]
     at_s: float
     """Seconds since the run began."""
+    step_ms: float
+    lanes: tuple[Lane, ...]
+    """The step that the evidence is about."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first; empty where no A/B can run."""
     caution: str = ""
-    """Why an A/B of them is uncertain now, and what to do; empty if it is not."""
+    """Why an A/B, of them or the one that runs, is uncertain now, and what to do; empty if not."""
     found: Finding | None = None
     """How the rules found `limit` last: what is measured while it only stands contradicts it."""
     tries_s: float = 0.0
@@ -78,8 +81,8 @@ def answer(
     `before` is the previous answer. It stands until its value is clearly below the threshold, and
     is shown while nothing can be measured. `cores` is the number of CPU cores that the training may
     use; None if unknown. `profile` is of steps with the present settings; its figures come first.
-    `holds`: the limit of `before` and its proposals stand for `HOLD_S`; its evidence is that with
-    which it was found last, lanes and gains are of now.
+    `holds`: the limit of `before` and its proposals stand for `HOLD_S`; its evidence and its lanes
+    are those with which it was found last, gains are of now.
     """
     interrupted = _interrupted(snapshot, before)
     if interrupted is not None:
@@ -109,15 +112,15 @@ def answer(
     now = Measured(snapshot, step)
     if last is None:
         clauses = evidence_of(limit, now)
-        last = Finding(_title(limit, snapshot), clauses, now_s)
+        last = Finding(_title(limit, snapshot), clauses, now_s, step.step_ms, lanes)
     proposed = changes if is_found else refreshed(kept, snapshot, step)
     return Answer(
         kind="ended" if ended else limit,
         limit=limit,
         title=f"{snapshot.state}; it was {last.title}" if ended else last.title,
         evidence=(*last.evidence, *beside(limit, snapshot)),
-        step_ms=step.step_ms,
-        lanes=lanes,
+        step_ms=last.step_ms,
+        lanes=last.lanes,
         tries=() if ended else proposed,
         caution=caution(limit, now) if proposed and not ended else "",
         found=last,
@@ -266,7 +269,8 @@ def _interrupted(snapshot: Snapshot, before: Answer | None) -> Answer | None:
         return Answer(kind="starting", title="starting")
     going_on = _meanwhile(snapshot)
     if going_on is not None:
-        return _holding(before, *going_on)
+        caution = caution_in_ab(snapshot, HOLD_S) if going_on[0] == "comparing" else ""
+        return _holding(before, *going_on, caution)
     if snapshot.state == "training" and silence(snapshot):
         why = "something compiles, the loader is late, or the step hangs"
         return Answer(kind="silent", title=silence(snapshot)[0], evidence=(why,))
@@ -289,15 +293,15 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
     return None
 
 
-def _holding(before: Answer | None, kind: Meanwhile, title: str) -> Answer:
+def _holding(before: Answer | None, kind: Meanwhile, title: str, caution: str) -> Answer:
     """Return an answer of this kind with the evidence and lanes of `before`."""
     if before is None or not before.lanes:
-        return Answer(kind=kind, title=title)
+        return Answer(kind=kind, title=title, caution=caution)
     evidence = before.evidence
     if before.kind not in INTERRUPTED:
         evidence = (f"before that: {before.title}", *evidence)
     return msgspec.structs.replace(
-        before, kind=kind, title=title, evidence=evidence, tries=(), caution=""
+        before, kind=kind, title=title, evidence=evidence, tries=(), caution=caution
     )
 
 

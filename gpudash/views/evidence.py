@@ -1,5 +1,6 @@
 """State the measurements behind a limit as clauses, the most important first."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -9,9 +10,10 @@ from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Phase
 from gpudash.snapshot import Snapshot
+from gpudash.statistics import mean
 from gpudash.trace.summary import SyncUse
 from gpudash.views.collectives import collectives_line
-from gpudash.views.gains import without
+from gpudash.views.gains import batches_wait, without
 from gpudash.views.lanes import prepares
 from gpudash.views.profiled_step import pin_ms, pinning_of
 from gpudash.views.recent_step import RecentStep
@@ -57,12 +59,27 @@ def caution(limit: Limit, measured: Measured) -> str:
     """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
     if limit != "cores" and (measured.step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT:
         return ""
-    if len(measured.snapshot.ranks) > 1:
-        return "too few cores: end other jobs, or an A/B has a wide interval"
-    jobs, take = measured.snapshot.other_jobs, "cores"
+    return _crowded(measured.snapshot, "an A/B")
+
+
+def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
+    """Return why the A/B that runs is uncertain, by the core wait of the last so many seconds."""
+    series = snapshot.series
+    first = bisect_left(series.at_s, snapshot.elapsed_s - seconds)
+    waits_pct = mean(series.of("core_wait_pct")[first:])
+    if waits_pct is None and snapshot.host is not None:
+        waits_pct = snapshot.host.number("core_wait_pct")
+    return _crowded(snapshot, "the A/B") if (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT else ""
+
+
+def _crowded(snapshot: Snapshot, which: str) -> str:
+    """Return that other jobs take the cores, and what that does to an A/B."""
+    if len(snapshot.ranks) > 1:
+        return f"too few cores: end other jobs, or {which} has a wide interval"
+    jobs, take = snapshot.other_jobs, "cores"
     if jobs is not None and jobs.used_cores >= LEAST_OTHERS:  # those of other containers are unseen
         take = fmt.cores(100 * jobs.used_cores, jobs.cores)
-    return f"other jobs take {take}: end them, or an A/B has a wide interval"
+    return f"other jobs take {take}: end them, or {which} has a wide interval"
 
 
 def _asides(measured: Measured) -> Iterator[str]:
@@ -81,6 +98,7 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
         yield "no lever adds cores"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+        yield _batches_wait(measured)
     if len(measured.snapshot.ranks) <= 1:  # with several ranks, only rank 0's cores are known
         yield _gained("cores", "with every core", measured)
 
@@ -135,13 +153,10 @@ def _pct(share_pct: float) -> str:
 def _input(measured: Measured) -> Iterator[str]:
     step = measured.step
     waits = f"waits {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
-    settings = measured.snapshot.settings
-    if settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader":
-        takes = "batches are made in the training process"
-    else:
-        takes = _loader(measured) if step.taken_pct is not None else ""
+    takes = _maker(measured)
     is_more = (step.taken_pct or 0.0) > (step.share_pct(step.starved_ms) or 0.0)
     yield from (takes, waits) if is_more else (waits, takes)
+    yield _batches_wait(measured)
     transforms = measured.snapshot.transform_ms
     if transforms:
         name, ms = max(transforms.items(), key=lambda one: one[1])
@@ -246,8 +261,13 @@ def _units(measured: Measured) -> Iterator[str]:
 
 
 def _cpu(measured: Measured) -> Iterator[str]:
-    yield f"computing {fmt.percent(measured.step.at_work_pct)} {measured.of_step}"
-    yield _loader(measured) if (measured.step.taken_pct or 0.0) >= DATA_PCT else ""
+    step = measured.step
+    yield f"computing {fmt.percent(step.at_work_pct)} {measured.of_step}"
+    is_starved = (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
+    yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} ms" if is_starved else ""
+    if (is_starved and _makes_batches(measured)) or (step.taken_pct or 0.0) >= DATA_PCT:
+        yield _maker(measured)
+    yield _batches_wait(measured) if is_starved else ""
     yield _cores(measured)
 
 
@@ -290,6 +310,34 @@ def _busiest(snapshot: Snapshot) -> str:
 
 def _loader(measured: Measured) -> str:
     return f"loader workers use {fmt.percent(measured.step.loader_pct)} of the CPU time"
+
+
+def _maker(measured: Measured) -> str:
+    """Return who makes the batches; nothing of loader workers on cores that suffice."""
+    if _makes_batches(measured):
+        return "batches are made in the training process"
+    return _loader(measured) if measured.step.taken_pct is not None else ""
+
+
+def _makes_batches(measured: Measured) -> bool:
+    """Return whether a loader without workers makes the batches."""
+    settings = measured.snapshot.settings
+    return settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader"
+
+
+def _batches_wait(measured: Measured) -> str:
+    """Return that making a batch mostly waits, and by which measurement; empty if not known."""
+    step, settings = measured.step, measured.snapshot.settings
+    workers = loader_workers(settings)
+    is_known = "num_workers" in settings and settings.get("data", "loader") == "loader"
+    if not is_known or not batches_wait(step, workers):
+        return ""
+    said = "making a batch waits more than it computes"
+    if not workers:
+        return f"{said}: {measured.who} uses {step.busy_cores or 0.0:.1f} cores"
+    return (
+        f"{said}: a worker uses {fmt.percent(100 * (step.loader_cores or 0.0) / workers)} of a core"
+    )
 
 
 def _cores(measured: Measured) -> str:

@@ -18,6 +18,8 @@ from gpudash.views.rules import DEVICE_PCT, Limit
 
 ADDED_WORKER = 0.5
 """Least speed of an added worker, relative to a present one: two hardware threads share a core."""
+COMPUTING_CORES = 0.5
+"""Making a batch that uses more of a core computes. Else it mostly waits, as for files."""
 HANDED_MS = (0.2, 1.0)
 """Least and usual time to get a batch from a loader worker, which batches that the training makes
 itself do not need. On two slow cores 8 KiB took 0.9 ms, 0.4 of them the training's, and 5 MiB 6."""
@@ -84,13 +86,36 @@ def without(limit: Limit, step: RecentStep) -> Gain | None:
     return derive(step) if derive is not None and step.step_ms else None
 
 
+def batches_wait(step: RecentStep, workers: int) -> bool:
+    """Return whether making a batch is known to wait, as for files, more than it computes.
+
+    On a CPU it is known by the cores that loader workers use or wait for. Without workers it is
+    what the training asks for beside its computing, in which it asks for one core at least.
+    """
+    if step.on_gpu:
+        return False
+    if workers:
+        used, got = step.loader_cores, step.got_share
+        return used is not None and used / got <= COMPUTING_CORES * workers
+    asked, starved_ms, computing_ms = step.asked_cores, step.starved_ms, step.computing_ms
+    if asked is None or computing_ms is None or not step.step_ms or not starved_ms:
+        return False
+    return asked * step.step_ms - computing_ms <= COMPUTING_CORES * starved_ms
+
+
 def workers_needed(step: RecentStep, workers: int) -> int:
-    """Return how many loader workers, each as fast as now, would keep the step from waiting."""
+    """Return how many loader workers, each as fast as now, would keep the step from waiting.
+
+    Other jobs make the rest of the step longer. Batches that wait take no longer by them: then as
+    many workers are needed as without these jobs.
+    """
     if not step.step_ms or not step.starved_ms:
         return workers
-    if not workers:  # without workers, batches are made between the steps
-        return ceil(step.starved_ms / max(step.step_ms - step.starved_ms, 1e-3))
-    return ceil(workers * step.step_ms / max(step.step_ms - step.starved_ms, 1e-3))
+    rest_ms = step.step_ms - step.starved_ms
+    if batches_wait(step, workers):
+        rest_ms *= step.got_share
+    batch_ms = workers * step.step_ms or step.starved_ms  # without workers made between the steps
+    return ceil(batch_ms / max(rest_ms, 1e-3))
 
 
 def _more_workers(case: Case) -> Gain | None:
@@ -127,16 +152,17 @@ def _free_batches(case: Case) -> Gain | None:
     waits = f"the step waits {fmt.milliseconds(starved_ms)} ms for data"
     if step.on_gpu:
         return _up_to(case, starved_ms, waits) if starved_ms else None
-    held_up_ms = _held_up_ms(case)
-    if held_up_ms is None:
-        return None
-    held_up = fmt.milliseconds(held_up_ms)
-    ran = f"the training may stand still while loader workers run, {held_up} ms"
-    return _up_to(case, max(starved_ms, held_up_ms), ran if held_up_ms > starved_ms else waits)
+    held_up = _held_up(case)
+    if held_up is None or held_up[0] <= starved_ms:
+        return None if held_up is None else _up_to(case, starved_ms, waits)
+    held_up_ms, source = held_up
+    return Gain(None, _faster_pct(case.step_ms, case.step_ms - held_up_ms), source)
 
 
-def _held_up_ms(case: Case) -> float | None:
-    """Return for how long loader workers hold up a step at most; None where they do not.
+def _held_up(case: Case) -> tuple[float, str] | None:
+    """Return for how many ms loader workers hold up a step at most, and what is assumed for it.
+
+    None where they do not.
 
     The training's threads wait for each other, so a worker that runs on the core of one may hold up
     all. But the threads get their part of each core. The time in which other jobs have the cores is
@@ -148,7 +174,14 @@ def _held_up_ms(case: Case) -> float | None:
     ran_ms = step.step_ms * step.loader_cores / min(step.busy_cores, 1.0)
     beside = ceil(case.workers / step.cores) if case.workers and step.cores else 1
     most_ms = starved_ms + (step.step_ms - starved_ms) * beside / (beside + 1)
-    return min(ran_ms, most_ms)
+    ran = f"{fmt.milliseconds(ran_ms)} ms of a core in a step of {_ms(case)}"
+    if step.busy_cores < 1:  # other jobs have the rest
+        ran = f"{fmt.percent(step.loader_pct)} of the CPU time of a step of {_ms(case)}"
+    assumed = "stands still meanwhile"
+    if ran_ms > most_ms:
+        assumed = f"stands still for {fmt.milliseconds(most_ms)} ms, as cores are shared evenly"
+    source = f"loader workers use {ran}; at most the training {assumed}"
+    return min(ran_ms, most_ms), source
 
 
 def _steady_batches(case: Case) -> Gain | None:

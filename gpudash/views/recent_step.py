@@ -121,10 +121,19 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked_cores(self) -> float | None:
-        """Cores that the training and its loader workers use or wait for."""
+        """Cores that the training and its loader workers use or wait for.
+
+        The core wait is a share of these, or of one core if that is more.
+        """
         if self.busy_cores is None:
             return None
-        return self.busy_cores / max(1 - (self.core_wait_pct or 0.0) / 100, 0.01)
+        waits = (self.core_wait_pct or 0.0) / 100
+        return max(self.busy_cores / max(1 - waits, 0.01), min(self.busy_cores + waits, 1.0))
+
+    @property
+    def got_share(self) -> float:
+        """Share of the core time that was asked for and given; 1 if it is not measured."""
+        return self.busy_cores / self.asked_cores if self.busy_cores and self.asked_cores else 1.0
 
     @property
     def no_core_free(self) -> bool:

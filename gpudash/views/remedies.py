@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpudash.offers import refusal
 from gpudash.protocol import ComparisonShown, Settings
 from gpudash.snapshot import Snapshot
-from gpudash.views.gains import LEAST_PCT, Case, Gain, gain_of, workers_needed
+from gpudash.views.gains import LEAST_PCT, Case, Gain, batches_wait, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, WAITING_LOSSES, Limit
 from workloads.levers import Count, Lever, LeverError
@@ -19,8 +19,6 @@ NEXT = "next"
 """Stands for the lever's next higher value."""
 CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread"})
 """A CPU refuses these levers, or they do nothing there."""
-COMPUTING_CORES = 0.5
-"""A loader worker that uses more of a core computes. Else it mostly waits, as for files."""
 SLOW_LOADER_PCT = 50.0
 """A step that waits for data so long has a loader that is too slow on average, whatever batches are
 kept ready."""
@@ -83,6 +81,7 @@ LESS_LOADING = (
     _Remedy("augment_on", "gpu", "the device augments a batch at once"),
 )
 MORE_LOADING = _Remedy("num_workers", NEXT, "more batches are made at a time")
+EVEN_LOADING = _Remedy("prefetch_factor", NEXT, "evens out batches that take longer")
 WITHOUT_LOADING = _Remedy("data", "cached", "a test: the rate without any loading")
 FEWER_LAUNCHES = (
     _Remedy("cuda_graph", "on", "one launch replays the whole step"),
@@ -109,6 +108,7 @@ BUSY_CPU = (
     *LESS_WORK,
     *LESS_LOADING,
     MORE_LOADING,
+    EVEN_LOADING,
     _Remedy("channels_last", "on", "saves transposes"),
     _Remedy("compile", "on", "fuses pointwise work"),
     _Remedy("batch_size", NEXT, "more work for each call"),
@@ -121,7 +121,7 @@ REMEDIES: dict[Limit, tuple[_Remedy, ...]] = {
         MORE_LOADING,
         *LESS_LOADING,
         _Remedy("pin_memory", "on", "the copy runs beside the host"),
-        _Remedy("prefetch_factor", NEXT, "evens out batches that take longer"),
+        EVEN_LOADING,
         WITHOUT_LOADING,
     ),
     "copy": (
@@ -275,7 +275,8 @@ def _fitting(limit: Limit, settings: Settings, step: RecentStep) -> Iterator[_Re
         "precision": (step.share_pct(step.host_ms) or 0.0) >= BUSY_HOST_PCT and step.on_gpu,
         "num_workers": is_fed or settings.get("data", "loader") != "loader" or step.no_core_free,
         # no worker prefetches, none has the time to, or batches are late on average
-        "prefetch_factor": settings.get("num_workers") == "0"
+        "prefetch_factor": is_fed
+        or settings.get("num_workers") == "0"
         or step.no_core_free
         or (step.share_pct(step.starved_ms) or 0.0) >= SLOW_LOADER_PCT,
         **(dict.fromkeys(("input", "augment_on", "data"), True) if is_light else {}),
@@ -323,7 +324,6 @@ def _most_workers(step: RecentStep, workers: int) -> int | None:
 
     There is a core for each. If those there mostly wait, as many again find cores.
     """
-    if not step.cores or not workers or step.loader_cores is None:
+    if not step.cores or not workers:
         return step.cores
-    waits = step.loader_cores / workers <= COMPUTING_CORES
-    return max(step.cores, 2 * workers) if waits else step.cores
+    return max(step.cores, 2 * workers) if batches_wait(step, workers) else step.cores

@@ -92,17 +92,17 @@ def rules(snapshot: Snapshot, step: RecentStep, *, launches: bool = False) -> tu
 
     `launches` says that the host is known never to wait.
     """
-    profile, at_work, waits = step.profile, step.at_work_pct, known_waits(snapshot.settings)
+    profile, waits = step.profile, known_waits(snapshot.settings)
     first = (
         Rule("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT),
         *_by_cores_or_rank(step, snapshot.straggler),
-        Rule("data", "the step waits for data", step.share_pct(step.starved_ms), DATA_PCT),
+        _by_wait(step),
     )
     exposed_pct = step.share_pct(step.exposed_ms)
     exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
     if not step.on_gpu:
         loader = Rule("data", "CPU time of the loader workers", step.taken_pct, LOADER_PCT)
-        return (*first, loader, exposed, Rule("cpu", "the CPU computes", at_work, DEVICE_PCT))
+        return (*first, loader, exposed, _by_cpu(step))
     copies = step.share_pct(step.copy_ms)
     return (
         *first,
@@ -118,7 +118,7 @@ def rules(snapshot: Snapshot, step: RecentStep, *, launches: bool = False) -> tu
             if profile is None and not waits
             else ()
         ),
-        Rule("gpu", "the GPU is at work on a step", at_work, DEVICE_PCT),
+        Rule("gpu", "the GPU is at work on a step", step.at_work_pct, DEVICE_PCT),
     )
 
 
@@ -168,7 +168,30 @@ def _by_own_wait(step: RecentStep) -> tuple[Rule, ...]:
     if starved_pct is None or step.core_wait_pct is None:
         return ()
     left_pct = max(starved_pct - step.core_wait_pct, 0.0)
-    return (Rule("data", "the data wait beyond the core wait", left_pct, DATA_PCT),)
+    from_pct = max(_data_from_pct(step) - step.core_wait_pct, DATA_PCT)
+    return (Rule("data", "the data wait beyond the core wait", left_pct, from_pct),)
+
+
+def _by_wait(step: RecentStep) -> Rule:
+    """Return the rule for the wait for data."""
+    label = "the step waits for data" if step.on_gpu else "the step mainly waits for data"
+    return Rule("data", label, step.share_pct(step.starved_ms), _data_from_pct(step))
+
+
+def _data_from_pct(step: RecentStep) -> float:
+    """Return from where on a wait for data is the limit.
+
+    A GPU that waits is idle, whatever else the step is. A CPU computes for the rest of the step:
+    the longer of both is the limit.
+    """
+    return DATA_PCT if step.on_gpu else max(step.at_work_pct or 0.0, DATA_PCT)
+
+
+def _by_cpu(step: RecentStep) -> Rule:
+    """Return the rule for a busy CPU; a wait for data that counts on a GPU is left out."""
+    starved_pct = step.share_pct(step.starved_ms) or 0.0
+    left_pct = 100 - starved_pct if starved_pct >= DATA_PCT else 100.0
+    return Rule("cpu", "the CPU computes", step.at_work_pct, DEVICE_PCT * left_pct / 100)
 
 
 def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:

@@ -210,6 +210,16 @@ def test_the_rates_differ_by_the_change_however_unsteady_the_machine():
         assert b / a == pytest.approx(1 + shown.change)
 
 
+@pytest.mark.parametrize("share", [0.99, 0.5, 0.0])
+def test_the_hosts_part_of_a_step_stays_what_it_is_however_unsteady_the_machine(share):
+    noise = (*[1.0] * 9, *[3.0] * 5, *[1.4] * 7)
+    done = conduct(pipelined(pairs=6), step_ms=faster(1.25, noise=noise))
+    done.worker.host_ms = lambda step_ms: share * step_ms
+    shown = done.run().experiment.shown()
+    for host_ms, rate in zip(shown.host_ms, shown.steps_per_s, strict=True):
+        assert host_ms == pytest.approx(share * 1e3 / rate)
+
+
 # ── interruptions ───────────────────────────────────────────────────────────────
 
 

@@ -285,8 +285,15 @@ async def test_a_levers_gain_is_shown_if_the_evidence_still_fits():
     rows = await shown(starved, 80, 4, framed=False)
     assert rows[0].startswith(" INPUT-BOUND: waits 3.00 of 10.0 ms")
     assert rows[0].rstrip().endswith("x try num_workers=8: about +43 % (A/B)")
-    narrow = await shown(starved, 70, 4, framed=False)
-    assert narrow[0].rstrip().endswith("x try num_workers=8 (A/B)")
+    for width, button in (
+        (70, "x try num_workers=8: about +43 %"),
+        (69, "x try num_workers=8 (A/B)"),
+        (62, "x try num_workers=8: about +43 %"),  # the evidence does not fit anyway
+        (46, "x try num_workers=8 (A/B)"),
+    ):
+        narrow = await shown(starved, width, 4, framed=False)
+        assert narrow[0].rstrip().endswith(f" {button}")
+        assert ("waits 3.00" in narrow[0]) == (width >= 69)
     wide = await shown(starved, 120)
     assert "x try num_workers=8: about +43 % by A/B" in wide[0]
 
@@ -312,6 +319,9 @@ async def test_other_jobs_are_named_and_the_proposals_have_a_caution(size, frame
     assert any(caution in row for row in rows)
     assert any("the training waits for a core 48 % of the time" in row for row in rows)
     assert not any(caution in row for row in await shown(cpu_step(), *size, framed=framed))
+    during = changed(named, comparison=comparing().comparison)
+    rows = await shown(during, *size, framed=framed, before=ask(cpu_step()))
+    assert any(take.replace("an A/B", "the A/B") in row for row in rows)
     ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
     rows = await shown(ranks, *size, framed=framed)
     caution = "too few cores: end other jobs, or an A/B has a wide interval"

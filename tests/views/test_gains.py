@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpudash.protocol import Peak, Pinning, Profiled, Weights
 from gpudash.trace.summary import CopyUse, KernelUse, Summary
-from gpudash.views.gains import Case, Gain, gain_of, without, workers_needed
+from gpudash.views.gains import Case, Gain, batches_wait, gain_of, without, workers_needed
 from gpudash.views.recent_step import RecentStep
 from tests.tui.fake_engine import PHASES
 
@@ -78,6 +78,55 @@ def test_workers_needed_are_as_many_for_short_steps_and_as_now_where_no_wait_is_
     assert workers_needed(step(data_ms=None), 4) == 4
 
 
+def on_two_cores(rest_ms, making_ms=6.0, **values):
+    """Making a batch takes 6 ms, and 4 ms of computing take `rest_ms` beside other jobs."""
+    step_ms = rest_ms + making_ms
+    return RecentStep(
+        step_ms=step_ms,
+        data_ms=making_ms,
+        device_ms=rest_ms,
+        on_gpu=False,
+        cores=2,
+        core_wait_pct=100 * (rest_ms - 4.0) / step_ms,
+        **{"busy_cores": 4.0 / step_ms, "loader_cores": 0.0, **values},
+    )
+
+
+def test_for_batches_that_wait_as_many_workers_are_needed_beside_other_jobs_as_without_them():
+    assert [workers_needed(on_two_cores(rest_ms), 0) for rest_ms in (4.0, 6.0, 8.0)] == [2, 2, 2]
+    computing = {"busy_cores": 9.0 / 14.0}  # a batch takes 5 ms of a core
+    assert workers_needed(on_two_cores(8.0, **computing), 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "workers", "waits"),
+    [
+        (on_two_cores(4.0), 0, True),
+        (on_two_cores(8.0), 0, True),
+        (on_two_cores(4.0, busy_cores=0.7), 0, True),  # 3 of the 6 ms
+        (on_two_cores(4.0, busy_cores=0.71), 0, False),
+        (on_two_cores(4.0, busy_cores=None), 0, False),
+        (on_two_cores(4.0, making_ms=0.0), 0, False),
+        (on_two_cores(4.0, busy_cores=1.4, loader_cores=1.0), 2, True),
+        (on_two_cores(4.0, busy_cores=1.4, loader_cores=1.01), 2, False),
+        (on_two_cores(8.0, busy_cores=1.0, loader_cores=0.8), 2, False),  # they ask for 1.1
+        (on_two_cores(4.0, loader_cores=None), 2, False),
+        (msgspec.structs.replace(on_two_cores(4.0), on_gpu=True), 0, False),
+    ],
+)
+def test_batches_are_known_to_wait_by_the_cores_that_making_them_asks_for(step, workers, waits):
+    assert batches_wait(step, workers) is waits
+
+
+@pytest.mark.parametrize(
+    ("busy", "wait_pct", "asked"), [(0.3, 50.0, 0.8), (1.0, 50.0, 2.0), (0.5, 50.0, 1.0)]
+)
+def test_the_core_wait_is_a_share_of_what_is_asked_for_or_of_one_core(busy, wait_pct, asked):
+    step = RecentStep(busy_cores=busy, core_wait_pct=wait_pct)
+    assert step.asked_cores == pytest.approx(asked)
+    assert step.got_share == pytest.approx(busy / asked)
+
+
 @pytest.mark.parametrize(("core_wait_pct", "label"), [(14.9, "about +25 %"), (15.0, "up to +25 %")])
 def test_workers_that_wait_for_cores_gain_perhaps_nothing(core_wait_pct, label):
     waits = {"data_ms": 2.0, "device_ms": 8.0, "core_wait_pct": core_wait_pct}
@@ -111,10 +160,34 @@ def test_a_loader_worker_holds_up_the_training_at_most_while_it_has_a_core(lever
     assert gain(lever, "a", "b", **waits, loader_cores=0.2) == "up to +67 %"  # the wait is longer
 
 
-def test_a_gain_by_less_loading_says_that_the_training_stands_still_meanwhile():
-    found = range_of("data", "a", "b", **ON_CPU, loader_cores=0.5)
-    said = "the training may stand still while loader workers run, 5.00 ms of 10.0 ms"
-    assert found.source == said
+@pytest.mark.parametrize(
+    ("cores", "measured", "assumed"),
+    [
+        ({"loader_cores": 0.5}, "5.00 ms of a core in", "stands still meanwhile"),
+        (
+            {"loader_cores": 0.6},
+            "6.00 ms of a core in",
+            "stands still for 5.00 ms, as cores are shared evenly",
+        ),
+        (
+            {"loader_cores": 0.2, "busy_cores": 0.8, "core_wait_pct": 60.0},
+            "25 % of the CPU time of",
+            "stands still meanwhile",
+        ),
+    ],
+)
+def test_a_gain_by_less_loading_says_what_is_measured_and_what_is_assumed(cores, measured, assumed):
+    source = range_of("data", "a", "b", **{**ON_CPU, **cores}).source
+    measured_part, assumed_part = source.split("; ")
+    assert measured_part == f"loader workers use {measured} a step of 10.0 ms"
+    assert assumed_part == f"at most the training {assumed}"
+
+
+def test_a_gain_by_less_loading_is_the_wait_for_data_where_that_is_longer():
+    waits = {**ON_CPU, "loader_cores": 0.2, "data_ms": 4.0, "device_ms": 6.0}
+    assert (
+        range_of("data", "a", "b", **waits).source == "the step waits 4.00 ms for data of 10.0 ms"
+    )
 
 
 def test_beside_loader_workers_the_training_gets_its_part_of_each_core():

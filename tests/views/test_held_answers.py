@@ -88,13 +88,14 @@ def test_a_limit_that_comes_and_goes_with_other_jobs_does_not_flicker():
 
 
 def test_a_limit_that_stands_is_shown_with_the_evidence_it_was_last_found_with():
-    less = measured(device_ms=8.0)
+    less = measured(step_ms=11.0, device_ms=8.8)
     first, *held, over = given(Answers(), gpu_step(), *[less] * 6)
     assert not any("stands until" in line for line in why_lines(first, gpu_step(), 8))
     for shown in held[:4]:
         assert any("stands until" in line for line in why_lines(shown, less, 8))
         assert (shown.title, *shown.evidence) == (first.title, *first.evidence)
-        assert shown.lanes != first.lanes  # those are of now
+        assert (shown.step_ms, shown.lanes) == (first.step_ms, first.lanes)
+    assert over.lanes != first.lanes
     assert over.evidence[0] == "GPU 80 %"
 
 
@@ -140,6 +141,25 @@ def test_why_says_that_an_answer_stands_wherever_another_rule_is_the_first_that_
     for shown in (held, ended):
         (said,) = [line for line in why_lines(shown, then, 8) if line.startswith("means over")]
         assert said.endswith("; an answer stands until it was not found for 5 s")
+
+
+def test_why_says_of_the_limit_that_it_stands_and_of_the_rule_that_matches_that_it_is_none_yet():
+    busy, waiting = gpu_step(), measured(data_ms=3.0)
+    answers = Answers()
+    *_, held = given(answers, busy, waiting, waiting)
+    ended = answers.give(changed(later(waiting, 2.0), state="finished"), (), 8)
+    for shown, since in ((held, "ago"), (ended, "before the end")):
+        lines = why_lines(shown, later(waiting, 2.0), 8)
+        (limit,) = [number for number, line in enumerate(lines) if line.startswith("▸")]
+        assert lines[limit].endswith("60 %, matches from 90 %: the limit")
+        assert lines[limit + 1] == f"    found last 2 s {since}: an answer stands for 5 s"
+        (other,) = [number for number, line in enumerate(lines) if "waits for data" in line]
+        assert lines[other].endswith("30 %, matches from 10 %")
+        assert (
+            lines[other + 1]
+            == "    it matches: the answer once the present one was not found for 5 s"
+        )
+        assert sum(line.startswith("    ") for line in lines) == 2
 
 
 def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():

@@ -128,6 +128,42 @@ def test_the_rule_that_matches_is_marked_as_the_limit(snapshot, label):
     assert marked.startswith(f"▸ {label}")
 
 
+def rule_lines(found, snapshot):
+    """The lines of `e` about rules, by label; a reason is in the line after its rule."""
+    lines = why_lines(found, snapshot, 8)
+    return {
+        label.strip(): (line[0], line.partition(label)[2].strip(), after.strip())
+        for line, after in itertools.pairwise(lines)
+        if "matches from" in line
+        for label in (line[2:].rpartition(" %, ")[0].rpartition(" ")[0],)
+    }
+
+
+def test_of_two_rules_of_the_limit_the_one_that_matches_is_marked():
+    before = ask(measured(core_wait_pct=5.0, data_ms=1.6))
+    said = rule_lines(ask(now := measured(core_wait_pct=5.0, data_ms=1.4), before), now)
+    assert said["the data wait beyond the core wait"][:2] == (" ", "9 %, matches from 10 %")
+    assert said["the step waits for data"][:2] == ("▸", "14 %, matches from 10 %: the limit")
+
+
+def test_a_limit_below_its_threshold_says_down_to_where_it_stands():
+    now = measured(core_wait_pct=14.0)
+    said = rule_lines(ask(now, ask(measured(core_wait_pct=30.0))), now)
+    assert said["the training waits for a core"] == (
+        "▸",
+        "14 %, matches from 15 %: the limit",
+        "it matched before, and stands down to 13 %",
+    )
+
+
+def test_a_value_is_not_rounded_up_to_a_threshold_that_it_does_not_reach():
+    now = measured(data_ms=0.996)
+    assert rule_lines(ask(now), now)["the step waits for data"][1] == "9.9 %, matches from 10 %"
+    now = measured(device=CPU, data_ms=4.525, device_ms=4.54)
+    said = rule_lines(ask(now), now)["the step mainly waits for data"]
+    assert said[1] == "45.2 %, matches from 45.4 %"
+
+
 def test_a_rule_without_a_measurement_never_matches():
     found = ask(measured(data_ms=None, host_ms=None, device_ms=None))
     assert (found.kind, found.title) == (

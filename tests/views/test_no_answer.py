@@ -2,9 +2,11 @@
 
 import pytest
 
-from gpudash.snapshot import Hang, Marker, RankStack, Snapshot
+from gpudash.protocol import HostReading, OtherJobs
+from gpudash.snapshot import Hang, Marker, RankRow, RankStack, Snapshot
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.views.settings_history import WARMUP_STEPS
+from gpudash.views.why import why_lines
 from tests.tui.fake_engine import result
 from tests.views.trainings import ask, changed, compared, gpu_step, measured
 
@@ -128,6 +130,44 @@ def test_there_is_no_new_answer_during_an_a_b():
     assert (found.kind, found.title) == ("comparing", "an A/B is running: precision tf32 or bf16")
     over = changed(gpu_step(), comparison=compared(failure="the training ended"))
     assert ask(over).kind == "gpu"
+
+
+def in_ab(core_wait_pct, **changes):
+    """An A/B of which the last 5 s had this core wait; before them it was 60 %."""
+    waits_pct = (60.0,) * 10 + (core_wait_pct,) * 10
+    snapshot = changed(gpu_step(), comparison=compared(), elapsed_s=10.2, **changes)
+    values = snapshot.series.values | {"core_wait_pct": waits_pct}
+    return changed(snapshot, series=changed(snapshot.series, values=values))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "other jobs take cores: end them, or the A/B has a wide interval"),
+        (
+            {"other_jobs": OtherJobs(at_s=0.0, used_cores=1.2, cores=2)},
+            "other jobs take 1.2 of 2 cores: end them, or the A/B has a wide interval",
+        ),
+        (
+            {"ranks": (RankRow(rank=0), RankRow(rank=1))},
+            "too few cores: end other jobs, or the A/B has a wide interval",
+        ),
+    ],
+)
+def test_in_an_a_b_a_caution_says_that_other_jobs_take_the_cores_now(changes, said):
+    quiet, crowded = in_ab(14.9, **changes), in_ab(15.0, **changes)
+    before = ask(gpu_step())
+    assert (ask(quiet, before).caution, ask(crowded, before).caution) == ("", said)
+    assert ask(crowded).caution == said  # also where nothing is known from before
+    assert ask(changed(crowded, state="paused"), ask(crowded, before)).caution == ""
+    assert said in why_lines(ask(crowded, before), crowded)
+
+
+def test_where_no_core_wait_is_kept_over_time_the_newest_reading_is_the_caution_of_an_a_b():
+    now = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
+    comparing = changed(gpu_step(), comparison=compared())
+    assert "the A/B has a wide interval" in ask(changed(comparing, host=now)).caution
+    assert ask(changed(comparing, host=None)).caution == ""
 
 
 def test_a_training_that_has_ended_says_what_limited_it():

@@ -123,6 +123,35 @@ def test_on_a_cpu_loader_workers_that_mostly_wait_may_be_more_than_the_cores(
     assert found == ([] if proposed is None else [proposed])
 
 
+def test_beside_other_jobs_a_loader_that_waits_gets_the_workers_that_it_needs_without_them():
+    def found(cpu_pct, core_wait_pct, data_ms):
+        times = {"data_ms": data_ms, "device_ms": 10.0 - data_ms}
+        snapshot = measured("jpeg_input", device=CPU, chosen={"num_workers": "0"}, **times)
+        values = {"cpu_pct": cpu_pct, "loader_cpu_pct": 0.0, "core_wait_pct": core_wait_pct}
+        return ask(changed(snapshot, host=HostReading(at_s=0.0, values=values)), cores=2)
+
+    alone, crowded = found(40.0, 0.0, 6.0), found(30.0, 25.0, 4.5)
+    assert (alone.kind, crowded.kind) == ("data", "cores")
+    assert (
+        alone.evidence[2]
+        == "making a batch waits more than it computes: the training uses 0.4 cores"
+    )
+    assert any(one.startswith("making a batch waits") for one in crowded.evidence)
+    for one in (alone, crowded):
+        workers = next(each for each in one.tries if each.lever == "num_workers")
+        assert (workers.label, workers.gain is not None) == ("num_workers=2", True)
+
+
+def test_loader_workers_that_mostly_wait_are_said_to_unless_nothing_waits_for_them():
+    said = "making a batch waits more than it computes: a worker uses 5 % of a core"
+    assert said in ask(sleeping(2, 0.1), cores=2).evidence
+    values = {"cpu_pct": 110.0, "loader_cpu_pct": 10.0}
+    busy = changed(sleeping(2, 0.1, data_ms=1.5), host=HostReading(at_s=0.0, values=values))
+    assert (ask(busy).kind, said in ask(busy, cores=2).evidence) == ("cpu", True)
+    computing = (sleeping(2, 1.2), sleeping(2, 0.1, data_ms=0.5))
+    assert not any("making a batch" in one for each in computing for one in ask(each).evidence)
+
+
 def test_loader_workers_of_which_nothing_is_known_are_no_more_than_the_cores():
     unread = changed(sleeping(2, 0.1), host=None)
     assert "num_workers" not in {one.lever for one in ask(unread, cores=2).tries}
@@ -184,12 +213,51 @@ def test_a_cpu_whose_larger_part_the_loader_uses_is_input_bound():
 
 @pytest.mark.parametrize("device", [CPU, GPU])
 def test_without_loader_workers_it_says_that_the_training_process_makes_the_batches(device):
-    alone = measured("jpeg_input", device=device, chosen={"num_workers": "0"}, data_ms=6.0)
+    times = {"data_ms": 6.0, "device_ms": 4.0}
+    alone = measured("jpeg_input", device=device, chosen={"num_workers": "0"}, **times)
     alone = changed(alone, host=crowding(0.0, cpu_pct=190.0, loader_cpu_pct=0.0))
-    said = ("waits 4.00 of 10.0 ms", "batches are made in the training process")
+    said = ("waits 6.00 of 10.0 ms", "batches are made in the training process")
     assert ask(alone, cores=2).evidence[:2] == said
     from_memory = changed(alone, settings={**alone.settings, "data": "cached"})
     assert said[1] not in ask(from_memory, cores=2).evidence
+
+
+@pytest.mark.parametrize(
+    ("data_ms", "device_ms", "title"),
+    [
+        (1.6, 8.4, "CPU-bound"),
+        (4.9, 5.1, "CPU-bound"),
+        (5.0, 5.0, "input-bound"),
+        (3.0, 2.9, "input-bound"),
+        (1.6, 7.6, "CPU-bound"),  # for 90 % of the time in which it does not wait for data
+        (1.6, 7.5, "unclear, because no part fills the step"),
+    ],
+)
+def test_on_a_cpu_the_longer_of_computing_and_waiting_for_data_is_the_limit(
+    data_ms, device_ms, title
+):
+    times = {"data_ms": data_ms, "device_ms": device_ms}
+    assert ask(measured(device=CPU, **times)).title == title
+    assert ask(measured(device=GPU, **times)).title == "input-bound"
+
+
+def test_beside_other_jobs_a_cpu_waits_for_data_of_its_own_if_it_waits_longer_than_it_computes():
+    def kind(data_ms, device_ms):
+        snapshot = measured(device=CPU, core_wait_pct=30.0, data_ms=data_ms, device_ms=device_ms)
+        return ask(snapshot).kind
+
+    assert (kind(5.0, 5.0), kind(4.9, 5.1)) == ("data", "cores")
+
+
+def test_a_busy_cpu_says_how_long_it_waits_for_data_and_keeps_the_levers_of_its_loader():
+    waits = {"data_ms": 1.6, "device_ms": 8.4}
+    found = ask(measured("jpeg_input", device=CPU, **waits))
+    assert found.evidence[:2] == ("computing 84 % of 10.0 ms", "besides, it waits for data 1.60 ms")
+    levers = [one.lever for one in found.tries]
+    assert levers[:3] == ["input", "num_workers", "prefetch_factor"]
+    assert "besides, it waits for data 1.60 ms" not in ask(measured(device=CPU)).evidence
+    alone = ask(measured("jpeg_input", device=CPU, chosen={"num_workers": "0"}, **waits))
+    assert alone.evidence[2] == "batches are made in the training process"
 
 
 def test_loader_workers_on_cores_that_the_training_does_not_need_are_no_limit():
@@ -208,7 +276,8 @@ def test_a_loader_that_takes_little_of_a_cpu_is_no_remedy():
     [
         ({}, "cpu"),
         ({"core_wait_pct": 60.0}, "cores"),
-        ({"data_ms": 1.2, "device_ms": 8.8}, "data"),
+        ({"data_ms": 1.2, "device_ms": 8.8}, "cpu"),
+        ({"data_ms": 6.0, "device_ms": 4.0}, "data"),
         ({"device_ms": 8.0}, "none"),
     ],
 )

@@ -115,14 +115,15 @@ class AnswerStrip(Panel):
     def _line_button(self, width: int) -> Parts:
         """Return the button of the first proposal, if it fits beside the title.
 
-        Its possible gain is shown if the first evidence still fits.
+        Its possible gain is shown, unless the first evidence fits without it alone.
         """
         if not self._answer.tries:
             return ()
         key, first = key_for("try_it"), self._answer.tries[0]
         evidence = f": {self._answer.evidence[0]}" if self._answer.evidence else ""
-        for text, after in ((_offer(first), evidence), (first.label, "")):
-            label = f" try {text} (A/B)"
+        offer, plain = f" try {_offer(first)}", f" try {first.label} (A/B)"
+        ways = ((f"{offer} (A/B)", evidence), (offer, evidence), (plain, evidence), (offer, ""))
+        for label, after in (*ways, (plain, "")):
             if width >= cell_len(self._answer.title + after + key + label) + 4:
                 return (key, "key"), (label, "dim")
         return ()
