@@ -232,10 +232,11 @@ def _pinned(case: Case) -> Gain | None:
 def _pipelined(case: Case) -> Gain | None:
     """Return the gain of pipelining: the shorter half is hidden as far as SMs are free for it."""
     step = case.step
-    prepare_ms, train_ms = (_half_ms(case, lane) for lane in ("prepare", "train"))
-    hidden_ms = min(prepare_ms, train_ms)
-    if not hidden_ms:
+    halves_ms = [_half_ms(case, lane) for lane in ("prepare", "train")]
+    if not min(halves_ms):
         return None
+    # the few steps whose phases were measured may be slower than the rest
+    hidden_ms = min(halves_ms) * min(case.step_ms / sum(halves_ms), 1.0)
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms"
     if step.sm_active_pct is not None:
         free_ms = case.step_ms * (100 - step.sm_active_pct) / 100

@@ -275,6 +275,11 @@ def test_two_streams_hide_the_shorter_half_as_far_as_sms_are_free():
     assert gain("pipelined", "off", "on") is None
 
 
+def test_halves_that_were_measured_in_slower_steps_are_parts_of_the_usual_one():
+    slower = {"phases_ms": {"prepare": 16.0, "forward": 8.0, "backward": 16.0}}
+    assert gain("pipelined", "off", "on", **slower) == "up to +67 %"
+
+
 def test_a_graph_gains_the_launch_time_and_at_most_all_but_the_devices_work():
     assert gain("cuda_graph", "off", "on") is None
     assert gain("cuda_graph", "off", "on", gpu_util_pct=80.0) == "up to +25 %"
