@@ -62,6 +62,8 @@ SM_PCT = 80.0
 """Percent of the time. Under a large matmul an H200 reads 96 %."""
 DEVICE_PCT = 90.0
 """As other tools have it: from here on a step is called compute-bound."""
+CPU_PCT = 50.0
+"""The larger part. A CPU that does not compute is not idle: it makes batches, or runs your code."""
 BESIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler"})
 """Limits that are not a part of a single process's step."""
 HYSTERESIS_PCT = 2.0
@@ -102,7 +104,7 @@ def rules(snapshot: Snapshot, step: RecentStep, *, launches: bool = False) -> tu
     exposed = Rule("communication", "the step only communicates", exposed_pct, LOST_PCT)
     if not step.on_gpu:
         loader = Rule("data", "CPU time of the loader workers", step.taken_pct, LOADER_PCT)
-        return (*first, loader, exposed, _by_cpu(step))
+        return (*first, loader, exposed, Rule("cpu", "the CPU computes", step.at_work_pct, CPU_PCT))
     copies = step.share_pct(step.copy_ms)
     return (
         *first,
@@ -185,13 +187,6 @@ def _data_from_pct(step: RecentStep) -> float:
     the longer of both is the limit.
     """
     return DATA_PCT if step.on_gpu else max(step.at_work_pct or 0.0, DATA_PCT)
-
-
-def _by_cpu(step: RecentStep) -> Rule:
-    """Return the rule for a busy CPU; a wait for data that counts on a GPU is left out."""
-    starved_pct = step.share_pct(step.starved_ms) or 0.0
-    left_pct = 100 - starved_pct if starved_pct >= DATA_PCT else 100.0
-    return Rule("cpu", "the CPU computes", step.at_work_pct, DEVICE_PCT * left_pct / 100)
 
 
 def _by_rank(step: RecentStep, straggler: Straggler) -> tuple[Rule, ...]:

@@ -13,6 +13,7 @@ from gpudash.views.answer import answer
 from gpudash.views.gains import Case, gain_of
 from gpudash.views.recent_step import RecentStep, recent_step
 from gpudash.views.rules import (
+    CPU_PCT,
     DATA_PCT,
     DEVICE_PCT,
     HOST_PCT,
@@ -52,7 +53,7 @@ from workloads.standard_levers import PROCESSES
         ("data", DATA_PCT, lambda pct: measured(data_ms=pct / 10)),
         ("host", HOST_PCT, lambda pct: measured(host_ms=pct / 10)),
         ("gpu", DEVICE_PCT, lambda pct: measured(device_ms=pct / 10)),
-        ("cpu", DEVICE_PCT, lambda pct: measured(device=CPU, device_ms=pct / 10)),
+        ("cpu", CPU_PCT, lambda pct: measured(device=CPU, device_ms=pct / 10)),
     ],
 )
 def test_a_rule_matches_from_its_threshold_on(kind, threshold, of):
@@ -417,7 +418,7 @@ def test_bandwidth_that_the_tensor_cores_beat_is_shown_with_its_value_and_is_no_
     assert bandwidth.endswith("70 %, matches from 60 %; the tensor cores are busier")
 
 
-@pytest.mark.parametrize(("cpu_pct", "kind"), [(84.0, "none"), (95.0, "cpu"), (180.0, "cpu")])
+@pytest.mark.parametrize(("cpu_pct", "kind"), [(44.0, "none"), (55.0, "cpu"), (180.0, "cpu")])
 def test_a_cpu_computes_no_longer_than_the_training_asked_for_a_core(cpu_pct, kind):
     host = HostReading(at_s=0.0, values={"cpu_pct": cpu_pct - 10, "core_wait_pct": 10.0})
     assert ask(changed(cpu_step(), host=host)).kind == kind

@@ -229,8 +229,8 @@ def test_without_loader_workers_it_says_that_the_training_process_makes_the_batc
         (4.9, 5.1, "CPU-bound"),
         (5.0, 5.0, "input-bound"),
         (3.0, 2.9, "input-bound"),
-        (1.6, 7.6, "CPU-bound"),  # for 90 % of the time in which it does not wait for data
-        (1.6, 7.5, "unclear, because no part fills the step"),
+        (1.6, 5.0, "CPU-bound"),
+        (1.6, 4.9, "unclear, because no part fills the step"),
     ],
 )
 def test_on_a_cpu_the_longer_of_computing_and_waiting_for_data_is_the_limit(
@@ -278,7 +278,7 @@ def test_a_loader_that_takes_little_of_a_cpu_is_no_remedy():
         ({"core_wait_pct": 60.0}, "cores"),
         ({"data_ms": 1.2, "device_ms": 8.8}, "cpu"),
         ({"data_ms": 6.0, "device_ms": 4.0}, "data"),
-        ({"device_ms": 8.0}, "none"),
+        ({"device_ms": 4.9}, "none"),
     ],
 )
 @pytest.mark.parametrize(
