@@ -220,7 +220,7 @@ class Session:
 
         def replace(_number: int) -> None:
             self._read_training()  # its last messages
-            self._note_end(self._conductor.cancel("the training was restarted"))
+            self._cancel_comparison("the training was restarted")
             self._release()
             for source in self._beside:
                 source.forget()
@@ -241,7 +241,7 @@ class Session:
         """End a comparison; the worker returns to the levers from before."""
 
         def end(number: int) -> None:
-            self._note_end(self._conductor.cancel("ended"))
+            self._cancel_comparison("ended")
             self._send(Blocks(id=number, run=self._conductor.run, blocks=()))
 
         return self._request(end)
@@ -508,15 +508,15 @@ class Session:
 
     def _end_comparison(self, reason: str) -> None:
         """End a running comparison: a training that goes on returns to its levers."""
-        found = self._conductor.cancel(reason)
-        if found is not None:
-            self._note_end(found)
+        if self._cancel_comparison(reason):
             self._send_blocks(self._conductor.run, ())
 
-    def _note_end(self, found: str | None) -> None:
-        """Log what a comparison has found that was ended early."""
+    def _cancel_comparison(self, reason: str) -> bool:
+        """End a running comparison, and log what it has found; return whether there was one."""
+        found = self._conductor.cancel(reason)
         if found is not None:
             self._log([f"A/B: {found}"])
+        return found is not None
 
     def _stop(self, number: int) -> None:
         self._end_comparison("the training was stopped")

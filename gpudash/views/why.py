@@ -21,9 +21,9 @@ def why_lines(
 
     In a pause the values are those from before it.
     """
+    evidence = [*answer.evidence, *filter(None, (answer.caution,))]
     if is_comparing(snapshot) and snapshot.state not in ENDED:
-        cautions = filter(None, (answer.caution,))
-        return [*answer.evidence, *cautions, "", "the rules are not tried during an A/B"]
+        return [*evidence, "", "the rules are not tried during an A/B"]
     if snapshot.state == "paused":
         snapshot = as_pause_began(snapshot)
     step = recent_step(snapshot, cores, profile)
@@ -33,8 +33,7 @@ def why_lines(
     found = limit_of(asked, answer.limit)
     marked, stands = _marked(answer, found, asked, snapshot.elapsed_s)
     return [
-        *answer.evidence,
-        *filter(None, (answer.caution,)),
+        *evidence,
         "",
         *(line for rule in asked for line in _rule_lines(rule, width, marked, stands)),
         "",
