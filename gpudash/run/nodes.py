@@ -1,7 +1,7 @@
 """Listen for the gpudash of other nodes, which relay their training processes' messages.
 
-A connection without the token is closed at once, or after a moment of silence. A node with the
-token may send only the messages of a training.
+A connection without the token is closed at once, after a moment of silence, or when too many others
+have come. A node with the token may send only the messages of a training.
 """
 
 import platform
@@ -75,10 +75,10 @@ class Nodes:
 
     def turn(self) -> list["Channel"]:
         """Read all connections; return channels to new training processes."""
-        self._accept()
-        for stranger in list(self._strangers):
+        for stranger in list(self._strangers):  # an answer counts that came before others did
             if not self._read_stranger(stranger):
                 self._strangers.remove(stranger)
+        self._accept()
         return [channel for node in list(self._nodes) for channel in self._turn_of(node)]
 
     def readings(self) -> list[Envelope]:
@@ -106,11 +106,15 @@ class Nodes:
     # ── strangers ───────────────────────────────────────────────────────────────────────
 
     def _accept(self) -> None:
-        while len(self._strangers) < MOST_STRANGERS:
+        for _ in range(MOST_STRANGERS):  # no more, so that each can answer before the next turn
             try:
                 connection, (host, *_) = self._listening.accept()
             except OSError:  # none waits, or no descriptor is left
                 return
+            if len(self._strangers) == MOST_STRANGERS:  # those that say nothing keep no node out
+                oldest = self._strangers.pop(0)
+                self._await(oldest.lines, wanted=False)
+                oldest.lines.close()
             stranger = _Stranger(connection, host)
             self._await(stranger.lines, wanted=True)
             self._strangers.append(stranger)

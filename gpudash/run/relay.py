@@ -65,10 +65,6 @@ class _Unreachable(Exception):  # noqa: N818  # it is tried again
     """The other gpudash cannot be reached now; the text says why."""
 
 
-class OtherVersionError(UsageError):
-    """The other gpudash speaks another protocol version."""
-
-
 class Relay:
     """The connecting node's end."""
 
@@ -87,7 +83,7 @@ class Relay:
             raise UsageError(f"cannot connect to {address}: {why_not(error)}") from error
 
     def try_once(self) -> None:
-        """Try to connect once. Raises UsageError for another protocol version."""
+        """Try to connect once. Nothing that listens there prevents the training's start."""
         with suppress(_Unreachable):
             self._lines = self._connect(CONNECT_S)
 
@@ -112,7 +108,7 @@ class Relay:
         while not self._ending.is_set():
             try:
                 lines, self._lines = self._lines or self._connect(ANSWER_S), None
-            except (_Unreachable, OtherVersionError) as error:
+            except _Unreachable as error:
                 if str(error) != reported and not self._ending.is_set():  # once
                     reported = str(error)
                     self._notify(f"gpudash: {reported}; the training goes on, unwatched")
@@ -130,7 +126,7 @@ class Relay:
     # ── the connection ──────────────────────────────────────────────────────────────────
 
     def _connect(self, patience_s: float) -> Lines:
-        """Return a connection after the handshake. Raises _Unreachable or OtherVersionError."""
+        """Return a connection after the handshake. Raises _Unreachable."""
         lines = Lines(self._open())
         try:
             self._shake_hands(lines, time.monotonic() + patience_s)
@@ -160,7 +156,7 @@ class Relay:
         if not isinstance(challenge, Challenge):
             raise _Unreachable(f"{there} says what makes no sense")
         if challenge.protocol != PROTOCOL_VERSION:
-            raise OtherVersionError(
+            raise _Unreachable(
                 f"{there} speaks protocol {challenge.protocol}, this one {PROTOCOL_VERSION}; "
                 "valid: the same gpudash on all nodes"
             )

@@ -557,17 +557,21 @@ def test_messages_before_the_proof_are_not_read(here):
     assert not here.processes._members
 
 
-def test_many_strangers_keep_a_node_waiting_but_not_out(here, monkeypatch):
-    monkeypatch.setattr(nodes, "STRANGER_S", 0.2)
-    crowd = [socket.create_connection(here.nodes.address) for _ in range(MOST_STRANGERS + 5)]
-    here.turn()
-    assert len(here.nodes._strangers) == MOST_STRANGERS
-    monkeypatch.setattr(nodes, "STRANGER_S", 5.0)
-    for one in crowd[:10]:
-        one.close()
+def test_silent_strangers_keep_no_node_out_the_oldest_gives_way(here, monkeypatch):
+    monkeypatch.setattr(nodes, "STRANGER_S", float("inf"))
+    crowd = [Peer(here) for _ in range(MOST_STRANGERS + 5)]
     connected(here)
-    for one in crowd:
-        one.close()
+    assert all(one.is_disconnected for one in crowd[:6])
+    for one in crowd[6:]:
+        one.receive(Challenge)
+
+
+def test_an_answer_counts_that_arrived_before_a_crowd(here):
+    peer = Peer(here)
+    peer.prove()
+    crowd = [Peer(here) for _ in range(MOST_STRANGERS)]
+    peer.receive(Welcome)
+    assert all(one.socket.fileno() >= 0 for one in crowd)  # they are held until here
 
 
 def test_a_malformed_answer_is_denied(here):
