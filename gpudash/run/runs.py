@@ -65,8 +65,8 @@ def living() -> list[Run]:
     """Return the runs that are alive, oldest first; remove the directories of others."""
     found = []
     with suppress(OSError):
-        for path in rendezvous.runs_folder().glob(f"{rendezvous.PREFIX}*"):
-            run = _read(path)
+        for place in rendezvous.begun():
+            run, path = _read(place), place.path
             if run is None:
                 is_over = _age_s(path) > YOUNG_S
             elif run.facts.space != keeper.space():
@@ -80,12 +80,12 @@ def living() -> list[Run]:
     return sorted(found, key=lambda run: run.facts.started_s)
 
 
-def _read(path: Path) -> Run | None:
+def _read(place: rendezvous.Rendezvous) -> Run | None:
     try:
-        facts = msgspec.json.decode((path / keeper.FACTS).read_bytes(), type=Facts)
+        facts = msgspec.json.decode((place.path / keeper.FACTS).read_bytes(), type=Facts)
     except (OSError, *UNDECODABLE):
         return None
-    return Run(rendezvous.Rendezvous(path), facts)
+    return Run(place, facts)
 
 
 def _age_s(path: Path) -> float:

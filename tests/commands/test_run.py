@@ -129,7 +129,7 @@ def test_the_environment_names_the_run_and_where_gpudash_is_found(tmp_path):
 def test_nothing_is_left_behind(tmp_path, short_path):
     done(*RUN, "--watch", script(tmp_path, ""))
     done(*RUN, "--record", str(tmp_path / "no" / "folder.csv"), script(tmp_path, ""))
-    assert list((short_path / "gpudash").iterdir()) == []
+    assert not list(short_path.glob("gpudash-run-*"))
 
 
 # ── signals ─────────────────────────────────────────────────────────────────────────────
@@ -367,11 +367,11 @@ def test_errors_are_one_line(words, why, capfd):
 
 
 def test_a_private_folder_that_cannot_be_created_is_named(monkeypatch, short_path, tmp_path):
-    (short_path / "gpudash").mkdir(mode=0o777)
-    (short_path / "gpudash").chmod(0o777)
+    (short_path / "file").touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path / "file"))
     ours = done(*RUN, "--watch", script(tmp_path, ""))
     assert ours.returncode == 2
-    assert f"{short_path / 'gpudash'}: it is not this user's alone" in ours.stderr
+    assert f"no private folder for the run: {short_path}/file/gpudash-run-" in ours.stderr
 
 
 # ── attach ──────────────────────────────────────────────────────────────────────────────
