@@ -192,6 +192,7 @@ def keep(command: UserCommand, run: Rendezvous) -> Kept:
             on_failure.callback(shutil.rmtree, run.path, ignore_errors=True)
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(run.path / keeper.SOCKET))
+                (run.path / keeper.SOCKET).chmod(0o600)
                 listener.listen()
                 number = listener.fileno()
                 subprocess.Popen(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -215,6 +216,31 @@ def test_a_killed_keeper_is_reported(place):
     until(lambda: not alive(run.facts.pid))  # as with any terminal that closes
     until(lambda: runs.living() == [])
     assert not place.path.exists()
+
+
+def test_only_the_user_can_connect_to_a_keeper(place):
+    held = start(place, "input()")
+    assert stat.S_IMODE((place.path / keeper.SOCKET).stat().st_mode) == 0o600
+    held.type("\n")
+    output(held)
+    held.close()
+
+
+AS_ANOTHER_USER = """
+import os, runpy, sys
+us = os.geteuid()
+os.geteuid = lambda: us + 1
+runpy.run_path({keeper!r}, run_name="__main__")
+"""
+
+
+def test_a_keeper_disconnects_another_user(place, monkeypatch, tmp_path):
+    program = tmp_path / "keeper.py"
+    program.write_text(AS_ANOTHER_USER.format(keeper=keeper.__file__))
+    monkeypatch.setattr(keeper, "__file__", str(program))
+    held = start(place, "print('a secret')")
+    assert output(held) == b""
+    assert held.lost
 
 
 def test_the_terminal_takes_the_size_it_is_given(place):
