@@ -42,7 +42,7 @@ def main() -> int:
     die_with(os.getppid())
     directory, plan_json = sys.argv[1:]
     keep_sockets_in(directory)
-    keep_compiled_code()
+    keep_compiled_code(directory)
     plan = msgspec.json.decode(plan_json, type=Plan)
     line = await_dashboard(Rendezvous(Path(directory)))
     rank = int(os.environ["RANK"])
