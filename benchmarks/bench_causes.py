@@ -35,13 +35,14 @@ from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
 from gpudash.offers import lever_of
 from gpudash.protocol import Plan
-from gpudash.run.held import Child
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
+from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Snapshot
+from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
-from gpudash.trace.summary import Summary, summarise
+from gpudash.trace.summary import Summary
 from gpudash.views.answer import TITLES, Answer, answer
 from gpudash.views.gains import Gain, without
 from gpudash.views.recent_step import recent_step
@@ -274,10 +275,10 @@ def watching(script: str, arguments: argparse.Namespace) -> Iterator[Watched]:
     elif cause == "others":
         words = ("--", "taskset", "-c", core, sys.executable, *words)
     command, place, news = understand(words, sys.executable), begin(), News(quiet=True)
-    children: list[Child] = []
+    children: list[Foreground] = []
 
     def start(_plan: Plan) -> ScriptSource:
-        children.append(Child(command, place, output_to_stderr=True))
+        children.append(Foreground(command, place, output_to_stderr=True))
         return ScriptSource(command.name, children[0], place)
 
     with ExitStack() as at_end:

@@ -22,8 +22,8 @@ from torch import nn
 
 from gpudash.compare.paired_t import block_order
 from gpudash.snapshot import Snapshot
+from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
-from gpudash.trace.summary import summarise
 from gpudash.tui.app import RATE_HZ
 from gpudash.tui.control import levers_of
 from gpudash.views.answer import Answers
