@@ -109,7 +109,7 @@ def space() -> str:
         return ""
 
 
-class _Dashboard:
+class _Viewer:
     """A connection that delays nothing: output that the dashboard does not read is left out."""
 
     def __init__(self, connection: socket.socket, pid: int, kept: bytes) -> None:
@@ -160,7 +160,7 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, lambda number, _: self._signal(number))
-        self._dashboard: _Dashboard | None = None
+        self._dashboard: _Viewer | None = None
         self._kept = bytearray()
         self._typed = bytearray()
         self._exit: int | None = None
@@ -249,7 +249,7 @@ class Keeper:
             with connection, suppress(OSError):
                 connection.sendall(message(BUSY))
             return
-        self._dashboard = _Dashboard(connection, self._pid, bytes(self._kept[-KEPT_BYTES:]))
+        self._dashboard = _Viewer(connection, self._pid, bytes(self._kept[-KEPT_BYTES:]))
         if self._exit_sent:
             self._dashboard.queue(EXIT, str(self._exit))
 

@@ -15,24 +15,28 @@ import msgspec
 from gpudash.errors import UNDECODABLE, SourceError, UsageError
 from gpudash.format import plain
 from gpudash.protocol import Envelope, GpuReading, HostReading, Reading, Stacks, Started
-from gpudash.run import handshake
 from gpudash.run.addresses import Address, resolved, why_not
-from gpudash.run.clocks import Difference, moved
-from gpudash.run.handshake import Answer, Challenge, Denied
+from gpudash.run.clocks import ClockDifference, moved
 from gpudash.run.lines import LINE_BYTES, HungUp, Lines, Lost
-from gpudash.run.link import (
+from gpudash.run.member import NodeLost
+from gpudash.run.node_protocol import (
     OURSELVES,
     PING_S,
     SILENT_S,
+    Answer,
+    Challenge,
+    Denied,
     FromRelay,
     Parting,
     Ping,
     Pong,
+    is_valid_answer,
     line_of,
+    new_nonce,
     own_line,
     parsed,
+    welcome,
 )
-from gpudash.run.member import NodeLost
 
 STRANGER_S = 5.0
 STRANGER_BYTES = 1024
@@ -128,7 +132,7 @@ class Nodes:
         except (Lost, *UNDECODABLE):
             said = None
         self._await(stranger.lines, wanted=False)
-        if said is not None and handshake.is_valid_answer(self._token, stranger.challenge, said):
+        if said is not None and is_valid_answer(self._token, stranger.challenge, said):
             self._trust(stranger, said)
             return False
         if said is not None:
@@ -142,7 +146,7 @@ class Nodes:
         for former in [one for one in self._nodes if one.run == said.run]:
             self._part_with(former)
         self._nodes.append(node)
-        node.say(msgspec.json.encode(handshake.welcome(self._token, stranger.challenge, said)))
+        node.say(msgspec.json.encode(welcome(self._token, stranger.challenge, said)))
         within_ms = 1e3 * node.difference.within_s
         self.sentences.append(f"node {node.name} is connected; clocks within {within_ms:.1f} ms")
 
@@ -231,7 +235,7 @@ class _Stranger:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host = host
         self.lines = Lines(connection, STRANGER_BYTES)
-        self.challenge = Challenge(nonce=handshake.new_nonce())
+        self.challenge = Challenge(nonce=new_nonce())
         self.asked_s = time.monotonic()
         self.say(self.challenge)
 
@@ -253,7 +257,7 @@ class _Node:
         self.run = said.run
         self.lines = lines
         lines.longest = LINE_BYTES
-        self.difference = Difference()
+        self.difference = ClockDifference()
         self.readings: list[Envelope] = []
         self.parting = ""
         """The sentence of its Parting."""

@@ -27,23 +27,28 @@ from gpudash.protocol import (
     Started,
 )
 from gpudash.rendezvous import Rendezvous
-from gpudash.run import handshake, stacks
+from gpudash.run import stacks
 from gpudash.run.addresses import Address, resolved, why_not
-from gpudash.run.arrivals import Arrivals
-from gpudash.run.handshake import Challenge, Denied, Said, Welcome, is_valid_welcome
 from gpudash.run.lines import Lines, Lost
-from gpudash.run.link import (
+from gpudash.run.member import Arrivals, peer
+from gpudash.run.node_protocol import (
     OURSELVES,
     SILENT_S,
+    Challenge,
+    Denied,
     Parting,
     Ping,
     Pong,
+    Said,
     ToRelay,
+    Welcome,
+    answer,
+    is_valid_welcome,
     line_of,
+    new_nonce,
     own_line,
     parsed,
 )
-from gpudash.run.member import peer
 from gpudash.run.source import ENVELOPES
 from gpudash.run.telemetry_source import TelemetrySource
 
@@ -73,7 +78,7 @@ class Relay:
         self._address = address
         self._token = token
         self._notify = notify
-        self._run = handshake.new_nonce()
+        self._run = new_nonce()
         self._ending = threading.Event()
         self._parting = ""
         self._lines: Lines | None = None
@@ -161,7 +166,7 @@ class Relay:
                 "valid: the same gpudash on all nodes"
             )
         node, clock_s = platform.node(), time.monotonic()
-        said = handshake.answer(self._token, challenge, node=node, run=self._run, clock_s=clock_s)
+        said = answer(self._token, challenge, node=node, run=self._run, clock_s=clock_s)
         lines.send(msgspec.json.encode(said))
         back = self._received(lines, until_s)
         if isinstance(back, Denied):

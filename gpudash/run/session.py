@@ -63,10 +63,10 @@ from gpudash.recording.writer import RecordingWriter
 from gpudash.run.conductor import Conductor
 from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
-from gpudash.run.rank_processes import start
 from gpudash.run.requests import Requests
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
+from gpudash.run.worker_process import start
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.views.hangs import LEAST_S
 from gpudash.views.memory import owner_lines, owners_title

@@ -23,10 +23,9 @@ from gpudash.protocol import (
 )
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
-from gpudash.run.arrivals import Arrivals
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.lines import Lines
-from gpudash.run.member import Key, Member, peer
+from gpudash.run.member import Arrivals, Key, Member, peer
 from gpudash.run.nodes import Nodes
 
 MOST_RANKS = 1 << 16
@@ -54,7 +53,7 @@ class TrainingProcesses:
         self._gone: list[Member] = []  # disconnected; some may still run
         self._sentences: list[str] = []
         self._pids: dict[int, int] = {}  # newest process of each rank
-        self._question: stacks.Question | None = None
+        self._question: stacks.StacksQuestion | None = None
 
     @property
     def filenos(self) -> tuple[int, ...]:
@@ -106,7 +105,7 @@ class TrainingProcesses:
         """Request each process's stack; `read` returns the answers, all at once."""
         if self._nodes is not None:
             self._nodes.ask(command)
-        self._question = stacks.Question(command, self._place, self._members)
+        self._question = stacks.StacksQuestion(command, self._place, self._members)
 
     def kill(self) -> None:
         """Kill the connected processes of this machine."""

@@ -388,7 +388,7 @@ def a_run(name, pid):
         space="",
         started_s=0.0,
     )
-    return runs.Run(None, facts)
+    return runs.UserRun(None, facts)
 
 
 def test_the_only_run_need_not_be_named():
@@ -402,7 +402,7 @@ def test_a_run_that_another_gpudash_records_is_not_chosen():
     run = a_run("train.py", 7)
     me = (os.getpid(), keeper.began_ticks(os.getpid()))
     facts = msgspec.structs.replace(run.facts, is_kept=False, processes=((7, 1), me))
-    recorded = runs.Run(None, facts)
+    recorded = runs.UserRun(None, facts)
     assert choose(None, [recorded, run]) is run
     assert choose(None, [recorded]) is recorded
 

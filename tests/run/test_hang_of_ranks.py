@@ -12,10 +12,10 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.protocol import Plan
-from gpudash.run.held import keep
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
+from gpudash.run.user_command_process import keep
 from gpudash.views.answer import answer
 from tests.waiting import until
 

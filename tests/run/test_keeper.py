@@ -13,9 +13,9 @@ import pytest
 from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
-from gpudash.run.held import attach, keep
 from gpudash.run.keeper import Messages, message
 from gpudash.run.user_command import UserCommand
+from gpudash.run.user_command_process import attach, keep
 from tests.waiting import until
 
 
@@ -128,7 +128,8 @@ def test_it_has_the_default_signals_and_its_own_environment(place):
 def test_a_killed_dashboard_leaves_it_running_and_another_finds_it(place):
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from gpudash.rendezvous import Rendezvous; from gpudash.run.held import keep\n"
+        "from gpudash.rendezvous import Rendezvous\n"
+        "from gpudash.run.user_command_process import keep\n"
         "from gpudash.run.user_command import UserCommand\n"
         f"place = Rendezvous(Path({str(place.path)!r}))\n"
         "code = \"import os; print('began', os.getpid()); print('got', input())\"\n"

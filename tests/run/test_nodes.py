@@ -30,10 +30,19 @@ from gpudash.protocol import (
     Started,
     Step,
 )
-from gpudash.run import handshake, nodes, stacks
+from gpudash.run import node_protocol, nodes, stacks
 from gpudash.run.addresses import LOOPBACK, Address
-from gpudash.run.handshake import Answer, Challenge, Denied, Welcome
-from gpudash.run.link import Parting, Ping, Pong, line_of, own_line
+from gpudash.run.node_protocol import (
+    Answer,
+    Challenge,
+    Denied,
+    Parting,
+    Ping,
+    Pong,
+    Welcome,
+    line_of,
+    own_line,
+)
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
 from gpudash.run.normalise import Normaliser
 from gpudash.run.training_processes import TrainingProcesses
@@ -97,7 +106,7 @@ class Peer:
 
     def prove(self, node="gpu2", run="r", token=TOKEN):
         challenge = self.receive(Challenge)
-        said = handshake.answer(token, challenge, node=node, run=run, clock_s=self.clock_s())
+        said = node_protocol.answer(token, challenge, node=node, run=run, clock_s=self.clock_s())
         self.send_line(msgspec.json.encode(said))
         return challenge, said
 
@@ -123,7 +132,7 @@ def connected(here, **options):
     clock_s = options.pop("clock_s", time.monotonic)
     peer = Peer(here, clock_s)
     challenge, said = peer.prove(**options)
-    assert handshake.is_valid_welcome(TOKEN, challenge, said, peer.receive(Welcome))
+    assert node_protocol.is_valid_welcome(TOKEN, challenge, said, peer.receive(Welcome))
     return peer
 
 

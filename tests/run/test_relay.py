@@ -33,9 +33,9 @@ from gpudash.protocol import (
 )
 from gpudash.run import relay as relays
 from gpudash.run.addresses import LOOPBACK, Address
-from gpudash.run.handshake import Challenge, Welcome
 from gpudash.run.lines import Lines
 from gpudash.run.member import peer
+from gpudash.run.node_protocol import Challenge, Welcome
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.training_processes import TrainingProcesses
