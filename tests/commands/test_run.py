@@ -211,7 +211,7 @@ def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, mon
         signal.raise_signal(number)
         return SimpleNamespace(signal=passed_on.append, wait=lambda: 0, close=lambda: None)
 
-    monkeypatch.setattr(headless_script, "Child", start)
+    monkeypatch.setattr(headless_script, "Foreground", start)
     relay = SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
     command = HeadlessScript(understand([script(tmp_path, "")]))
     command.run_for(relay)
