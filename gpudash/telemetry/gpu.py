@@ -15,7 +15,7 @@ import msgspec
 from gpudash.protocol import GpuReading
 from gpudash.telemetry.gpm import ActivityReader
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
-from gpudash.telemetry.processes import MIB
+from gpudash.telemetry.procfs import MIB
 
 T = TypeVar("T")
 Values: TypeAlias = dict[str, float | str]

@@ -19,7 +19,8 @@ from gpudash.protocol import GpuReading, HostReading, OtherJobs, Reading
 from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.other_jobs import OtherJobsReader
-from gpudash.telemetry.processes import HostReader, children_lookup
+from gpudash.telemetry.processes import HostReader
+from gpudash.telemetry.procfs import children_lookup
 
 FAST_S = 0.2
 SLOW_S = 1.0

@@ -230,7 +230,7 @@ def test_an_unreadable_host_leaves_the_gpu(stream: Stream, monkeypatch: pytest.M
     def broken(_: str) -> bytes:
         raise OSError("too many open files")
 
-    monkeypatch.setattr("gpudash.telemetry.processes.text", broken)
+    monkeypatch.setattr("gpudash.telemetry.procfs.text", broken)
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
     until(lambda: len(stream.gpu) >= 3)
