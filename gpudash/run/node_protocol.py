@@ -41,7 +41,7 @@ class Challenge(Record, frozen=True, kw_only=True):
     nonce: str
 
 
-class Answer(Record, frozen=True, kw_only=True):
+class Credentials(Record, frozen=True, kw_only=True):
     """The connecting end's proof and identity."""
 
     nonce: str
@@ -64,7 +64,7 @@ class Denied(Record, frozen=True, kw_only=True):
     """The proof was wrong."""
 
 
-Said: TypeAlias = Challenge | Answer | Welcome | Denied
+Said: TypeAlias = Challenge | Credentials | Welcome | Denied
 
 
 def new_nonce() -> str:
@@ -72,28 +72,28 @@ def new_nonce() -> str:
     return secrets.token_hex(32)
 
 
-def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Answer:
+def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Credentials:
     """Return the connecting end's answer."""
-    said = Answer(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s)
+    said = Credentials(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s)
     return msgspec.structs.replace(said, proof=_answer_proof(token, challenge, said))
 
 
-def is_valid_answer(token: str, challenge: Challenge, said: Answer) -> bool:
+def is_valid_answer(token: str, challenge: Challenge, said: Credentials) -> bool:
     """Return whether the connecting end holds the token."""
     return _is_equal(said.proof, _answer_proof(token, challenge, said))
 
 
-def welcome(token: str, challenge: Challenge, said: Answer) -> Welcome:
+def welcome(token: str, challenge: Challenge, said: Credentials) -> Welcome:
     """Return the proof of the listening end."""
     return Welcome(proof=_proof(token, "listens", challenge.nonce, said.nonce))
 
 
-def is_valid_welcome(token: str, challenge: Challenge, said: Answer, back: Welcome) -> bool:
+def is_valid_welcome(token: str, challenge: Challenge, said: Credentials, back: Welcome) -> bool:
     """Return whether the listening end holds the token."""
     return _is_equal(back.proof, welcome(token, challenge, said).proof)
 
 
-def _answer_proof(token: str, challenge: Challenge, said: Answer) -> str:
+def _answer_proof(token: str, challenge: Challenge, said: Credentials) -> str:
     return _proof(token, "connects", challenge.nonce, said.nonce, said.node, said.run)
 
 

@@ -23,8 +23,8 @@ from gpudash.run.node_protocol import (
     OURSELVES,
     PING_S,
     SILENT_S,
-    Answer,
     Challenge,
+    Credentials,
     Denied,
     FromRelay,
     Parting,
@@ -140,7 +140,7 @@ class Nodes:
         stranger.lines.close()
         return False
 
-    def _trust(self, stranger: "_Stranger", said: Answer) -> None:
+    def _trust(self, stranger: "_Stranger", said: Credentials) -> None:
         node = _Node(stranger.lines, said)
         node.difference.take(stranger.asked_s, said.clock_s, time.monotonic())
         for former in [one for one in self._nodes if one.run == said.run]:
@@ -242,16 +242,16 @@ class _Stranger:
     def say(self, said: Challenge | Denied) -> None:
         self.lines.send(msgspec.json.encode(said))
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> Credentials | None:
         """Return the answer, once it has arrived. Raises Lost or UNDECODABLE."""
         line = self.lines.read_one()
-        return None if line is None else msgspec.json.decode(line, type=Answer)
+        return None if line is None else msgspec.json.decode(line, type=Credentials)
 
 
 class _Node:
     """Another node's gpudash, with the training processes that it relays."""
 
-    def __init__(self, lines: Lines, said: Answer) -> None:
+    def __init__(self, lines: Lines, said: Credentials) -> None:
         name = plain(said.node)[:NAME_LENGTH]
         self.name = UNNAMED if not name else f"another {name}" if name == platform.node() else name
         self.run = said.run

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpudash.errors import UsageError
 from gpudash.run import node_protocol
-from gpudash.run.node_protocol import VARIABLE, Answer, Challenge, Welcome, given_token
+from gpudash.run.node_protocol import VARIABLE, Challenge, Credentials, Welcome, given_token
 
 TOKEN = "correct horse battery"
 
@@ -64,7 +64,7 @@ def test_a_proof_of_odd_characters_is_only_wrong():
 def test_no_two_challenges_and_answers_are_alike():
     challenge, said = answered()
     assert answered(challenge=challenge)[1].nonce != said.nonce
-    assert isinstance(said, Answer)
+    assert isinstance(said, Credentials)
     assert node_protocol.new_nonce() != node_protocol.new_nonce()
     assert len(node_protocol.new_token()) >= node_protocol.SHORTEST
 

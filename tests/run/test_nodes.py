@@ -33,8 +33,8 @@ from gpudash.protocol import (
 from gpudash.run import node_protocol, nodes, stacks
 from gpudash.run.addresses import LOOPBACK, Address
 from gpudash.run.node_protocol import (
-    Answer,
     Challenge,
+    Credentials,
     Denied,
     Parting,
     Ping,
@@ -547,7 +547,7 @@ def test_a_silent_stranger_is_disconnected_after_a_while(here, monkeypatch):
         b"GET / HTTP/1.1\r\n",
         b"{}\n",
         b"\xff\xff\n",
-        b'{"type":"Answer","nonce":"\xff"}\n',
+        b'{"type":"Credentials","nonce":"\xff"}\n',
         b'{"x":' + b"[" * 1015 + b"\n",
     ],
 )
@@ -585,7 +585,7 @@ def test_an_answer_counts_that_arrived_before_a_crowd(here):
 
 def test_a_malformed_answer_is_denied(here):
     peer = Peer(here)
-    said = Answer(nonce="", proof="", node="", run="", clock_s=1e308)
+    said = Credentials(nonce="", proof="", node="", run="", clock_s=1e308)
     peer.receive(Challenge)
     peer.send_line(msgspec.json.encode(said))
     peer.receive(Denied)

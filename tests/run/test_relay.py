@@ -412,7 +412,7 @@ def test_a_listener_without_the_token_receives_nothing(training, impostor, relay
     until(lambda: said)
     assert f"whoever listens at {address} does not know the token" in said[0]
     until(lambda: len(heard) > 1)
-    assert json.loads(heard[0])["type"] == "Answer"
+    assert json.loads(heard[0])["type"] == "Credentials"
     assert heard[1] == b""
 
 
