@@ -58,14 +58,15 @@ def headline(snapshot: Snapshot) -> Headline:
             step_ms=step.step_ms,
             lanes=lanes_of(snapshot, step),
         )
+    can_try = not ended and "blocks" in snapshot.can
     return Headline(
         kind="ended" if ended else found.limit,
         title=f"{snapshot.state}; it was {found.title}" if ended else found.title,
         evidence=found.evidence,
         step_ms=found.step_ms,
         lanes=found.lanes,
-        tries=() if ended else found.tries,
-        caution="" if ended else found.caution,
+        tries=found.tries if can_try else (),
+        caution=found.caution if can_try else "",
         answer=found,
     )
 
