@@ -189,12 +189,11 @@ class HeadlessScript:
             parts.append(self.source.why_no_step())
         if record is not None and session.rows_recorded:
             parts.append(f"recorded to {shown(record)}")
-        if limit := session.limits.main():
-            parts.append(limit)
         if session.recording_failure is not None:
             parts.append(str(session.recording_failure))
         if session.failure is not None and session.failure.traceback:  # gpudash's own
             parts.append(session.failure.sentence)
+        parts += filter(None, (session.limits.main(),))
         return f"gpudash: {'; '.join(parts)}"
 
     def end(self) -> int:

@@ -24,8 +24,10 @@ from gpudash.views.why import reasons
 
 HOLD_S = 5.0
 """A limit, and what is proposed, stand until they were not found for so long: on a shared machine
-other jobs come and go within seconds. Figures that change alone are shown as often: each answer
-that is shown is in the log."""
+other jobs come and go within seconds."""
+FIGURES_S = 10.0
+"""Figures that change alone are shown as often: each answer that is shown is in a recording's log,
+which takes 0.7 MB an hour."""
 
 
 class Found(NamedTuple):
@@ -80,7 +82,7 @@ class Answers:
             return
         self._found, self._profile = found, profile
         is_other = self.newest is None or not goes_on or _says(found.answer) != _says(self.newest)
-        if is_other or now_s - self._newest_s >= HOLD_S:
+        if is_other or now_s - self._newest_s >= FIGURES_S:
             self.newest, self._newest_s = found.answer, now_s
 
 

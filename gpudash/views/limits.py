@@ -91,4 +91,5 @@ class Limits:
 
 def said(one: Limited) -> str:
     """Return a limit with its share, as `input-bound for 62 % of the training time`."""
-    return f"{one.answer.title} for {percent(100 * one.share)} of the training time"
+    title = one.answer.title.partition(",")[0]  # without why it is unclear
+    return f"{title} for {percent(100 * one.share)} of the training time"

@@ -14,6 +14,7 @@ from gpudash.commands.headless import (
 )
 from gpudash.protocol import Failed
 from gpudash.snapshot import Snapshot
+from gpudash.views.limits import Limits
 
 
 class Ended:
@@ -21,6 +22,7 @@ class Ended:
 
     recording_failure = None
     rows_recorded = 1
+    limits = Limits()
 
     def __init__(self, snapshot, failure=None, steps_per_s=25.0):
         self.snapshot = snapshot

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpudash.offers import levers_of
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
-from gpudash.offers import levers_of
 from tests.tui import scenes, scripts
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import FakeEngine
