@@ -83,7 +83,9 @@ class Answers:
         self._found, self._profile = found, profile
         is_other = self.newest is None or not goes_on or _says(found.answer) != _says(self.newest)
         if is_other or now_s - self._newest_s >= FIGURES_S:
-            self.newest, self._newest_s = found.answer, now_s
+            self._newest_s = now_s
+            if found.answer != self.newest:
+                self.newest = found.answer
 
 
 def find(
