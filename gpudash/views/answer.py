@@ -4,11 +4,9 @@ Rules are tried in order, and the first one that matches is the answer. A rule w
 measured never matches. docs/concepts/diagnosis.md explains the rules.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from gpudash.offers import levers_of
 from gpudash.protocol import Answer, Try
@@ -17,7 +15,7 @@ from gpudash.trace.summary import Summary
 from gpudash.views.evidence import Measured, beside, caution, evidence_of
 from gpudash.views.headline import interruption, is_comparing
 from gpudash.views.lanes import lanes_of
-from gpudash.views.recent_step import recent_step, steps_needed
+from gpudash.views.recent_step import RecentStep, recent_step, steps_needed
 from gpudash.views.remedies import refreshed, tries
 from gpudash.views.rules import Limit, Rule, limit_of, rules, waiting_levers
 from gpudash.views.why import reasons
@@ -31,12 +29,36 @@ which takes 0.7 MB an hour."""
 
 
 class Found(NamedTuple):
-    """An answer, and when the rules found it last, in seconds since the run began."""
+    """What the rules have found, and when they found it last: in seconds since the run began."""
 
     limit: Limit
-    answer: Answer
+    asked: tuple[Rule, ...] = ()
+    measured: Measured = Measured(Snapshot(), RecentStep())
+    """When they found the limit last."""
+    tries: tuple[Try, ...] = ()
+    caution: str = ""
     limit_s: float = -inf
     tries_s: float = -inf
+
+    @property
+    def title(self) -> str:
+        """The limit for the user."""
+        return _title(self.limit, self.measured.snapshot)
+
+    @property
+    def answer(self) -> Answer:
+        """Put it into words."""
+        snapshot, step = self.measured
+        return Answer(
+            limit=self.limit,
+            title=self.title,
+            evidence=(*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot)),
+            why=tuple(reasons(self.asked, self.limit, snapshot, step)),
+            step_ms=step.step_ms,
+            lanes=lanes_of(snapshot, step),
+            tries=self.tries,
+            caution=self.caution,
+        )
 
 
 class Answers:
@@ -71,21 +93,20 @@ class Answers:
             self.newest = self._found = None
         goes_on = profile is self._profile
         is_more = snapshot.series is not then.series or snapshot.state != then.state or not goes_on
-        has_ended = snapshot.state in ENDED
-        if not is_more or (has_ended and self.newest is not None):
+        if not is_more or (snapshot.state in ENDED and self.newest is not None):
             return
-        before, now_s = self._found, snapshot.elapsed_s
+        before = self._found
         if before is not None and not goes_on:
-            before = Found(before.limit, before.answer)
+            before = Found(before.limit)
         found = find(snapshot, before, cores, profile)
         if found is None:
             return
         self._found, self._profile = found, profile
-        is_other = self.newest is None or not goes_on or _says(found.answer) != _says(self.newest)
-        if is_other or now_s - self._newest_s >= FIGURES_S:
-            self._newest_s = now_s
-            if found.answer != self.newest:
-                self.newest = found.answer
+        shown, now_s = self.newest, snapshot.elapsed_s
+        stays = shown is not None and goes_on and not _is_other(found, shown)
+        if not stays or now_s - self._newest_s >= FIGURES_S:
+            answer, self._newest_s = found.answer, now_s
+            self.newest = shown if answer == shown else answer
 
 
 def find(
@@ -112,29 +133,16 @@ def find(
     launches = bool(levers) and not snapshot.levers and not waiting_levers(snapshot.settings)
     asked = rules(snapshot, step, launches=launches)
     found = limit_of(asked, before.limit if before is not None else None)
+    last = Found(found, asked, now, limit_s=now_s)
     if before is not None and _stands(before, found, asked, now_s):
-        limit, answer, limit_s, _ = before
-    else:
-        limit, answer, limit_s = found, _answer(found, asked, now), now_s
+        last = before
+    limit = last.limit
     changes, kept = tries(limit, snapshot, levers, step), _kept(before, limit, now_s)
     is_found = not kept or _changes(kept) == _changes(changes)
     proposed = changes if is_found else refreshed(kept, snapshot, step)
     doubt = caution(limit, now) if proposed else ""
     tries_s = now_s if before is None or is_found else before.tries_s
-    return Found(limit, replace(answer, tries=proposed, caution=doubt), limit_s, tries_s)
-
-
-def _answer(limit: Limit, asked: Sequence[Rule], now: Measured) -> Answer:
-    """Return the answer that is measured now."""
-    snapshot, step = now
-    return Answer(
-        limit=limit,
-        title=_title(limit, snapshot),
-        evidence=(*evidence_of(limit, now), *beside(limit, snapshot)),
-        why=tuple(reasons(asked, limit, snapshot, step)),
-        step_ms=step.step_ms,
-        lanes=lanes_of(snapshot, step),
-    )
+    return last._replace(tries=proposed, caution=doubt, tries_s=tries_s)
 
 
 def _stands(before: Found, found: Limit, asked: Iterable[Rule], now_s: float) -> bool:
@@ -152,7 +160,7 @@ def _kept(before: Found | None, limit: Limit, now_s: float) -> tuple[Try, ...]:
     """Return the proposals that stand for the same limit, whatever is found now."""
     if before is None or before.limit != limit or now_s - before.tries_s >= HOLD_S:
         return ()
-    return before.answer.tries
+    return before.tries
 
 
 def _is_void(then: Snapshot, now: Snapshot) -> bool:
@@ -164,9 +172,10 @@ def _is_void(then: Snapshot, now: Snapshot) -> bool:
     return now.steps_since_break < then.steps_since_break or now.settings != then.settings
 
 
-def _says(answer: Answer) -> tuple[object, ...]:
-    """Return what an answer says apart from its figures."""
-    return answer.title, _changes(answer.tries), bool(answer.caution)
+def _is_other(found: Found, shown: Answer) -> bool:
+    """Return whether what was found says something else, apart from its figures."""
+    is_alike = found.title == shown.title and bool(found.caution) == bool(shown.caution)
+    return not is_alike or _changes(found.tries) != _changes(shown.tries)
 
 
 def _changes(proposals: Iterable[Try]) -> list[tuple[str, str]]:

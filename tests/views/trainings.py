@@ -86,7 +86,7 @@ def launching():
 
 def answered(snapshot, before=None, cores=8, profile=None):
     """The snapshot with the answer that is found of it; `before` was found long before."""
-    known = None if before is None else Found(before.limit, before)
+    known = None if before is None else Found(before.limit)
     found = find(snapshot, known, cores, profile)
     return changed(snapshot, answer=before if found is None else found.answer)
 
