@@ -75,7 +75,7 @@ def interruption(snapshot: Snapshot) -> Headline | None:
     """Return the headline while nothing can be measured; None while steps finish."""
     hang = snapshot.hang
     if snapshot.state in ("training", "switching") and hang is not None and hang.stacks:
-        return Headline(kind="silent", title=hangs.title(hang), evidence=hangs.clauses(hang))
+        return _silent(snapshot, hangs.title(hang), hangs.clauses(hang))
     if snapshot.state in ("starting", "training") and not snapshot.total_steps:
         return Headline(kind="starting", title="starting")
     going_on = _meanwhile(snapshot)
@@ -83,7 +83,7 @@ def interruption(snapshot: Snapshot) -> Headline | None:
         return _holding(snapshot, *going_on)
     if snapshot.state == "training" and silence(snapshot):
         why = "something compiles, the loader is late, or the step hangs"
-        return Headline(kind="silent", title=silence(snapshot)[0], evidence=(why,))
+        return _silent(snapshot, silence(snapshot)[0], (why,))
     return None
 
 
@@ -131,6 +131,10 @@ def _holding(snapshot: Snapshot, kind: Meanwhile, title: str) -> Headline:
         caution=caution_in_ab(snapshot, AB_S) if kind == "comparing" else "",
         answer=found,
     )
+
+
+def _silent(snapshot: Snapshot, title: str, evidence: tuple[str, ...]) -> Headline:
+    return Headline(kind="silent", title=title, evidence=evidence, answer=snapshot.answer)
 
 
 def _so_far(snapshot: Snapshot) -> str:

@@ -4,11 +4,11 @@ import pytest
 
 from gpudash.protocol import HostReading, OtherJobs
 from gpudash.snapshot import Hang, Marker, RankRow, RankStack, Snapshot
-from gpudash.views.headline import why_lines
+from gpudash.views.headline import headline, why_lines
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.views.settings_history import WARMUP_STEPS
 from tests.tui.fake_engine import result
-from tests.views.trainings import ask, changed, compared, gpu_step, measured
+from tests.views.trainings import answered, ask, changed, compared, gpu_step, measured
 
 
 def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stays():
@@ -201,3 +201,10 @@ def test_a_hang_shows_where_the_ranks_are_also_before_the_first_step():
         assert found.evidence[0] == "rank 1 is in load (data.py:41)"
     unanswered = changed(gpu_step(), hang=Hang(for_s=12.0), quiet_s=12.0)
     assert ask(unanswered).title == "no step for 12 s"
+
+
+def test_while_no_step_comes_why_shows_the_reasons_of_the_answer_before():
+    found = answered(gpu_step())
+    lines = why_lines(headline(changed(found, quiet_s=12.0)))
+    assert set(found.answer.why) <= set(lines)
+    assert "there is no answer yet" in why_lines(headline(changed(gpu_step(), quiet_s=12.0)))
