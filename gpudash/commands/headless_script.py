@@ -193,6 +193,7 @@ class HeadlessScript:
             parts.append(str(session.recording_failure))
         if session.failure is not None and session.failure.traceback:  # gpudash's own
             parts.append(session.failure.sentence)
+        parts += filter(None, (session.limits.main(),))
         return f"gpudash: {'; '.join(parts)}"
 
     def end(self) -> int:

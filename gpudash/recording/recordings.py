@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gpudash import snapshot
 from gpudash.errors import RecordingError
 from gpudash.protocol import (
+    AnswerShown,
     Changed,
     ComparisonShown,
     Envelope,
@@ -50,6 +51,7 @@ LASTING = (
     GpuMissing,
     ComparisonShown,
     StragglerShown,
+    AnswerShown,
 )
 """Messages whose newest one a log begun later needs at its beginning."""
 ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused, Parted), Resumed: (Paused,)}
