@@ -23,30 +23,24 @@ INTERVAL_S = "0.1"
 """Between the rows of the CSV: few enough steps that hardly any is left out at either end."""
 
 
-def levers(batch_size: int, pipelined: str = "off") -> list[str]:
+def levers(batch_size: int) -> list[str]:
     """Return the arguments that both runs share."""
-    settings = ("data=resident", f"batch_size={batch_size}", f"pipelined={pipelined}")
-    return ["encdec", *(word for setting in settings for word in ("--set", setting))]
+    return ["encdec", "--set", "data=resident", "--set", f"batch_size={batch_size}"]
 
 
-def bare(
-    batch_size: int, steps: int, pipelined: str = "off", checkout: Path | None = None
-) -> float:
-    """Return the steps/s of the bare loop, of another checkout if one is given."""
-    command = [sys.executable, "-m", "workloads", *levers(batch_size, pipelined)]
-    command += ["--steps", str(steps)]
-    output = subprocess.run(
-        command, check=True, capture_output=True, text=True, cwd=checkout
-    ).stdout
+def bare(batch_size: int, steps: int) -> float:
+    """Return the steps/s of the bare loop."""
+    command = [sys.executable, "-m", "workloads", *levers(batch_size), "--steps", str(steps)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(json.loads(output)["steps_per_s"])
 
 
-def recorded(batch_size: int, steps: int, pipelined: str = "off") -> float:
+def recorded(batch_size: int, steps: int) -> float:
     """Return the steps/s between the first row after the warm-up and the last full row."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.csv"
         steps += WARMUP_STEPS
-        command = [sys.executable, "-m", "gpudash", *levers(batch_size, pipelined)]
+        command = [sys.executable, "-m", "gpudash", *levers(batch_size)]
         command += ["--steps", str(steps), "--record", str(path), "--interval", INTERVAL_S]
         subprocess.run(command, check=True, capture_output=True)
         with path.open(newline="") as file:

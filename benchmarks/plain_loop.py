@@ -61,6 +61,7 @@ class Plain:
 
     def __init__(self, batch_size: int, device: torch.device, size: str) -> None:
         side, channels = SIZES[size]
+        self.device = device
         self.batches = build_batches(side, batch_size, device)
         encoder, decoder = build_models(side, channels)
         self.encoder, self.decoder = encoder.to(device), decoder.to(device)
@@ -83,7 +84,7 @@ class Plain:
             yield self.train(features, labels)
 
     def two_streams(self) -> Iterator[Tensor]:
-        """Train on one batch while the next is encoded on another stream."""
+        """Train on one batch while the next is encoded on another stream of a GPU."""
         main = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]  # in torch
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # in torch
         torch.cuda.synchronize()  # sync: batches and weights are there for both streams
@@ -101,18 +102,10 @@ class Plain:
             if loss is not None:
                 yield loss
 
-
-def timed(steps: Iterator[Tensor], count: int) -> tuple[float, float]:
-    """Return the seconds that `count` steps took after the warm-up, and the last loss."""
-    for _ in range(WARMUP_STEPS):
-        next(steps)
-    torch.accelerator.synchronize()  # sync: the clock starts
-    began = time.perf_counter()
-    for _ in range(count):
-        loss = next(steps)
-    torch.accelerator.synchronize()  # sync: the clock stops
-    seconds = time.perf_counter() - began
-    return seconds, loss.item()
+    def synchronize(self) -> None:
+        """Wait until the device has finished everything enqueued."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # sync: requested by the caller
 
 
 def main() -> None:
@@ -124,8 +117,15 @@ def main() -> None:
     arguments = parser.parse_args()
     plain = Plain(arguments.batch_size, torch.device("cuda"), "full")
     steps = plain.serial() if arguments.streams == 1 else plain.two_streams()
-    seconds, loss = timed(steps, arguments.steps)
-    print(json.dumps({"steps_per_s": arguments.steps / seconds, "loss": loss}))
+    for _ in range(WARMUP_STEPS):
+        next(steps)
+    plain.synchronize()  # sync: the clock starts
+    began = time.perf_counter()
+    for _ in range(arguments.steps):
+        loss = next(steps)
+    plain.synchronize()  # sync: the clock stops
+    steps_per_s = arguments.steps / (time.perf_counter() - began)
+    print(json.dumps({"steps_per_s": steps_per_s, "loss": loss.item()}))
 
 
 if __name__ == "__main__":
