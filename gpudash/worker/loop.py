@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.instrument.block_queue import difference
 from gpudash.instrument.memory import reset_peak
 from gpudash.instrument.memory_history import TRACED
 from gpudash.instrument.pipes import CommandPipe
@@ -36,6 +35,7 @@ from gpudash.protocol import (
     Stop,
     Timed,
 )
+from gpudash.training.block_queue import difference
 from gpudash.worker.switching import MIN_AHEAD, WATCHED_STEPS, Switching
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory

@@ -89,7 +89,7 @@ def train(
     """Run the loop in step with the other ranks. Raises any error on the way."""
     from torch import distributed  # noqa: PLC0415  # slow
 
-    from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
+    from gpudash.training.agreement import Agreement  # noqa: PLC0415  # imports torch
     from gpudash.worker.rank_loop import RankLoop  # noqa: PLC0415  # imports torch
 
     rank, world_size = distributed.get_rank(), distributed.get_world_size()

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import msgspec
 
-from gpudash.instrument.agreement import Agreement
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.pipes import CommandPipe
 from gpudash.protocol import Event, Plan, Settings
+from gpudash.training.agreement import Agreement
 from gpudash.worker.gradient_sync import GradientSync
 from gpudash.worker.lockstep import Follower, Leader
 from gpudash.worker.loop import Loop

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import msgspec
 
-from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.memory import device_memory, give_back, reset_peak
@@ -23,6 +22,7 @@ from gpudash.protocol import (
     Refused,
     Settings,
 )
+from gpudash.training.block_queue import BlockQueue, difference
 from gpudash.worker.memory_needs import MemoryNeeds
 from gpudash.worker.phases import PHASES
 from workloads.levers import LeverError, phrase
