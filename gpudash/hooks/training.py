@@ -13,7 +13,7 @@ from gpudash.hooks.levers.offers import UNKNOWN
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
-from gpudash.protocol import AnyCommand, Pause, Settings, Stop
+from gpudash.protocol import AnyCommand, LeverOffer, Pause, Settings, Stop
 from gpudash.training.commanded import CommandedTraining
 from gpudash.training.levers import Levers
 
@@ -50,6 +50,10 @@ class Tracks(Protocol):
 
 class FollowedLevers(Levers, Protocol):
     """Levers that act on what is found in a script, as `gpudash.hooks.levers.ScriptLevers`."""
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """The levers that this training offers."""
 
     def update(self, found: Found) -> None:
         """Act on these objects from now on."""

@@ -2,7 +2,7 @@
 
 A reference workload is a script whose levers are richer. What differs is told by two protocols:
 
-- `Levers` (`levers.py`): what there is to move, and how (`offers`, `settings`, `resolve`, `enter`).
+- `Levers` (`levers.py`): what there is to move, and how (`settings`, `resolve`, `enter`).
 - `CommandedTraining` (`commanded.py`): the training whose steps are counted, measured, settled and
   voted on. What is particular to one kind of training is a method there with a default.
 

@@ -301,9 +301,11 @@ class CommandLoop:
         if self._paused is not None:
             self._paused = None
             self._training.interrupt()
+            self._go_on(command.id)
             # prefetched batches would distort the block
             self._begin_block()
-        self._go_on(command.id)
+        else:
+            self._go_on(command.id)
 
     def _stop(self, command: Stop) -> None:
         if self._decide(command):

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Protocol
 
-from gpudash.protocol import LeverOffer, RefusalKind, Settings
+from gpudash.protocol import RefusalKind, Settings
 
 
 class Refusal(Exception):  # noqa: N818  # nothing went wrong
@@ -19,10 +19,6 @@ class OutOfMemory(Refusal):
 
 class Levers(Protocol):
     """The levers of a training. They are moved on the thread that trains, between two steps."""
-
-    @property
-    def offers(self) -> tuple[LeverOffer, ...]:
-        """The levers that this training offers."""
 
     @property
     def settings(self) -> Settings:
