@@ -40,7 +40,7 @@ from gpudash.protocol import (
     TooLate,
 )
 from gpudash.training.block_queue import BlockQueue, difference
-from gpudash.training.commanded import CommandedTraining, Return, rank
+from gpudash.training.commanded import CommandedTraining, Return
 from gpudash.training.decision_steps import CAME_LATE, DecisionSteps, Instruction, topic
 from gpudash.training.levers import Refusal, phrase
 from gpudash.training.tracing import Tracing
@@ -78,7 +78,7 @@ class _Switch(NamedTuple):
     after_step: int = 0
     """The switch waits for a step after this one."""
     topic: str = ""
-    """The name of the ranks' decision; empty for the way back from blocks, which needs none."""
+    """The name of the ranks' decision; empty for a way back from blocks that needs none."""
 
 
 class CommandLoop:
@@ -107,6 +107,7 @@ class CommandLoop:
         """Ids of the commands to stop, which the end of the training answers."""
         self.is_busy = self._history.is_on
         """Whether every border needs a `turn`."""
+        self._is_in_block = False  # and nothing else is due before its end
 
     @property
     def paused(self) -> bool:
@@ -136,13 +137,16 @@ class CommandLoop:
 
     def turn(self) -> None:
         """Do everything due between two steps."""
+        if self._is_in_block and not self._may_end_block() and not self._line.gone:
+            return
         self._turn()
         self._note_work()
 
     def _note_work(self) -> None:
         waits = self._waiting is not None or self._tracing is not None or self._history.is_on
-        asked = len(self._inbox) > 0 or self._paused is not None
-        self.is_busy = self._blocks.running or waits or asked
+        is_asked = len(self._inbox) > 0 or self._paused is not None
+        self.is_busy = self._blocks.running or waits or is_asked
+        self._is_in_block = self._blocks.running and not (waits or is_asked)
 
     def _turn(self) -> None:
         if self._line.gone and not self._has_left:
@@ -155,7 +159,8 @@ class CommandLoop:
             switch, self._waiting = self._waiting, None
             self._enter(switch)
         self._obey_all()
-        if self._blocks.running and self._waiting is None and not self.paused:
+        is_halted = self._waiting is not None or self.paused
+        if self._blocks.running and not is_halted and self._may_end_block():
             self._turn_blocks()
         if self._training.is_shared:
             self._decisions.prepare(self._inbox)
@@ -240,7 +245,7 @@ class CommandLoop:
         """Refuse the ranks' decisions on these commands, so that no rank waits for this one."""
         if self._training.is_shared:
             for command in commands:
-                if command.at_step is not None:
+                if self._decisions.is_for_all(command):
                     self._training.decide(topic(command), why)
             if self._blocks.running:
                 self._training.decide(self._decisions.block_topic, why)
@@ -476,20 +481,25 @@ class CommandLoop:
 
     # ── blocks ──────────────────────────────────────────────────────────────────────────
 
+    def _may_end_block(self) -> bool:
+        """Return whether the block in progress is over; of several ranks, whether they decide."""
+        training = self._training
+        is_over = self._blocks.is_over(training.taken, time.monotonic())
+        return training.taken >= self._decisions.block_at if training.is_shared else is_over
+
     def _turn_blocks(self) -> None:
         """Go to the next block once the one in progress has lasted long enough."""
         blocks, training = self._blocks, self._training
         began_s, lasted = time.monotonic(), blocks.current
         is_over = blocks.is_over(training.taken, began_s)
-        if training.taken < self._decisions.block_at if training.is_shared else not is_over:
-            return
         self._decisions.note_pace(began_s)
         is_late = training.taken > self._decisions.block_at
         why = GONE if self._has_left else CAME_LATE if is_late else None
-        speaks = rank() == 0 or not training.is_shared
-        payload = self._decisions.instruction(began_s, is_over=is_over).encode() if speaks else ""
+        plan = ""
+        if training.speaks:
+            plan = self._decisions.instruction(began_s, is_over=is_over).encode()
         decided = training.decide(
-            self._decisions.block_topic, why if training.is_shared else None, payload
+            self._decisions.block_topic, why if training.is_shared else None, plan
         )
         if decided.refusal is not None:
             self._leave_blocks(decided.refusal)
@@ -522,8 +532,16 @@ class CommandLoop:
     def _leave_blocks(self, why: str) -> None:
         """Go back to the settings from before the blocks."""
         self._blocks.current = None
-        switch = _Switch(self._blocks.baseline, self._changes_back(), time.monotonic(), leaves=why)
-        self._switch(switch)
+        began_s, decision = time.monotonic(), f"{self._decisions.block_topic}.back"
+        self._switch(
+            _Switch(
+                self._blocks.baseline,
+                self._changes_back(),
+                began_s,
+                leaves=why,
+                topic=decision if self._training.votes_on_way_back else "",
+            )
+        )
 
     def _changes_back(self) -> Settings:
         """Return the changes back to the settings from before the blocks; empty without blocks."""

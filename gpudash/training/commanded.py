@@ -32,6 +32,8 @@ class CommandedTraining(ABC):
     """One training with its levers. Methods without a body are for trainings that need them."""
 
     levers: Levers
+    votes_on_way_back = False
+    """Whether ranks vote on the way back from blocks too: on one of them it may fail half-way."""
 
     def __init__(self) -> None:
         self.requested: Settings = {}
@@ -59,6 +61,11 @@ class CommandedTraining(ABC):
     def is_shared(self) -> bool:
         """Whether other processes train with this one."""
         return self.world_size > 1
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process decides for all that train together."""
+        return not self.is_shared or rank() == 0
 
     @property
     @abstractmethod

@@ -69,16 +69,16 @@ class DecisionSteps:
 
     def is_early(self, command: AnyCommand) -> bool:
         """Return whether this command's step is still to come."""
-        return self._for_all(command) and self._training.taken < (command.at_step or 0)
+        return self.is_for_all(command) and self._training.taken < (command.at_step or 0)
 
     def is_late(self, command: AnyCommand) -> bool:
         """Return whether this command's step has passed."""
-        return self._for_all(command) and self._training.taken > (command.at_step or 0)
+        return self.is_for_all(command) and self._training.taken > (command.at_step or 0)
 
     def prepare(self, inbox: Iterable[AnyCommand]) -> None:
         """Have a border at the next decision's step."""
         training = self._training
-        steps = [at for command in inbox if (at := command.at_step) and self._for_all(command)]
+        steps = [at for command in inbox if (at := command.at_step) and self.is_for_all(command)]
         steps += [self.block_at] if self._blocks.running else []
         training.come_to(min((step for step in steps if step > training.taken), default=0))
 
@@ -106,7 +106,7 @@ class DecisionSteps:
         left = self._blocks.steps_left(step, now_s, step_s / SPARE)
         return step + min(left, math.ceil(DECIDE_EVERY_S / step_s))
 
-    def _for_all(self, command: AnyCommand) -> bool:
+    def is_for_all(self, command: AnyCommand) -> bool:
         """Return whether all ranks decide on the command together."""
         if not self._training.is_shared or self._training.why_not(command) is not None:
             return False

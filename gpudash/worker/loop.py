@@ -83,7 +83,7 @@ class Loop:
                 if commands.paused:
                     self._rest(REPORT_EVERY_S)
                     continue
-                if self._done():
+                if commands.stops:
                     break
             # steps finished since the last look count as enqueued: looking takes time
             if clock.enqueued >= training.enough and self._far_ahead():

@@ -21,7 +21,7 @@ from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.protocol import Event, Note, Plan, Settings, Step
 from gpudash.training.block_queue import difference
-from gpudash.training.commanded import CommandedTraining, Return, rank
+from gpudash.training.commanded import CommandedTraining, Return
 from gpudash.training.levers import OutOfMemory, Refusal, phrase
 from gpudash.worker.gradient_sync import GradientSync
 from gpudash.worker.memory_needs import MemoryNeeds
@@ -94,6 +94,8 @@ class WorkloadLevers:
 
 class WorkloadTraining(CommandedTraining):
     """One workload being trained, with its instruments and levers; a loop has it take steps."""
+
+    votes_on_way_back = True
 
     def __init__(self, training: Training, plan: Plan, send: Callable[[Event], None]) -> None:
         super().__init__()
@@ -254,7 +256,7 @@ class WorkloadTraining(CommandedTraining):
             self._gradient_sync = GradientSync(training.averaged)
         new = [note for note in training.notes.values() if note not in self._noted]
         self._noted.update(new)  # printed once, however often a comparison switches
-        for note in new if rank() == 0 or not self.is_shared else ():  # rank 0 prints for all
+        for note in new if self.speaks else ():
             print(note, flush=True)
 
     def enter(self, wanted: Settings, *, stays: bool) -> None:
