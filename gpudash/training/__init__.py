@@ -15,7 +15,8 @@ one look at a flag and at the time. The loop keeps
 - the profile in progress (`tracing.py`);
 - the switch that waits for a rehearsal.
 
-What happens to a training is told in one place each: `_pause`, `_go_on`, `_report_change`.
+What happens to a training is told in one place each: `_report_pause`, `_report_resume`,
+`_report_change`.
 
 Two counts of steps differ on two streams, where a batch is prepared ahead. `step` is trained.
 `taken` is the last step if the training ended here. It is the same on all ranks at the same border,

@@ -146,7 +146,9 @@ class CommandLoop:
         waits = self._waiting is not None or self._tracing is not None or self._history.is_on
         is_asked = len(self._inbox) > 0 or self._paused is not None
         self.is_busy = self._blocks.running or waits or is_asked
-        self._is_in_block = self._blocks.running and not (waits or is_asked)
+        # several ranks come to each decision prepared
+        is_else_due = waits or is_asked or self._training.is_shared
+        self._is_in_block = self._blocks.running and not is_else_due
 
     def _turn(self) -> None:
         if self._line.gone and not self._has_left:
@@ -209,7 +211,7 @@ class CommandLoop:
             profile = self._tracing.command
             self._tracing.abandon()
             self._refuse(f"{why} before {profile.steps} steps were traced", profile)
-            self._go_on()
+            self._report_resume()
         for command in commands:
             self._refuse(why, command)
         self._release_ranks(commands, why)
@@ -298,7 +300,7 @@ class CommandLoop:
 
     def _pause(self, command: Pause) -> None:
         if self._decide(command):
-            self._paused = self._rest_since(self._paused, "asked", command.id)
+            self._paused = self._report_pause(self._paused, "asked", command.id)
 
     def _resume(self, command: Resume) -> None:
         if not self._decide(command):
@@ -306,11 +308,11 @@ class CommandLoop:
         if self._paused is not None:
             self._paused = None
             self._training.interrupt()
-            self._go_on(command.id)
+            self._report_resume(command.id)
             # prefetched batches would distort the block
             self._begin_block()
         else:
-            self._go_on(command.id)
+            self._report_resume(command.id)
 
     def _stop(self, command: Stop) -> None:
         if self._decide(command):
@@ -384,7 +386,7 @@ class CommandLoop:
 
     # ── the life of the training ────────────────────────────────────────────────────────
 
-    def _rest_since(self, paused: Paused | None, why: Aside, *answers: int) -> Paused:
+    def _report_pause(self, paused: Paused | None, why: Aside, *answers: int) -> Paused:
         """Report a pause, which may have begun before."""
         if paused is None:
             paused = Paused(at_s=time.monotonic(), after_step=self._training.step, why=why)
@@ -392,7 +394,7 @@ class CommandLoop:
         self._line.send(paused)
         return paused
 
-    def _go_on(self, *answers: int) -> None:
+    def _report_resume(self, *answers: int) -> None:
         """Report that the training goes on."""
         self._line.send(Resumed(at_s=time.monotonic(), answers=answers))
 
@@ -441,7 +443,7 @@ class CommandLoop:
             self._refuse(str(why_not), command)
             return True
         self._training.interrupt()
-        self._rest_since(
+        self._report_pause(
             Paused(at_s=began_s, after_step=self._training.step, why="profile"), "profile"
         )
         return True
@@ -477,7 +479,7 @@ class CommandLoop:
         self._reports.set_aside()
         self._training.profiled()
         self._training.interrupt()
-        self._go_on()
+        self._report_resume()
 
     # ── blocks ──────────────────────────────────────────────────────────────────────────
 

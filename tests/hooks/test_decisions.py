@@ -6,13 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from torch.distributed import HashStore
 
 from gpudash.hooks import driver
 from gpudash.hooks.training import ScriptTraining
-from gpudash.protocol import Change, Refused
+from gpudash.protocol import BlocksEnded, Change, Changed, Refused
 from gpudash.training import commanded
 from gpudash.training.agreement import Decision
+from tests.answers import blocks
 from tests.hooks.toy_script import Dashboard, script
 
 
@@ -53,3 +55,21 @@ def test_a_rank_whose_lever_breaks_refuses_all_open_commands(
         training.until(lambda: len(dashboard.of(Refused)) == 2)
     assert refusals[f"{step}.7.entered"] == "gpudash failed there"
     assert refusals[f"{step}.8"].startswith("gpudash stopped measuring")
+
+
+def test_a_rank_keeps_a_call_to_rehearse_for_the_next_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ScriptTraining,
+        "decide",
+        lambda _training, _topic, refusal=None, payload="", **_how: Decision(refusal, payload),
+    )
+    with script(tmp_path, world_size=2) as training:
+        dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
+        training.until(lambda: dashboard.reported)
+        asked = blocks(1, 1, {}, {"compile": "on"}, min_steps=100)
+        dashboard.send(replace(asked, at_step=training.steps + 200))
+        training.until(lambda: dashboard.of(BlocksEnded) or dashboard.gone)
+    assert [ended.why for ended in dashboard.of(BlocksEnded)] == ["no block is left"]
+    assert [one.block for one in dashboard.of(Changed)] == [0, 1, None]
