@@ -5,7 +5,6 @@ wall clock. A command is obeyed between two steps, within 25 ms; with several ra
 that it names.
 """
 
-import math
 import time
 from collections.abc import Callable
 
@@ -56,7 +55,8 @@ class Loop:
         )
         self._due_s = 0.0  # when to look for commands and reports next
         self._began_s = time.monotonic()
-        self._decide_at = 0  # with several ranks: the step at which they decide whether to end
+        # with several ranks: the step at which they decide whether to end, and its segment
+        self._decide_at, self._decided_segment = 1, 0
 
     def run(self) -> None:
         """Train until done. Raises ParentGone, or what the workload raises.
@@ -122,15 +122,21 @@ class Loop:
 
     def _has_lasted(self, duration_s: float) -> bool:
         """Return whether the training has lasted so long; of several ranks, by rank 0's clock."""
-        training, lasted_s = self.training, time.monotonic() - self._began_s
+        training, now_s = self.training, time.monotonic()
+        left_s = self._began_s + duration_s - now_s
         if not training.is_shared:
-            return lasted_s >= duration_s
+            return left_s <= 0
+        from_step, from_s = training.segment_from
+        if self._decided_segment != training.segment:  # steps may take longer now
+            self._decided_segment, self._decide_at = training.segment, from_step + 1
         if training.taken < self._decide_at:
             return False
-        left_s, step_s = duration_s - lasted_s, lasted_s / max(1, training.taken)
-        steps = max(1, math.floor(min(left_s, DECIDE_EVERY_S) / step_s))
-        plan = str(training.taken + steps) if left_s > 0 else ""
-        decided = training.decide(f"{training.taken}.duration", None, plan)
+        paced = training.taken - from_step
+        within_left = min(left_s, DECIDE_EVERY_S) / (now_s - from_s) * paced
+        # at most as many as were paced: the next ones may take longer
+        plan = training.taken + max(1, min(paced, int(within_left)))
+        topic = f"{training.taken}.duration"
+        decided = training.decide(topic, None, str(plan) if left_s > 0 else "")
         self._decide_at = int(decided.payload or 0)
         return not decided.payload
 

@@ -4,6 +4,7 @@ A change may rebuild it and fail half-way, and a step may run out of memory. The
 the settings with which a warm step last finished.
 """
 
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -123,6 +124,8 @@ class WorkloadTraining(CommandedTraining):
         self.enough: float = MIN_AHEAD
         """Enqueued steps that keep the device busy; set by the loop, from this on."""
         self._gradient_sync = GradientSync(training.averaged) if self.is_shared else None
+        self.segment_from = 0, time.monotonic()
+        """Batches taken before the present segment, and when it began."""
         self._begin: Callable[[], Mark] = self.clock.begin
         if self.is_shared:
             self._begin = self._begin_in_job
@@ -249,6 +252,7 @@ class WorkloadTraining(CommandedTraining):
         super().begin_segment()
         training = self._training
         self.clock.segment = self.segment
+        self.segment_from = self.taken, time.monotonic()
         self.flops = None
         reset_peak(self.device)
         self._warm_from_step = training.trained_steps + training.warmup_steps

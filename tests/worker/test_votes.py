@@ -1,6 +1,7 @@
 """Ranks of a workload, on threads: they vote, so all obey after the same step or none does."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +28,7 @@ from gpudash.protocol import (
     TooLate,
 )
 from gpudash.training import commanded
-from tests.worker.in_process import SETTINGS, FakeEntry, Run
+from tests.worker.in_process import SETTINGS, FakeEntry, Run, nothing
 from workloads.levers import LeverError, Value
 from workloads.training import Training
 
@@ -45,13 +46,18 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Training, "averaged", nn.Linear(1, 1))
 
 
-def ranks(*commands: Command, duration_s: float | None = None, **building: Built) -> list[Run]:
+def ranks(
+    *commands: Command,
+    duration_s: float | None = None,
+    rank_1: Built = nothing,
+    forward: Built = nothing,
+) -> list[Run]:
     """Train with these commands waiting; `rank_1` is called where that one builds its batches."""
     plan = Plan(workload="fake", settings={}, nproc=RANKS, duration_s=duration_s)
 
     def train(rank: int) -> Run:
         threading.current_thread().name = str(rank)
-        entry = FakeEntry(building=building.get(f"rank_{rank}", lambda _values: None))
+        entry = FakeEntry(building=rank_1 if rank else nothing, during={"forward": forward})
         return Run(entry, lambda _run, _event: None, SETTINGS, plan).until_stopped(*commands)
 
     with ThreadPoolExecutor(RANKS) as pool:
@@ -80,10 +86,17 @@ def test_all_pause_change_go_on_and_stop_after_the_same_step() -> None:
     assert same(runs, Finished, "total_steps") == [60]
 
 
-def test_a_planned_duration_ends_after_the_same_step() -> None:
-    runs = ranks(duration_s=0.3)
+def test_a_planned_duration_ends_after_the_same_step_also_if_steps_become_slower() -> None:
+    quick_s, slow_s, duration_s = 0.002, 0.1, 0.6
+
+    def sleep(values: Mapping[str, Value]) -> None:
+        time.sleep(slow_s if values["batch_size"] == 3 else quick_s)
+
+    slower = Change(id=1, settings={"batch_size": "3"}, at_step=50)
+    runs = ranks(slower, duration_s=duration_s, forward=sleep)
     (steps,) = same(runs, Finished, "total_steps")
-    assert steps == runs[0].training.trained_steps > 0
+    assert steps <= 50 + duration_s / slow_s + 1
+    assert steps == runs[0].training.trained_steps
 
 
 def test_what_reached_the_ranks_after_its_step_is_answered_as_late() -> None:
