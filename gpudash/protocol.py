@@ -531,14 +531,14 @@ class Command(Record, frozen=True, kw_only=True):
 
     id: int
     """Counts up within a session."""
+    at_step: int | None = None
+    """With several ranks, the step after which all obey; None: as soon as possible."""
 
 
 class Change(Command, frozen=True, kw_only=True):
     """Set these levers at the next step boundary."""
 
     settings: Settings
-    at_step: int | None = None
-    """With several ranks, the step after which all obey; None: as soon as possible."""
 
 
 class Pause(Command, frozen=True, kw_only=True):
@@ -578,8 +578,6 @@ class Blocks(Command, frozen=True, kw_only=True):
     run: int
     """Number of the comparison or the sweep; counts up within a session."""
     blocks: tuple[Block, ...]
-    at_step: int | None = None
-    """As in `Change`."""
 
 
 PROFILE_LIMIT_S = 30.0

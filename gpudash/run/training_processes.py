@@ -38,8 +38,9 @@ class TrainingProcesses:
     """All training processes of a run; each has a rank of its own."""
 
     def __init__(
-        self, place: Rendezvous, nodes: Nodes | None = None, *, rank_0_leads: bool = False
+        self, place: Rendezvous, nodes: Nodes | None = None, *, world_size: int = 1
     ) -> None:
+        """`world_size` is the number of ranks that are known to come."""
         self._place = place
         self._arrivals = Arrivals(place)
         self._nodes = nodes
@@ -49,7 +50,7 @@ class TrainingProcesses:
         self._left_out: set[str] = set()  # other jobs, each reported once
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
-        self._commands = JobCommands(rank_0_leads=rank_0_leads)
+        self._commands = JobCommands(world_size)
         self._gone: list[Member] = []  # disconnected; some may still run
         self._sentences: list[str] = []
         self._pids: dict[int, int] = {}  # newest process of each rank
@@ -97,7 +98,7 @@ class TrainingProcesses:
         return notices
 
     def send(self, command: AnyCommand) -> list[Envelope]:
-        """Send a command to rank 0, or lever changes to all; return answers if none will come."""
+        """Send a command to rank 0, or to all; return answers if none will come."""
         self._commands.take(command)
         return self._commands.turn(self._members)
 

@@ -157,19 +157,19 @@ class WorkerProcess(Source):
 
 
 class RankProcesses(WorkerProcess):
-    """The launcher with its pipes, and a connection to each rank. Rank 0 leads (`lockstep.py`)."""
+    """The launcher with its pipes, and a connection to each rank."""
 
     def __init__(self, plan: Plan) -> None:
         """Start the launcher. Raises WorkerError."""
         super().__init__(plan, LAUNCHER)
-        self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)), rank_0_leads=True)
+        self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)), world_size=plan.nproc)
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._unanswered: list[Envelope] = []
         self._failures: list[tuple[int, Failed]] = []  # each with its rank
         self._death: Failed | None = None  # of a rank that could not report it
 
     def send(self, command: AnyCommand, /) -> None:
-        """Send the command to rank 0, which leads the others."""
+        """Send the command to the ranks that it is for."""
         self._unanswered += self._ranks.send(command)
 
     def read(self) -> list[Envelope]:

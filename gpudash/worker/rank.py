@@ -1,7 +1,7 @@
 """One of several ranks: `python -m gpudash.worker.rank DIRECTORY PLAN_JSON`, as torchrun starts it.
 
 It listens on a socket in the directory, as a process of a user's script does, and waits until the
-dashboard that started it connects. The ranks connect to each other in this directory too.
+dashboard that started it connects.
 """
 
 import faulthandler
@@ -22,8 +22,7 @@ from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import Plan, Status
 from gpudash.rendezvous import Rendezvous
-from gpudash.worker import lockstep
-from gpudash.worker.__main__ import announce, keep_sockets_in, started, work
+from gpudash.worker.__main__ import announce, keep_sockets_in, started, train, work
 from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
 from workloads.lifetime import die_with, end
@@ -31,9 +30,6 @@ from workloads.own.loading import find
 
 if TYPE_CHECKING:
     from workloads.training import Training
-
-LEADER = "leader"
-"""The leader's socket, in the directory."""
 
 
 def main() -> int:
@@ -48,9 +44,7 @@ def main() -> int:
     rank = int(os.environ["RANK"])
     events = EventPipe(line.fileno(), rank, line.send, socket.MSG_NOSIGNAL)
     commands = CommandPipe(line.fileno())
-    code = work(
-        plan, events, build, partial(train, commands=commands, leader=Path(directory) / LEADER)
-    )
+    code = work(plan, events, build, partial(train, commands=commands))
     if code == 0:
         leave()
     return code
@@ -81,23 +75,6 @@ def build(plan: Plan, events: EventPipe) -> "Training":
     about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
     events.send(replace(said, **about))
     return training
-
-
-def train(
-    training: "Training", plan: Plan, events: EventPipe, *, commands: CommandPipe, leader: Path
-) -> None:
-    """Run the loop in step with the other ranks. Raises any error on the way."""
-    from torch import distributed  # noqa: PLC0415  # slow
-
-    from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
-    from gpudash.worker.rank_loop import RankLoop  # noqa: PLC0415  # imports torch
-
-    rank, world_size = distributed.get_rank(), distributed.get_world_size()
-    store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # it has no public name
-    agreement = Agreement(store, rank, world_size)
-    with closing(training):
-        ranks = lockstep.connect(commands, leader, rank, world_size)
-        RankLoop(training, plan, commands, events.send, ranks, agreement).run()
 
 
 def leave() -> None:
