@@ -14,7 +14,7 @@ import msgspec
 from gpudash.instrument.block_queue import difference
 from gpudash.instrument.memory import reset_peak
 from gpudash.instrument.memory_history import TRACED
-from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.profiler import NoProfile, Profiler
 from gpudash.instrument.reporter import REPORT_EVERY_S
 from gpudash.protocol import (
@@ -23,7 +23,6 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Event,
     Finished,
     Memory,
     Pause,
@@ -56,7 +55,7 @@ class Loop(Switching):
     """Steps a training until its plan is fulfilled or a Stop arrives."""
 
     def __init__(
-        self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
+        self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Sent], None]
     ) -> None:
         super().__init__(training, plan, send)
         self._commands = commands

@@ -14,8 +14,8 @@ import msgspec
 from gpudash.instrument.agreement import Agreement
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.pipes import CommandPipe
-from gpudash.protocol import Event, Plan, Settings
+from gpudash.instrument.pipes import CommandPipe, Sent
+from gpudash.protocol import Plan, Settings
 from gpudash.worker.gradient_sync import GradientSync
 from gpudash.worker.lockstep import Follower, Leader
 from gpudash.worker.loop import Loop
@@ -37,7 +37,7 @@ class RankLoop(Loop):
         training: Training,
         plan: Plan,
         commands: CommandPipe,
-        send: Callable[[Event], None],
+        send: Callable[[Sent], None],
         lockstep: Leader | Follower,
         agreement: Agreement,
     ) -> None:

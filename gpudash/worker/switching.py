@@ -13,10 +13,10 @@ from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.memory import device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
+from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.protocol import (
     Changed,
-    Event,
     Note,
     Plan,
     RefusalKind,
@@ -42,7 +42,7 @@ class Switching:
 
     phases = PHASES
 
-    def __init__(self, training: Training, plan: Plan, send: Callable[[Event], None]) -> None:
+    def __init__(self, training: Training, plan: Plan, send: Callable[[Sent], None]) -> None:
         self._training = training
         self._plan = plan
         self._send = send
