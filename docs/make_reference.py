@@ -59,8 +59,8 @@ METRICS_HEAD = f"""\
 
 - What was not measured is an empty cell in the CSV and `–` on screen.
 - “Over time” says how several values become one, in a row of the CSV or a point of a chart.
-- “CSV” is the number of decimals, or it says whole numbers, text, or pairs (`name=value;name=value`).
-  A metric without it has no column.
+- “CSV” is the number of decimals, or says whole numbers, text or pairs (`name=value;name=value`). A
+  metric without it has no column.
 - “Steps” says whether each step has a value, or two of each 100 ms.
 - “Ranks” says what several processes have together: rank 0's value, the sum of all, or one value,
   which stands in rank 0's row of the CSV alone.
