@@ -21,8 +21,20 @@ from torch import Tensor
 
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.paired_t import Estimate
-from gpudash.instrument.pipes import CommandPipe
-from gpudash.protocol import Block, Blocks, Command, Device, Event, Plan, Started, Stop
+from gpudash.instrument.pipes import CommandPipe, Sent
+from gpudash.instrument.wire import StepReport, encoded
+from gpudash.protocol import (
+    Block,
+    Blocks,
+    Command,
+    Device,
+    Envelope,
+    Event,
+    Plan,
+    Reading,
+    Started,
+    Stop,
+)
 from gpudash.worker.loop import Loop
 from workloads import CATALOGUE, Entry
 from workloads.encdec import EncoderDecoder
@@ -95,6 +107,13 @@ def shortened(block: Block) -> Block:
     return msgspec.structs.replace(block, min_steps=MIN_STEPS, min_s=0.0)
 
 
+def _as_read(sent: Sent) -> Event | Reading:
+    """Return what was sent as a session reads it."""
+    if isinstance(sent, StepReport):
+        return msgspec.json.decode(encoded(sent, 0, 0, 0.0), type=Envelope).body
+    return sent
+
+
 class Driver:
     """Runs comparisons one after the other in a loop of this process."""
 
@@ -113,10 +132,10 @@ class Driver:
         self._loop.run()
         return self.found
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, sent: Sent) -> None:
         if self._comparison is None:
             return
-        blocks = self._comparison.fold(event)
+        blocks = self._comparison.fold(_as_read(sent))
         if blocks is not None:
             self._send(Blocks(id=0, run=self._number, blocks=blocks))
         if self._comparison.done:

@@ -8,9 +8,9 @@ that it names.
 import time
 from collections.abc import Callable
 
-from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.reporter import REPORT_EVERY_S
-from gpudash.protocol import Event, Finished, Plan
+from gpudash.protocol import Finished, Plan
 from gpudash.training.command_loop import CommandLoop
 from gpudash.training.decision_steps import DECIDE_EVERY_S
 from gpudash.training.levers import OutOfMemory
@@ -34,7 +34,7 @@ class _Pipes:
 
     gone = False
 
-    def __init__(self, commands: CommandPipe, send: Callable[[Event], None]) -> None:
+    def __init__(self, commands: CommandPipe, send: Callable[[Sent], None]) -> None:
         self.send = send
         self.read = commands.read
         self.wait = commands.wait
@@ -44,7 +44,7 @@ class Loop:
     """Steps a training until its plan is fulfilled or a Stop arrives."""
 
     def __init__(
-        self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
+        self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Sent], None]
     ) -> None:
         self.training = WorkloadTraining(training, plan, send)
         self._plan = plan

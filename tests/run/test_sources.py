@@ -185,7 +185,7 @@ def line(**hello: object) -> bytes:
 
 def test_a_source_of_this_version_is_understood():
     assert Decoder("it").decode(line()).body == Hello()
-    assert PROTOCOL_VERSION == 2
+    assert PROTOCOL_VERSION == 3
 
 
 FIRST_LINES = """
@@ -209,8 +209,8 @@ def test_several_threads_may_decode_their_first_line_at_once():
 
 @pytest.mark.parametrize("more", [{}, {"can": ["levitate"]}, {"can": 1}])
 def test_another_version_is_reported_in_one_line(more):
-    with pytest.raises(SourceError, match=r"^it speaks protocol 3, this gpudash 2$"):
-        Decoder("it").decode(line(protocol=3, **more))
+    with pytest.raises(SourceError, match=r"^it speaks protocol 9, this gpudash 3$"):
+        Decoder("it").decode(line(protocol=9, **more))
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_another_protocol_is_reported_in_one_line(first):
 def test_another_version_ends_the_training_with_its_line():
     class Stranger(Script):
         def read(self) -> list[Envelope]:
-            return [Decoder("the training process").decode(line(protocol=3))]
+            return [Decoder("the training process").decode(line(protocol=9))]
 
     screen = Screen()
     followed(Stranger(), screen)
-    assert screen.newest.status == "the training process speaks protocol 3, this gpudash 2"
+    assert screen.newest.status == "the training process speaks protocol 9, this gpudash 3"
     assert len(screen.failures) == 1
 
 

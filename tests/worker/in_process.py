@@ -8,8 +8,9 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from gpudash.instrument.pipes import CommandPipe
-from gpudash.protocol import Changed, Command, Event, Plan, Progress, Step, Stop
+from gpudash.instrument.pipes import CommandPipe, Sent
+from gpudash.instrument.wire import StepReport, encoded
+from gpudash.protocol import Changed, Command, Envelope, Event, Plan, Progress, Step, Stop
 from gpudash.worker.loop import Loop
 from workloads import CATALOGUE, Entry
 from workloads.levers import Value
@@ -127,7 +128,10 @@ class Run:
                 os.close(fd)
         return self
 
-    def _receive(self, event: Event) -> None:
+    def _receive(self, sent: Sent) -> None:
+        event = sent
+        if isinstance(sent, StepReport):  # as the session reads it
+            event = msgspec.json.decode(encoded(sent, 0, 0, 0.0), type=Envelope).body
         self.events.append(event)
         self._react(self, event)
 
