@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from rich.markup import escape
-from textual import work
+from textual import events, work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
@@ -35,6 +35,7 @@ from gpudash.tui.look import Look
 from gpudash.tui.palette import entries
 from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
+from gpudash.tui.screens.finder import Palette
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
@@ -126,6 +127,19 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
     async def _load_plotext(self) -> None:
         await asyncio.to_thread(importlib.import_module, "gpudash.tui.plot")
         self._main.allow_drawing()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Let a key of a text field act in order with the letters around it.
+
+        Textual's would act once it has reached the app, after letters that came later.
+        """
+        if isinstance(event, events.Key) and not event.is_forwarded and not event.is_printable:
+            target = self.focused or self.screen
+            bound = self.screen.active_bindings.get(event.key)
+            if bound is not None and bound.node is target and bound.enabled:
+                target.call_later(target.run_action, bound.binding.action)
+                return
+        await super().on_event(event)
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
@@ -253,9 +267,9 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
             self._running_loop.call_soon_threadsafe(self._quit)
 
     def action_command_palette(self) -> None:
-        """Show the palette if it has room: without room, Textual's fails at PageUp."""
-        if not self._main.too_small:
-            super().action_command_palette()
+        """Show the palette if it has room."""
+        if not self._main.too_small and not Palette.is_open(self):
+            self.push_screen(Palette())
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's commands; a command runs once the palette has closed."""

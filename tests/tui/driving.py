@@ -28,7 +28,8 @@ class Driver:
     async def press_together(self, *keys: str) -> None:
         """Press keys that arrive in one write of the terminal: none waits for the one before."""
         for key in keys:
-            self.app.post_message(events.Key(key, {"enter": "\r"}.get(key, key)))
+            character = key if len(key) == 1 else {"enter": "\r"}.get(key)
+            self.app.post_message(events.Key(key, character))
         await self.settle()
 
     async def type(self, text: str) -> None:

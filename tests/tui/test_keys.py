@@ -603,3 +603,19 @@ async def test_ctrl_c_completes_the_file_and_leaves_from_anywhere(opened):
         await d.pilot.press("ctrl+c")
         assert d.app._exit
         assert d.engine.calls_of("stop_recording") == [()]
+
+
+@pytest.mark.parametrize("opening", ["r", "slash", "ctrl+p"])
+async def test_backspace_within_one_write_acts_between_the_letters_around_it(opening):
+    async with dashboard(snapshot=training()) as d:
+        await d.press(opening)
+        await d.press_together(*"zzq", "backspace", *"yx")
+        assert "zzyx" in d.text()
+
+
+async def test_backspace_within_one_write_acts_between_the_digits_around_it():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("batch_size")
+        await d.press("enter")
+        await d.press_together("1", "2", "backspace", "3")
+        assert "batch_size = 13" in d.text()

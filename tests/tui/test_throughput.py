@@ -80,14 +80,6 @@ def test_a_new_level_sets_the_scale_however_short_it_has_lasted():
     assert scale_of(points(*values), [change(99.9)]) == 500.0
 
 
-def test_another_workload_sets_the_scale_and_not_the_one_before():
-    before = [(float(at_s), 1000.0) for at_s in range(40)]
-    markers = [change(40.0, "workload=jpeg_input")]
-    assert scale_of([before], markers) == 1200.0
-    after = [(40.0 + at_s, 110.0) for at_s in range(20)]
-    assert scale_of([before, after], markers) == 120.0
-
-
 def test_where_all_points_are_warm_up_they_set_the_scale():
     assert scale_of(points(3.0, 7.0), ()) == 8.0
     assert scale_of([], ()) == 1.0

@@ -77,7 +77,7 @@ class MainScreen(Contained, Screen[None]):
         """The keys of footer, help and palette."""
         self.chosen_tab: Tab = "results"
         """The pane's tab that the user has chosen last."""
-        self._time = TimeView()
+        self._time, self._time_of = TimeView(), control.workload
         self._header, self._footer = Bar(id="header"), Bar(id="footer")
         self._status = StatusLine(id="status")
         self._strip = AnswerStrip(id="answer")
@@ -176,6 +176,8 @@ class MainScreen(Contained, Screen[None]):
             self._device.show(snapshot, control.cores)
 
     def _show_charts(self) -> None:
+        if self._time_of != self._control.workload:  # the moments were another workload's
+            self._time_of, self._time = self._control.workload, self._time.live()
         for chart in self._charts:
             with chart.contained():
                 chart.show(self._control.snapshot, self._time)
