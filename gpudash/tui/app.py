@@ -92,19 +92,22 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._painted_s = float("-inf")
         self._started_s: float | None = None
         self._running_loop: asyncio.AbstractEventLoop | None = None
-        self._main = ReplayScreen(self.control, player) if player else MainScreen(self.control)
-        self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
+        self.main_screen = (
+            ReplayScreen(self.control, player) if player else MainScreen(self.control)
+        )
+        """The screen below all dialogs."""
+        self.main_screen.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
         # a script's output comes first, as without gpudash
         prints = plan.workload not in CATALOGUE and player is None
         usual = "output" if prints else self._remembered.pane or "results"
-        self._main.chosen_tab = look.pane or usual
-        self._main.keys = keys
+        self.main_screen.chosen_tab = look.pane or usual
+        self.main_screen.keys = keys
         ACTIVE.set(keys)
         self.inbox = Inbox(knock=lambda: self.call_later(self._take_mail))
 
     def get_default_screen(self) -> Screen[None]:
         """Return the main screen, which is always at the bottom."""
-        return self._main
+        return self.main_screen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters of every line on its way to the terminal."""
@@ -116,7 +119,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def on_mount(self) -> None:
         """Start the engine after the first paint."""
-        self._main.call_after_refresh(self._begin)
+        self.main_screen.call_after_refresh(self._begin)
         self._running_loop = asyncio.get_running_loop()
 
     def _begin(self) -> None:
@@ -126,7 +129,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
     @work
     async def _load_plotext(self) -> None:
         await asyncio.to_thread(importlib.import_module, "gpudash.tui.plot")
-        self._main.allow_drawing()
+        self.main_screen.allow_drawing()
 
     async def on_event(self, event: events.Event) -> None:
         """Let a key of a text field act in order with the letters around it.
@@ -168,7 +171,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         found = self.control.snapshot.found
         if found not in ("", known):
             mail.lines.append(f"found: {found}")
-        self._main.show(mail)
+        self.main_screen.show(mail)
         owners = self.control.snapshot.memory_owners
         if owners is not None and owners != known_owners:
             self._show_owners(owners)
@@ -179,7 +182,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def _show_owners(self, owners: MemoryOwners) -> None:
         """Show a report that the user requested, unless a dialog is open; the log has it too."""
-        if owners.answers and self.screen is self._main:
+        if owners.answers and self.screen is self.main_screen:
             self._open(ShowLines(owners_title(owners), owner_lines(owners)))
 
     def remembered(self) -> Preferences:
@@ -187,7 +190,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         starts_s = dict(self._remembered.starts_s)
         if self._started_s is not None:
             starts_s[self._start_of(self.control.plan)] = self._started_s
-        theme, pane = self.theme, self._main.chosen_tab
+        theme, pane = self.theme, self.main_screen.chosen_tab
         chosen = pane in REMEMBERED and pane != self._look.pane
         return Preferences(  # configured values are not saved as choices
             theme=self._remembered.theme if theme == self._look.theme else theme,
@@ -227,25 +230,25 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def action_pane(self, tab: Tab) -> None:
         """Open a tab of the pane."""
-        self._main.choose_tab(tab)
+        self.main_screen.choose_tab(tab)
 
     def action_why(self) -> None:
         """Show each rule of the answer with its measured value."""
-        if self._main.answer is not None:
+        if self.main_screen.answer is not None:
             snapshot, cores = self.control.snapshot, self.control.cores
-            lines = why_lines(self._main.answer, snapshot, cores, self._main.profile)
-            self._open(ShowLines(f"why: {self._main.answer.title}", lines))
+            lines = why_lines(self.main_screen.answer, snapshot, cores, self.main_screen.profile)
+            self._open(ShowLines(f"why: {self.main_screen.answer.title}", lines))
 
     def action_copy(self) -> None:
         """Copy the verdict, the row or the lever that has the focus."""
-        self._copy(self._main.copied())
+        self._copy(self.main_screen.copied())
 
     def action_find(self) -> None:
         """Ask for a text, and find it in the levers, the results or the log."""
 
         def answered(text: str | None) -> None:
             sought = (text or "").strip()
-            if sought and not self._main.find(sought):
+            if sought and not self.main_screen.find(sought):
                 self.notify(f"nothing found for {sought!r}", markup=False)
 
         self._open(
@@ -254,7 +257,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def action_help(self) -> None:
         """List every key."""
-        self._open(Help(self._main.keys, self._main.focus_id))
+        self._open(Help(self.main_screen.keys, self.main_screen.focus_id))
 
     def give_up(self, sentence: str) -> None:
         """Complete a recording and quit with exit code 1: the main screen has failed."""
@@ -268,12 +271,12 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def action_command_palette(self) -> None:
         """Show the palette if it has room."""
-        if not self._main.too_small and not Palette.is_open(self):
+        if not self.main_screen.too_small and not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's commands; a command runs once the palette has closed."""
-        of_app = [key for key in self._main.keys if not key.action.startswith("screen.")]
+        of_app = [key for key in self.main_screen.keys if not key.action.startswith("screen.")]
         keys = getattr(screen, "keys", of_app)  # a dialog has no keys of its own
         for title, help_, action in entries(self.control, keys):
             command = partial(self.call_later, self.run_action, action)

@@ -212,7 +212,7 @@ class LiveView:
         self._blocks.clear()
         self._ticks, self._anew_s = Ticks(self._began_s), at_s - self._began_s
         self._other_results[self._known.workload] = self._results
-        self._results = self._other_results.pop(workload, None) or SettingsHistory()
+        self._results = self._other_results.pop(workload, SettingsHistory())
 
     def _conclude(self, verdict: str) -> None:
         self._results.verdict(verdict)

@@ -1,16 +1,28 @@
 """Driving the real app over a fake engine, and reading what is on its screen."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from textual import events
+from textual.app import App
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.idle import idle
+
+
+def strips_of(app: App[object]) -> list[Strip]:
+    """What an app shows now, row by row."""
+    return app.screen._compositor.render_strips()
+
+
+async def mouse(pilot: Pilot[object], sent: Sequence[object], *args, **kwargs) -> None:
+    """Send events of the mouse that the pilot has no method for."""
+    await pilot._post_mouse_events(sent, *args, **kwargs)
 
 
 @dataclass
@@ -38,7 +50,7 @@ class Driver:
 
     async def choose(self, lever: str) -> None:
         """Move the cursor down to a lever."""
-        while self.app._main.levers.chosen.name != lever:
+        while self.app.main_screen.levers.chosen.name != lever:
             await self.press("down")
 
     async def show(self, snapshot: Snapshot, last_command: int | None = None) -> None:
@@ -64,8 +76,22 @@ class Driver:
         await self.pilot.click(offset=places[nth], times=times)
         await self.settle()
 
+    async def mouse(self, sent: Sequence[object], *args, **kwargs) -> None:
+        """Send events of the mouse, such as of its wheel, which the pilot has no method for."""
+        await mouse(self.pilot, sent, *args, **kwargs)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the app has been told to end."""
+        return self.app._exit
+
+    def footer(self) -> dict[str, dict[str, str]]:
+        """The footer's keys by action: text and its ink."""
+        cells = self.app.main_screen.query_one("#footer").cells
+        return {cell.action: dict(cell.parts) for cell in cells}
+
     def lines(self) -> list[str]:
-        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+        return [strip.text for strip in strips_of(self.app)]
 
     def text(self) -> str:
         return "\n".join(self.lines())
@@ -94,7 +120,7 @@ async def dashboard(
         driver = Driver(app=app, engine=engine, pilot=pilot)
         while engine.listener is None:
             await pilot.pause(0.001)
-        while not app._main.query_one("#throughput")._can_draw:  # plotext loads in a thread
+        while not app.main_screen.query_one("#throughput").can_draw:  # plotext loads in a thread
             await pilot.pause(0.001)
         if snapshot is not None:
             await driver.show(snapshot)

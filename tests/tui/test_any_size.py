@@ -10,7 +10,7 @@ from gpudash.snapshot import Result, Series
 from gpudash.tui.arrangement import LEAST
 from gpudash.tui.control import levers_of
 from tests.tui import scenes
-from tests.tui.driving import Driver, dashboard
+from tests.tui.driving import Driver, dashboard, strips_of
 from tests.tui.fake_engine import result, training
 from workloads.levers import Choice
 
@@ -27,11 +27,13 @@ def ink_share(d: Driver) -> float:
     A character that is not blank, or a blank on a fill or a shade: parts of lanes are printed on
     those. Blanks of the bars at the top and at the bottom are not counted: they say nothing.
     """
-    empty = {d.app._main.rich_style.bgcolor}
-    empty |= {d.app._main.query_one(f"#{bar}").rich_style.bgcolor for bar in ("header", "footer")}
+    empty = {d.app.main_screen.rich_style.bgcolor}
+    empty |= {
+        d.app.main_screen.query_one(f"#{bar}").rich_style.bgcolor for bar in ("header", "footer")
+    }
     cells = [
         character != " " or segment.style.bgcolor not in empty
-        for strip in d.app._main._compositor.render_strips()
+        for strip in strips_of(d.app)
         for segment in strip
         for character in segment.text
     ]
@@ -45,7 +47,7 @@ async def test_a_running_dashboard_has_ink_on_45_percent_of_its_cells(size):
 
 
 def overlapping(d: Driver) -> list[tuple[str | None, str | None]]:
-    shown = [widget for widget in d.app._main.children if widget.region.area]
+    shown = [widget for widget in d.app.main_screen.children if widget.region.area]
     return [
         (one.id, other.id)
         for one, other in combinations(shown, 2)
@@ -82,7 +84,7 @@ async def test_a_narrow_screen_shows_no_number_that_a_wide_one_does_not(scene, t
     async with dashboard((400, 120), snapshot=scene()) as d:
         for panel in "12345":
             await d.press(panel)
-        d.app._main.open_tab(tab)
+        d.app.main_screen.open_tab(tab)
         await d.settle()
         known = numbers_of(d.text())
         for width in range(60, 200, 20):

@@ -39,7 +39,7 @@ def broken(*_args, **_kwargs):
 
 def said(d: Driver) -> list[str]:
     """Return the log's lines about failures."""
-    return [line for line in d.app._main.pane.lines["log"] if line.startswith("gpudash: ")]
+    return [line for line in d.app.main_screen.pane.lines["log"] if line.startswith("gpudash: ")]
 
 
 async def assert_goes_on(d: Driver, *, said_of: str) -> None:
@@ -49,7 +49,7 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
     assert line.startswith(f"gpudash: {said_of} failed")
     assert line.endswith("; the training goes on")
     assert "KeyError: 0" in line
-    assert d.app.screen is d.app._main
+    assert d.app.screen is d.app.main_screen
     before = len(d.engine.calls_of("change"))
     await d.press("p")
     assert len(d.engine.calls_of("change")) == before + 1
@@ -60,7 +60,7 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
 async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(part, monkeypatch):
     name = part.split()[0]
     async with dashboard(snapshot=training(), fails=True) as d:
-        widget = d.app._main.query_one(f"#{name}", Painted)
+        widget = d.app.main_screen.query_one(f"#{name}", Painted)
         with monkeypatch.context() as patch:
             patch.setattr(widget, "rows", broken)
             widget.repaint()
@@ -81,7 +81,7 @@ async def test_what_cannot_be_computed_costs_its_own_widget_alone(monkeypatch):
             for tick in range(8):
                 await d.show(training(ticks=60 + tick))
             assert d.lines()[0].strip() == "the header bar failed: KeyError: 0"
-            assert d.app._main.query_one("#status").rows(100, 1) is not None
+            assert d.app.main_screen.query_one("#status").rows(100, 1) is not None
         await assert_goes_on(d, said_of="the header bar")
         assert "KeyError" not in d.lines()[0]
 
@@ -180,7 +180,7 @@ async def test_two_enters_in_the_palette_run_a_command_once():
         while not d.engine.calls_of("new_row"):
             await d.pilot.pause(0.02)
         await d.settle()
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
         assert d.engine.calls_of("new_row") == [()]
 
 
@@ -200,9 +200,9 @@ async def test_without_a_training_a_failure_is_logged_all_the_same(playback, mon
 async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypatch):
     snapshot = msgspec.structs.replace(training(), recording=recording())
     async with dashboard(snapshot=snapshot, fails=True) as d:
-        monkeypatch.setattr(d.app._main._compositor, "update_widgets", broken)
+        monkeypatch.setattr(d.app.main_screen._compositor, "update_widgets", broken)
         for tick in count():
-            if d.app._exit:
+            if d.has_left:
                 break
             d.engine.publish(msgspec.structs.replace(snapshot, elapsed_s=float(tick)))
             await asyncio.sleep(0.01)  # not the pilot's: it paints by itself

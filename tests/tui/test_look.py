@@ -28,7 +28,7 @@ async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_no
 ):
     async with dashboard(look=Look(theme="nord", pane="log")) as d:
         assert d.app.theme == "nord"
-        assert d.app._main.pane.tab == "log"
+        assert d.app.main_screen.pane.tab == "log"
         assert d.app.remembered() == REMEMBERED
         d.app.theme = "monokai"
         d.app.action_pane("results")
@@ -38,13 +38,13 @@ async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_no
 async def test_the_timeline_is_not_remembered_for_a_run_that_has_none(remembered):
     async with dashboard() as d:
         d.app.action_pane("timeline")
-        assert d.app._main.pane.tab == "timeline"
+        assert d.app.main_screen.pane.tab == "timeline"
         assert d.app.remembered() == REMEMBERED
 
 
 async def test_without_a_configuration_it_is_as_it_was_left(remembered):
     async with dashboard() as d:
-        assert (d.app.theme, d.app._main.pane.tab) == ("gruvbox", "ab")
+        assert (d.app.theme, d.app.main_screen.pane.tab) == ("gruvbox", "ab")
 
 
 async def test_an_action_has_its_configured_keys_and_no_others():

@@ -19,17 +19,17 @@ async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied():
         await d.press("c")
         assert "+loader = DataLoader(dataset, batch_size=8)" in d.text()
         await d.press("y")
-        assert d.app.clipboard == recipe(d.app._main.levers.chosen, "8").code
+        assert d.app.clipboard == recipe(d.app.main_screen.levers.chosen, "8").code
         assert d.notices() == ["copied: the lines for batch_size=8"]
         await d.press("escape")
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 async def test_the_arrows_go_to_the_other_values():
     async with dashboard(snapshot=training()) as d:
         await d.choose("precision")
         await d.press("c")
-        value = d.app._main.levers.chosen.default_text
+        value = d.app.main_screen.levers.chosen.default_text
         for key in ("right", "right", "right", "left", "l", "h"):
             assert f"precision={value}" in d.text()
             marked = recipe(PRECISION, value).marked

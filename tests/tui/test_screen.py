@@ -104,7 +104,7 @@ async def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
 async def test_a_failure_is_a_sentence_and_its_traceback_is_in_the_log():
     async with dashboard() as d:
         d.engine.log("Traceback (most recent call last):", '  File "x.py", line 1', "KeyError: 'a'")
-        d.app._main.open_tab("log")
+        d.app.main_screen.open_tab("log")
         failed = Snapshot(state="failed", status="the worker failed: KeyError 'a'")
         await d.show(failed)
         text = d.text()
@@ -124,7 +124,7 @@ async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_fu
             await d.resize(*size)
             assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
             assert "waiting" not in d.text()
-        assert d.app._main.pane.lines["log"][-1] == sentence
+        assert d.app.main_screen.pane.lines["log"][-1] == sentence
 
 
 async def test_a_notice_hides_neither_status_nor_keys():
@@ -197,7 +197,7 @@ async def test_the_footer_keeps_the_keys_that_matter_most():
 async def test_the_palette_opens_by_mouse():
     async with dashboard(size=(200, 50), snapshot=training()) as d:
         await d.click("^p menu")
-        while d.app.screen is d.app._main:
+        while d.app.screen is d.app.main_screen:
             await d.pilot.pause(0.02)
 
 
@@ -205,11 +205,7 @@ async def test_panels_stand_on_the_whole_room_between_the_bars():
     async with dashboard(snapshot=training()) as d:
         for width, height in [(110, 34), (80, 24)]:
             await d.resize(width, height)
-            panels = [
-                one
-                for one in d.app._main.query(Panel)
-                if one in d.app._main._compositor.visible_widgets
-            ]
+            panels = [one for one in d.app.main_screen.query(Panel) if one.region]
             assert sum(panel.region.area for panel in panels) == width * (height - 3)
 
 
@@ -258,7 +254,7 @@ async def test_the_charts_share_their_stretch_of_time(on_gpu):
     async with dashboard(snapshot=training(on_gpu=on_gpu)) as d:
         for size in [(200, 50), (121, 40), (120, 40), (80, 24), (61, 16)]:
             await d.resize(*size)
-            shown = [one for one in d.app._main.query(TimePanel) if one.region.area]
+            shown = [one for one in d.app.main_screen.query(TimePanel) if one.region.area]
             assert len(shown) == (3 if size[0] >= 110 else 2)
             lowest = [one.render_line(one.size.height - 1).text for one in shown]
             assert ["live 0:30" in row for row in lowest].count(True) == 2
@@ -268,7 +264,7 @@ async def test_the_charts_share_their_stretch_of_time(on_gpu):
 async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(workload):
     snapshot = Snapshot(workload=workload, state="training", total_steps=1)
     async with dashboard(snapshot=snapshot) as d:
-        levers = d.app._main.levers
+        levers = d.app.main_screen.levers
         for lever in d.app.control.levers:
             text = " ".join(
                 " ".join(
@@ -285,7 +281,7 @@ async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(wo
 async def test_levers_beyond_a_small_panel_are_pointed_to(workload):
     snapshot = Snapshot(workload=workload, state="training")
     async with dashboard(size=(80, 24), snapshot=snapshot) as d:
-        levers = d.app._main.levers
+        levers = d.app.main_screen.levers
         for _ in d.app.control.levers:
             text = " ".join(levers.render_line(y).text.strip() for y in range(levers.size.height))
             ends = d.app.control.levers[-1].name, d.app.control.levers[0].name
@@ -407,7 +403,7 @@ async def test_more_results_than_rows_keep_the_first_and_the_newest_in_sight():
 async def test_only_rows_that_changed_are_repainted(monkeypatch):
     async with dashboard(snapshot=training()) as d:
         asked = []
-        pane = d.app._main.pane
+        pane = d.app.main_screen.pane
         monkeypatch.setattr(pane, "refresh", lambda *regions, **_: asked.extend(regions))
         await d.show(training(moved=1.0))
         assert [region.y for region in asked] == [3]  # border, head and first row stay
@@ -497,7 +493,7 @@ async def test_a_marker_outside_the_chart_or_with_odd_text_does_no_harm():
 
 async def test_the_log_shows_hostile_text_as_it_is():
     async with dashboard(size=(200, 50), snapshot=training()) as d:
-        d.app._main.open_tab("log")
+        d.app.main_screen.open_tab("log")
         d.engine.log(
             "[bold red]x[/] [@click=app.leave]y[/]",
             "\x1b[2J\x1b[31mred\x07\rover\x00\x7f",
@@ -536,9 +532,9 @@ async def test_the_log_is_bounded_and_cuts_endless_lines():
         d.engine.log(*(f"line {n}" for n in range(5000)))
         d.engine.log("x" * 1_000_000)
         await d.settle()
-        d.app._main.open_tab("log")
+        d.app.main_screen.open_tab("log")
         await d.settle()
-        lines = d.app._main.pane.lines["log"]
+        lines = d.app.main_screen.pane.lines["log"]
         assert len(lines) == 2000
         assert sum(map(len, lines)) < 40_000
         assert "996,000 more characters" in d.text()
@@ -546,7 +542,7 @@ async def test_the_log_is_bounded_and_cuts_endless_lines():
 
 async def test_the_log_stays_where_it_was_scrolled_to():
     async with dashboard(snapshot=training()) as d:
-        d.app._main.open_tab("log")
+        d.app.main_screen.open_tab("log")
         d.engine.log(*(f"line {n}." for n in range(100)))
         await d.settle()
         await d.press("pageup")

@@ -65,7 +65,7 @@ def cores(monkeypatch):
 
 async def arrive(d: Driver, name: str) -> None:
     """Bring the dashboard into a state."""
-    d.app._main.last_start_s = None if name.startswith("script") else 4.8
+    d.app.main_screen.last_start_s = None if name.startswith("script") else 4.8
     await d.show(STATES[name]())
     if name == "failed":
         d.engine.log(*scenes.TRACEBACK, scenes.FAILURE)
@@ -74,7 +74,7 @@ async def arrive(d: Driver, name: str) -> None:
         d.engine.print(*scripts.PRINTED)
         await d.settle()
     if name in TAB:
-        d.app._main.open_tab(TAB[name])
+        d.app.main_screen.open_tab(TAB[name])
         await d.settle()
         await d.settle()  # the panels may have other places now
 

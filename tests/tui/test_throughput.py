@@ -27,6 +27,7 @@ from gpudash.tui.throughput import (
 )
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.throughput import ThroughputChart
+from tests.tui.driving import mouse
 from tests.tui.fake_engine import training
 
 LIVE = TimeView()
@@ -388,9 +389,9 @@ async def test_any_values_at_any_size_fill_the_panel_exactly(size, name):
 async def test_equal_data_is_not_painted_again():
     async with chart() as one:
         await one.show(CHANGED)
-        drawn = one.widget._strips
+        drawn = one.widget.render_line(0)
         await one.show(CHANGED)
-        assert one.widget._strips is drawn
+        assert one.widget.render_line(0) is drawn
 
 
 # ── the mouse ───────────────────────────────────────────────────────────────────────────
@@ -416,8 +417,11 @@ async def test_a_drag_chooses_a_range():
 async def test_the_wheel_zooms():
     async with chart() as one:
         await one.show(LEVELS)
-        await one.pilot._post_mouse_events(
-            [events.MouseScrollUp, events.MouseScrollDown], ThroughputChart, offset=(20, 4)
+        await mouse(
+            one.pilot,
+            [events.MouseScrollUp, events.MouseScrollDown],
+            ThroughputChart,
+            offset=(20, 4),
         )
         await one.pilot.pause()
     assert one.actions == ["screen.range(-1)", "screen.range(1)"]

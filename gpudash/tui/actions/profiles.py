@@ -82,21 +82,21 @@ class ProfileActions(Asking):
 
         self._shown = await asyncio.to_thread(sum_up, shown, before)
         if self._shown.summary is not None:
-            self._main.profiled = ProfiledWith(*of, self._shown.summary)
-            self._main.show()
+            self.main_screen.profiled = ProfiledWith(*of, self._shown.summary)
+            self.main_screen.show()
         if self._timeline is not None:
             self._timeline.take(self._shown)
 
     def _set_profile_note(self, line: str) -> None:
         self.control.profile_note = line
-        self._main.show()
+        self.main_screen.show()
 
     def _show_profile(self, shown: "Shown") -> None:
         """Open the timeline, unless a dialog is open in which the user may be typing."""
         from gpudash.tui.screens.timeline import TimelineScreen  # noqa: PLC0415  # loads numpy
 
         timeline = TimelineScreen(self.control, shown)
-        if self.screen is self._main:
+        if self.screen is self.main_screen:
             self.push_screen(timeline)
         elif self.screen is self._timeline:
             self.switch_screen(timeline)

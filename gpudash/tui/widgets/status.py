@@ -25,11 +25,11 @@ class StatusLine(Bar):
 
     def wanted_rows(self, width: int) -> int:
         """Return the rows that the sentence needs in this width: more than one for a refusal."""
-        return max((len(_in_whole(one.parts[0][0], width - 2)) for one in self._cells), default=1)
+        return max((len(_in_whole(one.parts[0][0], width - 2)) for one in self.cells), default=1)
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the rows; a single one but for a refusal."""
-        for cell in self._cells:
+        for cell in self.cells:
             (sentence, style), (hint, _) = cell.parts
             room = width - 2
             refusal = _in_whole(sentence, room)
