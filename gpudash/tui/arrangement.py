@@ -80,6 +80,11 @@ def is_too_small(width: int, height: int) -> bool:
     return width < LEAST[0] or height < LEAST[1]
 
 
+def too_small(width: int, height: int) -> str:
+    """Return the sentence that is shown instead."""
+    return f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
+
+
 def is_roomy(width: int, height: int) -> bool:
     """Return whether every panel has its own place."""
     return is_wide(width) and height >= TALL

@@ -179,7 +179,7 @@ class Control:
     @property
     def cores(self) -> int | None:
         """Cores that the training may use; None for a recording, perhaps of another machine."""
-        return usable_cores() if self.player is None else None
+        return usable_cores() if self.snapshot.playback is None else None
 
     # ── levers ──────────────────────────────────────────────────────────────────────────
 

@@ -11,8 +11,14 @@ from textual.strip import Strip
 
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
+from gpudash.tui.cells import Parts
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.idle import idle
+
+
+def text_of(row: Parts) -> str:
+    """A row of a frame as text."""
+    return "".join(text for text, _ in row)
 
 
 def strips_of(app: App[object]) -> list[Strip]:

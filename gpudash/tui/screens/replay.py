@@ -7,11 +7,9 @@ from textual.binding import BindingType
 
 from gpudash.tui.arrangement import Shown
 from gpudash.tui.control import Control
-from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import REPLAY_KEYS
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.main import MainScreen
-from gpudash.tui.widgets.scrubber import Scrubber
 
 if TYPE_CHECKING:  # the first frame does not wait for it
     from gpudash.run.replay import Player
@@ -29,18 +27,11 @@ class ReplayScreen(MainScreen):
         super().__init__(control)
         self._player = player
         self._board.shown = Shown(scrubber=True)
-        self._scrubber = Scrubber(id="scrubber")
 
     def compose(self) -> ComposeResult:
         """Yield the main screen's parts and the scrubber."""
         yield from super().compose()
-        yield self._scrubber
-
-    def show(self, mail: Mail = NO_MAIL) -> None:
-        """Show the snapshot, and the position in the recording."""
-        super().show(mail)
-        with self._scrubber.contained():
-            self._scrubber.show(self._control.snapshot.playback)
+        yield self._panels.scrubber
 
     def action_play(self) -> None:
         """Toggle between playing and holding."""
