@@ -12,8 +12,11 @@ from textual.strip import Strip
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.cells import Parts
+from gpudash.tui.panels import View, frame
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.idle import idle
+
+USUAL = View()
 
 
 def text_of(row: Parts) -> str:
@@ -104,6 +107,32 @@ class Driver:
 
     def notices(self) -> list[str]:
         return [notice.message for notice in self.app._notifications]
+
+
+class Still:
+    """What the main screen shows of a snapshot: no app runs, and no key can be pressed."""
+
+    def __init__(self, size: tuple[int, int], snapshot: Snapshot, view: View) -> None:
+        self.size, self.snapshot, self.view = size, snapshot, view
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.size = columns, rows
+
+    def lines(self) -> list[str]:
+        return [*map(text_of, frame(self.snapshot, self.view, self.size))]
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+
+def still(
+    size: tuple[int, int] = (120, 40), snapshot: Snapshot | None = None, view: View = USUAL
+) -> Still:
+    """Look at a snapshot, as the main screen shows it."""
+    return Still(size, snapshot or Snapshot(workload="encdec"), view)
 
 
 @asynccontextmanager

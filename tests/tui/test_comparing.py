@@ -15,7 +15,7 @@ from gpudash.protocol import HostReading
 from gpudash.snapshot import BlockShown
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
-from tests.tui.driving import dashboard, strips_of
+from tests.tui.driving import dashboard, still, strips_of
 from tests.tui.fake_engine import result, settings, training
 from workloads import CATALOGUE
 from workloads.levers import resolve
@@ -297,14 +297,14 @@ async def test_in_a_pause_the_footer_shows_that_neither_an_a_b_nor_a_profile_can
         assert d.notices() == ["the training is paused; space resumes it"]
 
 
-async def test_the_footer_says_that_a_ends_it():
-    async with dashboard() as d:
-        for size in SIZES:
-            await d.resize(*size)
-            await d.show(comparing())
-            assert "a end A/B" in d.lines()[-1]
-            await d.show(CONCLUDED)
-            assert "end A/B" not in d.lines()[-1]
+def test_the_footer_says_that_a_ends_it():
+    d = still()
+    for size in SIZES:
+        d.resize(*size)
+        d.show(comparing())
+        assert "a end A/B" in d.lines()[-1]
+        d.show(CONCLUDED)
+        assert "end A/B" not in d.lines()[-1]
 
 
 async def test_the_footer_ends_it_by_mouse():
@@ -559,14 +559,14 @@ def verdict_row(text=VERDICT):
     return result(2, text, 1.0, verdict=True)
 
 
-async def test_a_verdict_stands_among_the_results_and_is_marked_where_it_is_proven():
+def test_a_verdict_stands_among_the_results_and_is_marked_where_it_is_proven():
     verdict = compared(40, verdict=VERDICT)
-    async with dashboard(snapshot=with_rows(verdict_row(), verdicts=(verdict,))) as d:
-        (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
-        assert "✓ proven" in line
-        await d.show(with_rows(verdict_row(), verdicts=(changed(verdict, low=-0.1),)))
-        (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
-        assert "proven" not in line
+    d = still(snapshot=with_rows(verdict_row(), verdicts=(verdict,)))
+    (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
+    assert "✓ proven" in line
+    d.show(with_rows(verdict_row(), verdicts=(changed(verdict, low=-0.1),)))
+    (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
+    assert "proven" not in line
 
 
 async def test_enter_on_a_row_puts_its_levers_in_force_as_one_change_that_u_takes_back():
@@ -585,11 +585,11 @@ async def test_enter_on_a_verdict_row_says_why_it_sets_nothing():
         assert d.notices() == ["a verdict has no settings of its own; choose a numbered row"]
 
 
-async def test_a_verdict_in_the_status_is_whole_at_80_columns():
+def test_a_verdict_in_the_status_is_whole_at_80_columns():
     own = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})
     told = changed(training(), status=f"training – {VERDICT}", host=own, instruments_ms=0.01)
-    async with dashboard(size=(80, 24), snapshot=told) as d:
-        assert f" {VERDICT} " in d.lines()[-2]
+    d = still(size=(80, 24), snapshot=told)
+    assert f" {VERDICT} " in d.lines()[-2]
 
 
 @pytest.mark.parametrize("workload", CATALOGUE)

@@ -13,7 +13,7 @@ from gpudash.tui.screens.dialog import AskChoice, AskText, ShowLines
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import PANELS
 from tests.tui.comparisons import comparing
-from tests.tui.driving import Driver, dashboard
+from tests.tui.driving import Driver, dashboard, still
 from tests.tui.fake_engine import recording, training
 from tests.tui.test_replay import SHOWN, FakePlayer
 
@@ -444,10 +444,10 @@ async def test_tabs_can_be_clicked(size):
 # ── footer ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_at_80_columns_the_footer_has_what_matters():
-    async with dashboard(SMALL, snapshot=training()) as d:
-        for words in ("⏎ values", "a A/B", "x try it", "? help", "q quit"):
-            assert words in d.lines()[-1]
+def test_at_80_columns_the_footer_has_what_matters():
+    d = still(SMALL, snapshot=training())
+    for words in ("⏎ values", "a A/B", "x try it", "? help", "q quit"):
+        assert words in d.lines()[-1]
 
 
 @SIZES

@@ -9,7 +9,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
-from tests.tui.driving import dashboard, strips_of
+from tests.tui.driving import dashboard, still, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, settings, training
 
 changed = msgspec.structs.replace
@@ -51,11 +51,11 @@ def pauses(engine):
     return [call[0] for call in engine.calls if call[0] in ("pause", "resume")]
 
 
-async def test_a_pause_that_was_asked_for_before_the_first_step_is_in_sight_and_taken_back():
+def test_a_pause_that_was_asked_for_before_the_first_step_is_in_sight_and_taken_back():
     waits = Snapshot(workload="encdec", status="loading torch", pausing=True)
-    async with dashboard(snapshot=waits) as d:
-        assert "loading torch · pauses before the first step; space takes it back" in d.text()
-        assert "space resume" in d.text()
+    d = still(snapshot=waits)
+    assert "loading torch · pauses before the first step; space takes it back" in d.text()
+    assert "space resume" in d.text()
 
 
 async def test_two_quick_presses_of_space_go_on():
