@@ -26,16 +26,15 @@ from gpudash.tui import preferences
 from gpudash.tui.actions.levers import LeverActions
 from gpudash.tui.actions.profiles import ProfileActions
 from gpudash.tui.actions.run import RunActions
+from gpudash.tui.appearance import Appearance
 from gpudash.tui.ascii import Ascii
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
 from gpudash.tui.keys import ACTIVE
-from gpudash.tui.look import Look
-from gpudash.tui.palette import entries
+from gpudash.tui.palette import Palette, entries
 from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
-from gpudash.tui.screens.finder import Palette
 from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
@@ -49,7 +48,7 @@ if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.session import Session
 
 RATE_HZ = 4.0
-USUAL = Look()
+USUAL = Appearance()
 PATIENCE_S = 1.0
 """How long to wait, in seconds, until preferences are saved: an unreachable home may block."""
 
@@ -72,7 +71,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         rate_hz: float = RATE_HZ,
         player: "Player | None" = None,
         ascii_only: bool = False,
-        look: Look = USUAL,
+        look: Appearance = USUAL,
     ) -> None:
         """With a `player` it is a replay; `ascii_only` is for terminals without Unicode."""
         super().__init__()

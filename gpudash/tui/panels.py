@@ -12,7 +12,7 @@ import msgspec
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
-from gpudash.tui.arrangement import Shown, is_roomy, is_too_small, places, too_small
+from gpudash.tui.arrangement import PanelChoice, is_roomy, is_too_small, places, too_small
 from gpudash.tui.cells import Parts, exactly
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
@@ -22,13 +22,12 @@ from gpudash.tui.preferences import Tab
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.answer import AnswerStrip
-from gpudash.tui.widgets.bar import Bar
+from gpudash.tui.widgets.bar import Bar, StatusLine
 from gpudash.tui.widgets.device import DevicePanel
 from gpudash.tui.widgets.levers import LeverPanel
 from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.pane import Pane
 from gpudash.tui.widgets.scrubber import Scrubber
-from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
 from gpudash.views.answer import Answer, Answers
@@ -37,7 +36,7 @@ from gpudash.views.answer import Answer, Answers
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """What of a run the user has chosen to see."""
 
-    panels: Shown = Shown()
+    panels: PanelChoice = PanelChoice()
     focus: str = "levers"
     """The panel with the focus."""
     tab: Tab = "results"
@@ -115,7 +114,7 @@ class Panels:
                 )
             )
 
-    def wanted(self, shown: Shown, width: int) -> Shown:
+    def wanted(self, shown: PanelChoice, width: int) -> PanelChoice:
         """Return the choice of panels with the rows that status and pane need."""
         rows = self.status.wanted_rows(width)
         return msgspec.structs.replace(shown, pane_rows=self.pane.wanted_rows, status_rows=rows)

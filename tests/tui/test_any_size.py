@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from gpudash.snapshot import Result, Series
-from gpudash.tui.arrangement import LEAST, Shown
+from gpudash.tui.arrangement import LEAST, PanelChoice
 from gpudash.tui.cells import Parts
 from gpudash.tui.control import levers_of
 from gpudash.tui.panels import View, frame
@@ -65,7 +65,7 @@ def looks_whole(d: Driver, size: tuple[int, int]) -> bool:
 
 @pytest.mark.parametrize("scene", [scenes.running, scenes.decided])
 @pytest.mark.parametrize(
-    "view", [View(), View(tab="ab", focus="pane", panels=Shown(chosen="pane"))]
+    "view", [View(), View(tab="ab", focus="pane", panels=PanelChoice(chosen="pane"))]
 )
 def test_every_size_is_filled_with_rows_of_its_width(scene, view):
     for width in WIDTHS:
@@ -102,7 +102,7 @@ def numbers_of(text: str) -> set[str]:
 @pytest.mark.parametrize("tab", ["results", "ab"])
 def test_a_narrow_screen_shows_no_number_that_a_wide_one_does_not(scene, tab):
     """What is cut in the middle would be another number."""
-    view = View(tab=tab, focus="pane", panels=Shown(chosen="pane"))
+    view = View(tab=tab, focus="pane", panels=PanelChoice(chosen="pane"))
     known = numbers_of(seen(frame(scene(), view, (400, 120))))
     for width in range(60, 200, 5):
         rest = numbers_of(seen(frame(scene(), view, (width, 34)))) - known
@@ -153,7 +153,7 @@ def test_right_to_left_names_do_not_reorder_the_row(size):
     row = result(1, f"{HEBREW}=\u202eabc", 200.0)
     device = changed(training().device, name=f"{HEBREW} \u202e 9000")
     snapshot = changed(training(), results=(row,), device=device, workload=HEBREW)
-    first, *rest = map(text_of, frame(snapshot, View(panels=Shown(chosen="pane")), size))
+    first, *rest = map(text_of, frame(snapshot, View(panels=PanelChoice(chosen="pane")), size))
     assert "\u202e" not in "".join((first, *rest))
     assert HEBREW in first
     assert HEBREW in "".join(rest)
@@ -188,7 +188,7 @@ def test_values_of_any_size_fit_their_place(scale):
         total_steps=int(scale),
     )
     for size in [(200, 50), (120, 40), (80, 24), (60, 16)]:
-        assert is_whole(frame(snapshot, View(panels=Shown(chosen="pane")), size), size)
+        assert is_whole(frame(snapshot, View(panels=PanelChoice(chosen="pane")), size), size)
 
 
 @pytest.mark.parametrize("theme", ["textual-light", "ansi-dark"])

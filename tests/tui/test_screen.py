@@ -19,9 +19,9 @@ from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.arrangement import LEAST
 from gpudash.tui.bars import status
+from gpudash.tui.widgets.bar import clauses_in
 from gpudash.tui.widgets.levers import EFFECTS
 from gpudash.tui.widgets.panel import Panel
-from gpudash.tui.widgets.status import clauses_in
 from gpudash.tui.widgets.time_panel import TimePanel
 from tests.tui.driving import dashboard, still
 from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training, with_series

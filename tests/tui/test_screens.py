@@ -12,7 +12,7 @@ import pytest
 
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
-from gpudash.tui.arrangement import Shown, is_wide
+from gpudash.tui.arrangement import PanelChoice, is_wide
 from gpudash.tui.control import levers_of
 from gpudash.tui.inbox import Mail
 from gpudash.tui.panels import View, frame
@@ -81,7 +81,7 @@ def view_of(name: str, size: tuple[int, int]) -> View:
     tab = TAB.get(name, "output" if name.startswith("script") else "results")
     in_pane = name in TAB or (name.startswith("script") and not is_wide(size[0]))
     focus = "pane" if in_pane else "levers"
-    return View(tab=tab, focus=focus, panels=Shown(chosen=focus))
+    return View(tab=tab, focus=focus, panels=PanelChoice(chosen=focus))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")

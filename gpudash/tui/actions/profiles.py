@@ -15,7 +15,7 @@ from gpudash.tui.keys import PROFILED_STEPS, key_for
 from gpudash.tui.screens.main import ProfiledWith
 
 if TYPE_CHECKING:  # they load numpy, which most runs of the dashboard never need
-    from gpudash.tui.profiles import Shown
+    from gpudash.tui.profiles import ShownProfile
     from gpudash.tui.screens.timeline import TimelineScreen
 
 
@@ -23,7 +23,7 @@ class ProfileActions(Asking):
     """Actions on the newest profile."""
 
     _profile: Profiled | None = None  # the profile that was read last
-    _shown: "Shown | None" = None  # its timeline and summary
+    _shown: "ShownProfile | None" = None  # its timeline and summary
     _timeline: "TimelineScreen | None" = None
 
     def action_timeline(self) -> None:
@@ -91,7 +91,7 @@ class ProfileActions(Asking):
         self.control.profile_note = line
         self.main_screen.show()
 
-    def _show_profile(self, shown: "Shown") -> None:
+    def _show_profile(self, shown: "ShownProfile") -> None:
         """Open the timeline, unless a dialog is open in which the user may be typing."""
         from gpudash.tui.screens.timeline import TimelineScreen  # noqa: PLC0415  # loads numpy
 
@@ -106,7 +106,7 @@ class ProfileActions(Asking):
         self._timeline = timeline
 
 
-def _loaded(path: Path) -> "Shown":
+def _loaded(path: Path) -> "ShownProfile":
     """Return the profile in a trace; called on a thread, as its imports are slow too."""
     from gpudash.tui.profiles import load  # noqa: PLC0415  # loads numpy
 

@@ -14,8 +14,8 @@ from textual.widgets import Static
 from gpudash.protocol import Settings
 from gpudash.trace.summary import Summary
 from gpudash.tui.arrangement import (
+    PanelChoice,
     Part,
-    Shown,
     is_roomy,
     is_too_small,
     is_wide,
@@ -164,7 +164,7 @@ class MainScreen(Contained, Screen[None]):
     def _rearrange(self, **changes: object) -> None:
         self._arrange(msgspec.structs.replace(self._board.shown, **changes))
 
-    def _arrange(self, shown: Shown) -> None:
+    def _arrange(self, shown: PanelChoice) -> None:
         before = places(*self.size, self._board.shown)
         self._board.shown = shown
         if places(*self.size, self._board.shown) != before:

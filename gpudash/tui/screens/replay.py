@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from gpudash.tui.arrangement import Shown
+from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.control import Control
 from gpudash.tui.keys import REPLAY_KEYS
 from gpudash.tui.screens.bindings import bindings
@@ -26,7 +26,7 @@ class ReplayScreen(MainScreen):
     def __init__(self, control: Control, player: "Player") -> None:
         super().__init__(control)
         self._player = player
-        self._board.shown = Shown(scrubber=True)
+        self._board.shown = PanelChoice(scrubber=True)
 
     def compose(self) -> ComposeResult:
         """Yield the main screen's parts and the scrubber."""

@@ -13,15 +13,14 @@ from gpudash.tui.cells import Cell, cell
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import TIMELINE_KEYS, Key
-from gpudash.tui.profiles import Shown
+from gpudash.tui.profiles import ShownProfile
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.dialog import AskText
 from gpudash.tui.screens.help import Help
 from gpudash.tui.span import PAN
 from gpudash.tui.trace_view import TraceView, view_of
 from gpudash.tui.widgets.bar import Bar
-from gpudash.tui.widgets.profile_tables import change_rows, summary_rows
-from gpudash.tui.widgets.tables import Painter, Tables
+from gpudash.tui.widgets.profile_tables import Painter, Tables, change_rows, summary_rows
 from gpudash.tui.widgets.timeline import Lanes
 from gpudash.tui.widgets.trace_rows import duration, facts
 
@@ -42,7 +41,7 @@ class TimelineScreen(Contained, Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(TIMELINE_KEYS)
 
-    def __init__(self, control: Control, shown: Shown) -> None:
+    def __init__(self, control: Control, shown: ShownProfile) -> None:
         super().__init__()
         self._control = control
         self.shown = shown
@@ -78,7 +77,7 @@ class TimelineScreen(Contained, Screen[None]):
             return partial(change_rows, before, summary)
         return partial(summary_rows, summary)
 
-    def take(self, shown: Shown) -> None:
+    def take(self, shown: ShownProfile) -> None:
         """Update the profile with its summary, if it is the one that is shown."""
         if shown.timeline is not self.shown.timeline:
             return

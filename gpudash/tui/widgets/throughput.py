@@ -40,7 +40,7 @@ FINE_ROWS = 12
 """Rows from which the axis has numbers at its quarters."""
 LEAST_BANDED = 6
 """Rows from which one shows the sides of an A/B."""
-BESIDE = (100, 36)
+SIDE_BY_SIDE_FROM = (100, 36)
 """Width from which the histogram is beside the plot, and the histogram's columns there."""
 BELOW = (20, 8)
 """In a narrower panel: height from which it is below the plot, and its rows there."""
@@ -96,7 +96,7 @@ class ThroughputChart(TimePanel):
         ranges = f"{key_for('screen.range(-1)')} {key_for('screen.range(1)')} zoom"
         texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
         keys = cell("   ".join(texts), "dim", rank=4)
-        roomy = self.size.width >= BESIDE[0]
+        roomy = self.size.width >= SIDE_BY_SIDE_FROM[0]
         return Frame(
             top=(cell(f"¹{throughput(snapshot).unit}", "strong"),),
             top_right=tuple(self._values()),
@@ -131,8 +131,8 @@ class ThroughputChart(TimePanel):
     def _room(self, width: int, height: int) -> tuple[int, int]:
         """Return the size of the plot, with its axes and labels."""
         if self.maximised and self._snapshot.step_histogram:
-            if width >= BESIDE[0]:
-                return width - BESIDE[1], height
+            if width >= SIDE_BY_SIDE_FROM[0]:
+                return width - SIDE_BY_SIDE_FROM[1], height
             if height >= BELOW[0]:
                 return width, height - BELOW[1]
         return width, height
