@@ -296,6 +296,14 @@ async def test_brackets_and_0_choose_the_range_from_wherever_the_focus_is(focus)
         assert whole == pytest.approx(600, abs=5)
 
 
+async def test_charts_frozen_on_one_workload_follow_the_next_one():
+    async with dashboard(LARGE, snapshot=LONG) as d:
+        await d.press("f")
+        assert "frozen" in d.text()
+        await d.show(changed(training(), workload="augment"))
+        assert "frozen" not in border(d, "throughput", bottom=True)
+
+
 async def test_f_freezes_the_charts_while_the_training_goes_on_and_follows_again():
     async with dashboard(snapshot=LONG) as d:
         await d.press("f")
