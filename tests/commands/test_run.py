@@ -120,10 +120,19 @@ def test_its_exit_code_is_ours_as_a_shell_shows_it(tmp_path, end, code):
 
 
 def test_the_environment_names_the_run_and_where_gpudash_is_found(tmp_path):
-    code = "import os, pathlib; run = pathlib.Path(os.environ['GPUDASH_RUN'])\n"
+    code = "import os, pathlib; run = pathlib.Path(os.environ['_GPUDASH_RUN'])\n"
     code += "print(oct(run.stat().st_mode & 0o777), os.environ['PYTHONPATH'])"
     found = done(*RUN, "--watch", script(tmp_path, code)).stdout.split()
     assert found == ["0o700", f"{ROOT / 'gpudash' / 'inject'}:{ROOT}"]
+
+
+def test_a_script_may_run_gpudash_itself(tmp_path):
+    inner = [*RUN, "--record", str(tmp_path / "r.csv"), TRAINING, "--steps", "30"]
+    ours = done(*RUN, "--watch", "--", *inner)
+    assert ours.returncode == 0, ours.stderr
+    assert "scripted_training.py" in (tmp_path / "r.csv").read_text()
+    info = done(*RUN, "--watch", "--", *GPUDASH, "info", "--json")
+    assert json.loads(info.stdout)["problem"] is None
 
 
 def test_nothing_is_left_behind(tmp_path, short_path):
