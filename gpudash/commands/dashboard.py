@@ -11,7 +11,7 @@ import msgspec
 
 from gpudash.commands.plan import make_plan
 from gpudash.commands.stdout import on_terminal
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.imports import without_collecting
 from gpudash.protocol import Plan
 
@@ -45,7 +45,12 @@ def main(arguments: argparse.Namespace) -> int:
             from gpudash.commands.once import print_once  # noqa: PLC0415  # …
 
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
-        return show(open_session, plan, arguments)
+        code = show(open_session, plan, arguments)
+        if code != Exit.DONE:
+            return code
+        from gpudash.commands.headless import complain_of_failures  # noqa: PLC0415  # after the first frame
+
+        return complain_of_failures(open_session())
 
 
 @contextmanager

@@ -86,16 +86,22 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
     snapshot = news.snapshot
     for clause in unreadable(snapshot.skipped_samples):
         complain(clause)
+    kept = f"; recorded until then {where}" if session.rows_recorded else ""
+    code = complain_of_failures(session, kept)
+    if code == Exit.DONE and not news.quiet:
+        how = "interrupted after" if interrupted else "trained"
+        rate = figure(session.steps_per_s)
+        complain(f"{how} {steps(snapshot.total_steps)}, {rate} steps/s; recorded {where}")
+    return code
+
+
+def complain_of_failures(session: Session, kept: str = "") -> int:
+    """Print how a session has failed, and what is `kept`; return its exit code."""
     if session.failure is not None:
-        kept = f"; recorded until then {where}" if session.rows_recorded else ""
         return complain_of_failure(session.failure, kept)
     if session.recording_failure is not None:
         complain(f"gpudash: {session.recording_failure}")
         return Exit.FAILED
-    if not news.quiet:
-        how = "interrupted after" if interrupted else "trained"
-        rate = figure(session.steps_per_s)
-        complain(f"{how} {steps(snapshot.total_steps)}, {rate} steps/s; recorded {where}")
     return Exit.DONE
 
 

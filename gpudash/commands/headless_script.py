@@ -59,6 +59,16 @@ def in_shell(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
+def own_failures(session: Session) -> list[str]:
+    """Return how gpudash itself has failed; how the script has, its exit code says."""
+    found = []
+    if session.recording_failure is not None:
+        found.append(str(session.recording_failure))
+    if session.failure is not None and session.failure.traceback:
+        found.append(session.failure.sentence)
+    return found
+
+
 class HeadlessScript:
     """A command that has the terminal, the streams and the signals as if it ran alone."""
 
@@ -189,11 +199,7 @@ class HeadlessScript:
             parts.append(self.source.why_no_step())
         if record is not None and session.rows_recorded:
             parts.append(f"recorded to {shown(record)}")
-        if session.recording_failure is not None:
-            parts.append(str(session.recording_failure))
-        if session.failure is not None and session.failure.traceback:  # gpudash's own
-            parts.append(session.failure.sentence)
-        return f"gpudash: {'; '.join(parts)}"
+        return f"gpudash: {'; '.join([*parts, *own_failures(session)])}"
 
     def end(self) -> int:
         """Return the command's exit code; after Ctrl-C end by SIGINT, so that a shell loop ends."""

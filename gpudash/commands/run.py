@@ -5,9 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudash.commands.dashboard import check_record_options, opening, show
-from gpudash.commands.headless_script import HeadlessScript, begin, in_shell, plan_of, remove
+from gpudash.commands.headless_script import HeadlessScript, begin, in_shell, own_failures, plan_of, remove
 from gpudash.commands.stdout import complain, on_terminal, say
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Plan
 from gpudash.run.addresses import to_connect, to_listen
 from gpudash.run.handshake import VARIABLE, given_token, new_token
@@ -39,8 +39,11 @@ def main(arguments: argparse.Namespace) -> int:
         if record is not None:
             session.record(record, force=arguments.force, every_step=arguments.every_step)
         script.follow(session)
+        failures = own_failures(session)
         if not arguments.quiet:
             complain(script.summary(session, record))
+        elif failures:
+            complain(f"gpudash: {'; '.join(failures)}")
     return script.end()
 
 
@@ -106,6 +109,8 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
     try:
         with opening(plan, arguments, arguments.record, start_source=start) as open_session:
             code = show(open_session, plan, arguments)
+            for failure in own_failures(open_session()):
+                complain(f"gpudash: {failure}")
     finally:
         if not sources:
             remove(place)
@@ -113,10 +118,13 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
 
 
 def say_farewell(source: ScriptSource, code: int) -> int:
-    """Print that the command runs on, or its last output; return the exit code."""
+    """Print that the command runs on, or how it ended; return the exit code."""
     if not source.is_over:
         complain(f"{source.name} runs on, unwatched; gpudash attach opens the dashboard again")
         return code
     if source.last_lines:
         say("\n".join(source.last_lines[-LAST_LINES:]))
+    if source.is_lost:
+        complain(f"gpudash: {source.how_it_ended()}")
+        return Exit.FAILED
     return code if source.exit_code is None else in_shell(source.exit_code)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gpudash.errors import UsageError
+from gpudash.input_file import open_input
 from gpudash.metrics import METRICS
 from gpudash.protocol import Envelope, Record, Settings
 from gpudash.recording.files import no_recording, reason, shown
@@ -139,7 +140,7 @@ class LineReader(ABC):
         """Number of invalid lines."""
         self._torn = b""
         try:
-            self._file = path.open("rb")
+            self._file = open_input(path)
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read {shown(path)}: {reason(error)}") from error
         try:

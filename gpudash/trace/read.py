@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.format import plain
+from gpudash.input_file import open_input
 from gpudash.protocol import Profiled
 from gpudash.trace.causality import consistent
 from gpudash.trace.model import (
@@ -152,7 +153,7 @@ def _inside(sentence: str) -> str:
 
 def _read(path: Path, documents: Callable[[Iterator[bytes]], Iterator[_Document | None]]) -> Trace:
     columns = _Columns()
-    with path.open("rb") as file:
+    with open_input(path) as file:
         is_packed = file.peek(2)[:2] == b"\x1f\x8b"
         for document in documents(
             _unpacked(file) if is_packed else iter(partial(file.read, PIECE_BYTES), b"")

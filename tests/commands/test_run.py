@@ -279,6 +279,15 @@ def test_a_full_disk_ends_the_recording_and_not_the_script(tmp_path):
     assert ours.stderr.splitlines()[-2] == "done"
 
 
+def test_a_full_disk_is_named_even_if_nothing_else_is(tmp_path):
+    words = " ".join([*RUN, "-q", "--record", "r.csv", TRAINING, "--steps", "150", "--exit", "3"])
+    ours = done("bash", "-c", f"ulimit -f 5; exec {words}", cwd=tmp_path)
+    assert ours.returncode == 3
+    said = [line for line in ours.stderr.splitlines() if line.startswith("gpudash: ")]
+    assert len(said) == 1
+    assert said[0].startswith("gpudash: recording to r.jsonl ends: file too large")
+
+
 def test_a_flood_of_output_passes_untouched(tmp_path):
     code = "for _ in range(100): print(('x' * 99 + '\\n') * 10_000, end='')"
     with subprocess.Popen(
@@ -435,20 +444,34 @@ class Watched:
 
     name, joined, last_lines = "train.py", False, ()
 
-    def __init__(self, exit_code):
-        self.exit_code, self.is_over = exit_code, exit_code is not None
+    def __init__(self, exit_code, *, is_lost=False):
+        self.exit_code, self.is_lost = exit_code, is_lost
+        self.is_over = is_lost or exit_code is not None
+
+    def how_it_ended(self):
+        return "the terminal is gone"
 
     def close(self):
         pass
 
 
-@pytest.mark.parametrize(("exit_code", "ours"), [(-2, 130), (3, 3), (0, 0), (None, 0)])
-def test_attach_ends_as_run_does_with_the_scripts_own_code(monkeypatch, capsys, exit_code, ours):
+def attached_to(watched, monkeypatch):
+    """Return the exit code of `gpudash attach`."""
     run = SimpleNamespace(facts=a_run("train.py", 7).facts, place=None, open=lambda: None)
     monkeypatch.setattr(attach, "choose", lambda *_: run)
     monkeypatch.setattr(attach, "on_terminal", lambda: True)
     monkeypatch.setattr(attach, "listen", lambda *_, **_options: None)
-    monkeypatch.setattr(attach, "ScriptSource", lambda *_, **_options: Watched(exit_code))
+    monkeypatch.setattr(attach, "ScriptSource", lambda *_, **_options: watched)
     monkeypatch.setattr(attach, "show", lambda *_: 0)
-    assert attach.main(SimpleNamespace(run=None, rate=1.0, command=())) == ours
+    return attach.main(SimpleNamespace(run=None, rate=1.0, command=()))
+
+
+@pytest.mark.parametrize(("exit_code", "ours"), [(-2, 130), (3, 3), (0, 0), (None, 0)])
+def test_attach_ends_as_run_does_with_the_scripts_own_code(monkeypatch, capsys, exit_code, ours):
+    assert attached_to(Watched(exit_code), monkeypatch) == ours
     assert ("runs on, unwatched" in capsys.readouterr().err) == (exit_code is None)
+
+
+def test_whoever_loses_the_script_does_not_end_as_if_it_had_succeeded(monkeypatch, capsys):
+    assert attached_to(Watched(None, is_lost=True), monkeypatch) == 1
+    assert capsys.readouterr().err == "gpudash: the terminal is gone\n"

@@ -258,12 +258,12 @@ def test_the_table_is_printed_and_written(tmp_path, capsys):
     assert run(session, markdown=markdown, plot=plot) == 0
     table = capsys.readouterr().out
     title = "encdec on NVIDIA H200: num_workers=2; 8 loader workers"
-    assert table.startswith(f"{title}\nsteps/s, change")
-    assert "25.0, +25.0 % [+25.0, +25.0] (host" in table.splitlines()[-1]
+    assert table.startswith(f"{title}\nsamples/s, change")
+    assert "400.0, +25.0 % [+25.0, +25.0] (host" in table.splitlines()[-1]
     text = markdown.read_text(encoding="utf-8")
     assert text.startswith(f"## {title}\n")
     assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text
-    assert text.endswith("| 16 | 20.0 (host 2 ms) | 25.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
+    assert text.endswith("| 16 | 320.0 (host 2 ms) | 400.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
 
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, SettingResult, whole_rounds
 from gpudash.errors import UNDECODABLE, RecordingError, UsageError
+from gpudash.input_file import open_input
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cell, csv_lines
@@ -290,7 +291,8 @@ def read_provenance(path: Path, verb: str = "read") -> Provenance:
     """Return the provenance of the sweep's file at `path`. Raises UsageError."""
     beside = path_beside(path)
     try:
-        return msgspec.json.decode(beside.read_bytes(), type=Provenance)
+        with open_input(beside) as file:
+            return msgspec.json.decode(file.read(), type=Provenance)
     except OSError as error:
         why = f": {reason(error)}"
     except msgspec.ValidationError:  # a recording's, say
