@@ -5,7 +5,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudash.commands.dashboard import check_record_options, opening, show
-from gpudash.commands.headless_script import HeadlessScript, begin, in_shell, own_failures, plan_of, remove
+from gpudash.commands.headless_script import (
+    HeadlessScript,
+    begin,
+    in_shell,
+    own_failures,
+    plan_of,
+    remove,
+)
 from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol import Plan

@@ -29,7 +29,8 @@ def run(folder, code, *options, hooked=True, **environment):
     path = [*([str(INJECT)] if hooked else []), str(folder / "lib")]
     done = subprocess.run(
         [sys.executable, *options, "-c", code],
-        env={"PYTHONPATH": os.pathsep.join(path), "_GPUDASH_RUN": str(folder / "run")} | environment,
+        env={"PYTHONPATH": os.pathsep.join(path), "_GPUDASH_RUN": str(folder / "run")}
+        | environment,
         cwd=folder,
         check=False,
         capture_output=True,
