@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from gpudash.commands.stdout import complain_of_left_out
+from gpudash.commands.stdout import complain_of_left_out, passing
 from gpudash.errors import Exit, UsageError
 from gpudash.recording.files import created, shown
 from gpudash.report.page import page
@@ -17,7 +17,8 @@ def main(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output
     if output.suffix not in SUFFIXES:
         raise UsageError(f"cannot write a report to {shown(output)}: its name has to end in .html")
-    run = replayed(arguments.recording)
+    with passing(f"reading {shown(arguments.recording)}") as tell:
+        run = replayed(arguments.recording, lambda share: tell(f": {100 * share:.0f} %"))
     with created(output, force=arguments.force) as file:
         file.append(page(run, arguments.command).encode())
     complain_of_left_out(run.refused, arguments.recording)

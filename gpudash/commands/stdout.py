@@ -4,7 +4,7 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -65,12 +65,19 @@ def say_json(document: object, indent: int = -1) -> None:
 
 
 @contextmanager
-def passing(text: str) -> Iterator[None]:
-    """Show on a terminal what the wait is for, until the end of the block."""
+def passing(text: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what the wait is for, until the end of the block.
+
+    Yields a function that shows how far it is, after the text.
+    """
     stream = sys.stderr if sys.stderr.isatty() else io.StringIO()
-    print(plain(text), end="", file=stream, flush=True)
+
+    def show(how_far: str) -> None:
+        print(CLEAR_LINE + plain(text + how_far), end="", file=stream, flush=True)
+
+    show("")
     try:
-        yield
+        yield show
     finally:
         print(CLEAR_LINE, end="", file=stream, flush=True)
 

@@ -4,7 +4,6 @@ So the views show a recording like a training. No I/O, no clock.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -82,6 +81,7 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
     """Yield the bins back to back, each as the row's mean step scaled to the bin's step time."""
     times = [one for burst in interval.bursts for one in burst.step_times]
     mean_ms = sum(ms * count for ms, count in times) / max(interval.steps, 1)
+    means = {name: ms for name in MEANS if (ms := getattr(interval, name)) is not None}
     done = before = 0
     for burst in interval.bursts:
         finished_s = burst.began_s
@@ -100,7 +100,13 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
                 else max(finished_s, interval.began_s + BESIDE_S),
                 step_ms=ms,
                 count=count,
-                **_means(interval, stretched),
+                phases_ms=_scaled(interval.phases_ms, stretched),
+                parts_ms={
+                    name: tuple(ms * stretched for ms in parts)
+                    for name, parts in interval.parts_ms.items()
+                }
+                or None,
+                **{name: ms * stretched for name, ms in means.items()},
             )
             before = done
 
@@ -112,14 +118,8 @@ def _share(of_all: int | None, before: int, done: int, steps: int) -> int | None
     return round(of_all * done / max(steps, 1)) - round(of_all * before / max(steps, 1))
 
 
-def _means(interval: Interval, stretched: float) -> dict[str, Any]:
-    means = {name: getattr(interval, name) for name in MEANS}
-    phases_ms = {name: ms * stretched for name, ms in interval.phases_ms.items()}
-    parts_ms = {
-        name: tuple(ms * stretched for ms in parts) for name, parts in interval.parts_ms.items()
-    }
-    known = {name: ms * stretched for name, ms in means.items() if ms is not None}
-    return {"phases_ms": phases_ms or None, "parts_ms": parts_ms or None, **known}
+def _scaled(times_ms: Mapping[str, float], by: float) -> dict[str, float] | None:
+    return {name: ms * by for name, ms in times_ms.items()} or None
 
 
 def _gpu(at_s: float, gpu: GpuInterval, known: GpuReading | None) -> GpuReading:

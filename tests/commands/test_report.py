@@ -1,5 +1,8 @@
 """`gpudash report`: a file is written whole, or not at all."""
 
+import sys
+
+import pexpect
 import pytest
 
 from gpudash.cli.main import main
@@ -47,6 +50,14 @@ def test_invalid_lines_are_counted(run, tmp_path, capsys):
     log.write_bytes(log.read_bytes() + b"[]\n")
     assert ask(log, tmp_path / "run.html") == 0
     assert capsys.readouterr().err == f"left out 1 line of {log} that made no sense\n"
+
+
+def test_a_long_reading_shows_on_a_terminal_how_far_it_is(run, tmp_path):
+    command = [sys.executable, "-m", "gpudash", "report", str(run), "-o", "run.html"]
+    terminal = pexpect.spawn(command[0], command[1:], cwd=tmp_path, encoding="utf-8", timeout=60)
+    terminal.expect_exact(f"reading {run}: 100 %")
+    assert terminal.expect(pexpect.EOF) == 0
+    assert terminal.before.endswith("\r\x1b[2K")  # and leaves nothing of it
 
 
 @pytest.mark.parametrize("name", ["run.pdf", "", "run.csv"])
