@@ -156,7 +156,7 @@ def _seed(settings: Settings) -> dict[str, str]:
 
 def _sweep(path: Path) -> Run:
     rows, recorded = read_rows(path), read_provenance(path)
-    fixed = recorded.in_force or recorded.settings
+    fixed = recorded.active_settings or recorded.settings
     machine = {"machine": recorded.machine} if recorded.machine else {}
     by_cell: dict[int, list[BlockRow]] = {}
     for row in rows:
