@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudash.cli.options import add_listening, add_screen_options
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import OF_SCRIPT, UsageError
+from gpudash.errors import OF_SCRIPT, Exit, UsageError
 from gpudash.format import plain
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ VERB = Verb(
         ("gpudash attach", "the only one that runs"),
         ("gpudash attach train.py", "one of several"),
     ),
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
     meanings=OF_SCRIPT,
     configuration="obeyed",
 )

@@ -9,7 +9,7 @@ from gpudash.cli.options import (
     add_switch,
 )
 from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import OF_SCRIPT
+from gpudash.errors import OF_SCRIPT, Exit
 
 
 def add_arguments(parser: Parser) -> None:
@@ -54,6 +54,7 @@ VERB = Verb(
         ("gpudash run --listen 7070 -- torchrun …", "with the ranks of other nodes"),
         ("gpudash run --connect localhost:7070 -- torchrun …", "on each of those"),
     ),
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
     meanings=OF_SCRIPT,
     configuration="obeyed",
     user_command="bare",
