@@ -29,8 +29,8 @@ from typing import NamedTuple, get_args
 from ratios import ratio_with_interval
 
 from gpudash import format as fmt
-from gpudash.commands.headless import News
-from gpudash.commands.headless_script import begin, plan_of
+from gpudash.cli.headless import News
+from gpudash.cli.headless_script import begin, plan_of
 from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
 from gpudash.protocol import Gain, Plan, Try

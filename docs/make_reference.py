@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from unittest.mock import patch
 
+from gpudash.cli.schema import DOCUMENTS, record
 from gpudash.cli.verbs import VERBS, load
-from gpudash.commands.schema import DOCUMENTS, record
 from gpudash.errors import Exit
 from gpudash.metrics import KINDS, METRICS, Metric
 from gpudash.tui.keymap import FIXED, name_of

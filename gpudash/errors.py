@@ -34,6 +34,7 @@ class Exit(IntEnum):
 OF_SCRIPT = {
     Exit.DONE: "done, or left running; where the script ends otherwise, its own exit code, "
     "128 and the signal's number for one that was killed",
+    Exit.FAILED: "whoever held the script's terminal was killed: how the script ended is not known",
 }
 """Other meanings of exit codes, for commands that watch a script's training."""
 UNDECODABLE = (ValueError, RecursionError)

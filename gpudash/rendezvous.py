@@ -10,8 +10,9 @@ import stat
 import tempfile
 from pathlib import Path
 
-ENVIRONMENT = "GPUDASH_RUN"
-"""The environment variable with the directory's path."""
+ENVIRONMENT = "_GPUDASH_RUN"
+"""The environment variable with the directory's path. What gpudash's processes tell each other
+begins with an underscore, and a user's settings with `GPUDASH_`: neither is taken for the other."""
 PREFIX = "gpudash-run-"
 """Prefix of the directories' names; the rest cannot be guessed."""
 ENDING = "ending"

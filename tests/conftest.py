@@ -22,7 +22,7 @@ os.environ["XDG_STATE_HOME"] = "/dev/null/nowhere"
 """Nothing is remembered from one dashboard to the next, nor of this machine's user."""
 
 os.environ["XDG_CONFIG_HOME"] = "/dev/null/nowhere"
-for _name in [name for name in os.environ if name.startswith("GPUDASH_")]:
+for _name in [name for name in os.environ if name.startswith(("GPUDASH_", "_GPUDASH_"))]:
     if _name != "GPUDASH_WRITE_SCREENS":  # the tests' own
         del os.environ[_name]
 """No test sees how this machine's user has configured gpudash."""

@@ -26,7 +26,7 @@ def loaded_by(
 @pytest.mark.parametrize(
     "code",
     [
-        "import gpudash.cli.main, gpudash.commands.headless, gpudash.commands.doctor",
+        "import gpudash.cli.main, gpudash.cli.headless, gpudash.cli.doctor_checks",
         "import gpudash.run.session, gpudash.tui.app",
         "import gpudash.run.worker_process",
         "import workloads",
@@ -58,7 +58,7 @@ def test_listing_loads_neither_textual_nor_psutil() -> None:
 
 
 def test_a_headless_run_loads_no_screen() -> None:
-    assert not loaded_by("import gpudash.commands.headless") & {"textual", "plotext", "rich"}
+    assert not loaded_by("import gpudash.cli.headless") & {"textual", "plotext", "rich"}
 
 
 def test_what_is_known_of_a_profile_loads_no_numpy() -> None:

@@ -4,20 +4,13 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpudash.cli.options import COMMAND_LINE, OPTIONS, key_of
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.verbs import load
-from gpudash.commands import COMMAND_LINE
 
 if TYPE_CHECKING:
     from gpudash.cli.config import Configuration
 
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "": ("workload", "device", "interval", "rate", "ascii", "color"),
-    "ab": ("pairs", "precision"),
-    "replay": ("speed",),
-    "sweep": ("rounds", "steps"),
-}
-"""The options that can be configured, by the verb's table; the table "" is for every verb."""
 UNSET = object()
 """The default of a configurable option while the command line is parsed."""
 
@@ -36,7 +29,8 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
     defaults = {name: parser.get_default(name) for name in keys}
     parser.set_defaults(**dict.fromkeys(keys, UNSET))
     arguments = parser.parse(words)
-    from gpudash.cli import config  # noqa: PLC0415  # slow; `gpudash --help` needs none of it
+    from gpudash.cli import config
+    from gpudash.cli.config_values import SCREEN
 
     reports = verb.configuration == "reported"
     configuration = config.read(getattr(arguments, "profile", None), lenient=reports)
@@ -52,7 +46,7 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
             setattr(arguments, name, defaults[name])
     arguments.levers = configuration.levers
     arguments.keys = config.keymap_of(chosen)
-    for key in config.SCREEN:
+    for key in SCREEN:
         setattr(arguments, key, chosen[key].value if key in chosen else None)
     if reports:
         arguments.configuration = configuration
@@ -68,11 +62,6 @@ def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
         for name in OPTIONS.get(table, ())
         if name in parser.options
     }
-
-
-def key_of(table: str, name: str) -> str:
-    """Return the configuration's key of an option; `table` is the verb's, or "" for every verb."""
-    return f"{table}.{name}" if table else name
 
 
 def _settings(

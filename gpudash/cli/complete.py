@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from gpudash.cli.options import DEVICES, FileName
 from gpudash.cli.parser import Parser, help_of
+from gpudash.cli.stdout import say
 from gpudash.cli.verbs import VERBS, load
-from gpudash.commands.stdout import say
 from gpudash.errors import Exit
 from workloads import CATALOGUE, DEFAULT
 from workloads.levers import Lever
@@ -111,7 +111,7 @@ class _Line:
         elif action.metavar == "DEVICE":
             yield from ((device, "") for device in _devices())
         elif action.metavar == "PRESET":
-            from gpudash.compare.sweep.presets import ON_GPU  # noqa: PLC0415  # only for a sweep
+            from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep
 
             yield from ((name, preset.workload) for name, preset in ON_GPU.items())
         elif action.metavar in ("LEVER=VALUE", "LEVER[=VALUE]"):
@@ -135,7 +135,7 @@ class _Line:
         """Return the levers of the workload, or of the preset's workload."""
         name = self._given.get("workload", "")
         if preset := self._given.get("preset"):
-            from gpudash.compare.sweep.presets import ON_GPU  # noqa: PLC0415  # only for a sweep
+            from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep
 
             name = ON_GPU[preset].workload if preset in ON_GPU else name
         return CATALOGUE.get(name, CATALOGUE[DEFAULT]).levers

@@ -6,9 +6,11 @@ argcomplete takes too long for a completion.
 
 import argparse
 
-from gpudash.commands.stdout import say
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.stdout import say
 from gpudash.errors import Exit
 
+SHELLS = ("bash", "zsh", "fish")
 BASH = r"""
 _gpudash() {
     local line=${COMP_LINE:0:COMP_POINT} words reply word done
@@ -67,6 +69,22 @@ end
 complete -c gpudash -f -a '(__gpudash_complete)'
 """
 SCRIPTS = {"bash": BASH.lstrip(), "zsh": ZSH, "fish": FISH.lstrip()}
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `completion`."""
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+VERB = Verb(
+    name="completion",
+    summary="A shell script that completes verbs, options, levers and their values.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash completion bash >> ~/.bashrc", "for every new shell; zsh has ~/.zshrc"),
+        ("gpudash completion fish >> ~/.config/fish/config.fish", "the same for fish"),
+    ),
+)
 
 
 def main(arguments: argparse.Namespace) -> int:

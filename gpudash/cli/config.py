@@ -23,34 +23,24 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpudash.cli.arguments import OPTIONS, key_of
-from gpudash.cli.verbs import load
+from gpudash.cli.config_values import (
+    PREFIX,
+    SHORTHANDS,
+    ConfigurationError,
+    Tree,
+    checked,
+    shape,
+    variables,
+)
 from gpudash.errors import UsageError
-from gpudash.format import plain
-from workloads import CATALOGUE, Entry, find_workload
-from workloads.levers import find, text_of
-from workloads.nearest import did_you_mean, not_valid
+from workloads import Entry
+from workloads.nearest import did_you_mean
 
-SCREEN = ("theme", "pane")
-SHORTHANDS = ("batch_size", "pipelined", "seed")
-"""Levers that have their own option and their own key."""
-PREFIX = "GPUDASH_"
 NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_TOKEN")
 """Environment variables that are read elsewhere."""
-SWITCH = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
-"""Texts of an option without a value."""
-Tree = dict[str, Any]
-
-
-class ConfigurationError(UsageError):
-    """A setting in a file or in the environment is not valid."""
-
-    def __init__(self, place: str, why: object) -> None:
-        super().__init__(plain(f"{place}: {why}"))
 
 
 class Chosen(NamedTuple):
@@ -114,7 +104,7 @@ def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
 
 def find_files() -> tuple[Path, Path]:
     """Return the project's file, or where it could be, and the user's file."""
-    from platformdirs import user_config_path  # noqa: PLC0415  # slow
+    from platformdirs import user_config_path  # slow
 
     user = user_config_path("gpudash") / "config.toml"
     try:
@@ -164,7 +154,7 @@ class Document:
     @classmethod
     def of(cls, path: Path, text: str) -> "Document":
         """Parse and check the text of a file. Raises ConfigurationError."""
-        import tomllib  # noqa: PLC0415  # most folders have no such file
+        import tomllib  # most folders have no such file
 
         try:
             tree = tomllib.loads(text)
@@ -222,7 +212,7 @@ def _layer(tree: Tree, way: tuple[str, ...], place: Callable[[tuple[str, ...]], 
         by = place(steps)
         if key in layer:
             raise ConfigurationError(by, f"{key} is set twice; first at {layer[key].by}")
-        layer[key] = Chosen(_checked(key, value, by), by)
+        layer[key] = Chosen(checked(key, value, by), by)
     return layer
 
 
@@ -254,18 +244,6 @@ def _leaves(
             yield from _leaves(value, inner, steps, key, place)
         else:
             yield steps, f"levers.{known_as}" if key[0] in SHORTHANDS else ".".join(key), value
-
-
-@cache
-def shape() -> Tree:
-    """Return every valid key as a tree; its leaves are None."""
-    from gpudash.tui.keymap import ACTIONS  # noqa: PLC0415  # only if there is a file
-
-    levers = {name: dict.fromkeys(one.name for one in e.levers) for name, e in CATALOGUE.items()}
-    every = {name: None for names in levers.values() for name in names}
-    tables = {verb: dict.fromkeys(names) for verb, names in OPTIONS.items() if verb}
-    top = dict.fromkeys((*OPTIONS[""], *SHORTHANDS, *SCREEN))
-    return {**top, **tables, "levers": {**every, **levers}, "keys": dict.fromkeys(ACTIONS)}
 
 
 def _choose(named: str | None, documents: Sequence[Document]) -> tuple[str | None, list[Layer]]:
@@ -304,81 +282,8 @@ def of_environment(environment: Mapping[str, str]) -> Layer:
         key = known[variable]
         if key in layer:
             raise ConfigurationError(variable, f"{key} is set twice; also by {layer[key].by}")
-        layer[key] = Chosen(_checked(key, text, variable), variable)
+        layer[key] = Chosen(checked(key, text, variable), variable)
     return layer
-
-
-@cache
-def variables() -> dict[str, str]:
-    """Return the key of each environment variable."""
-    levers = {lever.name for entry in CATALOGUE.values() for lever in entry.levers}
-    options = [key_of(verb, name) for verb, names in OPTIONS.items() for name in names]
-    keys = [*options, *SCREEN, *(f"levers.{name}" for name in sorted(levers))]
-    named = {f"{PREFIX}{key.upper().replace('.', '_')}": key for key in keys}
-    return named | {f"{PREFIX}{name.upper()}": f"levers.{name}" for name in SHORTHANDS}
-
-
-# ── a value ─────────────────────────────────────────────────────────────────────────────
-
-
-def _checked(key: str, value: Any, by: str) -> Any:
-    """Check and convert a value as its option would. Raises ConfigurationError."""
-    table, _, name = key.rpartition(".")
-    try:
-        if table.startswith("levers"):
-            return _lever(table.partition(".")[2], name, value)
-        if table == "keys":
-            return _keys(value)
-        return _option(table, name, str(value).lower() if isinstance(value, bool) else str(value))
-    except (UsageError, ValueError) as error:  # a LeverError is one
-        raise ConfigurationError(by, error) from error
-
-
-def _lever(workload: str, name: str, value: Any) -> str:
-    """Return the canonical value of a lever: of one workload, or of all that have it."""
-    text = text_of(value)
-    if workload:
-        return find(CATALOGUE[workload].levers, name).canonical(text)
-    (canonical, *_) = [
-        lever.canonical(text)
-        for entry in CATALOGUE.values()
-        for lever in entry.levers
-        if lever.name == name
-    ]
-    return canonical
-
-
-def _option(table: str, name: str, text: str) -> Any:
-    """Return the value of an option or of a screen setting."""
-    if name in SCREEN:
-        from gpudash.tui.appearance import VALID  # noqa: PLC0415  # imports Textual
-
-        return _choice(name, text, VALID[name])
-    if name == "workload":
-        return find_workload(text).name
-    action = load(table).parser().options[name]
-    if action.nargs == 0:
-        if text not in SWITCH:
-            raise UsageError(f"{name} {text!r} is not valid; valid: true, false")
-        return SWITCH[text]
-    if action.choices is not None:
-        return _choice(name, text, [str(one) for one in action.choices])
-    assert callable(action.type), name
-    return action.type(text)
-
-
-def _choice(name: str, text: str, choices: Sequence[str]) -> str:
-    if text not in choices:
-        raise UsageError(not_valid(name, text, choices))
-    return text
-
-
-def _keys(value: Any) -> tuple[str, ...]:
-    from gpudash.tui.keymap import key_named  # noqa: PLC0415  # only if keys are configured
-
-    return tuple(
-        key_named(str(one)) for one in (value or [""] if isinstance(value, list) else [value])
-    )
 
 
 def keymap_of(chosen: Layer) -> dict[str, tuple[str, ...]]:
@@ -386,7 +291,7 @@ def keymap_of(chosen: Layer) -> dict[str, tuple[str, ...]]:
     named = {key.removeprefix("keys."): one for key, one in chosen.items() if key[:5] == "keys."}
     if not named:
         return {}
-    from gpudash.tui.keymap import clash  # noqa: PLC0415  # only if keys are configured
+    from gpudash.tui.keymap import clash  # only if keys are configured
 
     keys = {action: one.value for action, one in named.items()}
     if found := clash(keys):

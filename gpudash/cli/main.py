@@ -12,8 +12,8 @@ from importlib import import_module
 
 from gpudash.cli.arguments import parse as arguments_of
 from gpudash.cli.parser import Verb
+from gpudash.cli.stdout import complain, make_do
 from gpudash.cli.verbs import VERBS, load
-from gpudash.commands.stdout import complain, make_do
 from gpudash.errors import Exit, GpudashError, UsageError
 from workloads import CATALOGUE
 from workloads.levers import LeverError
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb, arguments = parse(words)
         make_do(ascii_only=arguments.ascii)
         _color(arguments.color)
-        module = verb.module or f"gpudash.commands.{verb.name or 'dashboard'}"
+        module = verb.module or f"gpudash.cli.{verb.name or 'dashboard'}"
         return int(import_module(module).main(arguments))
     except LeverError as error:
         complain(f"gpudash: {error}")
@@ -81,7 +81,7 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
 
 
 def _lacks_unicode() -> bool:
-    import locale  # noqa: PLC0415  # slow; --help needs none of it
+    import locale  # slow; --help needs none of it
 
     return "utf" not in locale.getencoding().lower()
 

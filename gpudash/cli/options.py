@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the types of their values."""
+"""Options that several verbs share, the types of their values, and which can be configured."""
 
 import argparse
 from collections.abc import Callable
@@ -11,6 +11,15 @@ from workloads.nearest import not_valid
 if TYPE_CHECKING:
     from pathlib import Path
 
+COMMAND_LINE = "command line"
+"""What has set the settings that the command line names."""
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "": ("workload", "device", "interval", "rate", "ascii", "color"),
+    "ab": ("pairs", "precision"),
+    "replay": ("speed",),
+    "sweep": ("rounds", "steps"),
+}
+"""The options that can be configured, by the verb's table; the table "" is for every verb."""
 MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
@@ -139,7 +148,7 @@ class FileName:
 
     def __call__(self, text: str) -> "Path":
         """Return the path."""
-        from pathlib import Path  # noqa: PLC0415  # slow; help and completions do not need it
+        from pathlib import Path  # slow; help and completions do not need it
 
         if not text or "\0" in text:
             raise UsageError(f"{self._option} {text!r} is not valid; valid: a file's name")
@@ -198,3 +207,8 @@ def _device(name: str) -> str:
     ):
         return name
     raise UsageError(not_valid("device", name, DEVICES))
+
+
+def key_of(table: str, name: str) -> str:
+    """Return the configuration's key of an option; `table` is the verb's, or "" for every verb."""
+    return f"{table}.{name}" if table else name

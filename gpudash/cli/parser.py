@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from gpudash.commands.stdout import say
+from gpudash.cli.stdout import say
 from gpudash.errors import Exit, UsageError
 from workloads.nearest import did_you_mean, not_valid
 
@@ -23,7 +23,7 @@ COLORS = ("auto", "always", "never")
 
 
 class Verb(NamedTuple):
-    """A verb of the command line. Its module in `gpudash.commands` does the work."""
+    """A verb of the command line. `main` of its module, or of the one beside, does the work."""
 
     name: str
     """Empty for the dashboard, which opens without a verb."""
@@ -245,14 +245,14 @@ def columns() -> int:
 
 def _folded(text: str) -> str:
     """Return the text wrapped to the terminal's width."""
-    import textwrap  # noqa: PLC0415  # slow, and only for the help
+    import textwrap  # slow, and only for the help
 
     return "\n".join(textwrap.fill(line, columns()) for line in text.splitlines())
 
 
 def definitions(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     """Return a title, and below it terms with their meanings, wrapped to the terminal's width."""
-    import textwrap  # noqa: PLC0415  # slow, and only for the help
+    import textwrap  # slow, and only for the help
 
     pairs = tuple(pairs)
     width = columns()

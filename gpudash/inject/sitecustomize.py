@@ -29,7 +29,7 @@ def _step_aside(folder: str) -> None:
 
 def _mark(what: str) -> None:
     try:
-        path = os.path.join(os.environ["GPUDASH_RUN"], f"{os.getpid()}.{what}")
+        path = os.path.join(os.environ["_GPUDASH_RUN"], f"{os.getpid()}.{what}")
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     except OSError:
         pass
@@ -100,7 +100,7 @@ def _hook() -> None:
 def _begin() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     try:
-        if os.path.isdir(os.environ.get("GPUDASH_RUN", "")):
+        if os.path.isdir(os.environ.get("_GPUDASH_RUN", "")):
             _mark("python")
             sys.meta_path.insert(0, _AfterTorch())
     finally:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from gpudash.input_file import open_input
 from gpudash.metrics import METRICS, Kind
 from gpudash.protocol import Changed, Device, Envelope, Failed, Note, Settings, Started
 from gpudash.recording import provenance
@@ -62,7 +63,7 @@ def log_or_csv(path: Path) -> Path:
 
 def open_recording(path: Path) -> LineReader:
     """Return the reader of a log or a CSV. Raises UsageError."""
-    with suppress(OSError, ValueError), path.open("rb") as file:
+    with suppress(OSError, ValueError), open_input(path) as file:
         if file.read(len("time_s")) == b"time_s":
             return CsvReader(path)
     return LogReader(path)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import UNDECODABLE, RecordingError
+from gpudash.input_file import open_input
 from gpudash.protocol import Device, Settings
 from gpudash.recording.files import draft_beside, reason, shown
 from gpudash.views.time_breakdown import TimeBreakdown
@@ -91,7 +92,7 @@ def beside(recording: Path) -> Path:
 
 def read(path: Path) -> Metadata | None:
     """Return the provenance in this file; None if there is none, or it is not gpudash's."""
-    with suppress(OSError, *UNDECODABLE), path.open("rb") as file:
+    with suppress(OSError, *UNDECODABLE), open_input(path) as file:
         return msgspec.json.decode(file.read(LONGEST_JSON), type=Metadata)
     return None
 

@@ -11,8 +11,7 @@ from gpudash.recording.csv_file import wall_time
 from gpudash.report import tables
 from gpudash.report.charts import reading_chart, step_chart, throughput_chart
 from gpudash.report.frame import Bins, bins_of
-from gpudash.report.markup import document, element
-from gpudash.report.pieces import MOST_LINES, section
+from gpudash.report.markup import MOST_LINES, document, element, section
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import means

@@ -8,8 +8,7 @@ from gpudash import format as fmt
 from gpudash.protocol import ComparisonShown, Device
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, share_bar
-from gpudash.report.markup import element
-from gpudash.report.pieces import MOST_LINES, heads, scrolling, section, table, texts, th
+from gpudash.report.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
 from gpudash.tui.widgets.ranks import columns_of, job_of

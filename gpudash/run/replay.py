@@ -159,6 +159,11 @@ class Replay(Source):
         """Number of invalid lines in the file."""
         return self._ahead.refused
 
+    @property
+    def share_read(self) -> float:
+        """How much of the file has been played: from 0 to 1."""
+        return self._reader.share_read
+
     def read(self) -> list[Envelope]:
         """Return the messages that are due; from the beginning, a Hello comes first."""
         try:

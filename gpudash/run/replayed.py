@@ -1,5 +1,6 @@
 """Replay a recording to its end at once, and return what the dashboard would then show."""
 
+from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -44,8 +45,11 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """Number of invalid lines."""
 
 
-def replayed(path: Path) -> Replayed:
-    """Replay a recording to its end, preferring the log beside a CSV. Raises UsageError."""
+def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) -> Replayed:
+    """Replay a recording to its end, preferring the log beside a CSV. Raises UsageError.
+
+    `tell` is called with the share of it that has been read.
+    """
     clock = count(step=2 * LATE_S)  # each look is late enough to count the file as complete
     replay = Replay(path, Player(now=lambda: float(next(clock))))
     replay.player.seek_end()
@@ -54,6 +58,7 @@ def replayed(path: Path) -> Replayed:
         try:
             while not fold.at_end:
                 fold.read(replay)
+                tell(replay.share_read)
         except SourceError as error:
             raise UsageError(str(error)) from error
         snapshot = fold.snapshot(replay.now())

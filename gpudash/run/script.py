@@ -122,6 +122,11 @@ class ScriptSource(Source):
         """Whether the command is known to have ended."""
         return self._held.over
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the command's terminal is gone, so that nobody knows how it ended."""
+        return self._held.lost
+
     def read(self) -> list[Envelope]:
         """Return output and the training's messages; at the end, how the command ended."""
         if self._is_closed or self._why is not None:

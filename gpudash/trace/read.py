@@ -16,6 +16,7 @@ import msgspec
 
 from gpudash.errors import UsageError
 from gpudash.format import plain
+from gpudash.input_file import open_input
 from gpudash.trace.columns import EventColumns, NoTraceError, TraceDocument
 from gpudash.trace.model import Trace
 
@@ -63,7 +64,7 @@ def _read(
     path: Path, documents: Callable[[Iterator[bytes]], Iterator[TraceDocument | None]]
 ) -> Trace:
     columns = EventColumns()
-    with path.open("rb") as file:
+    with open_input(path) as file:
         is_packed = file.peek(2)[:2] == b"\x1f\x8b"
         for document in documents(
             _unpacked(file) if is_packed else iter(partial(file.read, PIECE_BYTES), b"")

@@ -10,10 +10,9 @@ import pexpect
 import pytest
 
 from gpudash.cli.complete import complete
-from gpudash.cli.completion import SCRIPTS
+from gpudash.cli.completion import SCRIPTS, SHELLS
 from gpudash.cli.main import main
 from gpudash.cli.verbs import VERBS, load
-from gpudash.cli.verbs.completion import SHELLS
 from tests.worker_double import ROOT
 from workloads import CATALOGUE, find_workload
 

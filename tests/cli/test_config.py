@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from gpudash.cli import config
-from gpudash.cli.arguments import OPTIONS
-from gpudash.cli.config import SCREEN, SHORTHANDS, Document, line_of
+from gpudash.cli.config import Document, line_of
+from gpudash.cli.config_values import SCREEN, SHORTHANDS
 from gpudash.cli.main import main, parse
+from gpudash.cli.options import COMMAND_LINE, OPTIONS
+from gpudash.cli.plan import make_plan
+from gpudash.cli.sweep_grid import decided_by
 from gpudash.cli.verbs import VERBS, load
-from gpudash.commands import COMMAND_LINE
-from gpudash.commands.plan import make_plan
-from gpudash.commands.sweep_grid import decided_by
 from gpudash.compare.sweep.presets import ON_GPU
 from gpudash.errors import UsageError
 from tests import worker_double

@@ -166,9 +166,9 @@ def nothing_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("something was started")
 
     monkeypatch.setattr("gpudash.run.session.Session.__init__", started)
-    reached = ("doctor.main", "list.as_text", "list.catalogue", "export.export")
-    for command in (*reached, "sweep_grid.trains_on_gpu"):
-        monkeypatch.setattr(f"gpudash.commands.{command}", started)
+    reached = ("cli.doctor_checks.main", "cli.catalogue.as_text", "cli.catalogue.catalogue")
+    for command in (*reached, "recording.export.export", "cli.sweep_grid.trains_on_gpu"):
+        monkeypatch.setattr(f"gpudash.{command}", started)
 
 
 def test_a_thousand_wrong_command_lines_are_each_refused_in_one_line(

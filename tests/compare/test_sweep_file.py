@@ -126,7 +126,7 @@ def test_the_provenance_is_written_beside_it(tmp_path):
     assert described(tmp_path) == provenance()
     file.started_on(started())
     assert described(tmp_path) == provenance(
-        device=H200, in_force=IN_FORCE, versions={"gpudash": "0.1.0", **VERSIONS}
+        device=H200, active_settings=IN_FORCE, versions={"gpudash": "0.1.0", **VERSIONS}
     )
     file.close()
 

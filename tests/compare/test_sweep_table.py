@@ -14,6 +14,8 @@ GRID = Grid(
     min_s=0.0,
 )
 
+ONE_SIZE = msgspec.structs.replace(GRID, rows=GRID.rows[:1])
+
 
 def of(**values):
     unmeasured = dict.fromkeys(SettingResult.__struct_fields__)
@@ -22,11 +24,18 @@ def of(**values):
 
 RESULTS = [
     [
-        of(steps_per_s=276.44, gpu_util_pct=85.4),
-        of(steps_per_s=293.7, gpu_util_pct=99.0, change=0.0625, low=0.0591, high=0.0649),
+        of(steps_per_s=34.555, samples_per_s=276.44, gpu_util_pct=85.4),
+        of(
+            steps_per_s=36.7125,
+            samples_per_s=293.7,
+            gpu_util_pct=99.0,
+            change=0.0625,
+            low=0.0591,
+            high=0.0649,
+        ),
     ],
     [
-        of(steps_per_s=4.5934, cpu_pct=140.2),
+        of(steps_per_s=0.0359, samples_per_s=4.5934, cpu_pct=140.2),
         of(failure="out of memory: went back to batch_size=8", out_of_memory=True),
     ],
 ]
@@ -91,14 +100,19 @@ def test_with_one_row_the_variants_go_down():
     one = Grid(rows=GRID.rows[:1], columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
     assert cells(one, RESULTS[:1]) == [
         ["", "batch_size=8"],
-        ["pipelined=off", "276.4 (GPU 85 %)"],
-        ["pipelined=on", "293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)"],
+        ["pipelined=off", "34.6 (GPU 85 %)"],
+        ["pipelined=on", "36.7, +6.2 % [+5.9, +6.5] (GPU 99 %)"],
     ]
 
 
 def test_without_rows_the_head_says_what_stands_below():
     none = Grid(rows=({},), columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
     assert cells(none, RESULTS[:1])[0] == ["", "steps/s"]
+
+
+def test_if_batch_sizes_differ_down_the_table_the_rate_is_in_samples():
+    assert unit(GRID) == "samples/s"
+    assert unit(ONE_SIZE) == "steps/s"
 
 
 def test_if_batch_sizes_differ_the_rate_is_in_samples():
@@ -117,7 +131,7 @@ def test_if_batch_sizes_differ_the_rate_is_in_samples():
         ["batch_size=8", "2,248.0"],
         ["batch_size=64", "5,139.2, +128.6 %"],
     ]
-    assert legend(GRID).startswith("steps/s, change of the throughput against")
+    assert legend(ONE_SIZE).startswith("steps/s, change of the throughput against")
 
 
 def test_two_columns_are_never_listed():

@@ -15,8 +15,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from gpudash.cli import sweep_grid
 from gpudash.cli.main import main, parse
-from gpudash.commands import sweep_grid
 from gpudash.compare import ab
 from tests import worker_double
 from workloads import CATALOGUE
@@ -29,7 +29,7 @@ NAME = re.compile(r"# (\S+\.py)\n")
 """The first line of a file on a page."""
 HURRIED = f"""
 from gpudash.compare import ab
-from gpudash.commands import sweep_grid
+from gpudash.cli import sweep_grid
 assert all((ab.BLOCK_S, ab.RUN_S, sweep_grid.MIN_S))  # they are looked up there
 ab.BLOCK_S = ab.RUN_S = sweep_grid.MIN_S = 0.01
 {worker_double.GPUDASH}

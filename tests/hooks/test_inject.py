@@ -29,7 +29,8 @@ def run(folder, code, *options, hooked=True, **environment):
     path = [*([str(INJECT)] if hooked else []), str(folder / "lib")]
     done = subprocess.run(
         [sys.executable, *options, "-c", code],
-        env={"PYTHONPATH": os.pathsep.join(path), "GPUDASH_RUN": str(folder / "run")} | environment,
+        env={"PYTHONPATH": os.pathsep.join(path), "_GPUDASH_RUN": str(folder / "run")}
+        | environment,
         cwd=folder,
         check=False,
         capture_output=True,
@@ -74,7 +75,7 @@ def test_the_users_own_sitecustomize_is_run(folder):
 
 @pytest.mark.parametrize("gone", ["", "/nonexistent"])
 def test_without_gpudash_run_nothing_is_done(folder, gone):
-    assert run(folder, "import torch", GPUDASH_RUN=gone) == ("torch is imported\n", [])
+    assert run(folder, "import torch", _GPUDASH_RUN=gone) == ("torch is imported\n", [])
 
 
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])

@@ -118,7 +118,7 @@ def test_it_has_the_default_signals_and_its_own_environment(place):
         "names = ['SIGINT', 'SIGHUP', 'SIGTERM', 'SIGTTOU', 'SIGQUIT']\n"
         "print([n for n in names if signal.getsignal(getattr(signal, n)) == signal.SIG_IGN])\n"
         "me = os.getpid()\n"
-        "print(os.environ['GPUDASH_RUN'], os.getpgrp() == me, os.tcgetpgrp(0) == me)\n"
+        "print(os.environ['_GPUDASH_RUN'], os.getpgrp() == me, os.tcgetpgrp(0) == me)\n"
         "print(sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:4])",
     )
     printed = output(held).decode()

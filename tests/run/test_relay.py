@@ -72,7 +72,7 @@ def training(place):
 
         def start(*words):
             environment = os.environ | {
-                "GPUDASH_RUN": str(place.path),
+                "_GPUDASH_RUN": str(place.path),
                 "PYTHONPATH": str(Path(__file__).parents[2]),
             }
             process = subprocess.Popen(

@@ -8,8 +8,8 @@ from unittest import mock
 import msgspec
 import pytest
 
+from gpudash.cli import ab_verdict as ab
 from gpudash.cli.main import main
-from gpudash.commands import ab
 from gpudash.compare.ab import Question
 from gpudash.protocol import HostReading
 from gpudash.snapshot import BlockShown

@@ -225,6 +225,16 @@ def test_a_worker_that_is_killed_is_told_and_a_restart_brings_another(terminal: 
     assert screen.end() == 0
 
 
+def test_after_a_failure_the_exit_code_says_so_and_a_line_why(terminal: Type) -> None:
+    screen = terminal(*MASKED_LOSS)
+    screen.until(row(1, "pipelined=off batch_size=1"))
+    psutil.Process(screen.program.pid).children()[0].kill()
+    screen.until("✗ failed")
+    screen.press("q")
+    assert screen.end() == 1
+    assert re.search(r"\?1049l[^\n]*gpudash: .*(SIGKILL|signal 9|killed)", screen.raw)
+
+
 def test_a_terminal_that_is_closed_ends_the_run_and_completes_its_recording(
     terminal: Type, tmp_path: Path
 ) -> None:

@@ -5,9 +5,9 @@ import shlex
 import msgspec
 import pytest
 
+from gpudash.cli.ab_verdict import two_values
 from gpudash.cli.main import parse
-from gpudash.commands.ab import two_values
-from gpudash.commands.plan import make_plan
+from gpudash.cli.plan import make_plan
 from gpudash.compare.ab import Question
 from gpudash.errors import UsageError
 from gpudash.protocol import Plan

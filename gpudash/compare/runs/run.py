@@ -9,6 +9,7 @@ import msgspec
 from gpudash.compare.sweep.file import CELLS, read_provenance, read_rows
 from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import Part, Spread, rate, spread_of_blocks, spread_of_rows
+from gpudash.input_file import open_input
 from gpudash.protocol import Changed, Device, Envelope, Settings, Started
 from gpudash.recording.csv_reader import NOT_RECORDED, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
@@ -63,7 +64,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_run(path: Path) -> Run:
     """Read a recording's CSV or log, or a sweep's CSV. Raises UsageError."""
-    with suppress(OSError, ValueError), path.open("rb") as file:
+    with suppress(OSError, ValueError), open_input(path) as file:
         if file.readline(1 << 12).startswith(",".join(CELLS).encode()):
             return _sweep(path)
     return _recording(path)
@@ -156,7 +157,7 @@ def _seed(settings: Settings) -> dict[str, str]:
 
 def _sweep(path: Path) -> Run:
     rows, recorded = read_rows(path), read_provenance(path)
-    fixed = recorded.in_force or recorded.settings
+    fixed = recorded.active_settings or recorded.settings
     machine = {"machine": recorded.machine} if recorded.machine else {}
     by_cell: dict[int, list[BlockRow]] = {}
     for row in rows:

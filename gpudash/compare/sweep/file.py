@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, SettingResult, whole_rounds
 from gpudash.errors import UNDECODABLE, RecordingError, UsageError
+from gpudash.input_file import open_input
 from gpudash.protocol import Device, Settings, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cell, csv_lines
@@ -60,11 +61,11 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """None until the worker has started."""
     machine: str | None = None
     """The machine's network name: a CPU has no UUID."""
-    in_force: Settings | None = None
+    active_settings: Settings | None = msgspec.field(default=None, name="in_force")
     """Active values of levers that not every cell sets, `auto` resolved; None until the worker has
     started."""
     nproc: int | None = None
-    """The number of processes for which `device` and `in_force` hold, if cells set several."""
+    """The number of processes of which `device` and `active_settings` are, if cells set several."""
     notes: tuple[str, ...] = ()
     """The worker's notes on these settings at its start …"""
     noted: tuple[str | None, ...] = ()
@@ -85,7 +86,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
             self,
             device=started.device,
             nproc=started.world_size if self.grid.counts else None,
-            in_force={
+            active_settings={
                 name: value for name, value in started.settings.items() if name not in varied
             },
             notes=tuple(note.text for note in started.notes),
@@ -109,7 +110,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
             known["device" if self.device.uuid else f"device{of_count}"] = _named(self.device)
         if self.machine is not None:
             known["machine"] = f"machine {self.machine}"
-        for name, value in (self.in_force or {}).items():
+        for name, value in (self.active_settings or {}).items():
             known[f"{name}{of_count}"] = f"{name}={value}"
         return known | {name: f"{name} {version}" for name, version in self.versions.items()}
 
@@ -290,7 +291,8 @@ def read_provenance(path: Path, verb: str = "read") -> Provenance:
     """Return the provenance of the sweep's file at `path`. Raises UsageError."""
     beside = path_beside(path)
     try:
-        return msgspec.json.decode(beside.read_bytes(), type=Provenance)
+        with open_input(beside) as file:
+            return msgspec.json.decode(file.read(), type=Provenance)
     except OSError as error:
         why = f": {reason(error)}"
     except msgspec.ValidationError:  # a recording's, say

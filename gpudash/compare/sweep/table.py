@@ -30,7 +30,7 @@ def unit(grid: Grid) -> str:
     """Return the rate's unit: steps of different batch sizes are not worth the same."""
     if grid.counts:
         return OF_ALL
-    sizes = {column.get("batch_size") for column in grid.columns}
+    sizes = {grid.changes(cell).get("batch_size") for cell in range(grid.cells)}
     return "samples/s" if len(sizes) > 1 else "steps/s"
 
 

@@ -1,0 +1,74 @@
+"""`gpudash ab`: compare two values of a lever."""
+
+import argparse
+
+from gpudash.cli.options import (
+    add_json,
+    add_quiet,
+    add_switch,
+    add_training_options,
+    add_whole,
+    percent,
+)
+from gpudash.cli.parser import Parser, Verb
+from gpudash.compare.lengths import PAIRS
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `ab`."""
+    add_training_options(parser)
+    question = parser.add_argument_group("comparison")
+    what = question.add_mutually_exclusive_group(required=True)
+    what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
+    cost = "compare gpudash's own instruments on and off: what measuring costs"
+    add_switch(what, "--no-instruments", cost)
+    add_whole(question, "--pairs", 2, 10_000, f"pairs of blocks at most ({PAIRS})", PAIRS)
+    question.add_argument(
+        "--precision",
+        type=percent("--precision"),
+        metavar="P%",
+        help="stop when the interval is ± this narrow, e.g. 1%%",
+    )
+    result = parser.add_argument_group("output")
+    add_json(result)
+    add_quiet(result)
+    codes = (
+        f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference is shown, "
+        f"{Exit.SLOWER:d} if it is slower"
+    )
+    add_switch(result, "--exit-code", codes)
+
+
+VERB = Verb(
+    name="ab",
+    also="gpudash ab … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
+    summary="Is one value of a lever faster than another: by how much, how sure.",
+    details=lambda: (
+        "Both values are measured in interleaved blocks of one training.\n"
+        "docs/concepts/statistics.md says how, and why so.\n"
+        "A command of yours after -- is ended once there is a verdict: as by Ctrl-C, after 10 s by "
+        "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error."
+    ),
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash ab encdec --lever pipelined=off,on", "is pipelining faster here?"),
+        ("gpudash ab --lever num_workers=2,8 -- train.py", "more loader workers in a script?"),
+        ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
+    ),
+    exits=tuple(Exit),
+    meanings={Exit.DONE: "done; with --exit-code: B is faster"},
+    configuration="obeyed",
+    user_command="after --",
+)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Compare in a workload, or in the user's command; return the exit code."""
+    if arguments.user_command:
+        from gpudash.cli import ab_script
+
+        return ab_script.main(arguments)
+    from gpudash.cli import ab_verdict
+
+    return ab_verdict.of_workload(arguments)

@@ -1,0 +1,198 @@
+"""Compare two values of a lever in a workload, and print the verdict of any comparison."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TypeAlias
+
+import msgspec
+
+from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.plan import compared_values, make_plan
+from gpudash.cli.stdout import complain, say, say_json
+from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
+from gpudash.compare.paired_t import Estimate, holds_zero
+from gpudash.errors import Exit, UsageError
+from gpudash.format import change, figure
+from gpudash.protocol import Settings
+from gpudash.run.session import Session
+from gpudash.snapshot import Snapshot, silence, unreadable
+from workloads import Entry, find_workload
+from workloads.levers import find
+
+Sides: TypeAlias = tuple[float | None, float | None]
+"""Values of A and of B."""
+
+
+class AACheck(Estimate, frozen=True, kw_only=True):
+    """Blocks of one setting, right after a switch against later ones."""
+
+    passed: bool
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash ab --json` prints. None = not measured."""
+
+    schema_version: int = 1
+    workload: str
+    device: str | None
+    settings: Settings
+    """Every active lever after the comparison."""
+    lever: str
+    a: str
+    b: str
+    pairs: int
+    change: float | None
+    """Throughput of B against A, as a share: 0.1 is 10 % faster."""
+    low: float | None
+    high: float | None
+    confidence: float | None
+    """Confidence of the interval from `low` to `high`."""
+    steps_per_s: Sides
+    samples_per_s: Sides
+    host_ms: Sides
+    core_wait_pct: float | None
+    skipped_samples: int
+    """Unreadable samples; another one was decoded for each."""
+    verdict: str | None
+    """The verdict sentence."""
+    check: AACheck | None
+    min_steps: int
+    min_s: float
+    """Least steps and seconds of a block."""
+    seed: int
+    """Seed of the order of the blocks."""
+
+
+def of_workload(arguments: argparse.Namespace) -> int:
+    """Compare in a workload of gpudash's; return the exit code."""
+    plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
+    question = of_instruments(arguments)
+    if not arguments.no_instruments:
+        entry = find_workload(plan.workload)
+        lever, a, b = two_values(entry, arguments.lever)
+        if lever in plan.settings:
+            raise UsageError(f"lever {lever} is both set and compared; valid: one of the two")
+        rebuilds = find(entry.levers, lever).effect != "next step"
+        question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
+        plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+        return run_ab(session, Comparison(question), arguments)
+
+
+def of_instruments(arguments: argparse.Namespace) -> Question:
+    """Return the question without a lever: the cost of gpudash's own instruments."""
+    pairs, precision = arguments.pairs, arguments.precision
+    return Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
+
+
+def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
+    """Return lever, A and B of `NAME=A,B`. Raises UsageError or LeverError."""
+    name, _, values = text.partition("=")
+    lever = find(entry.levers, name)
+    sides = compared_values("--lever", text, lever, values)
+    check_two(text, sides)
+    return name, sides[0], sides[1]
+
+
+def check_two(text: str, sides: Sequence[str]) -> None:
+    """Raise UsageError unless these are two values; they may be equal, for an A/A comparison."""
+    if len(sides) != 2:
+        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
+
+
+def run_ab(session: Session, comparison: Comparison, arguments: argparse.Namespace) -> int:
+    """Run the comparison and print its verdict; return the exit code."""
+    news = News(quiet=arguments.quiet)
+    session.conduct(comparison)
+    interrupted = follow(session, news, progress_line, lambda: comparison.done)
+    if comparison.verdict is None and session.failure is not None:
+        return complain_of_failure(session.failure)
+    return conclude(comparison, news.snapshot, arguments, interrupted=interrupted)
+
+
+def conclude(
+    comparison: Comparison,
+    snapshot: Snapshot,
+    arguments: argparse.Namespace,
+    *,
+    interrupted: bool,
+) -> int:
+    """Print the verdict, or why there is none; return the exit code."""
+    if comparison.verdict is None:
+        reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
+        complain(f"gpudash: no verdict: {reason}")
+        if interrupted:
+            return Exit.INTERRUPTED
+        return Exit.REFUSED if comparison.refused else Exit.FAILED
+    if arguments.json:
+        say_json(document(comparison, snapshot))
+    else:
+        lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
+        say("\n".join(lines))
+    if interrupted and comparison.shown().ended_early:
+        return Exit.INTERRUPTED
+    return _code(comparison) if arguments.exit_code else Exit.DONE
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """Return the comparison's progress and its estimate so far."""
+    shown = snapshot.comparison
+    if shown is None:
+        return f"{snapshot.workload}: {snapshot.status}"
+    line = f"{shown.lever}: {shown.a} or {shown.b}? {shown.pairs}/{shown.planned_pairs} pairs"
+    if shown.change is not None and shown.low is not None:
+        line += f", {change(shown.change, shown.low, shown.high)}"
+    return ", ".join([line, *silence(snapshot)])
+
+
+def document(comparison: Comparison, snapshot: Snapshot) -> Verdict:
+    """Return the verdict as a document for programs."""
+    question, shown, found = comparison.question, comparison.shown(), comparison.found
+    check, block = comparison.check, question.block(0, question.a)
+    return Verdict(
+        workload=snapshot.workload,
+        device=snapshot.device.name if snapshot.device else None,
+        settings=snapshot.settings,
+        lever=question.lever,
+        a=question.a,
+        b=question.b,
+        pairs=shown.pairs,
+        change=shown.change,
+        low=shown.low,
+        high=shown.high,
+        confidence=found.confidence if found else None,
+        steps_per_s=shown.steps_per_s,
+        samples_per_s=shown.samples_per_s,
+        host_ms=shown.host_ms,
+        core_wait_pct=shown.core_wait_pct,
+        skipped_samples=snapshot.skipped_samples,
+        verdict=comparison.verdict,
+        check=None
+        if check is None
+        else AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check)),
+        min_steps=block.min_steps,
+        min_s=block.min_s,
+        seed=question.seed,
+    )
+
+
+def _rates(comparison: Comparison) -> str:
+    shown = comparison.shown()
+    sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
+    return "; ".join(
+        f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(host_ms)}"
+        for value, rate, host_ms in sides
+    )
+
+
+def _busy(host_ms: float | None) -> str:
+    """Return the host's time as a clause; empty if it was not measured."""
+    return "" if host_ms is None else f", host busy {figure(host_ms)} ms a step"
+
+
+def _code(comparison: Comparison) -> int:
+    found = comparison.found
+    if found is None or found.low is None or holds_zero(found):
+        return Exit.NOT_SHOWN
+    return Exit.DONE if found.change > 0 else Exit.SLOWER

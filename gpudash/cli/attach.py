@@ -1,0 +1,83 @@
+"""`gpudash attach`: open the dashboard on a running command."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from gpudash.cli.options import add_listening, add_screen_options
+from gpudash.cli.parser import Parser, Verb
+from gpudash.errors import OF_SCRIPT, Exit, UsageError
+from gpudash.format import plain
+
+if TYPE_CHECKING:
+    from gpudash.run.runs import UserRun
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `attach`."""
+    parser.add_argument(
+        "run", nargs="?", metavar="PID|NAME", help="which one, where several commands run"
+    )
+    add_listening(parser)
+    add_screen_options(parser)
+
+
+VERB = Verb(
+    name="attach",
+    summary="The dashboard over a command of gpudash run that was left running.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash attach", "the only one that runs"),
+        ("gpudash attach train.py", "one of several"),
+    ),
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
+    meanings=OF_SCRIPT,
+    configuration="obeyed",
+)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show the dashboard; return the exit code as `gpudash run` does. Raises UsageError."""
+    from gpudash.cli.dashboard import show
+    from gpudash.cli.run_command import listen, say_farewell
+    from gpudash.cli.stdout import on_terminal
+    from gpudash.protocol import Plan
+    from gpudash.run.runs import living
+    from gpudash.run.script import ON_SCREEN, ScriptSource
+    from gpudash.run.session import Session
+
+    run = choose(arguments.run, living())
+    if not on_terminal():
+        raise UsageError("the dashboard needs a terminal")
+    nodes = listen(arguments, headless=False)
+    held = run.open()
+    can = ON_SCREEN if run.facts.is_kept else tuple(one for one in ON_SCREEN if one != "type")
+    source = ScriptSource(run.facts.name, held, run.place, can=can, nodes=nodes)
+    plan = Plan(workload=source.name, settings={}, command=run.facts.command)
+    source.joined = True
+    session = Session(
+        plan, rate_hz=arguments.rate, command=arguments.command, start_source=lambda _plan: source
+    )
+    with closing(source), closing(session):
+        code = show(lambda: session, plan, arguments)
+    return say_farewell(source, code)
+
+
+def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":
+    """Return the run with this name or process id, or the only possible one. Raises UsageError."""
+    if not runs:
+        raise UsageError("no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one")
+    found = [run for run in runs if word in (str(run.facts.pid), run.facts.name)]
+    if word is None:
+        found = [run for run in runs if not run.has_other_terminal] or list(runs)
+    if len(found) == 1:
+        return found[0]
+    lives = "; ".join(_described(run) for run in found or runs)
+    if not found:
+        raise UsageError(f"no command {word!r} runs; valid: the name or process id of {lives}")
+    raise UsageError(f"{len(found)} commands run, one has to be named by its process id: {lives}")
+
+
+def _described(run: "UserRun") -> str:
+    return plain(f"{run.facts.pid} ({run.facts.name} in {run.facts.cwd})")

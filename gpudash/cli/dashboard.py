@@ -1,0 +1,211 @@
+"""`gpudash [WORKLOAD]`: train a workload, on the dashboard or without a screen."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from gpudash.cli.options import (
+    add_number,
+    add_quiet,
+    add_record,
+    add_recording_options,
+    add_screen_options,
+    add_switch,
+    add_training_options,
+    add_whole,
+)
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.stdout import complain, on_terminal, say
+from gpudash.cli.verbs import summaries
+from gpudash.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpudash.protocol import Plan
+    from gpudash.recording.stream import Form
+    from gpudash.run.replay import Player
+    from gpudash.run.session import Session
+
+IN_A_PIPE = (120, 40)
+"""Columns and rows of a frame that goes to no terminal."""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of the dashboard."""
+    add_training_options(parser)
+    length = parser.add_argument_group("length").add_mutually_exclusive_group()
+    add_whole(length, "--steps", 1, 10**12, "stop after N steps")
+    add_number(length, "--duration", 0.1, 10**9, "S", "stop after S seconds of training")
+    output = parser.add_argument_group("without the screen")
+    where = output.add_mutually_exclusive_group()
+    add_record(where, "; -: the CSV alone, to standard output")
+    what = "each row to standard output as it comes, as one JSON object a line"
+    add_switch(where, "--jsonl", what)
+    add_switch(where, "--once", "print the dashboard as text at its end, or after 5 s of training")
+    add_quiet(output)
+    add_recording_options(parser)
+    add_screen_options(parser)
+    parser.add_argument(
+        "-V", "--version", action=Versions, nargs=0, help="versions of what matters here"
+    )
+
+
+class Versions(argparse.Action):
+    """Prints the versions of gpudash, Python and the libraries of training and screen."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print the versions and exit, without importing the libraries."""
+        from gpudash.cli.info_settings import versions
+
+        gpudash, *others = [f"{name} {version or '–'}" for name, version in versions().items()]
+        say(f"{gpudash}\n{', '.join(others)}")
+        parser.exit()
+
+
+VERB = Verb(
+    name="",
+    also="gpudash VERB …",
+    summary="Watch a training workload's throughput and change it while it runs.",
+    details=summaries,
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash", "the dashboard over the default workload"),
+        ("gpudash encdec --record run.csv --steps 200", "record 200 steps without a screen"),
+        ("gpudash --jsonl -q | jq .steps_per_s", "rows for a program, as they come"),
+    ),
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
+    configuration="obeyed",
+)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Train a workload; return the exit code."""
+    from msgspec.structs import replace
+
+    from gpudash.cli.plan import make_plan
+
+    plan = replace(make_plan(arguments), steps=arguments.steps, duration_s=arguments.duration)
+    record, form = _outputs(arguments)
+    headless = form is not None or (record is not None and not arguments.live)
+    if arguments.quiet and not headless:
+        raise UsageError("--quiet goes with --record FILE.csv or --jsonl")
+    if not (headless or arguments.once or on_terminal()):
+        raise UsageError("the dashboard needs a terminal; --record FILE.csv runs without one")
+
+    with opening(plan, arguments, record) as open_session:
+        if headless:
+            from gpudash.cli.headless import run_headless, run_streaming
+
+            if record is not None:
+                return run_headless(open_session(), record, quiet=arguments.quiet)
+            if form is not None:
+                return run_streaming(open_session(), form, quiet=arguments.quiet)
+        if arguments.once:
+            return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
+        code = show(open_session, plan, arguments)
+        if code != Exit.DONE:
+            return code
+        from gpudash.cli.headless import complain_of_failures
+
+        return complain_of_failures(open_session())
+
+
+@contextmanager
+def opening(
+    plan: "Plan", arguments: argparse.Namespace, record: "Path | None", **source: Any
+) -> Iterator[Callable[[], "Session"]]:
+    """Yield a function that opens the session, once; close it at the end.
+
+    `source` are further arguments of the session.
+    """
+    with ExitStack() as at_end:
+
+        @cache
+        def open_session() -> "Session":
+            from gpudash.run.session import Session
+
+            session = Session(
+                plan,
+                interval_s=arguments.interval,
+                rate_hz=arguments.rate,
+                command=arguments.command,
+                set_by=arguments.set_by,
+                **source,
+            )
+            at_end.callback(session.close)
+            return session
+
+        if record is not None:  # errors of the file are reported before a screen opens
+            open_session().record(record, force=arguments.force, every_step=arguments.every_step)
+        yield open_session
+
+
+def show(
+    open_session: Callable[[], "Session"],
+    plan: "Plan",
+    arguments: argparse.Namespace,
+    player: "Player | None" = None,
+) -> int:
+    """Open the dashboard, with a `player` for a recording; return the exit code."""
+    from gpudash.imports import without_collecting
+
+    with without_collecting():
+        from gpudash.tui.app import Dashboard, run_dashboard
+        from gpudash.tui.appearance import Appearance
+
+    look = Appearance(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys)
+    app = Dashboard(
+        open_session,
+        plan,
+        rate_hz=arguments.rate,
+        player=player,
+        ascii_only=arguments.ascii,
+        look=look,
+    )
+    return run_dashboard(app)
+
+
+def check_record_options(arguments: argparse.Namespace, record: "Path | None") -> None:
+    """Raise UsageError for an option about a recording if nothing is recorded to a file."""
+    for option in ("live", "every_step"):
+        if getattr(arguments, option) and record is None:
+            raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
+
+
+def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, Form | None]":
+    """Return the file to record to, and the format of rows on standard output."""
+    record: Path | None = arguments.record
+    form: Form | None = "jsonl" if arguments.jsonl else None
+    if str(record) == "-":
+        record, form = None, "csv"
+    check_record_options(arguments, record)
+    return record, form
+
+
+def print_once(
+    open_session: Callable[[], "Session"], plan: "Plan", *, ascii_only: bool, color: str
+) -> int:
+    """Train, and print one frame; return the exit code of the run."""
+    import shutil
+
+    from gpudash.cli.headless import complain_of_failure
+    from gpudash.tui.single_frame import one_frame
+
+    in_color = color == "always" or (sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    width, height = shutil.get_terminal_size(IN_A_PIPE) if sys.stdout.isatty() else IN_A_PIPE
+    frame, snapshot = one_frame(
+        open_session, plan, size=(width, height), in_color=in_color, ascii_only=ascii_only
+    )
+    if snapshot.state != "failed":
+        say(frame)
+        return Exit.DONE
+    failure = open_session().failure
+    if failure is not None:
+        return complain_of_failure(failure)
+    complain(f"gpudash: {snapshot.status}")
+    return Exit.FAILED

@@ -1,0 +1,247 @@
+"""Run without a screen: one progress line on a terminal, plain lines in a pipe."""
+
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from gpudash.cli.stdout import CLEAR_LINE, complain
+from gpudash.errors import Exit
+from gpudash.format import cores, figure, percent, plain, steps
+from gpudash.protocol import Failed
+from gpudash.recording.files import reason, shown
+from gpudash.recording.stream import Form
+from gpudash.run.session import Session
+from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
+
+PIPE_EVERY_S = 5.0
+"""Seconds between progress lines that do not go to a terminal."""
+REDRAW_S = 0.2
+PATIENCE_S = 1.0
+"""Seconds to wait for a stuck reader after the run was interrupted."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def run_headless(session: Session, path: Path, *, quiet: bool = False) -> int:
+    """Train to the plan's end or to Ctrl-C, recording to `path`; return the exit code.
+
+    0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the settings
+    are not possible. 1: the worker or the recording failed; recorded rows are kept.
+    """
+    news = News(quiet=quiet)
+    interrupted = follow(session, news, progress_line, lambda: bool(session.recording_failure))
+    return _conclude(session, f"to {shown(path)}", news, interrupted=interrupted)
+
+
+def run_streaming(session: Session, form: Form, *, quiet: bool = False) -> int:
+    """Train like `run_headless`, with the rows on standard output; return the exit code.
+
+    It is also 0 if the reader has gone.
+    """
+    news = News(quiet=quiet)
+    stream = session.stream(sys.stdout.fileno(), form)
+    interrupted = follow(session, news, progress_line, lambda: stream.error is not None)
+    stream.wait(PATIENCE_S if interrupted else None)
+    if session.failure is None and stream.error is not None:
+        if isinstance(stream.error, BrokenPipeError):
+            return Exit.DONE
+        complain(f"gpudash: cannot write the output: {reason(stream.error)}")
+        return Exit.FAILED
+    return _conclude(session, "to standard output", news, interrupted=interrupted)
+
+
+def follow(
+    session: Session, news: "News", line: Callable[[Snapshot], str], over: Callable[[], bool]
+) -> bool:
+    """Run the session with a progress line on stderr, until its worker ends or `over()` is true.
+
+    Returns whether it was interrupted. The session is closed then.
+    """
+    printer = Printer(sys.stderr, (lambda _: "") if news.quiet else line)
+    with interruptions() as interrupted:
+        session.start(news)
+        stopping = False
+        while not session.wait(REDRAW_S):
+            printer.show(news)
+            if not stopping and (interrupted or over()):
+                if interrupted and not news.quiet:
+                    printer.line("stopping")
+                session.stop()
+                stopping = True
+            if len(interrupted) > 1:  # a second Ctrl-C: the worker is killed and need not answer
+                break
+        session.close()
+    printer.show(news)
+    if not news.quiet:
+        printer.end()
+    return bool(interrupted)
+
+
+def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) -> int:
+    snapshot = news.snapshot
+    for clause in unreadable(snapshot.skipped_samples):
+        complain(clause)
+    kept = f"; recorded until then {where}" if session.rows_recorded else ""
+    code = complain_of_failures(session, kept)
+    if code == Exit.DONE and not news.quiet:
+        how = "interrupted after" if interrupted else "trained"
+        rate = figure(session.steps_per_s)
+        trained = f"{how} {steps(snapshot.total_steps)}, {rate} steps/s"
+        complain("; ".join(filter(None, (trained, f"recorded {where}", session.limits.main()))))
+    return code
+
+
+def complain_of_failures(session: Session, kept: str = "") -> int:
+    """Print how a session has failed, and what is `kept`; return its exit code."""
+    if session.failure is not None:
+        return complain_of_failure(session.failure, kept)
+    if session.recording_failure is not None:
+        complain(f"gpudash: {session.recording_failure}")
+        return Exit.FAILED
+    return Exit.DONE
+
+
+def complain_of_failure(failure: Failed, kept: str = "") -> int:
+    """Print how the worker failed, and what is kept; return the exit code.
+
+    It is 2 if the settings are not possible.
+    """
+    complain(f"gpudash: {failure.sentence}{kept}")
+    return Exit.REFUSED if failure.kind in ("bad_setting", "out_of_memory") else Exit.FAILED
+
+
+@contextmanager
+def interruptions() -> Iterator[list[int]]:
+    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of ending by them.
+
+    An ignored SIGHUP stays ignored: the run is to outlive its terminal.
+    """
+    arrived: list[int] = []
+    outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # as under nohup
+    taken = [number for number in SIGNALS if number != signal.SIGHUP or not outlives]
+    with handled(taken, lambda number, _frame: arrived.append(number)):
+        yield arrived
+
+
+@contextmanager
+def handled(signals: Iterable[int], obey: Callable[[int, object], None]) -> Iterator[None]:
+    """Handle these signals with `obey` until the end of the block."""
+    before = {number: signal.signal(number, obey) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class News:
+    """Listener that keeps news until the main thread prints them; with `quiet`, only errors."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.snapshot = Snapshot()
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        """Keep the newest snapshot."""
+        self.snapshot = snapshot
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        """Keep the lines."""
+        if not self.quiet:
+            self.lines.extend(lines)
+
+    def on_output(self, lines: Sequence[str], _replaces: int, /) -> None:
+        """Keep the output with the log; lines are not replaced here."""
+        self.on_log(lines)
+
+    def on_rewind(self) -> None:
+        """Forget the lines."""
+        self.lines.clear()
+
+    def on_failure(self, failure: Failed, /) -> None:
+        """Keep the traceback of an unexpected failure."""
+        if failure.kind == "error":
+            self.lines.extend(failure.traceback.splitlines())
+
+
+class Printer:
+    """Prints progress: one redrawn line on a terminal, a line now and then elsewhere."""
+
+    def __init__(
+        self, stream: TextIO, line: Callable[[Snapshot], str], *, shared: bool = False
+    ) -> None:
+        """`shared`: a script's own progress bar has the terminal's last line."""
+        self._stream = stream
+        self._progress_line = line
+        self._on_terminal = stream.isatty() and not shared
+        self._printed, self._state = "", ""
+        self._printed_at_s = float("-inf")
+
+    def show(self, news: News) -> None:
+        """Print the worker's output, then the progress."""
+        while news.lines:
+            self.line(news.lines.popleft())
+        snapshot, now_s = news.snapshot, time.monotonic()
+        text = self._progress_line(snapshot) if snapshot.state != "failed" else ""
+        if not text:
+            return  # the summary follows
+        if self._on_terminal:
+            self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
+        elif text != self._printed and (
+            now_s - self._printed_at_s >= PIPE_EVERY_S or snapshot.state != self._state
+        ):
+            self._printed, self._state, self._printed_at_s = text, snapshot.state, now_s
+            self._write(text + "\n")
+
+    def line(self, text: str) -> None:
+        """Print a line as plain text, whatever it contains."""
+        clear = CLEAR_LINE if self._on_terminal else ""
+        self._write(f"{clear}{plain(text)}\n")
+
+    def end(self) -> None:
+        """Leave the progress line behind."""
+        if self._on_terminal:
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # no reader any more: the recording goes on
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """Return steps, steps/s, utilisation and time left, as far as known; empty at the end."""
+    if snapshot.state in ENDED:
+        return ""
+    if snapshot.state == "starting":
+        return f"{snapshot.workload}: {snapshot.status}"
+    of = f"/{snapshot.planned_steps}" if snapshot.planned_steps else ""
+    parts = [
+        f"{snapshot.workload}: {snapshot.total_steps}{of} steps",
+        f"{figure(snapshot.steps_per_s)} steps/s",
+    ]
+    if snapshot.gpu is not None:
+        parts.append(f"GPU {percent(snapshot.gpu.number('gpu_util_pct'))}")
+    elif snapshot.host is not None:
+        parts.append(f"CPU {cores(snapshot.host.number('cpu_pct'))}")
+    left_s = time_left_s(snapshot)
+    if left_s is not None:
+        parts.append(f"{left_s:.0f} s left")
+    if snapshot.state != "training":
+        parts.append(snapshot.status)
+    return ", ".join([*parts, *silence(snapshot)])
+
+
+def time_left_s(snapshot: Snapshot) -> float | None:
+    """Return the seconds until the plan is fulfilled; None without a plan or a rate."""
+    if snapshot.planned_steps and snapshot.steps_per_s:
+        return (snapshot.planned_steps - snapshot.total_steps) / snapshot.steps_per_s
+    if snapshot.planned_s and snapshot.training_s is not None:
+        return max(0.0, snapshot.planned_s - snapshot.training_s)
+    return None

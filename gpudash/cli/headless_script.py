@@ -1,0 +1,227 @@
+"""Run the user's command without a screen, with terminal, streams and signals as if alone."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from gpudash import rendezvous
+from gpudash.cli.headless import REDRAW_S, SIGNALS, News, Printer, handled
+from gpudash.cli.stdout import complain
+from gpudash.errors import UsageError
+from gpudash.format import figure, steps
+from gpudash.protocol import Plan
+from gpudash.recording.files import shown
+from gpudash.recording.provenance import plain
+from gpudash.run import runs
+from gpudash.run.nodes import Nodes
+from gpudash.run.relay import Relay
+from gpudash.run.script import HEADLESS, ScriptSource
+from gpudash.run.session import Session
+from gpudash.run.user_command import UserCommand
+from gpudash.run.user_command_process import Foreground
+from gpudash.snapshot import Hang, Snapshot
+from gpudash.views import hangs
+
+IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
+"""Seconds after a measurement until its command is asked to end, terminated and killed."""
+
+
+def plan_of(command: UserCommand) -> Plan:
+    """Return the session's plan for a command."""
+    return Plan(workload=command.name, settings={}, command=tuple(map(plain, command.argv)))
+
+
+def begin() -> rendezvous.Rendezvous:
+    """Return a directory for a run, and remove those of ended runs. Raises UsageError."""
+    runs.living()
+    try:
+        return rendezvous.begin()
+    except OSError as error:
+        raise UsageError(
+            f"no private folder for the run: {error.filename}: {error.strerror}; "
+            "valid: XDG_RUNTIME_DIR or TMPDIR names one that can be written"
+        ) from error
+
+
+def remove(place: rendezvous.Rendezvous) -> None:
+    """Remove the directory of a run that was not started."""
+    shutil.rmtree(place.path, ignore_errors=True)
+
+
+def in_shell(code: int) -> int:
+    """Return an exit code as a shell reports it."""
+    return 128 - code if code < 0 else code
+
+
+def own_failures(session: Session) -> list[str]:
+    """Return how gpudash itself has failed; how the script has, its exit code says."""
+    found = []
+    if session.recording_failure is not None:
+        found.append(str(session.recording_failure))
+    if session.failure is not None and session.failure.traceback:
+        found.append(session.failure.sentence)
+    return found
+
+
+class HeadlessScript:
+    """A command that has the terminal, the streams and the signals as if it ran alone."""
+
+    def __init__(
+        self,
+        command: UserCommand,
+        *,
+        output_to_stderr: bool = False,
+        nodes: Nodes | None = None,
+    ) -> None:
+        """Create the run's directory. Raises UsageError."""
+        self._command, self._place, self._nodes = command, begin(), nodes
+        self._output_to_stderr = output_to_stderr
+        self._child: Foreground | None = None
+        self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
+        self.source: ScriptSource | None = None
+        """The source of the command; None before its start."""
+        self.news = News(quiet=True)
+        self.interrupted = self.was_stopped = False
+        self._reported_hang: tuple[str, ...] = ()
+
+    @contextmanager
+    def session(self, arguments: argparse.Namespace) -> Iterator[Session]:
+        """Open a session that starts the command."""
+        interval = {"interval_s": arguments.interval} if hasattr(arguments, "interval") else {}
+        session = Session(
+            plan_of(self._command),
+            **interval,
+            command=arguments.command,
+            set_by=arguments.set_by,
+            start_source=self._start,
+        )
+        try:
+            with self._signals_passed_on():
+                yield session
+        finally:
+            session.close()
+            if self._child is None:
+                remove(self._place)
+
+    def _start(self, _plan: Plan) -> ScriptSource:
+        child = self._launch()
+        self.source = ScriptSource(
+            self._command.name, child, self._place, can=HEADLESS, nodes=self._nodes
+        )
+        return self.source
+
+    def _launch(self) -> Foreground:
+        child = Foreground(self._command, self._place, output_to_stderr=self._output_to_stderr)
+        self._child = child  # from here on signals go to it directly
+        for number in self._early_signals:
+            child.signal(number)
+        return child
+
+    def run_for(self, relay: Relay) -> None:
+        """Run the command to its end, watched from another node. Raises WorkerError."""
+        with self._signals_passed_on():
+            self._launch()
+            with relay.running(self._place):
+                code = in_shell(self._wait())
+                how = f"exited with {code}" if code else "has ended"
+                relay.set_parting(f"{self._command.name} {how}")
+
+    def follow(
+        self,
+        session: Session,
+        over: Callable[[], bool] = lambda: False,
+        line: Callable[[Snapshot], str] | None = None,
+    ) -> None:
+        """Run until the command has ended; end it once `over()` is true.
+
+        `line` returns the progress to print; without it nothing is printed.
+        """
+        printer = None if line is None else Printer(sys.stderr, line, shared=True)
+        session.start(self.news)
+        stops, over_since_s, patience_s = 0, None, IMPATIENCE_S
+        while not session.wait(REDRAW_S):
+            if printer is not None:
+                printer.show(self.news)
+            self._report_hang(self.news.snapshot.hang)
+            if over_since_s is None and over():
+                over_since_s = time.monotonic()
+                patience_s = IMPATIENCE_S[self.interrupted :]  # it has had its SIGINT
+            if over_since_s is None or stops == len(patience_s):
+                continue
+            if time.monotonic() - over_since_s >= patience_s[stops]:
+                if not self.interrupted:
+                    with suppress(OSError):  # it has ended by itself
+                        self._place.end()
+                session.stop()
+                self.was_stopped = True
+                stops += 1
+        session.close()
+        self._wait()  # whatever became of the session
+
+    def _report_hang(self, hang: Hang | None) -> None:
+        """Print a hang once: where the processes are that finish no step."""
+        clauses = hangs.clauses(hang) if hang is not None else ()
+        if hang is not None and hang.stacks and clauses != self._reported_hang:
+            complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
+        self._reported_hang = clauses
+
+    def own_failure(self, missing: str) -> int | None:
+        """Print that a failed command leaves something `missing`; return its exit code.
+
+        None if the command has not failed, or was asked to end.
+        """
+        assert self.source
+        if not self.source.exit_code or self.was_stopped or self.interrupted:
+            return None
+        complain(f"gpudash: no {missing}: {self.source.how_it_ended()}")
+        return in_shell(self.source.exit_code)
+
+    def _wait(self) -> int:
+        assert self._child
+        code = self._child.wait()
+        self._child.close()
+        return code
+
+    def summary(self, session: Session, record: Path | None) -> str:
+        """Return a line on the steps seen, the recording, and failures."""
+        assert self.source
+        parts = [self.source.how_it_ended()] if self._wait() else []
+        if self.source.started:
+            rate = figure(session.steps_per_s)
+            parts.append(f"{steps(self.source.total_steps)}, {rate} steps/s")
+        else:
+            parts.append(self.source.why_no_step())
+        if record is not None and session.rows_recorded:
+            parts.append(f"recorded to {shown(record)}")
+        parts += own_failures(session)
+        return f"gpudash: {'; '.join(filter(None, (*parts, session.limits.main())))}"
+
+    def end(self) -> int:
+        """Return the command's exit code; after Ctrl-C end by SIGINT, so that a shell loop ends."""
+        code = self._wait()
+        if code == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        return in_shell(code)
+
+    def _signals_passed_on(self) -> AbstractContextManager[None]:
+        """Leave signals to the command: pass on those that the terminal does not send it anyway."""
+
+        def pass_on(number: int, _frame: object) -> None:
+            self.interrupted = True
+            if number not in (signal.SIGTERM, signal.SIGHUP):
+                return
+            if self._child is None:
+                self._early_signals.append(number)
+            else:
+                self._child.signal(number)
+
+        # ignored signals, as under nohup, the command ignores too
+        handled_here = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        return handled(handled_here, pass_on)

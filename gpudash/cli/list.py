@@ -1,0 +1,49 @@
+"""`gpudash list`: print the workloads and their levers, as text or JSON."""
+
+import argparse
+
+from gpudash.cli.options import add_json
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.stdout import say, say_json
+from gpudash.errors import Exit
+from workloads import CATALOGUE
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `list`."""
+    parser.add_argument(
+        "workload",
+        nargs="?",
+        metavar="WORKLOAD",
+        help="one workload, or FILE.py; none: all of ours",
+    )
+    add_json(parser)
+
+
+VERB = Verb(
+    name="list",
+    summary="The workloads and their levers: values, defaults, when a change takes effect.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash list", "every workload with its levers"),
+        ("gpudash list mine.py", "the levers of a workload of your own"),
+        ("gpudash list --json", "the same for a program"),
+    ),
+)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the workloads and their levers. Raises LeverError."""
+    from gpudash.cli.catalogue import as_text, catalogue
+    from gpudash.cli.plan import entry_of
+    from workloads.own.names import installed
+
+    if arguments.workload is None:
+        entries, others = list(CATALOGUE.values()), installed()
+    else:
+        entries, others = [entry_of(arguments.workload)], {}
+    if arguments.json:
+        say_json(catalogue(entries, others))
+    else:
+        say(as_text(entries, others))
+    return Exit.DONE

@@ -1,0 +1,195 @@
+"""`gpudash profile`: trace a few steps with torch.profiler, and summarise the trace."""
+
+import argparse
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import msgspec
+
+from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.stdout import complain, say, say_json
+from gpudash.errors import Exit, UsageError
+from gpudash.protocol import Settings
+from gpudash.recording.files import reason, refuse_existing, shown, text_of
+from gpudash.recording.provenance import plain
+from gpudash.run.session import Session
+from gpudash.run.user_command import understand
+from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.trace.accounting import summarise
+from gpudash.trace.compare import ProfileComparison, compare
+from gpudash.trace.read import read
+from gpudash.trace.summary import Summary
+from gpudash.trace.text import comparison_lines, summary_lines
+
+PATIENCE_S = 60.0
+"""Seconds to wait for a step."""
+
+
+class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash profile --json` prints. None = not measured, or unknown from a trace alone."""
+
+    schema_version: int = 1
+    trace: str
+    workload: str | None = None
+    device: str | None = None
+    settings: Settings | None = None
+    """Every active lever."""
+    summary: Summary
+    against: ProfileComparison | None = None
+    """Changes since the trace of `--against`."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Profile, or read a trace; return the exit code."""
+    before = summary_of(arguments.against) if arguments.against is not None else None
+    if arguments.read is not None:
+        if arguments.user_command or arguments.trace is not None or arguments.force:
+            raise UsageError("--read trains nothing; valid beside it: --against, --json")
+        print_report(arguments.read, before, Snapshot(), as_json=arguments.json)
+        return Exit.DONE
+    return (_of_script if arguments.user_command else _of_workload)(arguments, before)
+
+
+def summary_of(path: Path) -> Summary:
+    """Return the summary of a trace file. Raises UsageError."""
+    return summarise(read(path))
+
+
+def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
+    """Print a trace's summary, and the changes since another summary. Raises UsageError."""
+    summary = summary_of(path)
+    change = None if before is None else compare(before, summary)
+    if as_json:
+        device = trained.device
+        report = ProfileReport(
+            trace=plain(str(path)),
+            workload=trained.workload or None,
+            device=device.name if device else None,
+            settings=trained.settings if trained.workload else None,
+            summary=summary,
+            against=change,
+        )
+        say_json(report)
+    else:
+        more = [] if change is None else ["", *comparison_lines(change)]
+        say("\n".join([*summary_lines(summary), *more]))
+
+
+class Trial:
+    """One profile of a training, requested after the warm-up."""
+
+    def __init__(self, session: Session, news: News, steps: int, path: Path) -> None:
+        self._session, self._news = session, news
+        self._steps, self._path = steps, path
+        self._requested: int | None = None
+        self.failure = ""
+        """Why there is no profile, as a clause."""
+        self.is_done = False
+
+    def is_over(self) -> bool:
+        """Request the profile after the warm-up; return whether the training may end."""
+        if self.failure:
+            return True
+        snapshot = self._news.snapshot
+        if self._requested is None:
+            if is_warm(snapshot) and "profile" not in snapshot.can:
+                self.failure = "this training cannot be profiled"
+            elif is_warm(snapshot):
+                self._requested = self._session.profile(self._steps, self._path)
+        elif snapshot.last_command >= self._requested and not snapshot.profiling:
+            self.failure = snapshot.profile_refusal
+            self.is_done = not self.failure and snapshot.profile is not None
+        if (snapshot.quiet_s or 0.0) > PATIENCE_S:
+            self.failure = f"no step has ended for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
+        return self.is_done or self.failure != ""
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return the progress line."""
+        if snapshot.state in ENDED:
+            return ""
+        if self._requested is not None:
+            doing = f"profiling {self._steps} steps"
+        else:
+            doing = "warming up" if snapshot.state == "training" else snapshot.status
+        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+
+    def conclude(self, why: str, *, interrupted: bool) -> int:
+        """Return the exit code; without a profile, print the known reason, or else `why`."""
+        self.is_over()  # look at the last snapshot
+        if self.is_done:
+            return Exit.DONE
+        reason = "interrupted" if interrupted else self.failure or why
+        complain(f"gpudash: no profile: {reason}")
+        if interrupted:
+            return Exit.INTERRUPTED
+        return Exit.REFUSED if self.failure else Exit.FAILED
+
+
+def is_warm(snapshot: Snapshot) -> bool:
+    """Return whether the warm-up steps are over."""
+    return bool(snapshot.results) and snapshot.results[-1].steps > 0
+
+
+def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
+    plan = make_plan(arguments)
+    path = _path(arguments, plan.workload)
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+        news = News(quiet=arguments.quiet)
+        trial = Trial(session, news, arguments.steps, path)
+        interrupted = follow(session, news, trial.line, trial.is_over)
+        if session.failure is not None and not trial.is_done:
+            return complain_of_failure(session.failure)
+        code = trial.conclude("the training ended first", interrupted=interrupted)
+    return _print_if_done(arguments, path, before, news.snapshot, code)
+
+
+def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
+    check_with_command(arguments)
+    command = understand(arguments.user_command)
+    path = _path(arguments, command.name)
+    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    with script.session(arguments) as session:
+        trial = Trial(session, script.news, arguments.steps, path)
+        line = (lambda _: "") if arguments.quiet else trial.line
+        script.follow(session, lambda: trial.is_over() or script.interrupted, line)
+    source = script.source
+    assert source
+    failed = None if trial.is_done else script.own_failure("profile")
+    if failed is not None:
+        return failed
+    why = source.how_it_ended() if source.started else source.why_no_step()
+    code = trial.conclude(why, interrupted=script.interrupted)
+    return _print_if_done(arguments, path, before, script.news.snapshot, code)
+
+
+def _print_if_done(
+    arguments: argparse.Namespace, path: Path, before: Summary | None, trained: Snapshot, code: int
+) -> int:
+    if code == Exit.DONE:
+        print_report(path, before, trained, as_json=arguments.json)
+        if not arguments.quiet:
+            complain(f"the trace is {shown(path)}; ui.perfetto.dev opens it too")
+    return code
+
+
+def _path(arguments: argparse.Namespace, name: str) -> Path:
+    """Return the path of the trace to write. Raises UsageError or RecordingError."""
+    path: Path = arguments.trace or Path(f"{Path(name).stem}.trace.json")
+    if path.suffix == ".gz":
+        raise UsageError(f"--trace {shown(path)} is not valid; valid: a name without .gz")
+    text_of(path.absolute())
+    if not path.parent.is_dir():
+        raise UsageError(f"--trace {shown(path)}: the folder {shown(path.parent)} does not exist")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--trace {shown(path)} is not valid; valid: a file")
+    if not arguments.force:
+        refuse_existing(path)
+    try:
+        with TemporaryFile(dir=path.parent):
+            return path
+    except OSError as error:
+        where = f"the folder {shown(path.parent)} cannot be written to"
+        raise UsageError(f"--trace {shown(path)}: {where}: {reason(error)}") from error

@@ -1,0 +1,50 @@
+"""`gpudash replay`: show a recording on the dashboard, also one that is still being written."""
+
+import argparse
+from contextlib import closing
+
+from gpudash.cli.options import add_file, add_number, add_screen_options
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.stdout import on_terminal
+from gpudash.errors import UsageError
+from gpudash.run.speeds import SPEEDS
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `replay`."""
+    add_file(parser, "file", "FILE", "a recording's CSV, or the log beside it")
+    what = "seconds of it in one second (default 1)"
+    add_number(parser, "--speed", SPEEDS[0], SPEEDS[-1], "N", what, 1.0)
+    add_screen_options(parser)
+
+
+VERB = Verb(
+    name="replay",
+    summary="The dashboard over a recording, also one that is still being written.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash replay run.csv", "the recording, from its beginning"),
+        ("gpudash replay run.csv --speed 8", "… eight times as fast"),
+    ),
+    configuration="obeyed",
+)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show a recording; return the exit code. Raises UsageError."""
+    from gpudash.cli.dashboard import show
+    from gpudash.run.replay import NOTHING, Player, Replay
+    from gpudash.run.session import Session
+
+    replay = Replay(arguments.file, Player(arguments.speed))
+    if not on_terminal():
+        raise UsageError("a replay needs a terminal; gpudash export makes other files of it")
+    session = Session(
+        NOTHING,
+        rate_hz=arguments.rate,
+        start_source=lambda _plan: replay,
+        beside=(),
+        clock=replay.now,
+    )
+    with closing(session):
+        return show(lambda: session, NOTHING, arguments, replay.player)

@@ -1,0 +1,48 @@
+"""`gpudash report`: write a recording as one self-contained HTML page."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gpudash.cli.options import add_file, add_output
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.stdout import complain_of_left_out, passing
+from gpudash.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUFFIXES = (".html", ".htm")
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `report`."""
+    add_file(parser, "recording", "RUN", "a recording's CSV, or the log beside it")
+    add_output(parser, "FILE.html", "the page to write; it needs nothing beside it")
+
+
+VERB = Verb(
+    name="report",
+    summary="A recording as one HTML page: charts, settings, results, verdicts.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash report run.csv -o run.html", "a page to read in any browser"),
+        ("gpudash report run.csv -o run.html --force", "… once more"),
+    ),
+)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Write the page. Raises UsageError, and RecordingError if it cannot be written."""
+    from gpudash.recording.files import created, shown
+    from gpudash.report.page import page
+    from gpudash.run.replayed import replayed
+
+    output: Path = arguments.output
+    if output.suffix not in SUFFIXES:
+        raise UsageError(f"cannot write a report to {shown(output)}: its name has to end in .html")
+    with passing(f"reading {shown(arguments.recording)}") as tell:
+        run = replayed(arguments.recording, lambda share: tell(f": {100 * share:.0f} %"))
+    with created(output, force=arguments.force) as file:
+        file.append(page(run, arguments.command).encode())
+    complain_of_left_out(run.refused, arguments.recording)
+    return Exit.DONE

@@ -1,0 +1,63 @@
+"""`gpudash schema`: print the JSON Schema of every JSON document that gpudash writes."""
+
+import argparse
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.stdout import say, say_json
+from gpudash.errors import Exit, UsageError
+from workloads.nearest import unknown
+
+if TYPE_CHECKING:
+    import msgspec
+
+DOCUMENTS = {
+    "ab": "gpudash.cli.ab_verdict:Verdict",
+    "compare": "gpudash.compare.runs.comparison:RunComparison",
+    "doctor": "gpudash.cli.doctor_checks:Report",
+    "info": "gpudash.cli.info_settings:Info",
+    "list": "gpudash.cli.catalogue:Catalogue",
+    "profile": "gpudash.cli.profile_trial:ProfileReport",
+    "recording": "gpudash.recording.provenance:Metadata",
+    "show": "gpudash.cli.catalogue:Shown",
+    "sweep": "gpudash.compare.sweep.file:Provenance",
+}
+"""Name → record. `recording` is a recording's FILE.json; `sweep` is also a sweep's FILE.json."""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `schema`."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a document; none: their names")
+
+
+VERB = Verb(
+    name="schema",
+    summary="The JSON Schema of what --json prints and of the files beside a CSV.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash schema", "the names of the documents"),
+        ("gpudash schema ab", "the schema of what gpudash ab --json prints"),
+    ),
+)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print a schema, or the names. Raises UsageError for an unknown name."""
+    import msgspec
+
+    name = arguments.name
+    if name is None:
+        say("\n".join(DOCUMENTS))
+    elif name in DOCUMENTS:
+        say_json(msgspec.json.schema(record(name)), indent=2)
+    else:
+        raise UsageError(unknown("schema", name, DOCUMENTS))
+    return Exit.DONE
+
+
+def record(name: str) -> "type[msgspec.Struct]":
+    """Return the type of a document."""
+    module, _, record = DOCUMENTS[name].partition(":")
+    found: type[msgspec.Struct] = getattr(import_module(module), record)
+    return found

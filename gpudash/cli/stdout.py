@@ -1,0 +1,97 @@
+"""Print to outputs that may be closed, full or limited to ASCII."""
+
+import codecs
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from gpudash.errors import OutputError
+from gpudash.format import plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+CLEAR_LINE = "\r\x1b[2K"
+
+
+def make_do(*, ascii_only: bool = False) -> None:
+    """Print ASCII for characters that an output's encoding lacks, or with `ascii_only` for all."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: the next opened file would get its descriptor
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
+    codecs.register_error("gpudash-ascii", _in_ascii)
+    encoding = "ascii" if ascii_only else None
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=encoding, errors="gpudash-ascii")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    from gpudash.ascii import as_ascii  # few terminals need it
+
+    assert isinstance(error, UnicodeEncodeError)
+    return as_ascii(error.object[error.start : error.end]), error.end
+
+
+def on_terminal() -> bool:
+    """Return whether all standard streams are a terminal."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print to standard output and flush. Raises OutputError; a closed pipe is no error."""
+    try:
+        print(text, end=end, flush=True)
+    except OSError as error:
+        # else the interpreter would try again at its end, and print an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            from gpudash.recording.files import reason  # not for each --help
+
+            raise OutputError(f"cannot write the output: {reason(error)}") from error
+
+
+def say_json(document: object, indent: int = -1) -> None:
+    """Print a JSON document, in one line unless indented. Raises OutputError."""
+    import msgspec  # not for each --help
+
+    say(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
+
+
+@contextmanager
+def passing(text: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what the wait is for, until the end of the block.
+
+    Yields a function that shows how far it is, after the text.
+    """
+    stream = sys.stderr if sys.stderr.isatty() else io.StringIO()
+
+    def show(how_far: str) -> None:
+        print(CLEAR_LINE + plain(text + how_far), end="", file=stream, flush=True)
+
+    print(plain(text), end="", file=stream, flush=True)
+    try:
+        yield show
+    finally:
+        print(CLEAR_LINE, end="", file=stream, flush=True)
+
+
+def complain(text: str) -> None:
+    """Print a line to standard error; if that fails, the exit code has to do."""
+    with suppress(OSError):
+        print(plain(text), file=sys.stderr, flush=True)
+
+
+def complain_of_left_out(lines: int, path: "Path") -> None:
+    """Print how many lines of a recording were left out, if any."""
+    from gpudash.recording.files import shown  # …
+
+    if lines:
+        many = "1 line" if lines == 1 else f"{lines} lines"
+        complain(f"left out {many} of {shown(path)} that made no sense")

@@ -1,0 +1,62 @@
+"""`gpudash sweep`."""
+
+from gpudash.cli.options import (
+    MOST_PROCESSES,
+    add_file,
+    add_json,
+    add_quiet,
+    add_switch,
+    add_training_options,
+    add_whole,
+    wholes,
+)
+from gpudash.cli.parser import Parser, Verb
+from gpudash.compare.lengths import ROUNDS
+from gpudash.compare.sweep.presets import ON_GPU
+from gpudash.errors import Exit
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `sweep`."""
+    add_training_options(parser, default=None)  # a preset has its own workload
+    nproc = parser.options["nproc"]
+    nproc.type, nproc.metavar = wholes("--nproc", 1, MOST_PROCESSES), "N,…"
+    nproc.help = (
+        "train in N processes with DDP; several numbers: a training each, and how they scale"
+    )
+    table = parser.add_argument_group("table")
+    table.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="LEVER=A,B,…",
+        help="measure these values; several make a grid",
+    )
+    table.add_argument("--preset", metavar="PRESET", help=f"a table by name: {', '.join(ON_GPU)}")
+    add_whole(table, "--steps", 1, 10**6, "steps measured in a block (10, at least 1 s)")
+    rounds = f"blocks of each setting ({ROUNDS}, or the preset's)"
+    add_whole(table, "--rounds", 2, 1000, rounds)
+    add_switch(table, "--dry-run", "say how many settings and how long; train nothing")
+    result = parser.add_argument_group("output")
+    add_json(result)
+    add_file(result, "--csv", "FILE", "write every block, and FILE.json")
+    add_switch(result, "--resume", "finish the sweep of --csv FILE")
+    add_file(result, "--markdown", "FILE", "write the table")
+    add_file(result, "--plot", "FILE", "draw it, as .svg or .png")
+    add_quiet(result)
+    add_switch(result, "--force", "overwrite existing files")
+
+
+VERB = Verb(
+    name="sweep",
+    summary="Measure a table of settings in one training, block by block in turn.",
+    add_arguments=add_arguments,
+    examples=(
+        ("gpudash sweep --vary pipelined=off,on --vary batch_size=4,8", "a table of four settings"),
+        ("gpudash sweep encdec --nproc 1,2", "how much faster are two GPUs?"),
+        ("gpudash sweep --preset encdec --csv s.csv --plot s.svg", "a source's table, as files"),
+    ),
+    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
+    configuration="obeyed",
+    module="gpudash.cli.sweep_run",
+)

@@ -1,0 +1,257 @@
+import json
+from argparse import Namespace
+from itertools import cycle
+
+import msgspec
+import pytest
+
+from gpudash.cli.ab_verdict import (
+    conclude,
+    document,
+    progress_line,
+    run_ab,
+    two_values,
+)
+from gpudash.compare.ab import BLOCK_S, MIN_STEPS, Comparison, Question
+from gpudash.errors import Exit, UsageError
+from gpudash.protocol import Failed
+from gpudash.snapshot import Snapshot
+from tests.scripted_run import host
+from tests.scripted_session import ScriptedSession
+from tests.scripted_worker import Conducted, Worker
+from workloads import CATALOGUE
+from workloads.levers import LeverError
+
+ENCDEC = CATALOGUE["encdec"]
+
+
+def question(pairs=6, **values):
+    return Question(**{"lever": "pipelined", "a": "off", "b": "on", "pairs": pairs, **values})
+
+
+def a_quarter_faster(settings):
+    return 40.0 if settings["pipelined"] == "on" else 50.0
+
+
+def run(session, asked=None, *, as_json=False, exit_code=False):
+    comparison = Comparison(asked or question())
+    return run_ab(session, comparison, Namespace(json=as_json, exit_code=exit_code, quiet=False))
+
+
+# ── the question ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_lever_and_two_values_in_their_canonical_form():
+    assert two_values(ENCDEC, "pipelined=off,on") == ("pipelined", "off", "on")
+    assert two_values(ENCDEC, "batch_size=08,16") == ("batch_size", "8", "16")
+    assert two_values(ENCDEC, "pipelined=on,on") == ("pipelined", "on", "on")  # A/A
+
+
+@pytest.mark.parametrize("text", ["pipelined=on", "batch_size=8,16,32"])
+def test_one_value_or_three_are_refused(text):
+    with pytest.raises(UsageError, match="NAME=A,B with two values"):
+        two_values(ENCDEC, text)
+
+
+def test_auto_is_not_compared():
+    with pytest.raises(UsageError, match="auto stands for another value, name that"):
+        two_values(ENCDEC, "model_scale=auto,small")
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("piped=off,on", "unknown lever 'piped'; valid: pipelined, batch_size"),
+        ("pipelined=off,yes", "'yes' is not valid; valid: off, on"),
+        ("pipelined", "valid: off, on"),
+        ("", "unknown lever ''; valid: pipelined"),
+    ],
+)
+def test_unknown_levers_and_values_are_refused_with_the_valid_ones(text, valid):
+    with pytest.raises(LeverError, match=valid):
+        two_values(ENCDEC, text)
+
+
+# ── what is printed ─────────────────────────────────────────────────────────────────────
+
+
+def test_the_verdict_and_both_rates_are_printed(capsys):
+    assert run(ScriptedSession(Worker(a_quarter_faster))) == 0
+    verdict, rates = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("pipelined=on is 25.0 % faster [")
+    assert rates == (
+        "pipelined=off: 20.0 steps/s, host busy 2 ms a step; "
+        "pipelined=on: 25.0 steps/s, host busy 2 ms a step"
+    )
+
+
+def test_the_hosts_time_is_left_out_if_not_measured(capsys, monkeypatch):
+    shown = Comparison.shown
+    unmeasured = {"host_ms": (None, None)}
+    monkeypatch.setattr(
+        Comparison, "shown", lambda self: msgspec.structs.replace(shown(self), **unmeasured)
+    )
+    assert run(ScriptedSession(Worker(a_quarter_faster))) == 0
+    _, rates = capsys.readouterr().out.splitlines()
+    assert rates == "pipelined=off: 20.0 steps/s; pipelined=on: 25.0 steps/s"
+
+
+def larger_batches_are_worth_it(settings):
+    return 50.0 if settings["batch_size"] == "8" else 100.0
+
+
+SIZES = {"lever": "batch_size", "a": "8", "b": "32"}
+
+
+def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
+    """With the larger batch there are fewer steps, and the throughput is higher."""
+    assert run(ScriptedSession(Worker(larger_batches_are_worth_it)), question(**SIZES)) == 0
+    verdict, rates = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("batch_size=32 is 100.0 % faster [")
+    assert rates == (
+        "batch_size=8: 160.0 samples/s, host busy 2 ms a step; "
+        "batch_size=32: 320.0 samples/s, host busy 2 ms a step"
+    )
+
+
+def test_json_holds_both_rates(capsys):
+    session = ScriptedSession(Worker(larger_batches_are_worth_it))
+    assert run(session, question(**SIZES), as_json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["steps_per_s"] == pytest.approx([20.0, 10.0])
+    assert found["samples_per_s"] == pytest.approx([160.0, 320.0])
+
+
+def test_json_holds_everything_in_one_line(capsys):
+    assert run(ScriptedSession(Worker(a_quarter_faster)), as_json=True) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert (found["workload"], found["device"]) == ("encdec", "NVIDIA H200")
+    assert (found["lever"], found["a"], found["b"], found["pairs"]) == ("pipelined", "off", "on", 6)
+    assert found["change"] == pytest.approx(0.25)
+    assert found["low"] == pytest.approx(0.25)
+    assert found["confidence"] == 0.95
+    assert found["steps_per_s"] == pytest.approx([20.0, 25.0])
+    assert found["verdict"].startswith("pipelined=on is")
+    assert (found["min_steps"], found["min_s"], found["seed"]) == (MIN_STEPS, BLOCK_S, 0)
+    assert found["settings"]["pipelined"] == "off"
+
+
+class Crowded(Worker):
+    """A worker whose cores other jobs use."""
+
+    def take(self):
+        return [*super().take(), host(self.now_s, core_wait_pct=48.0)]
+
+
+def test_the_wait_for_a_core_is_reported(capsys):
+    """Otherwise other jobs' effect on the rate would be taken for the lever's."""
+
+    def out(worker, **how):
+        assert run(ScriptedSession(worker(a_quarter_faster)), **how) == 0
+        return capsys.readouterr().out
+
+    verdict, _ = out(Crowded).splitlines()
+    assert verdict.endswith("; cores were short: the training waited for one 48 % of the time")
+    assert json.loads(out(Crowded, as_json=True))["core_wait_pct"] == 48.0
+    assert json.loads(out(Worker, as_json=True))["core_wait_pct"] is None
+
+
+def test_unreadable_samples_are_reported(capsys):
+    """Another sample was decoded for each, which takes time in a step."""
+
+    def out(skipped, **how):
+        worker = Worker(a_quarter_faster)
+        worker.skipped = skipped
+        assert run(ScriptedSession(worker), **how) == 0
+        return capsys.readouterr().out
+
+    assert out(3).splitlines()[2:] == ["3 unreadable samples skipped"]
+    assert json.loads(out(3, as_json=True))["skipped_samples"] == 3
+    assert json.loads(out(0, as_json=True))["skipped_samples"] == 0
+
+
+def test_the_check_says_whether_it_passed():
+    comparison = Comparison(question(pairs=20))
+    Conducted(comparison, Worker(a_quarter_faster)).run()
+    assert document(comparison, Snapshot()).check.passed
+    few = Comparison(question(pairs=2))
+    Conducted(few, Worker(a_quarter_faster)).run()
+    assert document(few, Snapshot()).check is None
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "code"),
+    [
+        (a_quarter_faster, Exit.DONE),
+        (lambda settings: 1000 / a_quarter_faster(settings), Exit.SLOWER),
+        (lambda settings: 50.0, Exit.NOT_SHOWN),
+    ],
+    ids=["faster", "slower", "no difference"],
+)
+def test_scripts_learn_the_verdict_from_the_exit_code(step_ms, code, capsys):
+    assert run(ScriptedSession(Worker(step_ms)), exit_code=True) == code
+    assert run(ScriptedSession(Worker(step_ms))) == 0
+    assert ("no difference shown" in capsys.readouterr().out) == (code == Exit.NOT_SHOWN)
+
+
+def test_a_missing_verdict_is_reported_with_the_reason(capsys):
+    worker = Worker(refuses=lambda settings: "no streams" if settings["pipelined"] == "on" else "")
+    assert run(ScriptedSession(worker)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "gpudash: no verdict: no streams" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("ctrl_c", "code", "reason"), [(False, 1, "the training ended"), (True, 130, "interrupted")]
+)
+def test_a_comparison_ended_early_has_no_verdict(ctrl_c, code, reason, capsys):
+    session = ScriptedSession(Worker(a_quarter_faster), turns=30, ctrl_c=ctrl_c)
+    assert run(session) == code
+    assert f"gpudash: no verdict: {reason}" in capsys.readouterr().err
+
+
+def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_so(capsys):
+    comparison = Comparison(question())
+    conducted = Conducted(comparison, Worker(a_quarter_faster))
+    while comparison.shown().pairs < 4:
+        conducted.turn()
+    comparison.cancel("the training was stopped")
+    arguments = Namespace(json=False, exit_code=False)
+    assert conclude(comparison, Snapshot(), arguments, interrupted=True) == 130
+    assert "4 pairs" in (said := capsys.readouterr().out)
+    assert "; the training was stopped before its" in said
+
+
+@pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
+def test_a_failing_worker_is_reported_in_a_line(kind, code, capsys):
+    failure = Failed(at_s=1.0, kind=kind, sentence="it cannot be")
+    assert run(ScriptedSession(failure=failure)) == code
+    assert "gpudash: it cannot be" in capsys.readouterr().err
+
+
+# ── how far it is ───────────────────────────────────────────────────────────────────────
+
+
+def test_the_progress_line_shows_the_interval_closing_in():
+    assert progress_line(Snapshot(workload="encdec", status="loading")) == "encdec: loading"
+    comparison = Comparison(question())
+    conducted = Conducted(comparison, Worker(a_quarter_faster))
+    seen = []
+    while not comparison.done:
+        conducted.turn()
+        seen.append(progress_line(Snapshot(comparison=comparison.shown())))
+    assert seen[0] == "pipelined: off or on? 0/6 pairs"
+    assert "pipelined: off or on? 1/6 pairs" in seen  # one pair has no interval
+    assert seen[-1] == "pipelined: off or on? 6/6 pairs, +25.0 % [+25.0, +25.0]"
+    compiling = Snapshot(comparison=comparison.shown(), quiet_s=31.4)
+    assert progress_line(compiling) == f"{seen[-1]}, no step for 31 s"
+
+
+def test_zero_has_no_minus_sign():
+    comparison = Comparison(question(a="on"))
+    wobble = cycle([50.0, 50.001])
+    Conducted(comparison, Worker(lambda settings: next(wobble))).run()
+    line = progress_line(Snapshot(comparison=comparison.shown()))
+    assert line.endswith("6/6 pairs, +0.0 % [+0.0, +0.0]")

@@ -1,0 +1,210 @@
+"""The report of a machine with a GPU, of one without, and of one where torch is broken."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudash.cli import doctor_checks as doctor
+from gpudash.cli.doctor_checks import READINGS, Check, examine, report
+from gpudash.cli.main import main
+from gpudash.telemetry import gpm
+from tests.telemetry.shim import FIRST, SECOND, Driver, build
+
+ACTIVITY = "SM, tensor and DRAM activity"
+BARE = """
+from gpudash.cli.main import main
+from gpudash.cli import doctor_checks as doctor
+from gpudash.telemetry import gpm
+gpm.SHORTEST_S = 0.001  # the stand-in's counters need no time between
+doctor.ASK_TORCH = {!r}
+main(["doctor", "--json"])
+"""
+SOME_TORCH = (
+    'print(\'{"version": "2.11", "cuda": null, "devices": [], "instruments_us": [1.94, 5.1]}\')'
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def no_library(tmp_path: Path) -> dict[str, str]:
+    """Environment of a process that finds no driver library, whatever this machine has."""
+    (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
+    return os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
+
+
+def checks(environment: dict[str, str], torch: str = SOME_TORCH) -> dict[str, dict[str, object]]:
+    command = [sys.executable, "-c", BARE.format(torch)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_a_machine_with_a_gpu_gives_the_cost_of_every_reading(library: Path, tmp_path: Path):
+    found = checks(Driver(tmp_path / "gpu").environment(library))
+    assert found["NVML"] == {"name": "NVML", "ok": True, "detail": "driver 580.65.06"}
+    assert found["GPU 0"]["detail"] == f"Hopper One, {FIRST}"
+    assert found["GPU 1"]["detail"] == f"Hopper Two, {SECOND}"
+    for name in READINGS:
+        assert found[name]["ok"], name
+        assert str(found[name]["detail"]).endswith("µs a call")
+
+
+@pytest.mark.parametrize(
+    ("text", "ok", "detail"),
+    [
+        (None, None, "no file"),
+        ("rate = 2", True, "gpudash.toml"),
+        ("raet = 2", False, "gpudash.toml:1: unknown key 'raet'"),
+    ],
+)
+def test_the_used_configuration_or_its_error_is_reported(
+    text: str | None,
+    ok: object,
+    detail: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "examine", tuple)
+    if text is not None:
+        (tmp_path / "gpudash.toml").write_text(text)
+    assert main(["doctor", "--json"]) == 0
+    (check,) = json.loads(capsys.readouterr().out)["checks"]
+    assert (check["name"], check["ok"]) == ("configuration", ok)
+    assert detail in check["detail"]
+
+
+@pytest.mark.parametrize(
+    ("says", "name", "reason"),
+    [
+        ("nvmlGpmQueryDeviceSupport 0", ACTIVITY, "needs a Hopper GPU or newer"),
+        ("nvmlGpmSampleGet.error 4", ACTIVITY, "the NVIDIA driver refuses permission"),
+        ("nvmlGpmMetricsGet.error 999", ACTIVITY, "the NVIDIA driver answers “Unknown Error”"),
+        (
+            "\n".join(f"gpm.{number} nan" for number in gpm.METRICS.values()),
+            ACTIVITY,
+            "the NVIDIA driver gives no value",
+        ),
+        ("nvmlDeviceGetUtilizationRates.error 3", "utilisation", "not supported by this GPU"),
+        ("nvmlDeviceGetClockInfo.error 15", "clocks", "the GPU was lost"),
+    ],
+)
+def test_a_reading_that_cannot_be_taken_says_why(
+    library: Path, tmp_path: Path, says: str, name: str, reason: str
+):
+    driver = Driver(tmp_path / "gpu")
+    driver.says(says)
+    found = checks(driver.environment(library))
+    assert found[name]["ok"] is False
+    assert str(found[name]["detail"]).startswith(reason)
+    assert found["memory"]["ok"]
+
+
+def test_a_machine_without_a_gpu_says_so_and_succeeds(no_library: dict[str, str]):
+    found = checks(no_library)
+    assert found["NVML"]["ok"] is False
+    assert "no NVIDIA driver library" in str(found["NVML"]["detail"])
+    assert {found[name]["ok"] for name in READINGS} == {None}
+    assert found["torch device"]["detail"] == "no CUDA device: training runs on the CPU"
+
+
+@pytest.mark.parametrize(
+    ("torch", "detail"),
+    [
+        ("import no_such_torch", "ModuleNotFoundError: No module named 'no_such_torch'"),
+        ("import sys; sys.exit(7)", "its import ended with code 7"),
+    ],
+)
+def test_a_torch_that_does_not_import_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, torch: str, detail: str
+):
+    monkeypatch.setattr(doctor, "ASK_TORCH", torch)
+    (found,) = (check for check in examine() if check.name.startswith("torch"))
+    assert found == Check(name="torch", ok=False, detail=detail)
+
+
+def test_a_torch_whose_import_hangs_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "ASK_TORCH", "import time; time.sleep(600)")
+    monkeypatch.setattr(doctor, "TORCH_TIMEOUT_S", 1.0)
+    (found,) = (check for check in examine() if check.name.startswith("torch"))
+    assert found == Check(name="torch", ok=False, detail="its import took longer than 1 s")
+
+
+def test_a_users_folder_named_like_gpudashs_is_not_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "__init__.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "ASK_TORCH", f"import workloads.levers; {SOME_TORCH}")
+    assert Check(name="torch", ok=True, detail="2.11, built without CUDA") in examine()
+
+
+def test_torch_devices_are_named_with_their_uuid(no_library: dict[str, str]):
+    says = {"version": "2.15", "cuda": "13.0", "devices": [["H200", FIRST]]}
+    found = checks(no_library, f"print({json.dumps(says | {'instruments_us': [9, 21]})!r})")
+    assert found["torch"]["detail"] == "2.15, built for CUDA 13.0"
+    assert found["torch device"]["detail"] == f"H200, UUID {FIRST}"
+
+
+def test_the_own_cost_is_reported(no_library: dict[str, str]):
+    found = checks(no_library)
+    assert found["own cost"]["detail"] == "1.9 µs a step, 5.1 µs where its phases are measured"
+    assert str(found["own memory"]["detail"]).split()[1] == "MiB"
+    assert 1 < int(str(found["own memory"]["detail"]).split()[0]) < 1000
+
+
+def test_the_own_cost_is_measured_where_torch_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "TORCH_TIMEOUT_S", 240.0)  # however busy the machine
+    (cost,) = (check for check in examine() if check.name == "own cost")
+    most_us, phases_us = (float(word) for word in cost.detail.split() if word[0].isdigit())
+    assert cost.ok
+    assert 0 < most_us < 1000
+    assert 0 < phases_us < 1000
+
+
+def test_torch_is_never_imported_here():
+    code = f"import sys, gpudash.cli.doctor_checks as d; d.ASK_TORCH = {SOME_TORCH!r}; d.examine()"
+    code += "; print('torch' in sys.modules)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_the_report_is_one_aligned_line_a_check():
+    lines = report(
+        (
+            Check(name="python", ok=True, detail="3.11"),
+            Check(name="NVML", ok=False, detail="not found"),
+            Check(name="power", ok=None, detail="no GPU to read"),
+        )
+    ).splitlines()
+    assert lines == ["ok  python  3.11", "no  NVML    not found", "–   power   no GPU to read"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"),
+    [
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, "16 million colours"),
+        ({"TERM": "xterm-256color"}, "256 colours"),
+        ({"TERM": "xterm"}, "16 colours"),
+        ({"TERM": "xterm", "COLORTERM": "truecolor", "NO_COLOR": "1"}, "greys alone"),
+    ],
+)
+def test_the_terminals_colours_follow_its_environment(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], colours: str
+):
+    for name in ("TERM", "COLORTERM", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert colours in doctor._terminal().detail

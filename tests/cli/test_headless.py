@@ -1,0 +1,105 @@
+import io
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from gpudash.cli.headless import (
+    News,
+    Printer,
+    interruptions,
+    progress_line,
+    run_headless,
+)
+from gpudash.protocol import Failed
+from gpudash.snapshot import Snapshot
+from gpudash.views.limits import Limits
+
+
+class Ended:
+    """A session that ends as soon as it is started."""
+
+    recording_failure = None
+    rows_recorded = 1
+
+    def __init__(self, snapshot, failure=None, steps_per_s=25.0, limits=None):
+        self.snapshot = snapshot
+        self.failure = failure
+        self.steps_per_s = steps_per_s
+        self.limits = limits or Limits()
+
+    def start(self, listener):
+        listener.on_snapshot(self.snapshot)
+
+    def wait(self, timeout_s):
+        return True
+
+    def close(self):
+        pass
+
+
+TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"
+
+
+def lines(capsys, skipped_samples, failure=None):
+    snapshot = Snapshot(state="finished", total_steps=30, skipped_samples=skipped_samples)
+    run_headless(Ended(snapshot, failure), Path("run.csv"))
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
+def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
+    assert progress_line(Snapshot(state=state, total_steps=30, planned_steps=90)) == ""
+    assert run_headless(Ended(Snapshot(state=state, total_steps=30)), Path("run.csv")) == 0
+    assert capsys.readouterr().err.splitlines() == [TRAINED]
+
+
+def test_an_unmeasured_rate_is_not_a_number(capsys):
+    run_headless(Ended(Snapshot(total_steps=1), steps_per_s=None), Path("run.csv"))
+    assert capsys.readouterr().err.endswith("trained 1 step, – steps/s; recorded to run.csv\n")
+
+
+def test_without_a_terminal_no_line_of_progress_is_printed_twice_in_a_row():
+    printed, news = io.StringIO(), News()
+    printer = Printer(printed, lambda _: "16/16 pairs")
+    for state in ("training", "finished"):
+        news.on_snapshot(Snapshot(state=state))
+        printer.show(news)
+    assert printed.getvalue() == "16/16 pairs\n"
+
+
+@pytest.mark.parametrize(
+    ("samples", "clause"),
+    [(1, "1 unreadable sample skipped"), (1234, "1,234 unreadable samples skipped")],
+)
+def test_unreadable_samples_are_reported_at_the_end(capsys, samples, clause):
+    assert lines(capsys, samples) == [clause, TRAINED]
+    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
+    assert lines(capsys, samples, failed)[0] == clause
+
+
+def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
+    run_headless(Ended(Snapshot(state="finished", total_steps=30)), Path("a\nb.csv"))
+    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
+    run_headless(Ended(Snapshot(state="failed"), failed), Path("a\tb.csv"))
+    assert capsys.readouterr().err.splitlines() == [
+        r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",
+        r"gpudash: it broke; recorded until then to 'a\tb.csv'",
+    ]
+
+
+def test_without_unreadable_samples_nothing_is_reported(capsys):
+    assert lines(capsys, 0) == [TRAINED]
+
+
+@pytest.mark.parametrize(("before", "arrives"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])
+def test_under_nohup_a_run_outlives_its_terminal(before, arrives):
+    of_tests = signal.signal(signal.SIGHUP, before)
+    try:
+        with interruptions() as arrived:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert arrived == [signal.SIGHUP] * arrives
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, of_tests)

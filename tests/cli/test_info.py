@@ -1,0 +1,112 @@
+"""`gpudash info`: versions, folders, and settings with their origin."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash.cli.info_settings import Info
+from gpudash.cli.main import main
+from workloads import CATALOGUE
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def info(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
+    assert main(["info", "--json", *words]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_json_has_a_version_and_is_the_records(capsys):
+    found = info(capsys)
+    assert found["schema_version"] == 1
+    record = msgspec.convert(found, Info, strict=True)
+    assert json.loads(msgspec.json.encode(record)) == found
+
+
+def test_every_setting_is_listed_with_its_origin(project, monkeypatch, capsys):
+    path = project / "gpudash.toml"
+    path.write_text("rate = 2\n[levers]\nseed = 3\n[keys]\nzoom = ['Z', '+']\nbatch_up = 'f5'\n")
+    monkeypatch.setenv("GPUDASH_AB_PAIRS", "8")
+    settings = {
+        one["key"]: (one["value"], one["set_by"])
+        for one in info(capsys, "augment", "--batch-size", "4")["settings"]
+    }
+    assert settings["workload"] == ("augment", "command line")
+    assert settings["levers.batch_size"] == ("4", "command line")
+    assert settings["ab.pairs"] == (8, "GPUDASH_AB_PAIRS")
+    assert settings["rate"] == (2.0, f"{path}:1")
+    assert settings["levers.seed"] == ("3", f"{path}:3")
+    assert settings["keys.zoom"] == (["Z", "plus"], f"{path}:5")
+    assert settings["interval"] == (0.5, "default")
+    assert settings["theme"] == (None, "default")
+    assert settings["sweep.rounds"] == (None, "default")
+    levers = {f"levers.{lever.name}" for lever in CATALOGUE["augment"].levers}
+    assert {key for key in settings if key.startswith("levers.")} == levers
+
+
+def test_the_files_looked_for_are_named_whether_they_are_there_or_not(project, capsys):
+    user = f"{project}/home/gpudash/config.toml"
+    ours = f"{project}/gpudash.toml"
+    assert info(capsys)["files"] == [
+        {"path": ours, "found": False},
+        {"path": user, "found": False},
+    ]
+    Path(ours).touch()
+    assert info(capsys)["files"][0] == {"path": ours, "found": True}
+
+
+def test_the_folders_are_those_that_are_used(project, monkeypatch, capsys):
+    places = {
+        "GPUDASH_DATA": "data",
+        "XDG_CACHE_HOME": "caches",
+        "XDG_STATE_HOME": "states",
+        "TMPDIR": "tmp",
+    }
+    for variable, name in places.items():
+        (project / name).mkdir()
+        monkeypatch.setenv(variable, str(project / name))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", None)
+    found = info(capsys)["paths"]
+    found["scratch"] = None  # the folder's name may be too long for a socket's
+    assert found == {
+        "data": f"{project}/data",
+        "cache": f"{project}/caches/gpudash",
+        "compiled code": f"{project}/caches/gpudash/inductor",
+        "preferences": f"{project}/states/gpudash/preferences.json",
+        "scratch": None,
+    }
+
+
+def test_a_broken_configuration_is_shown_with_all_the_rest(project, capsys):
+    (project / "gpudash.toml").write_text("raet = 2")
+    found = info(capsys)
+    assert found["problem"].startswith(f"{project}/gpudash.toml:1: unknown key 'raet'")
+    assert all(one["set_by"] == "default" for one in found["settings"])
+    assert main(["info"]) == 0
+    assert "not obeyed" in capsys.readouterr().out
+
+
+def test_the_text_names_the_profile_and_each_setting_in_a_line_of_its_own(project, capsys):
+    path = project / "gpudash.toml"
+    path.write_text("[profiles.quick]\ninterval = 0.1\n")
+    assert main(["info", "--profile", "quick"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["profile", "quick"] in lines
+    assert ["interval", "0.1", f"{path}:2"] in lines
+    assert ["ascii", "false", "default"] in lines
+
+
+def test_it_imports_neither_torch_nor_textual():
+    code = "from gpudash.cli.main import main; main(['info']); import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "textual", "numpy"} & set(done.stdout.splitlines()[-1].split())

@@ -1,0 +1,102 @@
+"""`--nproc N`: its plan, and refusals before anything starts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpudash.cli.main import main
+from gpudash.cli.sweep_grid import of_count
+from gpudash.protocol import Plan
+from workloads import CATALOGUE
+from workloads.standard_levers import PROCESSES
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Restore the catalogue: the command line adds the levers of several processes to it."""
+    before = dict(CATALOGUE)
+    yield
+    CATALOGUE.clear()
+    CATALOGUE.update(before)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("encdec --nproc 0 --jsonl", "--nproc 0 is not valid; valid: a whole number from 1 to"),
+        ("encdec --nproc two --jsonl", "--nproc two is not valid; valid: a whole number"),
+        ("encdec --nproc 1,2 --jsonl", "--nproc 1,2 is not valid; valid: a whole number"),
+        (
+            "encdec --nproc 2 --device cuda:1 --jsonl",
+            "--device cuda:1 is one GPU, and --nproc takes one for each process; valid with it:",
+        ),
+        (
+            "encdec --set bucket_cap_mb=4 --jsonl",
+            "lever bucket_cap_mb goes with several processes: --nproc N",
+        ),
+        (
+            "encdec --nproc 1 --set static_graph=on --jsonl",
+            "lever static_graph goes with several processes: --nproc N",
+        ),
+        (
+            "encdec --nproc 2 --set bucket_cap_mb=0 --jsonl",
+            "lever bucket_cap_mb: '0' is not valid; valid: a whole number from 1 to 4096",
+        ),
+        (
+            "ab --nproc 2 --lever num_workers=1,2 -- train.py",
+            "--nproc does not go with a command of yours, which sets that",
+        ),
+        ("sweep encdec --nproc 2", "say what to sweep"),
+        ("sweep encdec --nproc 2,4", "--nproc with several numbers needs 1 too"),
+        ("sweep encdec --nproc 1,1", "--nproc 1,1 names a number twice; valid: each once"),
+        ("sweep encdec --nproc 1,x", "--nproc x is not valid; valid: a whole number"),
+        (
+            "sweep encdec --nproc 1,2 --vary bucket_cap_mb=1,25",
+            "--vary bucket_cap_mb: one process does not have it; valid: one --nproc",
+        ),
+    ],
+)
+def test_errors_are_one_line(line: str, why: str, capsys: pytest.CaptureFixture[str]):
+    assert main(line.split()) == 2
+    printed = capsys.readouterr()
+    assert why in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert not printed.out
+
+
+def test_a_sweep_over_numbers_of_processes_needs_nothing_else_to_vary(
+    capsys: pytest.CaptureFixture[str],
+):
+    assert (
+        main(["sweep", "encdec", "--nproc", "1,2", "--rounds", "3", "--steps", "5", "--dry-run"])
+        == 0
+    )
+    printed = capsys.readouterr().out
+    assert "2 settings, 3 rounds: 6 blocks" in printed
+    assert "nproc: each number of processes is a training of its own" in printed
+
+
+def test_one_process_gets_no_levers_of_several():
+    settings = {lever.name: lever.default_text for lever in PROCESSES} | {"batch_size": "4"}
+    plan = Plan(workload="encdec", settings=settings, nproc=2)
+    assert of_count(plan, 1) == Plan(workload="encdec", settings={"batch_size": "4"})
+    assert of_count(plan, 2) == plan
+
+
+# ── the real program ────────────────────────────────────────────────────────────────────
+
+
+def test_two_processes_are_recorded_without_a_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    record = tmp_path / "r.csv"
+    plan = "encdec --nproc 2 --device cpu --batch-size 2 --steps 20"
+    small = "--set num_workers=0 --set model_scale=small --set data=cached"
+    assert main([*plan.split(), *small.split(), "--record", str(record)]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("trained 20 steps")
+    of_ours = ("encdec: ", "precision=", "batch_size=")  # and nothing of torchrun's or a library's
+    assert [line for line in said[:-1] if not line.startswith(of_ours)] == []
+    lines = record.with_suffix(".jsonl").read_text().splitlines()
+    assert any('"world_size":2' in line for line in lines)

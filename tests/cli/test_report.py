@@ -1,0 +1,78 @@
+"""`gpudash report`: a file is written whole, or not at all."""
+
+import sys
+
+import pexpect
+import pytest
+
+from gpudash.cli.main import main
+from tests.compare.test_runs import OFF, ON, recorded
+
+
+@pytest.fixture
+def run(tmp_path):
+    return recorded(tmp_path / "run.csv", (OFF, 20, 100), (ON, 20, 120))
+
+
+def ask(recording, output, *options):
+    return main(["report", str(recording), "-o", str(output), *options])
+
+
+def refused(recording, output, capsys):
+    """Return the one-line error if no page can be written."""
+    assert ask(recording, output) == 2
+    printed, complaint = capsys.readouterr()
+    assert (printed, complaint.count("\n")) == ("", 1)
+    return complaint
+
+
+def test_a_page_is_written_without_output(run, tmp_path, capsys):
+    output = tmp_path / "run.html"
+    assert ask(run, output) == 0
+    assert capsys.readouterr() == ("", "")
+    html = output.read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>")
+    assert "pipelined=on" in html
+    assert f"gpudash report {run} -o {output}" in html
+
+
+def test_an_existing_file_is_kept_without_force(run, tmp_path, capsys):
+    output = tmp_path / "run.html"
+    output.write_text("precious")
+    assert "run.html exists; --force overwrites it" in refused(run, output, capsys)
+    assert output.read_text() == "precious"
+    assert ask(run, output, "--force") == 0
+    assert output.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_invalid_lines_are_counted(run, tmp_path, capsys):
+    log = run.with_suffix(".jsonl")
+    log.write_bytes(log.read_bytes() + b"[]\n")
+    assert ask(log, tmp_path / "run.html") == 0
+    assert capsys.readouterr().err == f"left out 1 line of {log} that made no sense\n"
+
+
+def test_a_long_reading_shows_on_a_terminal_how_far_it_is(run, tmp_path):
+    command = [sys.executable, "-m", "gpudash", "report", str(run), "-o", "run.html"]
+    terminal = pexpect.spawn(command[0], command[1:], cwd=tmp_path, encoding="utf-8", timeout=60)
+    terminal.expect_exact(f"reading {run}: 100 %")
+    assert terminal.expect(pexpect.EOF) == 0
+    assert terminal.before.endswith("\r\x1b[2K")  # and leaves nothing of it
+
+
+@pytest.mark.parametrize("name", ["run.pdf", "", "run.csv"])
+def test_only_a_page_is_written(run, tmp_path, capsys, name):
+    assert "its name has to end in .html" in refused(run, tmp_path / name, capsys)
+
+
+def test_another_file_leaves_no_page(tmp_path, capsys):
+    other = tmp_path / "other.csv"
+    other.write_text("hello\n")
+    page = tmp_path / "run.html"
+    assert "is not a recording" in refused(other, page, capsys)
+    assert "no such file" in refused(tmp_path / "none.csv", page, capsys)
+    assert not (tmp_path / "run.html").exists()
+
+
+def test_a_missing_folder_is_named(run, tmp_path, capsys):
+    assert "does not exist" in refused(run, tmp_path / "none" / "run.html", capsys)

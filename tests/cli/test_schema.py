@@ -1,0 +1,100 @@
+"""Every JSON document of gpudash has a version and agrees with its schema."""
+
+import json
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpudash.cli.ab_verdict import document
+from gpudash.cli.main import main
+from gpudash.cli.schema import DOCUMENTS
+from gpudash.cli.verbs import VERBS, load
+from gpudash.snapshot import Snapshot
+from tests.cli import test_ab, test_profile, test_sweep
+from tests.recording.test_log import recorded
+from tests.scripted_session import ScriptedSession
+from tests.scripted_worker import Worker
+
+
+@pytest.fixture
+def schema(capsys):
+    def published(name):
+        assert main(["schema", name]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return published
+
+
+def agrees(text, schema):
+    found = json.loads(text)
+    jsonschema.validate(found, schema)
+    assert found["schema_version"] >= 1
+    return found
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_schema_is_valid_and_has_a_version(schema, name):
+    published = schema(name)
+    jsonschema.Draft202012Validator.check_schema(published)
+    top = published["$defs"][published["$ref"].rpartition("/")[2]]
+    assert "schema_version" in top["properties"]
+
+
+def test_what_verbs_print_as_json_has_a_schema():
+    takes_json = {name for name in VERBS if "--json" in load(name).parser().format_usage()}
+    assert takes_json <= {*DOCUMENTS}
+
+
+def test_the_catalogue_agrees(schema, capsys):
+    assert main(["list", "--json"]) == 0
+    agrees(capsys.readouterr().out, schema("list"))
+
+
+def test_the_doctor_agrees(schema, capsys, monkeypatch):
+    monkeypatch.setattr("gpudash.cli.doctor_checks._torch", lambda: iter(()))
+    assert main(["doctor", "--json"]) == 0
+    agrees(capsys.readouterr().out, schema("doctor"))
+
+
+def test_the_info_agrees(schema, capsys):
+    assert main(["info", "--json"]) == 0
+    agrees(capsys.readouterr().out, schema("info"))
+
+
+def test_a_verdict_agrees(schema, capsys):
+    assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), as_json=True) == 0
+    agrees(capsys.readouterr().out, schema("ab"))
+    few = test_ab.Comparison(test_ab.question(pairs=2))
+    agrees(msgspec.json.encode(document(few, Snapshot())), schema("ab"))
+
+
+def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capsys, tmp_path):
+    file = test_sweep.sweep_file(tmp_path)
+    session = ScriptedSession(Worker(test_sweep.step_ms))
+    assert test_sweep.run(session, file=file, json=True) == 0
+    printed = agrees(capsys.readouterr().out, schema("sweep"))
+    written = agrees((tmp_path / "s.json").read_text(), schema("sweep"))
+    assert printed["table"] == written["table"]
+    first, second, *_ = written["table"]
+    assert first["settings"] == {"batch_size": "8", "pipelined": "off"}
+    assert (first["change"], second["settings"]["pipelined"]) == (None, "on")
+    assert second["low"] <= second["change"] <= second["high"]
+    assert second["change"] == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_recording_agrees(schema, tmp_path):
+    log = recorded(tmp_path)
+    assert main(["export", str(log), "-o", str(tmp_path / "again.csv")]) == 0
+    agrees((tmp_path / "again.json").read_text(), schema("recording"))
+
+
+def test_a_profile_agrees(schema, capsys, tmp_path):
+    path = str(test_profile.traced(tmp_path / "trace.json"))
+    assert main(["profile", "--read", path, "--against", path, "--json"]) == 0
+    agrees(capsys.readouterr().out, schema("profile"))
+
+
+def test_an_unknown_schema_names_the_nearest(capsys):
+    assert main(["schema", "swep"]) == 2
+    assert capsys.readouterr().err.endswith("did you mean sweep?\n")

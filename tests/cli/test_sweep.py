@@ -1,0 +1,561 @@
+import errno
+import json
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpudash.cli.main import main
+from gpudash.cli.sweep_grid import check_grid, trains_on_gpu, vary
+from gpudash.cli.sweep_outputs import Outputs, title_of
+from gpudash.cli.sweep_run import RecordedSweep, run_sweep
+from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
+from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
+from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
+from gpudash.errors import OutputError, RecordingError, UsageError
+from gpudash.protocol import Device, Failed, Note
+from gpudash.snapshot import Snapshot
+from tests.scripted_run import DEVICE, started
+from tests.scripted_session import ScriptedSession
+from tests.scripted_worker import Conducted, Worker
+from workloads import CATALOGUE
+from workloads.levers import LeverError
+
+ENCDEC = CATALOGUE["encdec"]
+COMMAND = ["gpudash", "sweep", "encdec", "--vary", "pipelined=off,on", "--markdown", "my table.md"]
+GRID = Grid(
+    rows=({"batch_size": "8"}, {"batch_size": "16"}),
+    columns=({"pipelined": "off"}, {"pipelined": "on"}),
+    rounds=2,
+    min_steps=3,
+    min_s=0.0,
+)
+
+
+def step_ms(settings):
+    return 40.0 if settings["pipelined"] == "on" else 50.0
+
+
+def sweep_of(grid=GRID, settings=(), **known):
+    return Provenance(
+        workload="encdec",
+        settings=dict(settings),
+        grid=grid,
+        device=known.get("device"),
+        versions={},
+        command=("gpudash",),
+    )
+
+
+def sweep_file(folder, *, resume=False, device=None):
+    provenance = sweep_of(device=device)
+    return SweepFile(folder / "s.csv", provenance, force=False, resume=resume)
+
+
+def described(csv):
+    return msgspec.json.decode(csv.with_suffix(".json").read_bytes(), type=Provenance)
+
+
+def run(session, *, file=None, known=(), grid=GRID, **outputs):
+    provenance = sweep_of(grid)
+    return run_sweep(
+        session, Sweep(grid, known), provenance, file, Outputs(**outputs, command=COMMAND)
+    )
+
+
+# ── the grid ───────────────────────────────────────────────────────────────────────
+
+
+def test_batch_sizes_go_down_and_the_rest_across():
+    rows, columns = vary(ENCDEC, ["pipelined=off,on", "batch_size=4,8"])
+    assert rows == ({"batch_size": "4"}, {"batch_size": "8"})
+    assert columns == ({"pipelined": "off"}, {"pipelined": "on"})
+
+
+def test_the_first_value_of_each_lever_is_the_baseline():
+    rows, columns = vary(ENCDEC, ["pipelined=on,off", "precision=fp32,bf16"])
+    assert rows == ({},)
+    assert columns == (
+        {"pipelined": "on", "precision": "fp32"},
+        {"pipelined": "on", "precision": "bf16"},
+        {"pipelined": "off", "precision": "fp32"},
+        {"pipelined": "off", "precision": "bf16"},
+    )
+
+
+def test_batch_sizes_alone_are_the_variants():
+    assert vary(ENCDEC, ["batch_size=4,8"]) == (({},), ({"batch_size": "4"}, {"batch_size": "8"}))
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        (["pipelined"], UsageError, "valid: LEVER=A,B"),
+        (["pipelined=off", "pipelined=on"], UsageError, "given twice"),
+        (
+            ["pipelined=off,off"],
+            UsageError,
+            "--vary pipelined=off,off names off twice; valid: each",
+        ),
+        (
+            ["model_scale=auto,small"],
+            UsageError,
+            "--vary model_scale=auto,small is not valid: auto stands for another value, name that",
+        ),
+        (["batch_size=8,4,08"], UsageError, "names 8 twice"),
+        (["piped=off,on"], LeverError, "unknown lever 'piped'; valid: pipelined"),
+        (["pipelined=off,yes"], LeverError, "'yes' is not valid; valid: off, on"),
+        (["pipelined="], LeverError, "valid: off, on"),
+        (["batch_size=4,,8"], LeverError, "valid: a whole number"),
+    ],
+)
+def test_invalid_axes_are_refused_with_valid_ones(texts, error, message):
+    with pytest.raises(error, match=message):
+        vary(ENCDEC, texts)
+
+
+@pytest.mark.parametrize("presets", [ON_GPU, ON_CPU], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("name", ON_GPU)
+def test_every_preset_names_levers_and_values_of_its_workload(name, presets):
+    preset = presets[name]
+    entry = CATALOGUE[preset.workload]
+    grid = Grid(
+        rows=preset.rows, columns=preset.columns, rounds=1, min_steps=preset.min_steps, min_s=1.0
+    )
+    check_grid(entry, preset.settings, grid)
+    cells = [tuple(sorted(grid.changes(cell).items())) for cell in range(grid.cells)]
+    assert len(set(cells)) == grid.cells > 1
+
+
+def test_presets_are_the_same_on_every_device():
+    assert set(ON_CPU) == set(ON_GPU)
+    for name, preset in ON_GPU.items():
+        assert (ON_CPU[name].workload, ON_CPU[name].settings) == (preset.workload, preset.settings)
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"), [("0", True), ("", False), ("broken", False)], ids=["one", "none", "no"]
+)
+def test_a_presets_size_is_for_the_device_that_torch_will_choose(
+    tmp_path, monkeypatch, visible, found
+):
+    """NVML's list does not decide: GPUs may be hidden, or torch built for the CPU."""
+    torch = ["import os", "class cuda:", "    def device_count():"]
+    torch += ["        return int(os.environ['CUDA_VISIBLE_DEVICES'] or -1) + 1"]
+    (tmp_path / "torch.py").write_text("\n".join(torch))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr("gpudash.cli.sweep_run.list_gpus", lambda: ("580.65", ("a GPU",)))
+    assert trains_on_gpu("auto") is found
+
+
+@pytest.mark.parametrize(("device", "found"), [("cpu", False), ("cuda", True), ("cuda:1", True)])
+def test_a_presets_size_is_for_the_requested_device(monkeypatch, device, found):
+    monkeypatch.setattr("subprocess.run", lambda *asked: pytest.fail("there is nothing to ask"))
+    assert trains_on_gpu(device) is found
+
+
+def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path):
+    swept = []
+    check = "gpudash.cli.sweep_grid.check_grid"
+    monkeypatch.setattr(check, lambda *asked: swept.append(asked))
+    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_, quiet: 0)
+    for name in ("trade", "optimizations"):
+        assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
+    assert swept[0] == swept[1]
+
+
+def test_a_files_name_may_be_invalid_text(monkeypatch, tmp_path):
+    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_, quiet: 0)
+    path = tmp_path / os.fsdecode(b"b\xe4r.csv")
+    varied = ["--device", "cpu", "--vary", "pin_memory=on,off"]
+    assert main(["sweep", "encdec", *varied, "--csv", str(path)]) == 0
+    described = json.loads(path.with_suffix(".json").read_text())
+    assert described["command"][-1].endswith("/b\ufffdr.csv")
+
+
+def test_a_cell_that_does_not_exist_is_refused_before_anything_runs():
+    bad = msgspec.structs.replace(GRID, rows=({"batch_size": "8"}, {"batch_size": "0"}))
+    with pytest.raises(LeverError, match="'0' is not valid"):
+        check_grid(ENCDEC, {}, bad)
+    with pytest.raises(LeverError, match="unknown lever 'speed'"):
+        check_grid(ENCDEC, {"speed": "1"}, GRID)
+
+
+def test_a_lever_is_either_set_or_varied():
+    check_grid(ENCDEC, {"data": "resident"}, GRID)
+    with pytest.raises(UsageError, match="lever pipelined is both set and varied"):
+        check_grid(ENCDEC, {"pipelined": "on"}, GRID)
+
+
+# ── where it goes ───────────────────────────────────────────────────────────────────────
+
+
+def test_outputs_that_can_be_written_are_fine(tmp_path):
+    names = {"csv": "s.csv", "markdown": "s.md", "plot": "s.svg"}
+    outputs = Outputs(**{kind: tmp_path / name for kind, name in names.items()})
+    outputs.check(force=False, resume=False)
+    Outputs().check(force=False, resume=False)
+
+
+def test_resume_needs_the_file_to_finish():
+    with pytest.raises(UsageError, match=r"--resume goes with --csv"):
+        Outputs().check(force=False, resume=True)
+
+
+@pytest.mark.parametrize("kind", ["markdown", "plot"])
+def test_an_existing_table_is_replaced_only_when_asked_or_resumed(tmp_path, kind):
+    (tmp_path / "t.svg").write_text("precious")
+    outputs = Outputs(**{kind: tmp_path / "t.svg"}, csv=tmp_path / "s.csv")
+    with pytest.raises(RecordingError, match=r"t\.svg exists; --force overwrites it"):
+        outputs.check(force=False, resume=False)
+    outputs.check(force=True, resume=False)
+    outputs.check(force=False, resume=True)
+    assert (tmp_path / "t.svg").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["markdown", "plot"])
+def test_unwritable_outputs_are_refused_at_the_beginning(tmp_path, kind):
+    (tmp_path / "folder.svg").mkdir()
+    with pytest.raises(RecordingError, match=r"the folder .*nowhere does not exist"):
+        Outputs(**{kind: tmp_path / "nowhere" / "t.svg"}).check(force=False, resume=False)
+    with pytest.raises(RecordingError, match="it is a folder"):
+        Outputs(**{kind: tmp_path / "folder.svg"}).check(force=True, resume=False)
+
+
+def test_a_folder_without_permission_is_refused_at_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(RecordingError, match="permission denied"):
+        Outputs(markdown=tmp_path / "t.md").check(force=False, resume=False)
+
+
+def test_a_picture_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"ending in \.svg or \.png"):
+        Outputs(plot=tmp_path / "t.pdf").check(force=False, resume=False)
+
+
+@pytest.mark.parametrize("names", [{"csv": "t.svg"}, {"markdown": "t.svg"}, {"csv": "other.csv"}])
+def test_no_output_overwrites_another(tmp_path, names):
+    outputs = Outputs(**{kind: tmp_path / name for kind, name in names.items()})
+    clash = tmp_path / "t.svg"
+    if "other.csv" in names.values():  # whose provenance is other.json
+        clash = tmp_path / "other.json"
+        outputs = msgspec.structs.replace(outputs, markdown=clash)
+    else:
+        outputs = msgspec.structs.replace(outputs, plot=clash)
+    with pytest.raises(UsageError, match="is named twice"):
+        outputs.check(force=True, resume=False)
+
+
+# ── run ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_table_is_printed_and_written(tmp_path, capsys):
+    session = ScriptedSession(Worker(step_ms))
+    markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
+    assert run(session, markdown=markdown, plot=plot) == 0
+    table = capsys.readouterr().out
+    title = "encdec on NVIDIA H200: num_workers=2; 8 loader workers"
+    assert table.startswith(f"{title}\nsamples/s, change")
+    assert "400.0, +25.0 % [+25.0, +25.0] (host" in table.splitlines()[-1]
+    text = markdown.read_text(encoding="utf-8")
+    assert text.startswith(f"## {title}\n")
+    assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text
+    assert text.endswith("| 16 | 320.0 (host 2 ms) | 400.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
+    assert plot.exists()
+
+
+def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch):
+    markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", full)
+        with pytest.raises(OutputError, match="cannot write the output: the disk is full"):
+            run(ScriptedSession(Worker(step_ms)), markdown=markdown, plot=plot)
+    assert "25.0" in markdown.read_text(encoding="utf-8")
+    assert plot.exists()
+
+
+def unreadable(samples):
+    worker = Worker(step_ms)
+    worker.skipped = samples
+    return worker
+
+
+def test_unreadable_samples_are_reported(tmp_path, capsys):
+    """Another sample was decoded for each, which takes time in a step."""
+    markdown = tmp_path / "t.md"
+    assert run(ScriptedSession(unreadable(1)), markdown=markdown) == 0
+    assert capsys.readouterr().out.endswith("\n1 unreadable sample skipped\n")
+    assert markdown.read_text(encoding="utf-8").endswith(" |\n\n1 unreadable sample skipped\n")
+    assert run(ScriptedSession(unreadable(0))) == 0
+    assert "unreadable" not in capsys.readouterr().out
+
+
+def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, capsys):
+    csv = tmp_path / "s.csv"
+    file = sweep_file(tmp_path)
+    assert described(csv).skipped_samples is None
+    run(ScriptedSession(unreadable(3), turns=35), file=file, csv=csv)
+    assert described(csv).skipped_samples == 3
+    file = sweep_file(tmp_path, resume=True)
+    assert run(ScriptedSession(unreadable(2)), file=file, known=file.known, csv=csv) == 0
+    assert described(csv).skipped_samples == 5
+    assert capsys.readouterr().out.endswith("\n5 unreadable samples skipped\n")
+
+
+def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
+    """The title of a sweep of encdec with defaults, except for these settings."""
+    defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
+    begun = started(0.0, {**defaults, "num_workers": "8", "model_scale": "full", **in_force})
+    begun = msgspec.structs.replace(begun, device=device, notes=notes)
+    return title_of(sweep_of(grid, settings).on(begun))
+
+
+def test_the_title_names_what_was_set_and_what_this_machine_chose():
+    assert titled() == "encdec on NVIDIA H200: num_workers=8 model_scale=full"
+    set_to_its_default = titled({"precision": "tf32"})
+    assert set_to_its_default == (
+        "encdec on NVIDIA H200: num_workers=8 precision=tf32 model_scale=full"
+    )
+
+
+def test_the_title_says_what_was_chosen_for_the_cpu():
+    notes = (
+        Note(lever="model_scale", text="model_scale=small: chosen for the CPU"),
+        Note(lever="precision", text="precision=fp32: chosen for the CPU"),
+    )
+    cpu = Device(kind="cpu", name="CPU, 2 threads")
+    assert titled(notes=notes, device=cpu, model_scale="small", precision="fp32") == (
+        "encdec on CPU, 2 threads: num_workers=8; "
+        "model_scale=small: chosen for the CPU; precision=fp32: chosen for the CPU"
+    )
+
+
+def test_the_title_says_nothing_of_what_is_varied():
+    """The table names it: the values before the first block belong to no variant."""
+    grid = msgspec.structs.replace(
+        GRID, rows=({},), columns=({"precision": "fp32", "num_workers": "0"},)
+    )
+    notes = (Note(lever="precision", text="precision=fp32: chosen for the CPU"),)
+    assert titled(notes=notes, precision="fp32", grid=grid) == (
+        "encdec on NVIDIA H200: model_scale=full"
+    )
+
+
+def test_every_block_goes_to_the_file(tmp_path):
+    assert run(ScriptedSession(Worker(step_ms)), file=sweep_file(tmp_path)) == 0
+    rows = read_rows(tmp_path / "s.csv")
+    assert sorted((row.round, row.cell) for row in rows) == [
+        (turn, cell) for turn in range(2) for cell in range(4)
+    ]
+
+
+def test_a_cell_out_of_memory_says_so_and_the_sweep_is_a_success(tmp_path, capsys):
+    worker = Worker(step_ms, too_big=lambda settings: settings["batch_size"] == "16")
+    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
+    assert capsys.readouterr().out.splitlines()[-1].count("out of memory") == 2
+    assert sum(bool(row.failure) for row in read_rows(tmp_path / "s.csv")) == 2
+
+
+def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_path, capsys):
+    worker = Worker(refuses=lambda settings: f"no batches of {settings['batch_size']}")
+    session, csv, markdown = ScriptedSession(worker), tmp_path / "s.csv", tmp_path / "t.md"
+    assert run(session, file=sweep_file(tmp_path), csv=csv, markdown=markdown) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    last = captured.err.splitlines()[-1]
+    assert last.startswith("gpudash: no setting could be run: no batches of ")
+    assert last.count("no batches of 8") == last.count("no batches of 16") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_setting_that_can_be_run_is_a_sweep(tmp_path, capsys):
+    worker = Worker(step_ms, refuses=lambda at: "no" if at["pipelined"] == "on" else "")
+    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
+    assert sum(row.refused for row in read_rows(tmp_path / "s.csv")) == 2
+
+
+def test_a_sweep_that_does_not_fit_into_memory_at_all_says_so_in_its_table(tmp_path, capsys):
+    worker = Worker(step_ms, too_big=lambda settings: True)
+    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
+    assert capsys.readouterr().out.count("out of memory") == 4
+    assert len(read_rows(tmp_path / "s.csv")) == 4
+
+
+@pytest.mark.parametrize(
+    ("ctrl_c", "code", "why"), [(False, 1, "the training ended"), (True, 130, "interrupted")]
+)
+def test_a_sweep_ended_early_prints_what_it_has_and_is_finished_by_resume(
+    tmp_path, capsys, ctrl_c, code, why
+):
+    csv = tmp_path / "s.csv"
+    session = ScriptedSession(Worker(step_ms), turns=35, ctrl_c=ctrl_c)
+    assert run(session, file=sweep_file(tmp_path), csv=csv) == code
+    there = len(read_rows(csv))
+    assert 4 < there < 8
+    file = sweep_file(tmp_path, resume=True)
+    assert len(file.known) == 4  # the second round is measured anew, by the one process
+    captured = capsys.readouterr()
+    assert "25.0" in captured.out
+    assert f"{why} after {there} of 8 blocks; --resume finishes {csv}" in captured.err
+    assert run(ScriptedSession(Worker(step_ms)), file=file, known=file.known, csv=csv) == 0
+    rows = read_rows(csv)
+    assert len({(row.round, row.cell) for row in rows}) == len(rows) == 8
+
+
+WHOLE = ["sweep", "--device", "cpu", "--vary", "batch_size=8,16", "--vary", "pipelined=off,on"]
+WHOLE += ["--steps", "3", "--resume", "--csv"]
+
+
+@pytest.fixture
+def whole(tmp_path, capsys):
+    """A complete sweep: its file, and the printed table."""
+    assert run(ScriptedSession(unreadable(1)), file=sweep_file(tmp_path)) == 0
+    return tmp_path / "s.csv", capsys.readouterr().out
+
+
+def test_a_resumed_sweep_with_all_its_blocks_prints_its_table_and_trains_nothing(
+    whole, tmp_path, capsys, monkeypatch
+):
+    csv, table = whole
+    before, beside = csv.read_bytes(), described(csv)
+    monkeypatch.setattr(
+        "gpudash.cli.sweep_run.Session", lambda *a, **k: pytest.fail("it would train")
+    )
+    markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
+    outputs = ["--markdown", str(markdown), "--plot", str(plot)]
+    assert main([*WHOLE, str(csv), "--rounds", "2", *outputs]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == table
+    assert captured.err == f"{csv} has all 8 blocks; none is measured\n"
+    assert table.splitlines()[0] in markdown.read_text(encoding="utf-8")
+    assert plot.exists()
+    assert (csv.read_bytes(), described(csv)) == (before, beside)
+
+
+def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch):
+    csv, _ = whole
+
+    def begin(plan, command, set_by):
+        raise InterruptedError
+
+    monkeypatch.setattr("gpudash.cli.sweep_run.Session", begin)
+    with pytest.raises(InterruptedError):
+        main([*WHOLE, str(csv), "--rounds", "3"])
+
+
+def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, capsys):
+    file = sweep_file(tmp_path)
+    other = Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2")
+    file.started_on(msgspec.structs.replace(Worker().start(), device=other))
+    file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
+    file.close()
+    file = sweep_file(tmp_path, resume=True)
+    worker = Worker(step_ms)
+    assert run(ScriptedSession(worker), file=file, known=file.known) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "was measured with NVIDIA A10G GPU-2; this is NVIDIA H200 GPU-1111" in captured.err
+    assert worker.began == []
+    assert len(read_rows(tmp_path / "s.csv")) == 1
+
+
+def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(tmp_path, capsys, monkeypatch):
+    file = sweep_file(tmp_path)
+    append, rows = file.append, []
+
+    def fills_up(row):
+        rows.append(row)
+        if len(rows) == 4:
+            monkeypatch.setattr(os, "write", full)
+        append(row)
+
+    def full(fd, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(file, "append", fills_up)
+    session = ScriptedSession(Worker(step_ms))
+    assert run(session, file=file, csv=tmp_path / "s.csv") == 1
+    captured = capsys.readouterr()
+    assert "the disk is full after 4 of 8 blocks; --resume finishes" in captured.err
+    assert "20.0" in captured.out
+    assert len(read_rows(tmp_path / "s.csv")) == 3
+
+
+@pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
+def test_a_worker_that_fails_at_the_start_leaves_a_line_and_no_file(tmp_path, kind, code, capsys):
+    session = ScriptedSession(failure=Failed(at_s=1.0, kind=kind, sentence="it cannot be"))
+    assert run(session, file=sweep_file(tmp_path), csv=tmp_path / "s.csv") == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1] == "gpudash: it cannot be"
+    assert list(tmp_path.iterdir()) == []
+
+
+# ── how far it is ───────────────────────────────────────────────────────────────────────
+
+
+def test_the_progress_line_counts_blocks_and_seconds(monkeypatch):
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    recorded = RecordedSweep(Sweep(GRID), None)
+    assert recorded.line(Snapshot(workload="encdec", status="loading")) == "encdec: loading"
+    conducted = Conducted(recorded, Worker(step_ms))
+    shown = Snapshot(workload="encdec")
+    assert recorded.line(shown) == "encdec ░░░░░░░░░░░░░░░░░░░░ 0/8 blocks"
+    now_s = 10.0
+    while "2/8" not in recorded.line(shown):
+        conducted.turn()
+    assert recorded.line(shown) == "encdec █████░░░░░░░░░░░░░░░ 2/8 blocks, 30 s left"
+    assert recorded.line(Snapshot(workload="encdec", quiet_s=6.0)).endswith(", no step for 6 s")
+    conducted.run()
+    assert recorded.line(shown) == "encdec ████████████████████ 8/8 blocks, 0 s left"
+
+
+def test_the_time_left_counts_no_block_of_an_earlier_run(monkeypatch):
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    known = [BlockRow(round=0, cell=cell, steps=3, samples=24, busy_s=0.1) for cell in range(4)]
+    recorded = RecordedSweep(Sweep(GRID, known), None)
+    conducted = Conducted(recorded, Worker(step_ms))
+    shown = Snapshot(workload="encdec")
+    assert recorded.line(shown).endswith("4/8 blocks")
+    now_s = 10.0
+    while "6/8" not in recorded.line(shown):
+        conducted.turn()
+    assert recorded.line(shown).endswith("6/8 blocks, 10 s left")
+
+
+def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):
+    file = sweep_file(tmp_path)
+    RecordedSweep(Sweep(GRID), file).begin(Worker().start(), 0)
+    beside = described(tmp_path / "s.csv")
+    assert beside.device == DEVICE
+    assert beside.active_settings == {"num_workers": "2"}  # the others are varied
+    file.close()
+
+
+# ── before it ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dry_run_prints_the_size_and_trains_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "gpudash.cli.sweep_run.Session", lambda *a, **k: pytest.fail("it would train")
+    )
+    asked = ["--vary", "batch_size=8,16", "--vary", "pipelined=off,on", "--csv"]
+    assert main(["sweep", *asked, str(tmp_path / "s.csv"), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "4 settings, 5 rounds: 20 blocks" in said
+    assert "20 s in all" in said
+    assert "batch_size: each change waits for a new loader's first batch" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_finished_sweep_gives_its_table_as_data_again(whole, capsys):
+    csv, _ = whole
+    assert main([*WHOLE, str(csv), "--rounds", "2", "--json"]) == 0
+    printed = msgspec.json.decode(capsys.readouterr().out, type=Provenance)
+    assert printed == described(csv)
+    assert [len(printed.table), printed.device.name] == [4, DEVICE.name]
