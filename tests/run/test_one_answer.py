@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from gpudash.cli.headless import run_headless
 
+from gpudash.cli.headless import run_headless
 from gpudash.protocol import AnswerShown, Envelope
 from gpudash.recording.log import LogReader
 from gpudash.report.page import page
