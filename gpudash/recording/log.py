@@ -22,7 +22,7 @@ from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.views.time_breakdown import TimeBreakdown
 
-LOG_VERSION = 1
+LOG_VERSION = 2
 """Raised whenever a reader of older logs would misread a new one."""
 LONGEST_LINE = 1 << 20
 """Bytes. A longer line ends the reading: gpudash writes none."""
@@ -246,11 +246,12 @@ class LogReader(LineReader):
 
 def _origin(path: Path, line: bytes) -> Origin:
     try:
-        version = msgspec.json.decode(line, type=dict[str, Any])["gpudash_log"]
+        header = msgspec.json.decode(line, type=dict[str, Any])
+        version = header["gpudash_log"]
         if version != LOG_VERSION:
             raise UsageError(
-                f"{shown(path)} is a log of version {version!r:.20}; this gpudash reads "
-                f"version {LOG_VERSION}"
+                f"{shown(path)} is a log of version {version!r:.20}, which {_writer(header)} "
+                f"reads; this gpudash reads version {LOG_VERSION}, and the CSV beside it"
             )
         origin = msgspec.json.decode(line, type=Origin)
         refuse_nonsense(origin.began_s)
@@ -260,6 +261,13 @@ def _origin(path: Path, line: bytes) -> Origin:
     except NONSENSE as error:
         raise no_recording(path) from error
     return origin
+
+
+def _writer(header: dict[str, Any]) -> str:
+    """Return which gpudash has written a log, by its header."""
+    versions = header.get("versions")
+    number = versions.get("gpudash") if isinstance(versions, dict) else None
+    return f"gpudash {number:.20}" if isinstance(number, str) else "the gpudash that wrote it"
 
 
 def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpudash.protocol import HostReading, Progress, Started, Step
+from gpudash.protocol import HostReading, Progress, State, Step
 from gpudash.recording.readings import hold, over_time, take
 from gpudash.statistics import Means, mean, percentiles, total
 
@@ -85,6 +85,7 @@ class RankTrack:
         self._gpu_uuid: str | None = None
         self._steps: deque[Step] = deque()
         self._host: list[HostReading] = []
+        self._state: State | None = None
         self._pid: int | None = None
         self._newest = 0  # step number of this process; a time could change with the clock
         self._step = 0
@@ -93,15 +94,13 @@ class RankTrack:
         self.known_s: float | None = None
         """All steps up to this time are known; None before the first report."""
 
-    def take(self, message: Started | Progress | HostReading) -> None:
-        """Fold a start, a report of steps, or a reading of the rank's processes."""
+    def take(self, message: State | Progress | HostReading) -> None:
+        """Fold a state, a report of steps, or a reading of the rank's processes."""
         if isinstance(message, HostReading):
             hold(self._host, message, MOST_READINGS)
             return
-        if isinstance(message, Started):
-            self._gpu_uuid, self._step, self._loss = message.device.uuid, 0, None
-            self._newest = self._newest if message.pid == self._pid else 0
-            self._pid = message.pid
+        if isinstance(message, State):
+            self._turn(message)
             return
         new = [step for step in message.steps if step.step > self._newest]
         self._steps += new
@@ -111,6 +110,14 @@ class RankTrack:
         self._loss = self._loss if message.loss is None else message.loss
         self._samples = message.total_samples
         self.known_s = message.until_s
+
+    def _turn(self, state: State) -> None:
+        before, self._state = self._state, state
+        process = state.process
+        if process is not None and state.starts_after(before):
+            self._gpu_uuid, self._step, self._loss = process.device.uuid, 0, None
+            self._newest = self._newest if process.pid == self._pid else 0
+            self._pid = process.pid
 
     def interval(self, ended_s: float) -> RankInterval:
         """Return the interval up to `ended_s`, and forget its steps and readings."""
@@ -147,10 +154,10 @@ class RankTracks:
         self._tracks: dict[int, RankTrack] = {}
         self._world_size = 1
 
-    def take(self, rank: int, message: Started | Progress | HostReading) -> None:
+    def take(self, rank: int, message: State | Progress | HostReading) -> None:
         """Fold a rank's message; rank 0's only if it is a start."""
-        if isinstance(message, Started):
-            self._world_size = message.world_size
+        if isinstance(message, State) and message.process is not None:
+            self._world_size = message.process.world_size
         self._tracks.setdefault(rank, RankTrack(rank, self._held_s)).take(message)
 
     @property

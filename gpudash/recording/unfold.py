@@ -17,17 +17,17 @@ BESIDE_S = 1e-6
 
 
 def unfold(
-    interval: Interval, gpus: Mapping[str, GpuReading] | None = None, base: int = 0
+    interval: Interval, gpus: Mapping[str, GpuReading] | None = None
 ) -> tuple[Event | Reading, ...]:
     """Return the interval's Progress, then a reading of each GPU and of the host at its end.
 
     Without a worker's report there is no Progress. `gpus` has a reading of each GPU by UUID, for
-    values that an interval lacks: name and total memory. `base` is the first segment of the
-    interval's worker. Energy, a difference of two counter readings, is left out.
+    values that an interval lacks: name and total memory. Energy, a difference of two counter
+    readings, is left out.
     """
     progress = Progress(
         until_s=interval.ended_s,
-        steps=tuple(_steps(interval, base)),
+        steps=tuple(_steps(interval)),
         total_steps=interval.step,
         total_samples=interval.total_samples,
         loss=interval.loss,
@@ -43,13 +43,13 @@ def unfold(
     return (*(() if silent else (progress,)), *readings, host)
 
 
-def unfold_ranks(interval: Interval, base: int = 0) -> Iterator[tuple[int, Progress | HostReading]]:
+def unfold_ranks(interval: Interval) -> Iterator[tuple[int, Progress | HostReading]]:
     """Yield rank and messages of every rank but 0; its steps are one mean step with a count."""
     for one in interval.ranks:
         if one.rank:
             step = Step(
                 step=one.step,
-                segment=interval.segment - base,
+                segment=interval.segment,
                 samples=one.samples,
                 tokens=one.tokens,
                 finished_s=interval.ended_s,
@@ -78,7 +78,7 @@ def _read_s(interval: Interval) -> float:
     return max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
 
 
-def _steps(interval: Interval, base: int) -> Iterator[Step]:
+def _steps(interval: Interval) -> Iterator[Step]:
     """Yield the bins back to back, each as the row's mean step scaled to the bin's step time."""
     times = [one for burst in interval.bursts for one in burst.step_times]
     mean_ms = sum(ms * count for ms, count in times) / max(interval.steps, 1)
@@ -92,7 +92,7 @@ def _steps(interval: Interval, base: int) -> Iterator[Step]:
             ends_row = finished_s > interval.ended_s - BESIDE_S
             yield Step(
                 step=interval.step - interval.steps + done,
-                segment=interval.segment - base,
+                segment=interval.segment,
                 samples=_share(interval.samples, before, done, interval.steps),
                 tokens=_share(interval.tokens, before, done, interval.steps),
                 finished_s=interval.ended_s

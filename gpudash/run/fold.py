@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Event, Plan, Reading
+from gpudash.protocol import Envelope, Event, Hello, Plan, Reading
 from gpudash.run.normalise import Normaliser
 from gpudash.snapshot import Hang, Snapshot
 from gpudash.views.job_steps import JobSteps
@@ -28,21 +28,27 @@ class Fold:
         self._job_steps = JobSteps()
         self._normaliser = Normaliser()
 
-    def take(self, envelope: Envelope) -> Event | Reading | None:
-        """Fold a source's message into the rank views; return it normalised, for `fold`.
-
-        None for repeats, and for messages that are not rank 0's.
-        """
-        self._take_ranks(envelope)
+    def stamp(self, envelope: Envelope) -> Envelope | None:
+        """Return a message in terms of the run, for the methods below; None for a repeat."""
         return self._normaliser.take(envelope)
 
-    def take_own(self, envelope: Envelope) -> Event | Reading:
-        """Fold a message of the session itself; return it normalised, for `fold`."""
-        self._take_ranks(envelope)
-        return self._normaliser.stamp(envelope.body)
+    def stamp_own(self, envelope: Envelope) -> Envelope:
+        """Return a message of the session itself in terms of the run, for the methods below."""
+        return self._normaliser.take_own(envelope)
+
+    def take(self, envelope: Envelope) -> Event | Reading | None:
+        """Fold a stamped message into the rank views; return it for `fold`.
+
+        None if the other views do not use it: of another rank, or the Hello of a source beside the
+        training.
+        """
+        self.ranks.take(envelope)
+        self._job_steps.take(envelope)
+        is_beside = isinstance(envelope.body, Hello) and envelope.source != "training"
+        return None if envelope.rank or is_beside else envelope.body
 
     def fold(self, item: Event | Reading) -> None:
-        """Fold a normalised message into the views of rank 0 and of the job."""
+        """Fold a message of rank 0 into its views and those of the job."""
         self.live.fold(self._job_steps.of_job(item))
         self.time.fold(item)
         self.whole_run.fold(item)
@@ -54,7 +60,3 @@ class Fold:
             ranks=self.ranks.rows(now_s, hang=hang is not None),
             straggler=self.ranks.straggler,
         )
-
-    def _take_ranks(self, envelope: Envelope) -> None:
-        self.ranks.take(envelope)
-        self._job_steps.take(envelope)

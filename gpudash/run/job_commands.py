@@ -23,9 +23,9 @@ from gpudash.protocol import (
     Profile,
     Refused,
     Resume,
-    Resumed,
-    Started,
+    State,
     TooLate,
+    TrainingProcess,
 )
 from gpudash.run.member import AHEAD_S, Key, Member
 
@@ -48,6 +48,7 @@ class JobCommands:
         self._rank_0_leads = rank_0_leads
         self._unsent: deque[tuple[AnyCommand, float]] = deque()  # with a time limit
         self._pending: dict[int, _Pending] = {}  # by its id
+        self._processes: dict[int, TrainingProcess | None] = {}  # of each rank
         self._at_step = 0  # of the newest command for all ranks
 
     def take(self, command: AnyCommand) -> None:
@@ -64,7 +65,8 @@ class JobCommands:
 
         One answer to a command is passed on: rank 0's, or another rank's if rank 0 is lost.
         """
-        if isinstance(envelope.body, Started):
+        if isinstance(envelope.body, State) and envelope.body.process != self._processes.get(rank):
+            self._processes[rank] = envelope.body.process
             self._at_step = 0
         for number in getattr(envelope.body, "answers", ()):
             pending = self._pending.get(number)
@@ -166,7 +168,7 @@ def _unanswered(command: AnyCommand, why: str) -> Envelope:
         case Memory():
             body = Refused(answers=mine, kind="no_memory_owners", changes={}, reason=why)
         case Pause() | Resume():
-            body = Resumed(at_s=now_s, answers=mine)
+            body = TooLate(answers=mine)
         case _:
             changes = command.settings if isinstance(command, Change) else {}
             body = Refused(answers=mine, kind="bad_setting", changes=changes, reason=why)

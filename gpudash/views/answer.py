@@ -12,6 +12,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.snapshot import AB, ASIDES, ENDED, Marker, Series, Snapshot, aside, is_script, silence
+from gpudash.statistics import WARMUP_STEPS
 from gpudash.trace.summary import Summary
 from gpudash.views import hangs
 from gpudash.views.evidence import Measured, beside, caution, caution_in_ab, evidence_of
@@ -19,7 +20,6 @@ from gpudash.views.lanes import Lane, lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.views.remedies import Try, refreshed, tries
 from gpudash.views.rules import Limit, Rule, limit_of, rules, waiting_levers
-from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import Lever, phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]

@@ -65,7 +65,7 @@ def main() -> int:
         ]
         if deaths:  # failures of the other ranks follow from these
             sentence = "; ".join(deaths)
-            events.send(Failed(at_s=time.monotonic(), kind="error", sentence=sentence))
+            events.send(failed(Failed(kind="error", sentence=sentence)))
         return 1
     return 0
 

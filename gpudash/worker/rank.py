@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from gpudash.imports import without_collecting
 from gpudash.instrument.endpoint import Endpoint
+from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, EventPipe
-from gpudash.protocol import Plan, Status
+from gpudash.protocol import Plan, Status, TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.worker import lockstep
-from gpudash.worker.__main__ import announce, keep_sockets_in, started, work
+from gpudash.worker.__main__ import announce, keep_sockets_in, of_process, work
 from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
 from workloads.lifetime import die_with, end
@@ -62,8 +63,8 @@ def await_dashboard(place: Rendezvous) -> socket.socket:
         return endpoint.wait()
 
 
-def build(plan: Plan, events: EventPipe) -> "Training":
-    """Join the other ranks, build the workload and report it. Raises any error on the way."""
+def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
+    """Join the other ranks, build the workload, describe this process. Raises any error."""
     with without_collecting():
         # the first optimizer would import it while the other ranks wait
         import torch._dynamo  # noqa: F401, PLC0415  # slow
@@ -77,14 +78,13 @@ def build(plan: Plan, events: EventPipe) -> "Training":
     joined = processes.join(device)
     described = announce(plan, device, events)
     training = Training(entry.of_processes(), plan.settings, device, joined)
-    said = started(training, plan, described, phases_of_ranks(entry.prepares))
     about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
-    events.send(replace(said, **about))
-    return training
+    process = of_process(described, phases_of_ranks(entry.prepares))
+    return training, replace(process, **about)
 
 
 def train(
-    training: "Training", plan: Plan, events: EventPipe, *, commands: CommandPipe, leader: Path
+    training: "Training", plan: Plan, life: Life, *, commands: CommandPipe, leader: Path
 ) -> None:
     """Run the loop in step with the other ranks. Raises any error on the way."""
     from torch import distributed  # noqa: PLC0415  # slow
@@ -97,7 +97,7 @@ def train(
     agreement = Agreement(store, rank, world_size)
     with closing(training):
         ranks = lockstep.connect(commands, leader, rank, world_size)
-        RankLoop(training, plan, commands, events.send, ranks, agreement).run()
+        RankLoop(training, plan, commands, life, ranks, agreement).run()
 
 
 def leave() -> None:
