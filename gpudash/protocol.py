@@ -183,7 +183,9 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def changed_from(self, before: "State | None") -> bool:
         """Return whether the process has changed its settings since the state before."""
-        return not self.starts_after(before) and before is not None and self.segment > before.segment
+        return (
+            not self.starts_after(before) and before is not None and self.segment > before.segment
+        )
 
 
 LeverKind: TypeAlias = Literal["switch", "choice", "count"]

@@ -12,9 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
-
-from msgspec.structs import replace
+from typing import Any, NamedTuple
 
 from gpudash.hooks.decision_steps import CAME_LATE, DecisionSteps, Instruction, due, topic
 from gpudash.hooks.levers import Refusal
@@ -23,6 +21,7 @@ from gpudash.hooks.training import Training, rank
 from gpudash.hooks.wall_clock import WallClock
 from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.endpoint import Line
+from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
@@ -32,15 +31,12 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
     Memory,
     Pause,
-    Paused,
     Profile,
     RefusalKind,
     Refused,
     Resume,
-    Resumed,
     Settings,
     Stop,
     TooLate,
@@ -69,8 +65,9 @@ class _Switch(NamedTuple):
 class Watch:
     """One dashboard, until none of its commands is in progress."""
 
-    def __init__(self, line: Line, training: Training, reports: Reports) -> None:
+    def __init__(self, line: Line, life: Life, training: Training, reports: Reports) -> None:
         self._line = line
+        self._life = life
         self._training = training
         self._reports = reports
         self._blocks = BlockQueue()
@@ -80,13 +77,13 @@ class Watch:
         self._decisions = DecisionSteps(training, self._blocks)
         self._wall_clock = WallClock(training, reports, line.send)
         self._tracing: Tracing | None = None
-        self._paused: Paused | None = None
+        self._paused = False
         self._has_left = False
 
     @property
     def paused(self) -> bool:
         """Whether the next step must wait."""
-        return self._paused is not None
+        return self._paused
 
     @property
     def is_busy(self) -> bool:
@@ -136,7 +133,7 @@ class Watch:
         changes = difference(before, self._training.levers.settings)
         if changes:
             self._training.begin_segment()
-            self._line.send(self._changed(changes, time.monotonic()))
+            self._report(changes, time.monotonic())
 
     def ran_out(self, asked_bytes: int) -> None:
         """Note that a request for device memory fails."""
@@ -151,16 +148,18 @@ class Watch:
             profile = self._tracing.command
             self._tracing.abandon()
             self._refuse(f"{why} before {profile.steps} steps were traced", profile)
-            self._line.send(Resumed(at_s=time.monotonic()))
+            self._life.resume(time.monotonic())
         for command in commands:
             self._refuse(why, command)
         self._release_ranks(commands, why)
         if self._blocks.running:
+            self._life.turn(time.monotonic(), **OUTSIDE_BLOCKS)
             self._line.send(self._blocks.end(time.monotonic(), why))
         self._history.report_shortage()
         self._history.stop(why)
         self._inbox.clear()
-        self._waiting = self._tracing = self._paused = None
+        self._waiting = self._tracing = None
+        self._paused = False
         self._wall_clock.abandon()
         self._training.keep_calls(keep=False)
 
@@ -170,8 +169,8 @@ class Watch:
         self._history.stop(GONE)
         self._release_ranks(self._inbox, GONE)
         self._inbox.clear()
-        if self._paused is not None:
-            self._paused = None
+        if self._paused:
+            self._paused = False
             self._training.tracker.interrupt()
         if self._waiting is not None:
             self._waiting = None
@@ -231,18 +230,16 @@ class Watch:
         return True
 
     def _pause(self, command: Pause) -> None:
-        now_s, after_step = time.monotonic(), self._training.step
-        paused = self._paused or Paused(at_s=now_s, after_step=after_step)
-        self._paused = replace(paused, answers=(command.id,))
-        self._line.send(self._paused)
+        self._paused = True
+        self._life.pause(time.monotonic(), self._training.step, answers=(command.id,))
 
     def _resume(self, command: Resume) -> None:
-        if self._paused is not None:
-            self._paused = None
+        if self._paused:
+            self._paused = False
             self._training.tracker.interrupt()
             # prefetched batches would distort the block
             self._begin_block()
-        self._line.send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
+        self._life.resume(time.monotonic(), (command.id,))
 
     def _change(self, command: Change) -> None:
         levers, began_s = self._training.levers, time.monotonic()
@@ -325,7 +322,7 @@ class Watch:
             self._refuse(str(why_not), command)
             return
         self._training.tracker.interrupt()
-        self._line.send(Paused(at_s=began_s, after_step=self._training.step, why="profile"))
+        self._life.pause(began_s, self._training.step, "profile")
 
     def _trace_on(self, tracing: Tracing) -> bool:
         """Note that a step is over; return whether the profile is."""
@@ -353,7 +350,7 @@ class Watch:
         self._tracing = None
         self._reports.set_aside()
         self._training.tracker.interrupt()
-        self._line.send(Resumed(at_s=time.monotonic()))
+        self._life.resume(time.monotonic())
 
     # ── blocks ──────────────────────────────────────────────────────────────────────────
 
@@ -497,29 +494,24 @@ class Watch:
         if switch.command is not None:
             answers = (switch.command.id,)
             self._training.requested |= switch.command.settings
-        now_s, blocks = time.monotonic(), self._blocks
-        changed = self._changed(switch.changes, now_s)
-        self._line.send(
-            replace(
-                changed,
-                answers=answers,
-                took_ms=(now_s - began_s) * 1e3,
-                run=None if answers else blocks.run,
-                block=blocks.current.number if blocks.current else None,
-            )
-        )
+        now_s, blocks, within = time.monotonic(), self._blocks, OUTSIDE_BLOCKS
+        if blocks.running and not answers and not switch.leaves:
+            number = blocks.current.number if blocks.current else None
+            within = {"run": blocks.run, "block": number, "baseline": dict(blocks.baseline)}
+        took_ms = (now_s - began_s) * 1e3
+        self._report(switch.changes, now_s, answers=answers, took_ms=took_ms, **within)
 
-    def _changed(self, changes: Settings, now_s: float) -> Changed:
+    def _report(self, changes: Settings, now_s: float, **more: Any) -> None:
         training = self._training
-        return Changed(
-            at_s=now_s,
+        self._life.turn(
+            now_s,
             segment=training.segment,
             after_step=training.step,
             changes=changes,
-            settings=training.settings,
-            requested=training.requested,
-            took_ms=0.0,
+            settings=dict(training.settings),
+            requested=dict(training.requested),
             warmup_steps=training.levers.warmup_steps,
+            **({"took_ms": 0.0} | more),
         )
 
 

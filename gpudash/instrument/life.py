@@ -5,15 +5,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Aside, State
+from gpudash.protocol import Aside, Event, State
+
+OUTSIDE_BLOCKS: dict[str, Any] = {"run": None, "block": None, "baseline": {}}
+"""The fields of a state outside of a run of blocks."""
 
 
 class Life:
     """Holds the newest state of the training, and sends every change of it."""
 
-    def __init__(self, state: State, send: Callable[[State], None]) -> None:
+    def __init__(self, state: State, send: Callable[[Event], None]) -> None:
         """Begin with the first state, which is sent too."""
-        self._send = send
+        self.send = send
         self.state = state
         """The newest state that was sent."""
         send(state)
@@ -21,7 +24,7 @@ class Life:
     def turn(self, at_s: float, *, answers: tuple[int, ...] = (), **changes: Any) -> None:
         """Send the state with these fields changed, which may answer commands."""
         self.state = replace(self.state, at_s=at_s, answers=answers, **changes)
-        self._send(self.state)
+        self.send(self.state)
 
     def pause(
         self, at_s: float, after_step: int, why: Aside = "asked", answers: tuple[int, ...] = ()

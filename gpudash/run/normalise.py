@@ -16,7 +16,7 @@ WORKER = ("training", "output")
 
 
 class Normaliser:
-    """Completes states, stamps steps, and drops repeats; a message stamped before stays the same."""
+    """Completes states, stamps steps, drops repeats. A message stamped before stays the same."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, int], int] = {}  # newest `seq` of each source and rank

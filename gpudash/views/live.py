@@ -84,7 +84,6 @@ INSTRUMENT_REPORTS = 100
 """Reports (five seconds) over which the instruments' own time is averaged."""
 
 
-
 class LiveView:
     """Folds events and readings in order of arrival; `snapshot` returns what to show."""
 
@@ -434,12 +433,13 @@ class LiveView:
 
     def _word(self) -> ShownState:
         """Return the state as one word."""
-        phase = self._state.phase
         if self._is_paused:
             return "paused"
-        if phase in ("training", "paused", "parted"):
-            return "switching" if self._pending else "training"
-        return phase
+        match self._state.phase:
+            case "training" | "paused" | "parted":
+                return "switching" if self._pending else "training"
+            case phase:
+                return phase
 
     def _status(self, now_s: float) -> str:
         state, first = self._state, self._first_step(now_s)

@@ -1,8 +1,8 @@
 """Fold steps into the results table, a row for each setting. Memory does not grow with the run.
 
-Warm-up steps after a start, a change or a pause are left out. A rate is the number of steps over the sum of their durations. A step's duration
-contains neither pauses nor lever changes, so a pause lowers no rate. A row without counted steps is
-dropped when the next one begins.
+Warm-up steps after a start, a change or a pause are left out. A rate is the number of steps over
+the sum of their durations. A step's duration contains neither pauses nor lever changes, so a pause
+lowers no rate. A row without counted steps is dropped when the next one begins.
 """
 
 from collections import Counter, deque

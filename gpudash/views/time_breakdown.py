@@ -198,7 +198,7 @@ class TimeAccount:
 
 
 def _why(state: State) -> Why:
-    return "paused" if state.why in ("asked", None) else state.why
+    return "paused" if state.why is None or state.why == "asked" else state.why
 
 
 def _length_s(pieces: Iterable[tuple[float, float]]) -> float:

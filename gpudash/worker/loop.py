@@ -6,12 +6,12 @@ is obeyed after the block.
 """
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from gpudash.instrument.block_queue import difference
+from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.memory import reset_peak
 from gpudash.instrument.memory_history import TRACED
 from gpudash.instrument.pipes import CommandPipe
@@ -23,15 +23,11 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Event,
-    Finished,
     Memory,
     Pause,
-    Paused,
     Plan,
     Profile,
     Resume,
-    Resumed,
     Settings,
     Stop,
     Timed,
@@ -55,12 +51,10 @@ RUN_AHEAD_POLL_S = 0.0001
 class Loop(Switching):
     """Steps a training until its plan is fulfilled or a Stop arrives."""
 
-    def __init__(
-        self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Event], None]
-    ) -> None:
-        super().__init__(training, plan, send)
+    def __init__(self, training: Training, plan: Plan, commands: CommandPipe, life: Life) -> None:
+        super().__init__(training, plan, life)
         self._commands = commands
-        self._paused: Paused | None = None
+        self._paused = False
         self._stops: tuple[int, ...] = ()
         self._due_s = 0.0  # when to look for commands and reports next
         self._began_s = time.monotonic()
@@ -94,7 +88,14 @@ class Loop(Switching):
         self._history.stop("the training ended")
         answers = (*self._stops, *(command.id for command in self._commands.read()))
         total_steps = self._reports.total_steps
-        self._send(Finished(at_s=time.monotonic(), answers=answers, total_steps=total_steps))
+        self._life.turn(
+            time.monotonic(),
+            phase="finished",
+            why=None,
+            after_step=total_steps,
+            answers=answers,
+            **OUTSIDE_BLOCKS,
+        )
 
     def _turn(self) -> None:
         """Report and obey if that is due, then take a step unless the device has enough work."""
@@ -183,19 +184,16 @@ class Loop(Switching):
                 self._stops += (command.id,)
 
     def _pause(self, command: Pause) -> None:
-        paused = self._paused or Paused(
-            at_s=time.monotonic(), after_step=self._training.trained_steps
-        )
-        self._paused = msgspec.structs.replace(paused, answers=(command.id,))
-        self._send(self._paused)
+        self._paused = True
+        self._life.pause(time.monotonic(), self._training.trained_steps, answers=(command.id,))
 
     def _resume(self, command: Resume) -> None:
         if self._paused:
-            self._paused = None
+            self._paused = False
             self._break()
             # batches that the loader has prefetched meanwhile belong to no block
             self._begin_block()
-        self._send(Resumed(at_s=time.monotonic(), answers=(command.id,)))
+        self._life.resume(time.monotonic(), (command.id,))
 
     def _profile(self, command: Profile) -> None:
         """Trace the next steps. They are not instrumented and count in no rate."""
@@ -206,7 +204,7 @@ class Loop(Switching):
             return
         self._history.stop(TRACED)
         began_s, step = self._start_wall_clock()
-        self._send(Paused(at_s=began_s, after_step=step, why="profile"))
+        self._life.pause(began_s, step, "profile")
         roots, _ = self._training.owned()
         profiler = Profiler(self._training.device, command.steps, Path(command.path), roots)
         try:
@@ -214,7 +212,7 @@ class Loop(Switching):
         finally:
             profiler.abandon()
         reset_peak(self._training.device)  # the profiler's short benchmarks took memory too
-        self._send(Resumed(at_s=time.monotonic()))
+        self._life.resume(time.monotonic())
         self._break()
         if not fits:
             self._refuse("no_profile", {}, "the training ran out of memory", answers)
@@ -269,8 +267,9 @@ class Loop(Switching):
         except LeverError as error:
             self._refuse("bad_setting", command.settings, str(error), answers)
             return
-        self._blocks.current = None
+        self._blocks.current, self._leaves_blocks = None, True
         self._switch(changes, wanted, began_s, answers, self._requested | command.settings)
+        self._leaves_blocks = False
         if self._blocks.running:
             self._send(self._blocks.end(time.monotonic(), "another change ended it"))
 
@@ -282,8 +281,9 @@ class Loop(Switching):
     def _leave_blocks(self, why: str) -> None:
         """Go back to the settings from before the blocks."""
         began_s, changes = time.monotonic(), self._changes_to_baseline()
-        self._blocks.current = None
+        self._blocks.current, self._leaves_blocks = None, True
         self._switch(changes, self._blocks.baseline, began_s)
+        self._leaves_blocks = False
         self._send(self._blocks.end(time.monotonic(), why))
 
     def _turn_blocks(self) -> None:
@@ -314,7 +314,7 @@ class Loop(Switching):
                 self._roll_back(time.monotonic())
         else:
             while not self._block_is_over():
-                was_paused = self._paused is not None
+                was_paused = self._paused
                 self._turn()
                 if was_paused and not self._paused:  # the block begins anew
                     began_s, first = self._start_wall_clock()

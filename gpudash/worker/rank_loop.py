@@ -14,8 +14,9 @@ import msgspec
 from gpudash.instrument.agreement import Agreement
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe
-from gpudash.protocol import Event, Plan, Settings
+from gpudash.protocol import Plan, Settings
 from gpudash.worker.gradient_sync import GradientSync
 from gpudash.worker.lockstep import Follower, Leader
 from gpudash.worker.loop import Loop
@@ -37,7 +38,7 @@ class RankLoop(Loop):
         training: Training,
         plan: Plan,
         commands: CommandPipe,
-        send: Callable[[Event], None],
+        life: Life,
         lockstep: Leader | Follower,
         agreement: Agreement,
     ) -> None:
@@ -48,7 +49,7 @@ class RankLoop(Loop):
         self._next_sync = 0  # batches taken at the next sync point
         self._has_resumed = False
         self._gradient_sync = GradientSync(training.averaged)
-        super().__init__(training, plan, commands, send)
+        super().__init__(training, plan, commands, life)
 
     @property
     def _taken(self) -> int:
@@ -88,16 +89,16 @@ class RankLoop(Loop):
 
     def _sync(self) -> None:
         busy = self._blocks.running
-        point = self._lockstep.sync(self._taken, paused=self._paused is not None, busy=busy)
+        point = self._lockstep.sync(self._taken, paused=self._paused, busy=busy)
         if point is None:
             return
         if self._shared_s is None:
             self._began_s = point.at_s
         self._shared_s, self._next_sync = point.at_s, point.next_at
-        was_paused = self._paused is not None
+        was_paused = self._paused
         for command in point.commands:
             self._obey(command)
-        self._has_resumed = was_paused and self._paused is None
+        self._has_resumed = was_paused and not self._paused
 
     def _block_is_over(self) -> bool:
         block = self._blocks.current

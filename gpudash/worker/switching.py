@@ -11,12 +11,11 @@ import msgspec
 from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.memory import device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.protocol import (
-    Changed,
-    Event,
     Note,
     Plan,
     RefusalKind,
@@ -42,22 +41,25 @@ class Switching:
 
     phases = PHASES
 
-    def __init__(self, training: Training, plan: Plan, send: Callable[[Event], None]) -> None:
+    def __init__(self, training: Training, plan: Plan, life: Life) -> None:
         self._training = training
         self._plan = plan
-        self._send = send
+        self._life, self._send = life, life.send
         self._clock, losses = instruments(training.device, self.phases)
         reported = training.input_report, training.synchronize
         memory = partial(device_memory, training.device)
-        self._reports = Reports(self._clock, losses, *reported, send, memory, self._collectives)
+        self._reports = Reports(
+            self._clock, losses, *reported, life.send, memory, self._collectives
+        )
         self._noted = set(training.notes.values())  # `Started` has these notes
         self._requested = plan.settings
         self._last_good = dict(training.settings)  # settings with which a warm step finished …
         self._last_good_requested = plan.settings  # … and as they were requested, `auto` kept
         self._warm_from_step = 0  # after this step the present settings count as good
         self._needs = MemoryNeeds(training.device)
-        self._history = MemoryHistory(training.device, training.owned, send)
+        self._history = MemoryHistory(training.device, training.owned, life.send)
         self._blocks = BlockQueue()
+        self._leaves_blocks = False  # with the change in progress
         self._enough: float = MIN_AHEAD  # enqueued steps that keep the device busy
 
     def _report(self) -> None:
@@ -150,21 +152,22 @@ class Switching:
         self._warm_from_step = training.trained_steps + training.warmup_steps
         self._begin_block()
         blocks, now = self._blocks, time.monotonic()
-        self._send(
-            Changed(
-                at_s=now,
-                answers=answers,
-                segment=self._clock.segment,
-                after_step=training.trained_steps,
-                changes=changes,
-                settings=dict(training.settings),
-                requested=self._requested,
-                took_ms=(now - began_s) * 1e3,
-                warmup_steps=training.warmup_steps,
-                notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
-                run=None if answers else blocks.run,
-                block=blocks.current.number if blocks.current else None,
-            )
+        within = OUTSIDE_BLOCKS
+        if blocks.running and not answers and not self._leaves_blocks:
+            number = blocks.current.number if blocks.current else None
+            within = {"run": blocks.run, "block": number, "baseline": dict(blocks.baseline)}
+        self._life.turn(
+            now,
+            answers=answers,
+            segment=self._clock.segment,
+            after_step=training.trained_steps,
+            changes=changes,
+            settings=dict(training.settings),
+            requested=self._requested,
+            took_ms=(now - began_s) * 1e3,
+            warmup_steps=training.warmup_steps,
+            notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
+            **within,
         )
         new = [note for note in training.notes.values() if note not in self._noted]
         self._noted.update(new)  # printed once, however often a comparison switches

@@ -14,7 +14,7 @@ import msgspec
 from gpudash.compare.blocks import READINGS, BlockLog, Measured, Outcome
 from gpudash.compare.paired_t import estimate, round_order
 from gpudash.compare.unpaired_t import Part, Ratio, rate, ratio, spread_of_blocks
-from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings
+from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings, State
 from gpudash.statistics import mean
 
 NPROC = "nproc"
