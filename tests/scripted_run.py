@@ -1,20 +1,24 @@
 """A scripted training: the records that a worker and a sampler would send, on a made-up clock."""
 
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
 from gpudash.protocol import (
-    Changed,
+    Aside,
     Device,
-    Finished,
+    Envelope,
+    Failed,
     GpuReading,
     HostReading,
     Note,
-    Paused,
     Phase,
     Plan,
     Progress,
-    Resumed,
     Settings,
-    Started,
+    State,
     Step,
+    TrainingProcess,
 )
 from gpudash.run.normalise import Normaliser
 
@@ -25,18 +29,51 @@ PLAN = Plan(workload="encdec", settings=SETTINGS)
 DEVICE = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1111")
 
 
-def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec") -> Started:
-    return Started(
+def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec") -> State:
+    """The first state of a process, as it sends it."""
+    return State(
         at_s=at_s,
-        pid=42,
+        phase="training",
+        process=TrainingProcess(
+            pid=42,
+            ready_s=at_s,
+            device=DEVICE,
+            versions={"torch": "2.11.0"},
+            phases=(Phase(name="forward", label="forward", lane="train"),),
+        ),
         workload=workload,
-        device=DEVICE,
         settings=settings,
         warmup_steps=2,
-        versions={"torch": "2.11.0"},
         notes=(Note(lever=None, text="8 loader workers"),),
-        phases=(Phase(name="forward", label="forward", lane="train"),),
     )
+
+
+def in_process(state: State, **changes: object) -> State:
+    """The state in a process that differs in this."""
+    return replace(state, process=replace(state.process, **changes))
+
+
+def failed(at_s: float, sentence: str = "it died", kind: str = "error") -> State:
+    return State(at_s=at_s, phase="failed", failure=Failed(kind=kind, sentence=sentence))
+
+
+def starting(at_s: float, plan: Plan) -> State:
+    """Another worker is being started."""
+    settings = plan.settings
+    return State(
+        at_s=at_s,
+        phase="starting",
+        workload=plan.workload,
+        settings=settings,
+        requested=settings,
+    )
+
+
+def stamped(envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
+    """The messages in terms of the run, as the session passes them on."""
+    normaliser = Normaliser()
+    taken = map(normaliser.take, envelopes)
+    return (one for one in taken if one is not None)
 
 
 def step(number: int, finished_s: float, step_ms: float = 50.0, segment: int = 0) -> Step:
@@ -70,16 +107,23 @@ class Trainer:
     """Trains on a made-up clock, and reports each step as the session passes it on."""
 
     def __init__(self, at_s: float = BEGAN_S) -> None:
-        self._stamp = Normaliser().stamp
+        self.stamp = Normaliser().stamp
         self.now_s = at_s
         self.number = 0
         self.segment = 0
         self.settings = SETTINGS
+        self.state = started(at_s)
 
-    def start(self, settings: Settings = SETTINGS, workload: str = "encdec") -> Started:
+    def start(self, settings: Settings = SETTINGS, workload: str = "encdec") -> State:
         self.number = self.segment = 0
         self.settings = settings
-        return self._stamp(started(self.now_s, settings, workload))
+        self.state = started(self.now_s, settings, workload)
+        return self.stamp(self.state)
+
+    def turn(self, **changes: object) -> State:
+        """The next state, that differs in this."""
+        self.state = replace(self.state, **({"at_s": self.now_s, "answers": ()} | changes))
+        return self.stamp(self.state)
 
     def steps(self, count: int, step_ms: float = 50.0) -> list[Progress]:
         return [self.step(step_ms) for _ in range(count)]
@@ -99,32 +143,38 @@ class Trainer:
             loss=1 / self.number if self.number else None,
             loss_step=self.number or None,
         )
-        return self._stamp(report)
+        return self.stamp(report)
 
     def wait(self, seconds: float) -> Progress:
         self.now_s = round(self.now_s + seconds, 6)
         return self.progress()
 
-    def change(self, **changes: str) -> Changed:
+    def change(self, **changes: str) -> State:
         self.segment += 1
         self.settings = self.settings | changes
-        changed = Changed(
-            at_s=self.now_s,
+        return self.turn(
             segment=self.segment,
             after_step=self.number,
             changes=changes,
             settings=self.settings,
             took_ms=0.5,
-            warmup_steps=2,
         )
-        return self._stamp(changed)
 
-    def pause(self) -> Paused:
-        self._stamp(Paused(at_s=self.now_s, after_step=self.number))
-        return Paused(at_s=self.now_s)
+    def pause(self, why: Aside = "asked", after_step: int | None = None) -> State:
+        after_step = self.number if after_step is None else after_step
+        return self.turn(phase="paused", why=why, after_step=after_step)
 
-    def resume(self) -> Resumed:
-        return Resumed(at_s=self.now_s)
+    def resume(self) -> State:
+        return self.turn(phase="training", why=None)
 
-    def finish(self) -> Finished:
-        return Finished(at_s=self.now_s, total_steps=self.number)
+    def finish(self) -> State:
+        return self.turn(phase="finished", why=None, after_step=self.number)
+
+    def fail(self, sentence: str = "it died", kind: str = "error") -> State:
+        return self.stamp(failed(self.now_s, sentence, kind))
+
+    def stop(self) -> State:
+        return self.stamp(State(at_s=self.now_s, phase="stopped"))
+
+    def restart(self, plan: Plan = PLAN) -> State:
+        return self.stamp(starting(self.now_s, plan))

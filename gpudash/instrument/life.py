@@ -29,9 +29,13 @@ class Life:
     def pause(
         self, at_s: float, after_step: int, why: Aside = "asked", answers: tuple[int, ...] = ()
     ) -> None:
-        """Send that no further step is started."""
-        self.turn(at_s, phase="paused", why=why, after_step=after_step, answers=answers)
+        """Send that no further step is started; a second time, since when."""
+        if self.state.why == why:
+            self.turn(self.state.at_s, answers=answers)
+        else:
+            self.turn(at_s, phase="paused", why=why, after_step=after_step, answers=answers)
 
     def resume(self, at_s: float, answers: tuple[int, ...] = ()) -> None:
         """Send that the training goes on, also if it was not paused."""
-        self.turn(at_s, phase="training", why=None, answers=answers)
+        since_s = self.state.at_s if self.state.phase == "training" else at_s
+        self.turn(since_s, phase="training", why=None, answers=answers)
