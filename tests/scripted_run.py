@@ -1,14 +1,10 @@
 """A scripted training: the records that a worker and a sampler would send, on a made-up clock."""
 
-from collections.abc import Iterable, Iterator
-
 from msgspec.structs import replace
 
 from gpudash.protocol import (
     Aside,
     Device,
-    Envelope,
-    Failed,
     GpuReading,
     HostReading,
     Note,
@@ -21,6 +17,7 @@ from gpudash.protocol import (
     TrainingProcess,
 )
 from gpudash.run.normalise import Normaliser
+from tests.lives import Next
 
 FIELDS = GpuReading.__struct_fields__
 BEGAN_S = 1000.0
@@ -51,29 +48,6 @@ def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec"
 def in_process(state: State, **changes: object) -> State:
     """The state in a process that differs in this."""
     return replace(state, process=replace(state.process, **changes))
-
-
-def failed(at_s: float, sentence: str = "it died", kind: str = "error") -> State:
-    return State(at_s=at_s, phase="failed", failure=Failed(kind=kind, sentence=sentence))
-
-
-def starting(at_s: float, plan: Plan) -> State:
-    """Another worker is being started."""
-    settings = plan.settings
-    return State(
-        at_s=at_s,
-        phase="starting",
-        workload=plan.workload,
-        settings=settings,
-        requested=settings,
-    )
-
-
-def stamped(envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
-    """The messages in terms of the run, as the session passes them on."""
-    normaliser = Normaliser()
-    taken = map(normaliser.take, envelopes)
-    return (one for one in taken if one is not None)
 
 
 def step(number: int, finished_s: float, step_ms: float = 50.0, segment: int = 0) -> Step:
@@ -122,8 +96,13 @@ class Trainer:
 
     def turn(self, **changes: object) -> State:
         """The next state, that differs in this."""
-        self.state = replace(self.state, **({"at_s": self.now_s, "answers": ()} | changes))
-        return self.stamp(self.state)
+        return self.say(Next({"at_s": self.now_s} | changes))
+
+    def say(self, item: object) -> object:
+        """What happens in the training, as the session passes it on."""
+        if isinstance(item, Next):
+            self.state = item = item.after(self.state)
+        return self.stamp(item) if isinstance(item, State) and not item.worker else item
 
     def steps(self, count: int, step_ms: float = 50.0) -> list[Progress]:
         return [self.step(step_ms) for _ in range(count)]
@@ -169,12 +148,3 @@ class Trainer:
 
     def finish(self) -> State:
         return self.turn(phase="finished", why=None, after_step=self.number)
-
-    def fail(self, sentence: str = "it died", kind: str = "error") -> State:
-        return self.stamp(failed(self.now_s, sentence, kind))
-
-    def stop(self) -> State:
-        return self.stamp(State(at_s=self.now_s, phase="stopped"))
-
-    def restart(self, plan: Plan = PLAN) -> State:
-        return self.stamp(starting(self.now_s, plan))

@@ -25,7 +25,7 @@ from gpudash.protocol import (
     Stop,
 )
 from gpudash.run.worker_process import WorkerProcess
-from tests.scripted_run import failed, in_process
+from tests.lives import failed, in_process
 from tests.scripted_worker import Worker
 from workloads.levers import LeverError, resolve
 from workloads.lifetime import die_with

@@ -12,16 +12,12 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
-    Failed,
-    Finished,
-    Paused,
     Progress,
     Refused,
-    Resumed,
     Timed,
 )
 from gpudash.run.normalise import Normaliser
+from tests.lives import failed, finished, paused, resumed
 from tests.scripted_run import BEGAN_S, gpu, host, started, step
 from tests.scripted_worker import WARMUP, Worker
 
@@ -220,8 +216,8 @@ def test_blocks_of_an_earlier_experiment_are_not_its_own():
 @pytest.mark.parametrize(
     "end",
     [
-        Finished(at_s=BEGAN_S, total_steps=9),
-        Failed(at_s=1.0, kind="error", sentence="it broke"),
+        finished(BEGAN_S, 9),
+        failed(1.0, "it broke"),
         started(BEGAN_S),  # another worker
     ],
     ids=["finished", "failed", "restarted"],
@@ -298,7 +294,7 @@ def test_a_pause_restarts_only_the_block_it_came_in():
     bench.changed(block=1, after_step=3, warmup_steps=0)
     bench.finished(50.0, segment=1)
     bench.finished(900.0)
-    bench.fold_all(Paused(at_s=bench.now_s, after_step=4), Resumed(at_s=bench.now_s))
+    bench.fold_all(paused(bench.now_s, after_step=4), resumed(bench.now_s))
     bench.finished(50.0, 50.0, 1.0)
     bench.changed(block=None, after_step=7)
     bench.finished(50.0)

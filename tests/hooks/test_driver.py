@@ -433,7 +433,12 @@ def test_blocks_change_levers_and_change_them_back(training, tmp_path) -> None:
     dashboard.send(blocks(1, 7, {"precision": "bf16"}, {}, {"precision": "bf16"}))
     training.until(lambda: dashboard.of(BlocksEnded))
     changes = dashboard.of("changed")
-    assert [(one.run, one.block) for one in changes] == [(7, 0), (7, 1), (7, 2), (7, None)]
+    assert [(one.run, one.block) for one in changes] == [
+        (7, 0),
+        (7, 1),
+        (7, 2),
+        (None, None),
+    ]
     values = [one.settings["precision"] for one in changes]
     assert values == ["bf16", "script", "bf16", "script"]
     assert {one.requested.get("precision") for one in changes} == {None}

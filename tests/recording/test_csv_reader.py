@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.errors import GpudashError, UsageError
-from gpudash.protocol import Changed, Failed, Started
 from gpudash.recording.csv_file import columns
 from gpudash.recording.csv_reader import UNKNOWN, CsvReader, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LONGEST_LINE, LogReader
 from gpudash.recording.unfold import unfold
+from tests.lives import failed
 from tests.recording.test_csv_file import GOLDEN, interval, scripted
 from tests.recording.test_log import MUTATIONS, intervals, mutated, recorded
 from tests.recording.test_writer import recorder_of, take
@@ -48,7 +48,7 @@ def test_the_json_beside_knows_device_and_failures(tmp_path):
     recorder = recorder_of(tmp_path)
     take(recorder, started(BEGAN_S))
     take(recorder, interval())
-    take(recorder, Failed(at_s=BEGAN_S + 0.7, kind="out_of_memory", sentence="too large"))
+    take(recorder, failed(BEGAN_S + 0.7, "too large", "out_of_memory"))
     recorder.close()
     started_again, row, failure = CsvReader(recorder.path)
     first, failed = started_again.body, failure.body

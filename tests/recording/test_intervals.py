@@ -1,9 +1,10 @@
 import msgspec
 import pytest
 
-from gpudash.protocol import Failed, Finished, Notice, Paused, Progress
+from gpudash.protocol import Failed, Notice, Progress
 from gpudash.recording.intervals import GRACE_S, SWITCH_S, Intervals
 from gpudash.recording.readings import hold
+from tests.lives import paused
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
 
@@ -123,7 +124,7 @@ def test_a_worker_that_stands_still_counts_as_training():
 def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it():
     run = Trainer()
     items = [run.start(), *run.steps(2, 1100.0)]
-    paused = Paused(at_s=BEGAN_S + 0.1, after_step=2)  # the host runs ahead of the device
+    paused = paused(BEGAN_S + 0.1, after_step=2)  # the host runs ahead of the device
     silent = [Progress(until_s=BEGAN_S + at_s, steps=(), total_steps=0, total_samples=0)
               for at_s in (0.2, 0.8)]  # fmt: skip
     items = [items[0], paused, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)]

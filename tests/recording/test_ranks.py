@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Envelope, Parted, Progress, Started, Step
+from gpudash.protocol import Envelope, Progress, Step
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
@@ -20,6 +20,7 @@ from gpudash.recording.writer import RecordingWriter
 from gpudash.run.clocks import moved
 from gpudash.run.replayed import replayed
 from tests import simulated_ranks
+from tests.lives import parted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 OTHER = "GPU-2222"
@@ -258,7 +259,7 @@ def test_the_ranks_last_values_are_shown_at_the_end(recorded):
 
 
 def test_the_ranks_last_values_are_shown_even_if_their_processes_have_ended(recorded):
-    parted = [(rank, Parted(at_s=BEGAN_S + 1.0, pid=1)) for rank in (0, 1)]
+    parted = [(rank, parted(BEGAN_S + 1.0)) for rank in (0, 1)]
     append_messages(recorded, *parted, (0, Trainer(BEGAN_S + 5.0).finish()))
     rows = replayed(recorded).snapshot.ranks
     assert [row.step_ms_p50 for row in rows] == [50.0, 48.0]

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError
-from gpudash.protocol import Envelope, Failed
+from gpudash.protocol import Envelope
 from gpudash.recording import provenance
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
@@ -207,7 +207,7 @@ def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
 
 
 def failed(at_s):
-    return Failed(at_s=at_s, kind="out_of_memory", sentence="out of memory with batch_size=64")
+    return failed(at_s, "out of memory with batch_size=64", "out_of_memory")
 
 
 def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):

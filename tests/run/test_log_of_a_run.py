@@ -15,19 +15,13 @@ from gpudash.compare.ab import Question
 from gpudash.protocol import (
     BlocksEnded,
     Change,
-    Changed,
     ComparisonShown,
     Envelope,
     GpuReading,
     Hello,
-    Parted,
-    Paused,
     Plan,
     Printed,
     Progress,
-    Restarted,
-    Resumed,
-    Started,
     Verdict,
 )
 from gpudash.recording.intervals import Interval
@@ -37,6 +31,7 @@ from gpudash.recording.recordings import Recordings
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests import worker_double
+from tests.lives import parted, starting
 from tests.run.test_session import PATIENCE_S, SMALL, Begin, begin
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
@@ -182,7 +177,7 @@ def test_a_recording_begins_with_what_still_holds(tmp_path: Path) -> None:
     run_log.take(run_log.run.resume())
     assert run_log.begun() == [PLAN, Hello(), start, change]
     again = msgspec.structs.replace(PLAN, workload="augment")
-    run_log.take(Restarted(at_s=run_log.run.now_s, plan=again), source="session")
+    run_log.take(starting(run_log.run.now_s, again), source="session")
     assert run_log.begun() == [again]
     run_log.take(Hello(), start)
     assert run_log.begun() == [again, Hello(), start]
@@ -210,7 +205,7 @@ def test_a_recording_begins_with_every_ranks_start(tmp_path: Path) -> None:
 
 def test_a_recording_begins_with_the_end_of_ranks_that_have_ended(tmp_path: Path) -> None:
     run_log = RunLog(tmp_path)
-    start, parted = run_log.run.start(), Parted(at_s=BEGAN_S, pid=42)
+    start, parted = run_log.run.start(), parted(BEGAN_S)
     run_log.take(start)
     run_log.take(start, parted, rank=1)
     assert run_log.begun() == [start, start, parted]

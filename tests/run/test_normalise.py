@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from gpudash.protocol import Changed, Envelope, Paused, Plan, Progress, Restarted, Started
+from gpudash.protocol import Envelope, Plan, Progress
 from gpudash.run.normalise import Normaliser
+from tests.lives import paused, starting
 from tests.scripted_run import SETTINGS, started, step
 
 
@@ -58,7 +59,7 @@ def test_the_first_start_of_a_log_begun_in_mid_run_names_its_segment_in_the_run(
     assert [body.segment for body in items] == [3, 4, 5]
 
 
-@pytest.mark.parametrize("pause", [Paused(at_s=0.0, after_step=3), changed(0, 3)])
+@pytest.mark.parametrize("pause", [paused(0.0, after_step=3), changed(0, 3)])
 def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pause):
     items = stamped(
         started(0.0),
@@ -74,7 +75,7 @@ def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pau
 
 @pytest.mark.parametrize("why", ["evaluation", "checkpoint"])
 def test_an_aside_is_no_break(why):
-    pause = Paused(at_s=1.0, after_step=1, why=why)
+    pause = paused(1.0, after_step=1, why=why)
     items = stamped(started(0.0), report(step(1, 1.0)), pause, report(step(2, 5.0)))
     assert [one.since_break for one in steps_of(items)] == [1, 2]
 
@@ -91,5 +92,5 @@ def test_repeats_are_dropped_and_another_worker_counts_from_0():
     assert normaliser.take(replace(later, seq=5, rank=1)) is None
     assert normaliser.take(replace(later, seq=5)) is not None
     plan = Plan(workload="encdec", settings={})
-    normaliser.stamp(Restarted(at_s=0.0, plan=plan))
+    normaliser.stamp(starting(0.0, plan))
     assert normaliser.take(first) is not None

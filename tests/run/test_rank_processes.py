@@ -29,8 +29,7 @@ from gpudash.protocol import (
 from gpudash.run.rank_processes import RankProcesses, start
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.worker_process import WorkerProcess
-from tests.lives import told
-from tests.scripted_run import failed
+from tests.lives import failed, told
 from tests.waiting import until
 from tests.warm import python
 

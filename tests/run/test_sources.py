@@ -16,7 +16,6 @@ from gpudash.protocol import (
     Envelope,
     Event,
     Failed,
-    Finished,
     Hello,
     Plan,
     Printed,
@@ -27,6 +26,7 @@ from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Snapshot
+from tests.lives import finished
 from tests.scripted_run import Trainer, host
 from tests.waiting import until
 
@@ -107,7 +107,7 @@ def followed(source: Script, listener: Screen, beside: Sequence[Script] = ()) ->
 
 
 def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
-    source = Script(*trained(Finished(at_s=1001.0, total_steps=4)), ended="gone")
+    source = Script(*trained(finished(1001.0, 4)), ended="gone")
     device, screen = Script(host(1000.1, 77.0)), Screen()
     device.name = "telemetry"
     followed(source, screen, beside=[device])

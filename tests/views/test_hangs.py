@@ -5,9 +5,10 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from gpudash.protocol import Device, Envelope, Failed, Joined, Parted, Stack, Stacks
+from gpudash.protocol import Device, Envelope, Joined, Stack, Stacks
 from gpudash.snapshot import Hang, RankStack
 from gpudash.views.hangs import Hangs, clauses, log_lines, missing, title
+from tests.lives import failed, parted
 from tests.scripted_run import BEGAN_S, Trainer
 
 SEQ = count()
@@ -118,11 +119,11 @@ def test_an_evaluation_of_one_rank_alone_may_be_a_hang():
 def test_nothing_is_suspected_before_training_and_after_its_end():
     assert Hangs().hang(1e9) is None
     job = Job(2)
-    job.say(0, Failed(at_s=job.ended_s, kind="error", sentence="it died"))
+    job.say(0, failed(job.ended_s, "it died"))
     assert job.after(60.0) is None
     job = Job(2)
     for rank in (0, 1):
-        job.say(rank, Parted(at_s=job.ended_s, pid=42))
+        job.say(rank, parted(job.ended_s))
     assert job.after(60.0) is None
 
 
@@ -207,7 +208,7 @@ def test_on_a_gpu_a_backward_pass_waits_for_nobody():
 
 def test_a_rank_that_has_ended_is_missing():
     job = Job(2)
-    job.say(1, Parted(at_s=job.ended_s, pid=42))
+    job.say(1, parted(job.ended_s))
     assert job.after(12).stacks == ()  # it is not known yet who waits for it
     job.say(0, Stack(at_s=job.ended_s, text=REDUCE))
     hang = job.after(12)
@@ -217,7 +218,7 @@ def test_a_rank_that_has_ended_is_missing():
 def test_a_rank_that_a_restarted_smaller_job_lacks_is_not_missing():
     job = Job(3)
     for rank in range(3):
-        job.say(rank, Parted(at_s=job.ended_s, pid=rank))
+        job.say(rank, parted(job.ended_s))
     del job.ranks[2]
     for rank, trainer in job.ranks.items():
         job.say(rank, replace(trainer.start(), world_size=2))

@@ -6,14 +6,12 @@ from gpudash.protocol import (
     Device,
     Envelope,
     Notice,
-    Parted,
     Plan,
     Progress,
-    Restarted,
-    Started,
     Step,
 )
 from gpudash.views.job_steps import JobSteps
+from tests.lives import parted, starting
 
 
 def started(rank=0, world_size=1):
@@ -92,7 +90,7 @@ def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
     assert item.steps[0].samples == 2 * 32
     of_three = (*(started(rank, 3) for rank in range(3)), trained(2, samples=96))
     assert of_job(*of_three, started(0, 2), own=trained()).steps[0].samples == 2 * 32
-    parted = Envelope(source="training", rank=2, seq=2, sent_s=1.0, body=Parted(at_s=1.0, pid=1))
+    parted = Envelope(source="training", rank=2, seq=2, sent_s=1.0, body=parted(1.0))
     item = of_job(*of_three, parted, started(0, 2), trained(1, samples=96), own=trained())
     assert item.steps[0].samples == 32 + 96
     pair = (started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1))
@@ -111,14 +109,14 @@ def test_a_process_that_trains_alone_beside_others_may_restart():
 
 
 def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
-    parted = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=Parted(at_s=1.0, pid=1))
+    parted = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=parted(1.0))
     item = of_job(started(0), started(1), trained(1, samples=96), parted, own=trained())
     assert item.steps[0].samples == 32
     assert item.total_samples == 320 + 320
 
 
 def test_after_a_restart_nothing_is_known_of_the_ranks_before():
-    again = Restarted(at_s=1.0, plan=Plan(workload="", settings={}))
+    again = starting(1.0, Plan(workload="", settings={}))
     restarted = Envelope(source="session", seq=0, sent_s=1.0, body=again)
     own = trained()
     assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body

@@ -5,9 +5,10 @@ from itertools import count
 import msgspec
 import pytest
 
-from gpudash.protocol import Envelope, Failed, Parted
+from gpudash.protocol import Envelope
 from gpudash.views.ranks import MOST_RANKS, Ranks
 from tests import simulated_ranks
+from tests.lives import failed, parted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 SEQ = count()
@@ -101,7 +102,7 @@ def test_the_newest_collectives_stay_until_others_are_measured():
 
 
 def test_only_rank_0_ends_the_other_ranks():
-    failed = Failed(at_s=BEGAN_S + 1, kind="error", sentence="it died")
+    failed = failed(BEGAN_S + 1, "it died")
     pair = [*trained(0, 50.0), *trained(1, 50.0)]
     assert [row.state for row in rows(*pair, *said(1, failed))] == ["training", "failed"]
     assert [row.state for row in rows(*pair, *said(0, failed))] == ["failed", "failed"]
@@ -135,7 +136,7 @@ def test_a_pause_is_not_a_stall():
 def test_a_process_that_has_ended_has_no_current_times(how):
     run = Trainer()
     messages = said(1, run.start(), *run.steps(20))
-    failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
+    failure = failed(run.now_s, "it died")
     messages += said(1, failure if how == "failed" else run.finish())
     _, second = rows(*trained(0, 50.0), *messages)
     assert (second.state, second.steps) == (how, 20)
@@ -145,7 +146,7 @@ def test_a_process_that_has_ended_has_no_current_times(how):
 def test_rank_0s_end_is_the_end_of_all_ranks():
     run = Trainer()
     messages = said(0, run.start(), *run.steps(20))
-    failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
+    failure = failed(run.now_s, "it died")
     ended = rows(*messages, *trained(1, 50.0), *said(0, failure))
     assert [one.state for one in ended] == ["failed", "failed"]
 
@@ -165,7 +166,7 @@ def test_a_restart_is_counted_by_its_process():
 
 
 def test_a_process_that_ended_while_the_others_live_has_ended_until_another_comes():
-    messages = [*trained(0, 50.0), *trained(1, 50.0), *said(1, Parted(at_s=BEGAN_S + 1, pid=42))]
+    messages = [*trained(0, 50.0), *trained(1, 50.0), *said(1, parted(BEGAN_S + 1))]
     _, second = rows(*messages)
     assert (second.state, second.steps, second.steps_per_s) == ("ended", 20, None)
     _, second = rows(*messages, *trained(1, 50.0))
