@@ -98,8 +98,9 @@ def finished(at_s: float, after_step: int = 1, **more: object) -> Next:
 # a process may not have told these by itself
 
 
-def failed(at_s: float, sentence: str = "it died", kind: str = "error") -> State:
-    return State(at_s=at_s, phase="failed", failure=Failed(kind=kind, sentence=sentence))
+def failed(at_s: float, sentence: str = "it died", kind: str = "error", **more: object) -> State:
+    failure = Failed(kind=kind, sentence=sentence)
+    return State(at_s=at_s, phase="failed", failure=failure, **more)
 
 
 def stopped(at_s: float) -> State:
@@ -134,6 +135,11 @@ class Narrator:
         self.normaliser = Normaliser()
         self._states: dict[int, State] = {}
 
+    @property
+    def segment(self) -> int:
+        """Rank 0's."""
+        return self._states[0].segment
+
     def tell(self, item: object, rank: int = 0) -> object:
         if isinstance(item, Next):
             item = item.after(self._states.get(rank))
@@ -146,4 +152,4 @@ def stamped(envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
     """The messages in terms of the run."""
     narrator = Narrator()
     for one in envelopes:
-        yield replace(one, body=narrator.tell(one.body, one.rank))
+        yield replace(one, body=narrator.tell(one.body, 0 if one.source == "session" else one.rank))

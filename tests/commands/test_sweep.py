@@ -486,7 +486,7 @@ def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(tmp_path, capsys, m
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
 def test_a_worker_that_fails_at_the_start_leaves_a_line_and_no_file(tmp_path, kind, code, capsys):
-    session = ScriptedSession(failure=Failed(at_s=1.0, kind=kind, sentence="it cannot be"))
+    session = ScriptedSession(failure=Failed(kind=kind, sentence="it cannot be"))
     assert run(session, file=sweep_file(tmp_path), csv=tmp_path / "s.csv") == code
     captured = capsys.readouterr()
     assert captured.out == ""

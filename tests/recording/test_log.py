@@ -38,7 +38,7 @@ def recorded(folder):
     recorder.take(of_training(started(BEGAN_S), 1))
     for row in scripted():
         recorder.take(row)
-    recorder.take(of_training(paused(BEGAN_S + 9), 2))
+    recorder.take(of_training(paused(BEGAN_S + 9).after(started(BEGAN_S)), 2))
     recorder.close(TimeBreakdown(wall_s=9.0, phases_s=9.0))
     return recorder.log_path
 
@@ -56,7 +56,7 @@ def test_a_log_is_read_as_written_to_5_significant_digits(tmp_path):
     messages = list(reader)
     assert (reader.origin.began_utc, reader.refused) == (ORIGIN.began_utc, 0)
     assert messages[0] == of_training(started(BEGAN_S), 1)
-    assert messages[-2].body == paused(BEGAN_S + 9)
+    assert messages[-2].body == paused(BEGAN_S + 9).after(started(BEGAN_S))
     assert messages[-1] == Closed(account=TimeBreakdown(wall_s=9.0, phases_s=9.0))
     rows = scripted()
     assert len(intervals(messages)) == len(rows)
@@ -116,7 +116,11 @@ def test_read_returns_at_most_as_many_messages_as_requested(tmp_path):
         (b"\xff\xfe\x00\n", "is not a recording"),
         (b"[" * 100_000 + b"\n", "is not a recording"),
         (b"x" * (LONGEST_LINE + 5), "is not a recording"),
-        (b'{"gpudash_log":2}\n', "is a log of version 2; this gpudash reads version 1"),
+        (
+            b'{"gpudash_log":1,"versions":{"gpudash":"0.9"}}\n',
+            "is a log of version 1, which gpudash 0.9 reads; this gpudash reads version 2",
+        ),
+        (b'{"gpudash_log":3}\n', "of version 3, which the gpudash that wrote it reads; this"),
         (b'{"gpudash_log":1}\n', "is not a recording"),
         (
             line_of(replace(ORIGIN, began_utc=datetime.max.replace(tzinfo=UTC))),

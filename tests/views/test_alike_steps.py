@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.compare.blocks import BlockLog
-from gpudash.protocol import Block, Started
+from gpudash.protocol import Block, State
 from gpudash.statistics import percentiles, without
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import RecentSteps, WholeRun
@@ -37,7 +37,7 @@ def with_cpu(progress, cpu_ms):
 
 
 def steps_of(items):
-    return [step for item in items if not isinstance(item, Started) for step in item.steps]
+    return [step for item in items if not isinstance(item, State) for step in item.steps]
 
 
 def numbers(values):

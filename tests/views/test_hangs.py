@@ -46,6 +46,7 @@ class Job:
                 self.say(rank, trainer.step(step_ms))
 
     def say(self, rank, body, at_s=BEGAN_S, source="training"):
+        body = self.narrator.tell(body, rank)
         self.hangs.take(Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=at_s, body=body))
 
     def answer(self, *texts, why=""):

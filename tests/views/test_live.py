@@ -47,7 +47,7 @@ class Watched:
 
     def feed(self, *items):
         for item in items:
-            self.window.fold(item)
+            self.window.fold(self.run.say(item))
         return self
 
     def trained(self, count=40, step_ms=50.0):

@@ -8,7 +8,7 @@ import pytest
 from gpudash.protocol import Envelope
 from gpudash.views.ranks import MOST_RANKS, Ranks
 from tests import simulated_ranks
-from tests.lives import failed, parted
+from tests.lives import failed, in_process, parted, stamped
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 SEQ = count()
@@ -23,13 +23,14 @@ def said(rank, *bodies, source="training", sent_s=0.0):
 
 def trained(rank, step_ms, steps=20):
     """The messages of a process that starts and trains for a second or more."""
-    run = Trainer()
-    return said(rank, run.start(), *run.steps(steps, step_ms))
+    run = Trainer(stamps=False)
+    ready_s = BEGAN_S + 1e-9 * next(SEQ)  # each is another process
+    return said(rank, in_process(run.start(), ready_s=ready_s), *run.steps(steps, step_ms))
 
 
 def rows(*envelopes, after_s=1.0):
     ranks = Ranks()
-    for envelope in envelopes:
+    for envelope in stamped(envelopes):
         ranks.take(envelope)
     return ranks.rows(BEGAN_S + after_s)
 
@@ -72,7 +73,7 @@ def test_other_sources_are_no_ranks():
 
 
 def test_what_was_not_measured_is_unknown():
-    run = Trainer()
+    run = Trainer(stamps=False)
     blind = msgspec.structs.replace(run.step().steps[0], data_ms=None, phases_ms=None)
     silent = msgspec.structs.replace(run.progress(blind), loss=None)
     _, second = rows(*trained(0, 50.0), *said(1, run.start(), silent))
@@ -80,7 +81,7 @@ def test_what_was_not_measured_is_unknown():
 
 
 def test_a_step_has_the_ranks_own_tokens_or_samples():
-    run = Trainer()
+    run = Trainer(stamps=False)
     read = msgspec.structs.replace(run.step().steps[0], tokens=500, count=2)
     _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(read)))
     assert second.tokens == 250
@@ -92,7 +93,7 @@ def test_a_step_has_the_ranks_own_tokens_or_samples():
 
 
 def test_the_newest_collectives_stay_until_others_are_measured():
-    run = Trainer()
+    run = Trainer(stamps=False)
     measured = msgspec.structs.replace(
         run.progress(run.step().steps[0]), collective_bus_mib=170.0, collective_ms=0.8
     )
@@ -102,10 +103,10 @@ def test_the_newest_collectives_stay_until_others_are_measured():
 
 
 def test_only_rank_0_ends_the_other_ranks():
-    failed = failed(BEGAN_S + 1, "it died")
+    end = failed(BEGAN_S + 1, "it died")
     pair = [*trained(0, 50.0), *trained(1, 50.0)]
-    assert [row.state for row in rows(*pair, *said(1, failed))] == ["training", "failed"]
-    assert [row.state for row in rows(*pair, *said(0, failed))] == ["failed", "failed"]
+    assert [row.state for row in rows(*pair, *said(1, end))] == ["training", "failed"]
+    assert [row.state for row in rows(*pair, *said(0, end))] == ["failed", "failed"]
 
 
 def test_before_it_trains_a_process_is_starting():
@@ -121,7 +122,7 @@ def test_a_process_that_stands_still_loses_its_rate():
 
 
 def test_a_pause_is_not_a_stall():
-    run = Trainer()
+    run = Trainer(stamps=False)
     paused = said(1, run.start(), *run.steps(20), run.pause())
     _, second = rows(*trained(0, 50.0), *paused)
     assert (second.state, second.steps_per_s) == ("paused", 0.0)
@@ -134,7 +135,7 @@ def test_a_pause_is_not_a_stall():
 
 @pytest.mark.parametrize("how", ["finished", "failed"])
 def test_a_process_that_has_ended_has_no_current_times(how):
-    run = Trainer()
+    run = Trainer(stamps=False)
     messages = said(1, run.start(), *run.steps(20))
     failure = failed(run.now_s, "it died")
     messages += said(1, failure if how == "failed" else run.finish())
@@ -144,7 +145,7 @@ def test_a_process_that_has_ended_has_no_current_times(how):
 
 
 def test_rank_0s_end_is_the_end_of_all_ranks():
-    run = Trainer()
+    run = Trainer(stamps=False)
     messages = said(0, run.start(), *run.steps(20))
     failure = failed(run.now_s, "it died")
     ended = rows(*messages, *trained(1, 50.0), *said(0, failure))
@@ -157,8 +158,8 @@ def test_another_process_of_a_rank_replaces_its_values():
 
 
 def test_a_restart_is_counted_by_its_process():
-    again = Trainer()
-    other = msgspec.structs.replace(again.start(), pid=43)
+    again = Trainer(stamps=False)
+    other = in_process(again.start(), pid=43, ready_s=BEGAN_S + 1)
     _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(1, other, *again.steps(3)))
     assert (second.pid, second.restarts, second.steps) == (43, 1, 3)
     _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 50.0))
@@ -214,7 +215,7 @@ def test_the_first_message_of_a_rank_has_the_number_0():
 
 
 def test_the_newest_message_too_counts_once_if_it_is_repeated():
-    run = Trainer()
+    run = Trainer(stamps=False)
     own = said(1, run.start(), run.step(50.0), run.step(50.0), run.step(100.0))
     _, second = rows(*trained(0, 50.0), *own, own[-1])
     assert second.step_ms_p50 == 50.0

@@ -8,25 +8,13 @@ from hypothesis import strategies as st
 
 from gpudash.protocol import (
     Aside,
-    Device,
     Progress,
     Step,
     Timed,
 )
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
-from tests.lives import Narrator, failed, finished, paused, resumed
-
-
-def started(at_s: float) -> Started:
-    return Started(
-        warmup_steps=2,
-        at_s=at_s,
-        pid=1,
-        workload="encdec",
-        device=Device(kind="cpu", name="CPU"),
-        settings={},
-        versions={},
-    )
+from tests.lives import Narrator, changed, failed, finished, paused, resumed
+from tests.scripted_run import started
 
 
 def step(
@@ -58,18 +46,6 @@ def progress(*steps: Step) -> Progress:
     return Progress(until_s=until_s, steps=steps, total_steps=len(steps), total_samples=0)
 
 
-def changed(at_s: float, took_ms: float) -> Changed:
-    return Changed(
-        at_s=at_s,
-        segment=1,
-        after_step=1,
-        changes={},
-        settings={},
-        took_ms=took_ms,
-        warmup_steps=2,
-    )
-
-
 def account(*items: object) -> TimeBreakdown:
     reconciliation, narrator = TimeAccount(), Narrator()
     for item in items:
@@ -90,8 +66,8 @@ def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
 
 
 def test_what_a_script_does_after_its_training_is_no_time_of_the_training():
-    finished = finished(15.0, trained_until_s=10.2, total_steps=1)
-    found = account(started(10), progress(step(10.1, 100, device_ms=100)), finished)
+    end = finished(15.0, trained_until_s=10.2)
+    found = account(started(10), progress(step(10.1, 100, device_ms=100)), end)
     assert found.wall_s == pytest.approx(0.2)
     assert found.unattributed_s == pytest.approx(0.1)
 
@@ -264,8 +240,8 @@ def test_the_time_between_a_run_that_had_ended_and_the_next_is_not_counted(end):
 
 def test_the_time_between_the_last_step_and_a_failure_is_counted():
     """A dead loader worker is noticed seconds later."""
-    failed = failed(3.5, "gone")
-    found = account(started(0), progress(step(1, 1000, device_ms=1000)), failed)
+    end = failed(3.5, "gone")
+    found = account(started(0), progress(step(1, 1000, device_ms=1000)), end)
     assert (found.wall_s, found.unattributed_s) == pytest.approx((3.5, 2.5))
 
 
@@ -300,19 +276,23 @@ whys = st.sampled_from(["pause", "change", "restart"])
 
 @given(st.lists(st.tuples(moments, moments, st.floats(0, 1), whys), min_size=1))
 def test_the_parts_always_add_up(script: list[tuple[float, float, float, str]]):
-    reconciliation, now = TimeAccount(), 0.0
-    reconciliation.fold(started(now))
+    reconciliation, narrator, now = TimeAccount(), Narrator(), 0.0
+
+    def tell(item: object) -> None:
+        reconciliation.fold(narrator.tell(item))
+
+    tell(started(now))
     for gap_s, step_s, share, why in script:
         if why == "restart":
-            reconciliation.fold(started(now + gap_s * share))
+            tell(started(now + gap_s * share))
         elif why == "pause":
-            reconciliation.fold(paused(now))
-            reconciliation.fold(resumed(now + gap_s * share))
+            tell(paused(now))
+            tell(resumed(now + gap_s * share))
         else:
-            reconciliation.fold(changed(now + gap_s, took_ms=gap_s * share * 1e3))
+            tell(changed(now + gap_s, took_ms=gap_s * share * 1e3))
         now += gap_s + step_s
         ms = step_s * 1e3
-        reconciliation.fold(progress(step(now, ms, device_ms=ms * share, data_ms=ms / 3)))
+        tell(progress(step(now, ms, device_ms=ms * share, data_ms=ms / 3)))
     found = reconciliation.account()
     assert found.wall_s == pytest.approx(now)
     assert parts(found) == pytest.approx(found.wall_s)
@@ -329,10 +309,10 @@ reports = st.lists(
 events = st.one_of(
     reports,
     st.builds(started, anytime),
-    st.builds(changed, anytime, anytime),
-    st.builds(Paused, at_s=anytime, why=st.sampled_from(get_args(Aside))),
-    st.builds(Resumed, at_s=anytime),
-    st.builds(Finished, at_s=anytime, total_steps=st.just(1)),
+    st.builds(changed, anytime, took_ms=anytime),
+    st.builds(paused, anytime, why=st.sampled_from(get_args(Aside))),
+    st.builds(resumed, anytime),
+    st.builds(finished, anytime),
     st.builds(
         Timed, at_s=anytime, seconds=anytime, block=st.just(0), steps=st.just(1), samples=st.just(1)
     ),
@@ -348,8 +328,12 @@ def test_whatever_comes_in_the_parts_add_up_and_none_is_negative(items: list[obj
 
 def test_what_came_before_a_recording_changes_nothing_in_it():
     """Long steps are measured more often than short ones, so their shares differ."""
-    reconciliation, now = TimeAccount(), 0.0
-    reconciliation.fold(started(now))
+    reconciliation, narrator, now = TimeAccount(), Narrator(), 0.0
+
+    def tell(item: object) -> None:
+        reconciliation.fold(narrator.tell(item))
+
+    tell(started(now))
     for number in range(1000):  # short, half idle, one in ten measured
         now += 0.005
         device_ms = 2.5 if number % 10 == 0 else None
