@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from gpudash.instrument.life import OUTSIDE_BLOCKS
 from gpudash.protocol import (
     Aside,
     Device,
@@ -17,7 +18,7 @@ from gpudash.protocol import (
     TrainingProcess,
 )
 from gpudash.run.normalise import Normaliser
-from tests.lives import Next
+from tests.lives import Next, in_process
 
 FIELDS = GpuReading.__struct_fields__
 BEGAN_S = 1000.0
@@ -89,10 +90,12 @@ class Trainer:
         self.settings = SETTINGS
         self.state = started(at_s)
 
-    def start(self, settings: Settings = SETTINGS, workload: str = "encdec") -> State:
+    def start(
+        self, settings: Settings = SETTINGS, workload: str = "encdec", **process: object
+    ) -> State:
         self.number = self.segment = 0
         self.settings = settings
-        self.state = started(self.now_s, settings, workload)
+        self.state = in_process(started(self.now_s, settings, workload), **process)
         return self.stamp(self.state)
 
     def turn(self, **changes: object) -> State:
@@ -130,15 +133,20 @@ class Trainer:
         return self.progress()
 
     def change(self, **changes: str) -> State:
+        return self.change_and({}, **changes)
+
+    def change_and(self, more: dict[str, object], **changes: str) -> State:
         self.segment += 1
         self.settings = self.settings | changes
-        return self.turn(
-            segment=self.segment,
-            after_step=self.number,
-            changes=changes,
-            settings=self.settings,
-            took_ms=0.5,
-        )
+        about = {"changes": changes, "settings": self.settings, "took_ms": 0.5}
+        return self.turn(segment=self.segment, after_step=self.number, **(about | more))
+
+    def enter_block(self, number: int | None, run: int = 1, **changes: str) -> State:
+        baseline = self.state.baseline or self.settings
+        return self.change_and({"run": run, "block": number, "baseline": baseline}, **changes)
+
+    def leave_blocks(self, answers: tuple[int, ...] = (), **changes: str) -> State:
+        return self.change_and({"answers": answers, **OUTSIDE_BLOCKS}, **changes)
 
     def pause(self, why: Aside = "asked", after_step: int | None = None) -> State:
         after_step = self.number if after_step is None else after_step

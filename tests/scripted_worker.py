@@ -8,6 +8,8 @@ import itertools
 import shutil
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from gpudash.instrument.block_queue import BlockQueue
 from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.protocol import (
@@ -57,10 +59,11 @@ class Worker:
         self.samples = lambda settings: int(settings["batch_size"])
         self.skipped = 0  # samples that could not be read
         self.stops = ()  # commands that asked for the end
-        self.life = None
+        self.start()
 
     def start(self) -> State:
-        return self.begin(started(self.now_s, dict(self.settings)))
+        first = started(self.now_s, dict(self.settings))
+        return self.begin(replace(first, segment=self.segment))
 
     def begin(self, state: State) -> State:
         """The first state, which is not sent but returned."""

@@ -135,7 +135,7 @@ class BlockLog:
         has_ended = state.phase in ("starting", "finished", "failed")
         if has_ended or (before is not None and state.starts_after(before)):
             self.over = "the training ended"
-        elif state.changed_from(before):
+        elif before is None or state.changed_from(before):
             for one in self._open:
                 if one.last_step is None:
                     one.last_step = state.after_step

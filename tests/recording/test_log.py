@@ -120,8 +120,11 @@ def test_read_returns_at_most_as_many_messages_as_requested(tmp_path):
             b'{"gpudash_log":1,"versions":{"gpudash":"0.9"}}\n',
             "is a log of version 1, which gpudash 0.9 reads; this gpudash reads version 2",
         ),
-        (b'{"gpudash_log":3}\n', "of version 3, which the gpudash that wrote it reads; this"),
-        (b'{"gpudash_log":1}\n', "is not a recording"),
+        (
+            b'{"gpudash_log":3}\n',
+            "is a log of version 3, which the gpudash that wrote it reads; this",
+        ),
+        (b'{"gpudash_log":2}\n', "is not a recording"),
         (
             line_of(replace(ORIGIN, began_utc=datetime.max.replace(tzinfo=UTC))),
             "is not a recording",

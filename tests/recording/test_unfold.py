@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpudash.protocol import Progress
 from gpudash.recording.intervals import BIN, Burst
@@ -31,7 +32,7 @@ def with_readings(items, end_s):
 
 def again(row):
     """Return the row that the row's own messages fold into."""
-    items = [started(row.began_s, row.settings), *unfold(row, base=row.segment)]
+    items = [replace(started(row.began_s, row.settings), segment=row.segment), *unfold(row)]
     (twin,) = folded(items, row.ended_s, 10.0, began_s=row.began_s)
     return twin
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpudash.protocol import Device, Envelope, Joined, Stack, Stacks
 from gpudash.snapshot import Hang, RankStack
 from gpudash.views.hangs import Hangs, clauses, log_lines, missing, title
-from tests.lives import failed, parted
+from tests.lives import Narrator, failed, in_process, parted
 from tests.scripted_run import BEGAN_S, Trainer
 
 SEQ = count()
@@ -29,11 +29,11 @@ class Job:
     """Some ranks in lockstep, on a made-up clock."""
 
     def __init__(self, ranks=3, step_ms=50.0, steps=20, device="cpu"):
-        self.hangs = Hangs()
-        self.ranks = {rank: Trainer() for rank in range(ranks)}
+        self.hangs, self.narrator = Hangs(), Narrator()
+        self.ranks = {rank: Trainer(stamps=False) for rank in range(ranks)}
         for rank, trainer in self.ranks.items():
             started = trainer.start()
-            self.say(rank, replace(started, device=Device(kind=device, name="")))
+            self.say(rank, in_process(started, device=Device(kind=device, name="")))
         self.train(steps, step_ms)
 
     @property

@@ -214,7 +214,7 @@ def test_what_was_found_in_a_script_is_shown_with_its_levers_until_another_worke
 
 def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():
     watched = Watched().trained()
-    change = msgspec.structs.replace(watched.run.change(data="loader"), warmup_steps=17)
+    change = watched.run.change_and({"warmup_steps": 17}, data="loader")
     watched.feed(change, *watched.run.steps(18))
     assert [row.steps for row in watched.now().results] == [35, 1]
     watched.feed(watched.run.pause(), watched.run.wait(2.0), watched.run.resume())
@@ -319,7 +319,7 @@ def test_a_notice_stays_until_the_next_change_of_state():
     watched.feed(Notice(text="the recording ended: disk full"))
     shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
     assert shown.status == "training – the recording ended: disk full"
-    changed = msgspec.structs.replace(watched.run.change(pipelined="on"), answers=(7,))
+    changed = watched.run.change_and({"answers": (7,)}, pipelined="on")
     assert watched.feed(changed).now().status == "training"
 
 
@@ -327,7 +327,7 @@ def test_notes_are_those_of_the_settings_in_force():
     watched = Watched().trained()
     assert watched.now().notes == ("8 loader workers",)
     note = Note(lever=None, text="no streams")
-    noted = msgspec.structs.replace(watched.run.change(pipelined="on"), notes=(note,))
+    noted = watched.run.change_and({"notes": (note,)}, pipelined="on")
     assert watched.feed(noted).now().notes == ("no streams",)
     assert watched.feed(watched.run.change(pipelined="off")).now().notes == ()
 
@@ -399,7 +399,7 @@ def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trai
     watched.feed(paused(watched.run.now_s, why="evaluation"))
     assert watched.now().status == "evaluating"
     watched.run.now_s += 5.0
-    shown = watched.feed(msgspec.structs.replace(watched.run.start(), pid=43)).now()
+    shown = watched.feed(watched.run.start(pid=43)).now()
     assert (shown.status, shown.steps_since_break) == ("training", 0)
     assert [mark.label for mark in shown.markers] == ["restart"]
 
@@ -430,7 +430,7 @@ def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():
 def test_where_the_device_does_not_name_itself_the_gpu_that_was_seen_first_is_shown():
     watched = Watched()
     device = msgspec.structs.replace(DEVICE, uuid=None)
-    watched.feed(msgspec.structs.replace(watched.run.start(), device=device))
+    watched.feed(watched.run.start(device=device))
     mine, other = gpu(BEGAN_S), gpu(BEGAN_S, uuid="GPU-2222", index=1)
     assert watched.feed(mine, other).now().gpu == mine
 
@@ -480,16 +480,12 @@ VERDICT = "pipelined=on is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
 
 def block(watched, number, **changes):
     """The worker enters a block and trains in it."""
-    event = watched.run.change(**changes)
-    entered = msgspec.structs.replace(event, run=1, block=number)
-    return watched.feed(entered, *watched.run.steps(8))
+    return watched.feed(watched.run.enter_block(number, **changes), *watched.run.steps(8))
 
 
 def home(watched, run=1, **changes):
     """The worker has left the blocks and trains on; without a run, at a user's change."""
-    event = msgspec.structs.replace(watched.run.change(**changes), run=run)
-    if run is None:
-        event = msgspec.structs.replace(event, answers=(7,))
+    event = watched.run.leave_blocks((7,) if run is None else (), **changes)
     ended = BlocksEnded(at_s=watched.run.now_s, run=1, why="no block is left")
     return watched.feed(event, ended, *watched.run.steps(8))
 
@@ -550,11 +546,11 @@ def test_blocks_are_stretches_of_time_with_their_side():
 
 
 def test_the_runs_end_and_a_restart_end_a_block():
-    for end in (Stopped, Restarted):
+    for end in (stopped, starting):
         watched = Watched().trained()
         watched.feed(comparison())
         block(watched, 0, pipelined="on")
-        more = {"plan": PLAN} if end is Restarted else {}
+        more = {"plan": PLAN} if end is starting else {}
         shown = watched.feed(end(at_s=watched.run.now_s, **more)).now()
         assert sides(shown) == [(2.0, 2.4, "b")]
 
@@ -592,7 +588,7 @@ def test_a_verdict_is_kept_in_the_table_and_shown_once_the_blocks_are_over(early
     row, verdict = shown.results
     assert (row.number, row.live, row.verdict) == (1, True, False)
     assert (verdict.configuration, verdict.verdict, verdict.live) == (VERDICT, True, False)
-    changed = msgspec.structs.replace(watched.run.change(batch_size="16"), answers=(7,))
+    changed = watched.run.change_and({"answers": (7,)}, batch_size="16")
     assert watched.feed(changed).now().status == "training"
 
 
@@ -671,7 +667,7 @@ def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over():
     refused = Refused(
         kind="bad_setting", changes={"batch_size": "4096"}, reason=reason, run=1, block=1
     )
-    back = msgspec.structs.replace(watched.run.change(batch_size="8"), run=1)
+    back = watched.run.enter_block(None, batch_size="8")
     watched.feed(refused, back)  # it tells in this order
     assert watched.now().status.startswith("A/B: ")
     assert labels(watched.now()) == ["A/B"]

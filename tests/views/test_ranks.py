@@ -49,7 +49,7 @@ def test_each_process_has_its_own_steps_rates_and_times():
 
 def test_in_a_hang_no_rank_trains():
     ranks = Ranks()
-    for envelope in (*trained(0, 50.0), *trained(1, 50.0)):
+    for envelope in stamped((*trained(0, 50.0), *trained(1, 50.0))):
         ranks.take(envelope)
     rates = [(row.steps_per_s, row.samples_per_s) for row in ranks.rows(BEGAN_S + 20, hang=True)]
     assert rates == [(0.0, 0.0)] * 2
@@ -230,7 +230,7 @@ def test_the_slow_rank_is_found_even_if_all_messages_are_repeated():
     slow = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0} if rank == 3 else {})
     starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
     ranks = Ranks()
-    for envelope in simulated_ranks.enveloped([*starts, *slow.train(15)]):
+    for envelope in stamped(simulated_ranks.enveloped([*starts, *slow.train(15)])):
         ranks.take(envelope)
         ranks.take(envelope)
     assert (ranks.straggler.rank, ranks.straggler.phase) == (3, "forward")
@@ -240,7 +240,7 @@ def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
     messages = []
     ranks = Ranks(messages.append)
     for rank in range(10_000):
-        for envelope in trained(rank, 50.0, steps=1):
+        for envelope in stamped(trained(rank, 50.0, steps=1)):
             ranks.take(envelope)
     assert [row.rank for row in ranks.rows(BEGAN_S)] == list(range(MOST_RANKS))
     assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.snapshot import STEP_CLASS
-from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, WARMUP_STEPS, SettingsHistory
+from gpudash.statistics import WARMUP_STEPS
+from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, SettingsHistory
 from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host, step
 
 
@@ -17,16 +18,17 @@ class Bench:
         self.start()
 
     def start(self, settings=SETTINGS, workload="encdec", warmup_steps=2):
-        event = self.run.start(settings, workload)
-        self.table.start(event.segment, workload, settings, warmup_steps)
+        self.run.start(settings, workload)
+        state = self.run.turn(warmup_steps=warmup_steps)
+        self.table.start(state.segment, workload, settings)
 
     def train(self, count, step_ms=50.0):
         for progress in self.run.steps(count, step_ms):
             self.table.step(progress.steps[0])
 
     def change(self, warmup_steps=2, **changes):
-        event = self.run.change(**changes)
-        self.table.change(event.segment, event.settings, warmup_steps)
+        state = self.run.change_and({"warmup_steps": warmup_steps}, **changes)
+        self.table.change(state.segment, state.settings)
 
     def pause(self, seconds):
         self.run.pause()
@@ -404,9 +406,7 @@ def test_the_histogram_counts_each_step_that_took_time_and_is_no_longer_than_its
     bench = Bench()
     bench.train(WARMUP_STEPS)
     for number, step_ms in enumerate(times_ms, start=WARMUP_STEPS + 1):
-        bench.table.step(
-            msgspec.structs.replace(step(number, 1e6), step_ms=step_ms, since_break=number)
-        )
+        bench.table.step(msgspec.structs.replace(step(number, 1e6), step_ms=step_ms, warm=1))
     histogram = bench.table.step_histogram()
     assert sum(steps for _, steps in histogram) == sum(ms > 0 for ms in times_ms)
     assert histogram == tuple(sorted(histogram))

@@ -208,7 +208,7 @@ def test_a_final_out_of_memory_says_which_batch_would_fit(
         run._loop._needs.note(settings, DeviceMemory(reserved_mib=mib, peak_mib=mib))
     with pytest.raises(torch.OutOfMemoryError) as raised:
         run.until_stopped()
-    failed = describe(raised.value, "fake", {"batch_size": "4"})
+    failed = describe(raised.value, "fake", {"batch_size": "4"}).failure
     assert failed.kind == "out_of_memory"
     assert failed.sentence == (
         "out of memory with batch_size=4; "

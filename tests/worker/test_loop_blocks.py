@@ -85,7 +85,12 @@ def when(
 
 
 def begins(number: int) -> Callable[[Event], bool]:
-    return lambda event: isinstance(event, State) and event.block == number
+    return lambda event: (
+        isinstance(event, State)
+        and event.block == number
+        and event.why is None
+        and not event.answers
+    )
 
 
 def numbered(run: Run) -> None:
