@@ -74,8 +74,8 @@ class Next:
         before = before or State(at_s=0.0, phase="training")
         changes = dict(self.changes)
         if changes.pop("another_segment", False):
-            changes["segment"] = before.segment + 1
-        return replace(before, answers=(), **changes)
+            changes.setdefault("segment", before.segment + 1)
+        return replace(before, **({"answers": ()} | changes))
 
 
 def paused(at_s: float, why: Aside = "asked", **more: object) -> Next:

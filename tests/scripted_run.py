@@ -46,11 +46,6 @@ def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec"
     )
 
 
-def in_process(state: State, **changes: object) -> State:
-    """The state in a process that differs in this."""
-    return replace(state, process=replace(state.process, **changes))
-
-
 def step(number: int, finished_s: float, step_ms: float = 50.0, segment: int = 0) -> Step:
     return Step(
         step=number,
@@ -91,11 +86,16 @@ class Trainer:
         self.state = started(at_s)
 
     def start(
-        self, settings: Settings = SETTINGS, workload: str = "encdec", **process: object
+        self,
+        settings: Settings = SETTINGS,
+        workload: str = "encdec",
+        warmup_steps: int = 2,
+        **process: object,
     ) -> State:
         self.number = self.segment = 0
         self.settings = settings
-        self.state = in_process(started(self.now_s, settings, workload), **process)
+        first = replace(started(self.now_s, settings, workload), warmup_steps=warmup_steps)
+        self.state = in_process(first, **process)
         return self.stamp(self.state)
 
     def turn(self, **changes: object) -> State:

@@ -8,8 +8,6 @@ import itertools
 import shutil
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from gpudash.instrument.block_queue import BlockQueue
 from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.protocol import (
@@ -59,11 +57,10 @@ class Worker:
         self.samples = lambda settings: int(settings["batch_size"])
         self.skipped = 0  # samples that could not be read
         self.stops = ()  # commands that asked for the end
-        self.start()
+        self.begin(started(self.now_s, dict(self.settings)))
 
     def start(self) -> State:
-        first = started(self.now_s, dict(self.settings))
-        return self.begin(replace(first, segment=self.segment))
+        return self.life.state
 
     def begin(self, state: State) -> State:
         """The first state, which is not sent but returned."""

@@ -26,6 +26,7 @@ from gpudash.protocol import (
 )
 from gpudash.run.worker_process import WorkerProcess
 from tests.lives import failed, in_process
+from tests.scripted_run import started
 from tests.scripted_worker import Worker
 from workloads.levers import LeverError, resolve
 from workloads.lifetime import die_with
@@ -80,7 +81,8 @@ class RealTime(Worker):
 
     def start(self) -> State:
         device = Device(kind="cpu", name="CPU")
-        state = in_process(super().start(), pid=os.getpid(), device=device)
+        first = started(self.now_s, dict(self.settings))
+        state = in_process(first, pid=os.getpid(), device=device)
         return self.begin(msgspec.structs.replace(state, workload=self.plan.workload))
 
     def refusal(self, settings: dict[str, str]) -> str | None:

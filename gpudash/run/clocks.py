@@ -5,7 +5,7 @@ difference is at most half the round trip.
 """
 
 from functools import cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import TypeVar, get_args, get_origin
 
 import msgspec
@@ -75,6 +75,8 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...
 
 def _contains_moments(kind: object) -> bool:
     """Return whether this is a list of records with moments, or such a record or None."""
-    items = get_args(kind) if get_origin(kind) in (tuple, UnionType) else ()
+    items = get_args(kind)
+    if not (get_origin(kind) is tuple or (isinstance(kind, UnionType) and NoneType in items)):
+        return False
     structs = (one for one in items if isinstance(one, type) and issubclass(one, msgspec.Struct))
     return any(any(_fields(one)) for one in structs)

@@ -29,7 +29,7 @@ def measured(*seconds: float) -> list[BlockRow]:
 def test_each_number_of_processes_runs_its_own_cells_alone():
     sweep = Sweep(GRID)
     sweep.nproc = 2
-    blocks = sweep.begin(1, ranks=2)
+    blocks = sweep.begin(1, started_with(2, threads=2))
     assert [block.changes for block in blocks] == [{}] * 3
     assert (sweep.blocks_done, sweep.blocks_planned) == (0, 6)
 
@@ -43,7 +43,7 @@ def test_a_resumed_sweep_goes_on_with_the_number_of_processes_that_it_broke_off_
     assert whole_rounds(both, [*cells[:6], unfinished]) == cells[:6]
     sweep = Sweep(GRID, rows[:4])
     assert sweep.nproc == 2
-    assert len(sweep.begin(1, ranks=2)) == 2
+    assert len(sweep.begin(1, started_with(2, threads=2))) == 2
 
 
 def test_a_sweep_that_broke_off_with_one_process_begins_with_it():

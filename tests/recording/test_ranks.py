@@ -188,7 +188,7 @@ def test_no_step_is_lost_when_a_nodes_clock_is_corrected():
 
 def test_a_process_that_follows_another_begins_at_its_first_step():
     messages, again = two_ranks(), Trainer(BEGAN_S + 1.0)
-    begun = msgspec.structs.replace(started(1, again), pid=43)
+    begun = msgspec.structs.replace(in_process(started(1, again), pid=43), worker=2)
     rows = rows_of([*messages, (1, begun), *((1, one) for one in again.steps(5))], BEGAN_S + 1.5)
     assert [row.ranks[1].steps for row in rows] == [10, 10, 5]
 
@@ -295,8 +295,8 @@ def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path
     messages: list[tuple[int, object]] = []
     for rank, uuid in enumerate(uuids):
         event = simulated_ranks.start(rank, world_size=ranks)
-        device = msgspec.structs.replace(event.device, uuid=uuid)
-        messages.append((rank, msgspec.structs.replace(event, device=device)))
+        device = msgspec.structs.replace(event.process.device, uuid=uuid)
+        messages.append((rank, in_process(event, device=device)))
     for rank, progress in simulated_ranks.Ranks(ranks).train(seconds):
         messages.append((rank, msgspec.structs.replace(progress, loss=pick.random())))
         of_gpu = {

@@ -44,7 +44,8 @@ def record(path, rows):
         if row == 0:
             come.append(started(began_s, settings))
         else:
-            change = changed(began_s, segment=row, changes=settings, settings=settings)
+            about = {"after_step": row * STEPS, "changes": settings, "settings": settings}
+            change = changed(began_s, segment=row, **about)
             come.append(change.after(started(BEGAN_S, settings)))
         for seq, body in enumerate(come, row * 3):
             writer.take(Envelope(source="training", seq=seq, sent_s=began_s, body=body))

@@ -20,13 +20,14 @@ from gpudash.protocol import (
     Plan,
     Printed,
     Reading,
+    State,
 )
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Snapshot
-from tests.lives import finished
+from tests.lives import in_process
 from tests.scripted_run import Trainer, host
 from tests.waiting import until
 
@@ -107,7 +108,7 @@ def followed(source: Script, listener: Screen, beside: Sequence[Script] = ()) ->
 
 
 def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
-    source = Script(*trained(finished(1001.0, 4)), ended="gone")
+    source = Script(*trained(State(at_s=1001.0, phase="finished", after_step=4)), ended="gone")
     device, screen = Script(host(1000.1, 77.0)), Screen()
     device.name = "telemetry"
     followed(source, screen, beside=[device])
@@ -185,7 +186,7 @@ def line(**hello: object) -> bytes:
 
 def test_a_source_of_this_version_is_understood():
     assert Decoder("it").decode(line()).body == Hello()
-    assert PROTOCOL_VERSION == 2
+    assert PROTOCOL_VERSION == 3
 
 
 FIRST_LINES = """
@@ -209,8 +210,8 @@ def test_several_threads_may_decode_their_first_line_at_once():
 
 @pytest.mark.parametrize("more", [{}, {"can": ["levitate"]}, {"can": 1}])
 def test_another_version_is_reported_in_one_line(more):
-    with pytest.raises(SourceError, match=r"^it speaks protocol 3, this gpudash 2$"):
-        Decoder("it").decode(line(protocol=3, **more))
+    with pytest.raises(SourceError, match=r"^it speaks protocol 4, this gpudash 3$"):
+        Decoder("it").decode(line(protocol=4, **more))
 
 
 @pytest.mark.parametrize(
@@ -224,11 +225,11 @@ def test_another_protocol_is_reported_in_one_line(first):
 def test_another_version_ends_the_training_with_its_line():
     class Stranger(Script):
         def read(self) -> list[Envelope]:
-            return [Decoder("the training process").decode(line(protocol=3))]
+            return [Decoder("the training process").decode(line(protocol=4))]
 
     screen = Screen()
     followed(Stranger(), screen)
-    assert screen.newest.status == "the training process speaks protocol 3, this gpudash 2"
+    assert screen.newest.status == "the training process speaks protocol 4, this gpudash 3"
     assert len(screen.failures) == 1
 
 
@@ -258,11 +259,11 @@ def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
     monkeypatch.setattr(telemetry_source, "Sampler", Watching)
     telemetry = TelemetrySource()
     sampler = telemetry._sampler
-    alone = Trainer().start()
-    device = msgspec.structs.replace(alone.device, uuid="GPU-2222")
-    second = msgspec.structs.replace(alone, pid=43, device=device, world_size=2)
-    two = Script(Hello(), msgspec.structs.replace(alone, world_size=2))
-    one = Script(Hello(), msgspec.structs.replace(alone, pid=44), ended="gone")
+    alone = Trainer(stamps=False).start()
+    device = msgspec.structs.replace(alone.process.device, uuid="GPU-2222")
+    second = in_process(alone, pid=43, device=device, world_size=2)
+    two = Script(Hello(), in_process(alone, world_size=2))
+    one = Script(Hello(), in_process(alone, pid=44), ended="gone")
     sources = iter((two, one))
     session = Session(
         PLAN, start_source=lambda _plan: next(sources), beside=[telemetry, Script(second, rank=1)]

@@ -24,9 +24,10 @@ def trained(lengths, cpu_ms=None):
     run, each, together = Trainer(), [], []
     for step_ms, count in lengths:
         alike = run.steps(count, step_ms)
+        warm = sum(step.warm for one in alike for step in one.steps)
         each += [with_cpu(one, cpu_ms) for one in alike]
         last = each[-1]
-        one = msgspec.structs.replace(last.steps[0], count=count, samples=8 * count)
+        one = msgspec.structs.replace(last.steps[0], count=count, samples=8 * count, warm=warm)
         together.append(msgspec.structs.replace(last, steps=(one,)))
     return [Trainer().start(), *each], [Trainer().start(), *together]
 
@@ -78,7 +79,7 @@ def account(items):
 
 def history(items):
     view = SettingsHistory()
-    view.start(0, "encdec", {}, 2)
+    view.start(0, "encdec", {})
     for step in steps_of(items):
         view.step(step)
     (row,) = view.results(live=True)
@@ -126,9 +127,11 @@ def test_warm_up_is_removed_from_a_record_of_equal_steps():
 
 
 def test_readings_during_alike_steps_count():
-    step = msgspec.structs.replace(steps_of(Trainer().steps(40))[-1], count=40, samples=320)
+    step = msgspec.structs.replace(
+        steps_of(Trainer().steps(40))[-1], count=40, samples=320, warm=40
+    )
     view = SettingsHistory()
-    view.start(0, "encdec", {}, 2)
+    view.start(0, "encdec", {})
     view.sample(gpu(step.finished_s - 0.1, gpu_util_pct=50.0))
     view.step(step)
     assert view.results(live=True)[0].util_pct == 50.0

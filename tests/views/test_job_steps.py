@@ -2,8 +2,6 @@
 
 from itertools import count
 
-import msgspec
-
 from gpudash.protocol import (
     Device,
     Envelope,
@@ -127,5 +125,5 @@ def test_other_messages_are_unchanged():
     steps.take(started(0, 2))
     notice = Notice(text="hello")
     assert steps.of_job(notice) is notice
-    reading = msgspec.structs.replace(started(0, 2).body, world_size=2)
+    reading = started(0, 2).body
     assert steps.of_job(reading) is reading

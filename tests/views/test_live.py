@@ -329,7 +329,8 @@ def test_notes_are_those_of_the_settings_in_force():
     note = Note(lever=None, text="no streams")
     noted = watched.run.change_and({"notes": (note,)}, pipelined="on")
     assert watched.feed(noted).now().notes == ("no streams",)
-    assert watched.feed(watched.run.change(pipelined="off")).now().notes == ()
+    none = watched.run.change_and({"notes": ()}, pipelined="off")
+    assert watched.feed(none).now().notes == ()
 
 
 def test_going_back_after_out_of_memory_is_explained():
@@ -766,10 +767,10 @@ def test_a_training_in_which_no_step_finishes_says_for_how_long():
     ended_s = watched.run.now_s
     assert watched.window.snapshot(ended_s + 4.9).quiet_s is None
     assert watched.window.snapshot(ended_s + 30).quiet_s == pytest.approx(30, abs=1)
-    paused = watched.feed(paused(ended_s))
-    assert paused.window.snapshot(ended_s + 30).quiet_s is None
-    resumed = watched.feed(resumed(ended_s + 40))
-    assert resumed.window.snapshot(ended_s + 44).quiet_s is None
+    watched.feed(paused(ended_s))
+    assert watched.window.snapshot(ended_s + 30).quiet_s is None
+    watched.feed(resumed(ended_s + 40))
+    assert watched.window.snapshot(ended_s + 44).quiet_s is None
     watched.run.now_s = ended_s + 46
     assert watched.feed(watched.run.step()).window.snapshot(watched.run.now_s).quiet_s is None
     finished = watched.feed(watched.run.finish())

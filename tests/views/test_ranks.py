@@ -201,7 +201,7 @@ def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
     for rank in range(2):
         start = simulated_ranks.start(rank)
         messages += said(rank, start)
-        reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.device.uuid)
+        reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.process.device.uuid)
         messages += said(rank, reading, source="telemetry")
     assert [row.gpu is not None for row in rows(*messages, after_s=60.0)] == [True, True]
     later = said(0, msgspec.structs.replace(gpu(BEGAN_S + 60), uuid="GPU-0"), source="telemetry")
