@@ -38,7 +38,7 @@ from gpudash.run.link import Parting, Ping, Pong, line_of, own_line
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
 from gpudash.run.normalise import Normaliser
 from gpudash.run.training_processes import TrainingProcesses
-from tests.lives import told_by
+from tests.lives import in_process, told_by
 from tests.waiting import until
 
 TOKEN = "a token of the tests"
@@ -492,7 +492,7 @@ def test_a_process_that_counts_itself_in_a_container_has_the_number_that_it_has_
         here.until(lambda: here.processes._members)
         process, _ = listening.accept()
         with closing(process):
-            begun = msgspec.structs.replace(started(time.monotonic()), pid=7)
+            begun = in_process(started(time.monotonic()), pid=7)
             for seq, body in enumerate((Hello(pid=7), begun)):
                 said = Envelope(source="training", seq=seq, sent_s=begun.at_s, body=body)
                 process.sendall(msgspec.json.encode(said) + b"\n")

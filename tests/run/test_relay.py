@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from gpudash import rendezvous
 from gpudash.errors import UsageError
@@ -36,7 +35,7 @@ from gpudash.run.member import peer
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import OtherVersionError, Relay
 from gpudash.run.training_processes import TrainingProcesses
-from tests.lives import told_by
+from tests.lives import in_process, told_by
 from tests.scripted_run import started
 from tests.waiting import until
 
@@ -277,8 +276,8 @@ class Telemetry:
     def __init__(self):
         self.gpus = {}
 
-    def watch(self, started, /, rank=0):
-        self.gpus[rank] = started.device.uuid
+    def watch(self, process, /, rank=0):
+        self.gpus[rank] = process.device.uuid
 
     def read(self):
         return []
@@ -296,7 +295,7 @@ def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
         for rank, (process, connection) in enumerate(processes, start=8):
             watched._processes[rank, 0] = Lines(connection)
             device = Device(kind="cuda", name="x", uuid=f"GPU-{rank}")
-            body = replace(started(0.0, {}), device=device, world_size=16)
+            body = in_process(started(0.0, {}), device=device, world_size=16)
             messages = Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
             with process:
                 process.sendall(msgspec.json.encode(messages) + b"\n")
@@ -469,8 +468,8 @@ def test_the_gpu_of_each_rank_of_the_node_is_read(monkeypatch, dashboard, relaye
     watched = set()
 
     class Readings:
-        def watch(self, started, rank=0):
-            watched.add((rank, started.device.uuid))
+        def watch(self, process, rank=0):
+            watched.add((rank, process.device.uuid))
 
         def read(self):
             return []

@@ -30,6 +30,7 @@ from gpudash.protocol import (
     Resume,
     Status,
     Stop,
+    TooLate,
 )
 from gpudash.run import job_commands, keeper
 from gpudash.run.held import Child, keep
@@ -70,7 +71,7 @@ class Watched:
             turn, lambda: [one.body for one in self.envelopes if not isinstance(one.body, Progress)]
         )
 
-    def bodies(self, kind=object, rank=None):
+    def bodies(self, kind, rank=None):
         return told_by(self.envelopes, kind, rank)
 
     def first(self, kind, rank=None):
@@ -117,7 +118,7 @@ def run(place):
 def test_the_command_is_there_before_it_trains(run):
     watched = run("-c", "import time; time.sleep(60)")
     watched.until(lambda: len(watched.bodies(Status)) == 2)
-    hello, status = watched.bodies()[:2]
+    hello, status = [one.body for one in watched.envelopes[:2]]
     assert {"levers", "blocks", "leave", "type"} <= set(hello.can)
     assert status.text == "starting train.py"
     assert watched.bodies(Status)[-1].text == "train.py runs; torch is not imported so far"
@@ -156,12 +157,12 @@ def test_a_training_that_answers_within_the_first_look_is_not_taken_for_late(run
     watched.first("started")
     seqs = [one.seq for one in watched.envelopes if one.source == "training"]
     assert seqs == sorted(seqs)
-    assert [type(one) for one in watched.bodies()[:2]] == [Hello, Status]
+    assert [type(one.body) for one in watched.envelopes[:2]] == [Hello, Status]
 
 
 def test_each_training_process_has_its_own_rank(run):
     watched = run(TRAINING, "--steps", "60", "--fork")
-    pids = {watched.first("started", rank).pid for rank in (0, 1)}
+    pids = {watched.first("started", rank).process.pid for rank in (0, 1)}
     assert len(pids) == 2
     watched.end()
     assert watched.bodies(Progress, 0)
@@ -170,7 +171,7 @@ def test_each_training_process_has_its_own_rank(run):
 
 def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
     watched = run(TRAINING, "--fork")
-    of_rank = {rank: watched.first("started", rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     command = watched.facts()["pid"]
     rank, pid = next((rank, pid) for rank, pid in of_rank.items() if pid != command)
     os.kill(pid, signal.SIGKILL)
@@ -226,14 +227,14 @@ def test_the_second_job_of_a_command_is_left_out_with_one_line(run):
     for rank in (0, 1):
         watched.first("changed", rank)
     assert {one.rank for one in watched.envelopes} == {0, 1}
-    assert len({one.pid for one in watched.bodies("started")}) == 2
+    assert len({one.process.pid for one in watched.bodies("started")}) == 2
     assert watched.sentences() == [said]
 
 
 def test_a_job_that_follows_another_is_watched(run):
     words = f"[sys.executable, {TRAINING!r}, '--world-size', '2', '--steps', '100', '--job', job]"
     watched = run("-c", f"import subprocess, sys\nfor job in 'AB': subprocess.run({words})")
-    watched.until(lambda: len({one.pid for one in watched.bodies("started", 0)}) == 2)
+    watched.until(lambda: len({one.process.pid for one in watched.bodies("started", 0)}) == 2)
 
 
 def test_a_change_that_not_every_rank_could_receive_is_refused(run, monkeypatch):
@@ -261,7 +262,7 @@ def test_a_change_waits_for_ranks_that_come_a_little_later(run):
 
 def test_if_rank_0_is_lost_another_ranks_answer_is_passed_on_once(run):
     watched = run("-c", TWO_RANKS)
-    of_rank = {rank: watched.first("started", rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     os.kill(of_rank[0], signal.SIGSTOP)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     watched.first("changed", 1)
@@ -276,7 +277,7 @@ def test_if_rank_0_is_lost_another_ranks_answer_is_passed_on_once(run):
 
 def test_if_rank_0_is_lost_and_no_rank_answers_a_change_is_refused(run):
     watched = run("-c", TWO_RANKS)
-    of_rank = {rank: watched.first("started", rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     for pid in of_rank.values():
         os.kill(pid, signal.SIGSTOP)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
@@ -290,7 +291,7 @@ def test_if_rank_0_is_lost_and_no_rank_answers_a_change_is_refused(run):
 def test_its_own_messages_are_numbered_in_order_with_the_trainings(run):
     """A lower number than one seen counts as a repeat, and is dropped."""
     watched = run(TRAINING, "--fork")
-    of_rank = {rank: watched.first("started", rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     os.kill(next(pid for pid in of_rank.values() if pid != watched.facts()["pid"]), signal.SIGKILL)
     watched.until(watched.sentences)
     seqs = [one.seq for one in watched.envelopes if (one.source, one.rank) == ("training", 0)]
@@ -309,11 +310,11 @@ def test_an_impossible_rank_is_reported_and_left_out(run, rank):
 
 def test_a_training_that_hung_up_is_reached_again(run):
     watched = run(TRAINING)
-    pid = watched.first("started").pid
+    pid = watched.first("started").process.pid
     (member,) = watched.source._processes._members
     member._connection._connection.shutdown(socket.SHUT_RDWR)
     watched.until(lambda: len(watched.bodies("started", 0)) == 2)
-    assert {one.pid for one in watched.bodies("started")} == {pid}
+    assert {one.process.pid for one in watched.bodies("started")} == {pid}
     time.sleep(1.1)
     watched.until(lambda: watched.bodies(Progress)[-1].total_steps > 150)
     assert watched.sentences() == []
@@ -327,7 +328,7 @@ def test_a_second_training_after_the_first_is_another_start(run):
     watched = run("-c", program)
     watched.end()
     first, second = watched.bodies("started", 0)
-    assert first.pid != second.pid
+    assert first.process.pid != second.process.pid
 
 
 def test_a_restart_that_undoes_lever_changes_is_reported(run):
@@ -388,12 +389,12 @@ def test_commands_without_a_receiver_are_answered_too(run):
     watched.source.send(Resume(id=3))
     assert watched.first(Refused).reason == "nothing is training"
     assert watched.first(BlocksEnded).answers == (2,)
-    assert watched.first("resumed").answers == (3,)
+    assert watched.first(TooLate).answers == (3,)
 
 
 def test_a_command_to_a_training_that_dies_is_answered(run):
     watched = run(TRAINING)
-    pid = watched.first("started").pid
+    pid = watched.first("started").process.pid
     os.kill(pid, signal.SIGSTOP)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     os.kill(pid, signal.SIGKILL)
@@ -457,7 +458,7 @@ def test_what_is_typed_reaches_it(run):
 def test_a_failure_names_its_last_output(run, program, sentence):
     watched = run("-c", program)
     assert watched.end() == sentence
-    assert watched.bodies("failed")[0].sentence == sentence
+    assert watched.bodies("failed")[0].failure.sentence == sentence
 
 
 @pytest.mark.parametrize(
