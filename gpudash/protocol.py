@@ -350,7 +350,8 @@ class Refused(Record, frozen=True, kw_only=True):
 
 
 class TooLate(Record, frozen=True, kw_only=True):
-    """A command came after its step, or after the training's end; nobody has obeyed it."""
+    """The answer to a command that rank 0 has not obeyed: it came after its step, or rank 0 is
+    lost, or nothing trains."""
 
     answers: tuple[int, ...]
 

@@ -138,6 +138,8 @@ class JobCommands:
             answer = pending.answer
             if answer is None or isinstance(answer.body, TooLate):
                 answer = _unanswered(pending.command, TOO_LATE if left else ENDED)
+            elif isinstance(answer.body, State):  # of another rank: not the state of this one
+                answer = msgspec.structs.replace(answer, body=TooLate(answers=(number,)))
             found.append(msgspec.structs.replace(answer, rank=0))
         return found
 

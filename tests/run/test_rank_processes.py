@@ -129,7 +129,7 @@ def test_a_plan_of_one_process_starts_no_launcher():
 def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     ranks.train()
     assert listening(ranks.link) == {"127.0.0.1"}
-    begun = [one[0] for one in ranks.of("started")]
+    begun = [one[0].process for one in ranks.of("started")]
     assert [(one.world_size, one.bus_gb_s > 0) for one in begun] == [(2, True), (2, True)]
 
     changed = ranks.ask(Change(id=1, settings={"bucket_cap_mb": "1"}), "changed")

@@ -266,12 +266,12 @@ def test_if_rank_0_is_lost_another_ranks_answer_is_passed_on_once(run):
     os.kill(of_rank[0], signal.SIGSTOP)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     watched.first("changed", 1)
-    assert not watched.bodies("changed", 0)
+    assert not watched.bodies(TooLate, 0)
     os.kill(of_rank[0], signal.SIGKILL)
-    assert watched.first("changed", 0).answers == (1,)
+    assert watched.first(TooLate, 0).answers == (1,)
     watched.source._processes.kill()
     watched.end()
-    assert len(watched.bodies("changed", 0)) == 1
+    assert len(watched.bodies(TooLate, 0)) == 1
     assert not watched.bodies(Refused)
 
 

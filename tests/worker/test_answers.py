@@ -156,7 +156,7 @@ def test_a_rollback_is_refused_then_changed_and_answers_no_command() -> None:
         ("Refused", ()),
         ("changed", ()),
     ]
-    assert events[1].kind == "out_of_memory"
+    assert events[1][1].kind == "out_of_memory"
     assert [event.requested for event in run.of("changed")] == [{"batch_size": "4"}, {}]
 
 

@@ -286,8 +286,8 @@ def test_the_worker_reports_its_training_and_then_every_step(training: Worker) -
     assert isinstance(training.events[1], Status)  # sent before torch is loaded
     (started,) = training.of("started")
     assert started.settings["batch_size"] == "2"
-    assert started.pid == training.link.pid
-    labels = {phase.name: phase.label for phase in started.phases}
+    assert started.process.pid == training.link.pid
+    labels = {phase.name: phase.label for phase in started.process.phases}
     assert [*labels] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
     assert labels["prepare"] == "encode"  # the workload's own word
     as_started = [step for step in training.steps if step.segment == 0]
@@ -376,7 +376,8 @@ def test_a_crash_arrives_with_its_traceback(training: Worker) -> None:
         child.kill()  # a loader worker dies: torch raises in the training process
     assert training.end() == 1
     assert training.of("failed"), "\n".join(training.printed)
-    (failed,) = training.of("failed")
+    (end,) = training.of("failed")
+    failed = end.failure
     assert failed.kind == "error"
     assert "DataLoader worker" in failed.sentence
     assert "Traceback" in failed.traceback
