@@ -350,8 +350,7 @@ class Refused(Record, frozen=True, kw_only=True):
 
 
 class TooLate(Record, frozen=True, kw_only=True):
-    """The answer to a command that rank 0 has not obeyed: it came after its step, or rank 0 is
-    lost, or nothing trains."""
+    """Rank 0 has not obeyed the command: it came after its step, or nothing trains any more."""
 
     answers: tuple[int, ...]
 

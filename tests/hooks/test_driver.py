@@ -463,7 +463,8 @@ def test_several_ranks_report_their_node_and_a_communication_phase(
     with script(tmp_path, world_size=world_size) as training:
         dashboard = Dashboard(path(tmp_path))
         training.until(lambda: dashboard.of("started"))
-        (started,) = dashboard.of("started")
+        (state,) = dashboard.of("started")
+        started = state.process
         assert started.world_size == world_size
         assert bool(started.node) is communicates
         assert ("communication" in {phase.name for phase in started.phases}) is communicates
