@@ -33,19 +33,19 @@ from gpudash.commands.headless import News
 from gpudash.commands.headless_script import begin, plan_of
 from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
-from gpudash.offers import lever_of
-from gpudash.protocol import Plan
-from gpudash.run.held import Child
+from gpudash.protocol import Gain, Plan, Try
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
+from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Snapshot
+from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
-from gpudash.trace.summary import Summary, summarise
-from gpudash.views.answer import TITLES, Answer, answer
-from gpudash.views.gains import Gain, without
+from gpudash.trace.summary import Summary
+from gpudash.views.answer import TITLES
+from gpudash.views.gains import without
+from gpudash.views.headline import Headline, headline
 from gpudash.views.recent_step import recent_step
-from gpudash.views.remedies import Try
 from gpudash.views.rules import Limit
 from workloads.standard_levers import usable_cores
 
@@ -124,7 +124,7 @@ def diagnose(script: str, arguments: argparse.Namespace) -> Found:
         without = watched.verdict(arguments.watch)
         profile = watched.profiled()
         verdict = without if profile is None else watched.verdict(arguments.watch)
-        last = watched.answer
+        last = watched.shown
         found = Found(script, without, verdict, last.evidence if last is not None else ())
         proposed = next((one for one in watched.tries if one.gain is not None), None)
         proves = arguments.prove and found.cause not in PACED
@@ -146,7 +146,7 @@ class Watched:
     ) -> None:
         self._session, self._news, self._until_s, self._mend = session, news, until_s, mend
         self._profile: Summary | None = None
-        self.answer: Answer | None = None
+        self.shown: Headline | None = None
         self.without: Gain | None = None
         """What is gained if the newest limit is gone."""
         self.tries: tuple[Try, ...] = ()
@@ -175,6 +175,7 @@ class Watched:
             self._wait(lambda now: now.last_command >= asked and not now.profiling)
             if self._news.snapshot.profile is not before:
                 self._profile = summarise(read(path))
+                self._session.deepen(*self._news.snapshot.profile_of, self._profile)
         return self._profile
 
     def proof(self, found: Found, proposed: Try, pairs: int) -> Found:
@@ -220,16 +221,15 @@ class Watched:
         end = self._news.snapshot
         return (end.total_steps - begin.total_steps) / max(end.elapsed_s - begin.elapsed_s, 1e-3)
 
-    def _look(self) -> Answer:
+    def _look(self) -> Headline:
         time.sleep(LOOK_S)
         snapshot = self._news.snapshot
-        levers = tuple(lever_of(offer) for offer in snapshot.levers)
-        self.answer = answer(snapshot, levers, self.answer, usable_cores(), self._profile)
-        self.tries = self.answer.tries or self.tries
-        step, kind = recent_step(snapshot, usable_cores(), self._profile), self.answer.kind
+        self.shown = shown = headline(snapshot)
+        self.tries = shown.tries or self.tries
+        step, kind = recent_step(snapshot, usable_cores(), self._profile), shown.kind
         limit = next((one for one in TITLES if one == kind), None)
         self.without = without(limit, step) if limit is not None else self.without
-        return self.answer
+        return shown
 
     def _wait(self, until: Callable[[Snapshot], bool]) -> None:
         while not until(self._news.snapshot) and self._goes_on():
@@ -274,10 +274,10 @@ def watching(script: str, arguments: argparse.Namespace) -> Iterator[Watched]:
     elif cause == "others":
         words = ("--", "taskset", "-c", core, sys.executable, *words)
     command, place, news = understand(words, sys.executable), begin(), News(quiet=True)
-    children: list[Child] = []
+    children: list[Foreground] = []
 
     def start(_plan: Plan) -> ScriptSource:
-        children.append(Child(command, place, output_to_stderr=True))
+        children.append(Foreground(command, place, output_to_stderr=True))
         return ScriptSource(command.name, children[0], place)
 
     with ExitStack() as at_end:

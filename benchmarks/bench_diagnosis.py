@@ -2,8 +2,8 @@
 
     python benchmarks/bench_diagnosis.py --pairs 200
 
-The dashboard asks for the answer whenever it paints, at most four times a second, and it is made
-anew once a tick of the series is over. That alone is too little for an A/B to see. So here it is
+The session looks for the answer with each snapshot, four times a second, and it is found anew once
+a tick of the series is over. That alone is too little for an A/B to see. So here it is
 asked for after every step, the training waits for it, and the cost is told for as many times as the
 dashboard asks. Really it is given in another process, beside the training: this is the most that it
 can cost, on a host whose cores are all taken. The snapshots are of a long run: every series is
@@ -22,10 +22,9 @@ from torch import nn
 
 from gpudash.compare.paired_t import block_order
 from gpudash.snapshot import Snapshot
+from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
-from gpudash.trace.summary import summarise
 from gpudash.tui.app import RATE_HZ
-from gpudash.tui.control import levers_of
 from gpudash.views.answer import Answers
 from gpudash.views.timeseries import CAPACITY, MERGED, TICK_S
 from tests.trace.made import H200
@@ -56,21 +55,20 @@ def long_run(moved: float) -> Snapshot:
 
 
 class Diagnosis:
-    """Gives answers as the dashboard does."""
+    """Finds answers as the session does."""
 
     def __init__(self) -> None:
         runs = [long_run(moved=0.5 * i) for i in range(40)]
         self._snapshots = cycle([one for one in runs for _ in range(LOOKS)])
-        self._levers = levers_of("encdec", {})
         self._profile = summarise(read(H200))
         self._answers = Answers()
 
     def look(self) -> None:
-        """Give the answer to the next snapshot."""
+        """Look for the answer in the next snapshot."""
         snapshot = next(self._snapshots)
-        found = self._answers.give(snapshot, self._levers, CORES, self._profile)
-        if not found.lanes:
-            raise SystemExit(f"there was no answer to measure: {found.title}")
+        self._answers.look(snapshot, CORES, self._profile)
+        if self._answers.newest is None:
+            raise SystemExit("there was no answer to measure")
 
 
 class Training:

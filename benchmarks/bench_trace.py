@@ -119,8 +119,8 @@ def make(path: Path, megabytes: int) -> None:
 
 def measure(path: Path) -> dict[str, float]:
     """Read a trace, lay it out and sum it up here; return what that took."""
+    from gpudash.trace.accounting import summarise
     from gpudash.trace.read import read
-    from gpudash.trace.summary import summarise
     from gpudash.views.timeline import timeline_of
 
     begin, cpu = time.perf_counter(), time.process_time()

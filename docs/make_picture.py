@@ -17,10 +17,10 @@ from pathlib import Path
 
 from gpudash import rendezvous
 from gpudash.protocol import Plan
-from gpudash.run.held import keep
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
+from gpudash.run.user_command_process import keep
 from gpudash.tui.app import Dashboard
 
 COLUMNS, ROWS = 120, 40

@@ -1,10 +1,12 @@
-"""Conversion between a lever and the message (`LeverOffer`) that describes it."""
+"""The levers of a training; conversion between one and the `LeverOffer` that describes it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from gpudash.format import ABSENT
 from gpudash.protocol import LeverOffer
+from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
 
 ABOUT = ("name", "summary", "source", "effect")
@@ -31,6 +33,20 @@ def lever_of(offer: LeverOffer) -> Lever:
         default, least, most = int(offer.default), offer.minimum, offer.maximum
         return Count(default=default, minimum=least, maximum=most, **about)
     return Choice(default=offer.default or ABSENT, choices=offer.choices, **about)
+
+
+def levers_of(
+    workload: str, settings: Mapping[str, str], offers: tuple[LeverOffer, ...] = ()
+) -> tuple[Lever, ...]:
+    """Return the offered levers, else those of a workload of the catalogue with these settings."""
+    entry = CATALOGUE.get(workload)
+    return _offered(offers) or (entry.levers_with(settings) if entry else ())
+
+
+@lru_cache(maxsize=2)
+def _offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
+    """Return the offered levers; the same objects for the same offers, to avoid repainting."""
+    return tuple(map(lever_of, offers))
 
 
 def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:

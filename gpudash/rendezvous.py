@@ -5,15 +5,15 @@ leaves marks there, and one that trains listens on a socket to which a dashboard
 This module imports no torch and nothing slow, as every Python of the script imports it.
 """
 
-import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 
 ENVIRONMENT = "GPUDASH_RUN"
 """The environment variable with the directory's path."""
-PREFIX = "run-"
-"""Prefix of the directories' names."""
+PREFIX = "gpudash-run-"
+"""Prefix of the directories' names; the rest cannot be guessed."""
 ENDING = "ending"
 LONGEST_FOLDER = 60
 """Limit of the parent folder's path, in bytes."""
@@ -73,22 +73,26 @@ def of_environment() -> Rendezvous | None:
     return Rendezvous(Path(path)) if path else None
 
 
-def runs_folder() -> Path:
-    """Return the folder with the directories of this user's runs; create it if necessary.
+def begin() -> Rendezvous:
+    """Create the directory of a new run, and return its rendezvous. Raises OSError."""
+    return Rendezvous(Path(tempfile.mkdtemp(prefix=PREFIX, dir=_folder())))
 
-    Raises OSError if it cannot be created, or if other users have access to it.
+
+def begun() -> list[Rendezvous]:
+    """Return the directories of this user's runs. Raises OSError."""
+    return [Rendezvous(path) for path in _folder().glob(f"{PREFIX}*") if _is_private(path)]
+
+
+def _folder() -> Path:
+    """Return the folder with the directories of runs. Other users may have access to it.
+
+    So no name in it is expected to be free, and what lies there is of a run only if it is private.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.access(runtime, os.W_OK) and _leaves_room(Path(runtime)):
-        return _private(Path(runtime) / "gpudash")
+        return Path(runtime)
     usual = Path(tempfile.gettempdir())
-    folder = usual if _leaves_room(usual) else Path("/tmp")  # noqa: S108  # private there
-    return _private(folder / f"gpudash-{os.geteuid()}")
-
-
-def begin() -> Rendezvous:
-    """Create the directory of a new run, and return its rendezvous. Raises OSError."""
-    return Rendezvous(Path(tempfile.mkdtemp(prefix=PREFIX, dir=runs_folder())))
+    return usual if _leaves_room(usual) else Path("/tmp")  # noqa: S108  # private there
 
 
 def _leaves_room(folder: Path) -> bool:
@@ -96,9 +100,12 @@ def _leaves_room(folder: Path) -> bool:
     return len(os.fsencode(folder)) <= LONGEST_FOLDER
 
 
-def _private(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if about.st_uid != os.geteuid() or about.st_mode & 0o077:
-        raise PermissionError(errno.EPERM, "it is not this user's alone", str(folder))
-    return folder
+def _is_private(path: Path) -> bool:
+    """Return whether this is a directory that is this user's alone."""
+    try:
+        about = path.lstat()
+    except OSError:  # gone
+        return False
+    return (
+        stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077
+    )

@@ -11,6 +11,7 @@ import msgspec
 
 from gpudash.protocol import (
     Ability,
+    Answer,
     Aside,
     ComparisonShown,
     Device,
@@ -264,6 +265,9 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     ranks: tuple[RankRow, ...] = ()
     """One row for each process, if several train together."""
     straggler: Straggler | None = None
+    answer: Answer | None = None
+    """What limits the training: the newest answer, also while nothing is measured. None until
+    enough steps are measured since the last start, change or pause."""
     hang: Hang | None = None
     pending: Settings = msgspec.field(default_factory=dict)
     """Changes that were requested and are not answered yet."""

@@ -8,7 +8,6 @@ import itertools
 import shutil
 from pathlib import Path
 
-from gpudash.instrument.block_queue import BlockQueue
 from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.protocol import (
     Blocks,
@@ -24,6 +23,7 @@ from gpudash.protocol import (
     Step,
 )
 from gpudash.run.normalise import Normaliser
+from gpudash.training.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started
 
 WARMUP = 2

@@ -31,7 +31,7 @@ def loaded_by(
         "import gpudash.run.worker_process",
         "import workloads",
         "from gpudash import workload",
-        "import gpudash.run.own, workloads.own.loading",
+        "import gpudash.run.user_workload, workloads.own.loading",
         "from gpudash.cli.main import main; main(['list'])",
         "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
     ],

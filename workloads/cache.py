@@ -1,6 +1,7 @@
 """Directories in the user's cache for data and compiled code. Imports no torch."""
 
 import os
+import tempfile
 from pathlib import Path
 
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
@@ -26,12 +27,18 @@ def compiled_directory() -> Path:
     return cache_directory() / "inductor"
 
 
-def keep_compiled_code() -> None:
+def keep_compiled_code(scratch: str | None = None) -> None:
     """Let torch keep compiled code in the user's cache instead of the temporary files.
+
+    Compilers' own temporary files go to `scratch`, a directory that is removed with this process: a
+    killed compiler leaves them behind.
 
     Call this before a step: torch makes the directory with the first optimizer, compiling or not. A
     directory chosen by the user is kept. If the cache cannot be written to, torch chooses.
     """
+    if scratch is not None:
+        tempfile.gettempdir()  # Python remembers the usual folder, where torch keeps headers
+        os.environ["TMPDIR"] = scratch
     if os.environ.get(COMPILED):
         return
     try:

@@ -10,8 +10,8 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,6 +25,8 @@ from workloads.workload import Mark
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """Outputs and targets → loss ()."""
+Compute = Callable[..., Tensor]
+"""Batch → output, or the loss ()."""
 
 COMPILED_VARIANTS = 64
 """Most variants (shapes, precisions, layouts) that torch.compile keeps. With its default of 8 it
@@ -87,7 +89,7 @@ class ComputeOptions:
         """Return images (B, C, H, W) in the memory order of the model."""
         return images.contiguous(memory_format=self._memory_format)
 
-    @property
+    @cached_property
     def _memory_format(self) -> torch.memory_format:
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
@@ -95,12 +97,17 @@ class ComputeOptions:
         """Put a model's weights into the memory order, in place."""
         module.to(memory_format=self._memory_format)
 
-    def autocast(self, device: torch.device) -> AbstractContextManager[None]:
-        """Return the context for a forward pass and its loss."""
+    def run(self, device: torch.device, compute: Compute, *inputs: Any) -> Tensor:
+        """Run a forward pass, or one with its loss, in the precision.
+
+        In fp32 and tf32 it is only called: a context costs the host time in every step, even one
+        that does nothing.
+        """
         if self.precision != "bf16":
-            return nullcontext()  # a disabled autocast costs the host as much as an enabled one
+            return compute(*inputs)
         # each weight is used once a step, so a cache is useless; and a graph must not contain one
-        return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+        with torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False):
+            return compute(*inputs)
 
 
 class Net:
@@ -136,8 +143,11 @@ class Net:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the model's output for images (B, C, H, W)."""
-        with self._options.autocast(self._device):
-            output: Tensor = self.forward(self._options.layout(images))
+        return self._options.run(self._device, self.laid_out, images)
+
+    def laid_out(self, images: Tensor) -> Tensor:
+        """Return the output for images (B, C, H, W) in the precision of the caller."""
+        output: Tensor = self.forward(self._options.layout(images))
         return output
 
     @property
@@ -164,7 +174,7 @@ class TrainStep(ABC):
 
     @abstractmethod
     def _loss(self, *inputs: Any) -> Tensor:
-        """Return the loss () of a batch."""
+        """Return the loss () of a batch, in the precision of the caller."""
 
     def configure(self, options: ComputeOptions) -> None:
         """Use these options from now on; weights and optimizer are kept."""
@@ -194,7 +204,7 @@ class TrainStep(ABC):
     def _step(self, mark: Mark, *inputs: Any) -> Tensor:
         mark("forward")
         self._optimizer.zero_grad()
-        loss = self._loss(*inputs)
+        loss = self._options.run(self._device, self._loss, *inputs)
         mark("backward")
         with torch.autograd.set_multithreading_enabled(self._options.backward_thread == "autograd"):
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -223,9 +233,7 @@ class Learner(TrainStep):
 
     def _loss(self, *inputs: Tensor) -> Tensor:
         images, targets = inputs
-        outputs = self._net(images)
-        with self._options.autocast(self._device):
-            return self._criterion(outputs, targets)  # ()
+        return self._criterion(self._net.laid_out(images), targets)  # ()
 
 
 def _kernels(options: ComputeOptions) -> ComputeOptions:

@@ -104,6 +104,8 @@ class DualStream:
         self.newest_loss: Tensor | None = None
         self._prepared: Prepared | None = None
         self._side = side
+        # in this context kernels go to the side stream
+        self._on_side: AbstractContextManager[object] = nullcontext() if side is None else side
         self._main = torch.cuda.current_stream(side.device) if side is not None else None
         self._ready: torch.cuda.Event | None = None  # after the newest first half
         self._trained: torch.cuda.Event | None = None  # after the newest second half
@@ -126,7 +128,7 @@ class DualStream:
         """Enqueue the training on the previous batch, then the preparation of this one."""
         in_training = self._prepared
         self._train(mark)
-        with _on(self._side):
+        with self._on_side:
             self._prepared = self._workload.prepare(batch, mark)
             mark("idle")
         if self._side is not None:
@@ -160,8 +162,3 @@ class DualStream:
         """Let the next preparation wait for the training enqueued so far."""
         if self._side is not None and self._trained is not None:
             self._side.wait_event(self._trained)
-
-
-def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
-    """Return a context in which kernels go to `stream`; without one, a null context."""
-    return nullcontext() if stream is None else stream

@@ -7,7 +7,7 @@ order are kept.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,7 @@ WARMUP_STEPS = 2
 """Steps until the schedule is filled and the allocator has its blocks."""
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """A step that the host has enqueued; the device may not have finished it."""
 
     loss: Tensor

@@ -10,7 +10,7 @@ from gpudash.commands.stdout import on_terminal
 from gpudash.errors import UsageError
 from gpudash.format import plain
 from gpudash.protocol import Plan
-from gpudash.run.runs import Run, living
+from gpudash.run.runs import UserRun, living
 from gpudash.run.script import ON_SCREEN, ScriptSource
 from gpudash.run.session import Session
 
@@ -34,7 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     return say_farewell(source, code)
 
 
-def choose(word: str | None, runs: Sequence[Run]) -> Run:
+def choose(word: str | None, runs: Sequence[UserRun]) -> UserRun:
     """Return the run with this name or process id, or the only possible one. Raises UsageError."""
     if not runs:
         raise UsageError("no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one")
@@ -49,5 +49,5 @@ def choose(word: str | None, runs: Sequence[Run]) -> Run:
     raise UsageError(f"{len(found)} commands run, one has to be named by its process id: {lives}")
 
 
-def _described(run: Run) -> str:
+def _described(run: UserRun) -> str:
     return plain(f"{run.facts.pid} ({run.facts.name} in {run.facts.cwd})")

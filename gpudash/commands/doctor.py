@@ -27,7 +27,7 @@ from gpudash.run import child
 from gpudash.telemetry import gpm
 from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
-from gpudash.telemetry.processes import MIB
+from gpudash.telemetry.procfs import MIB
 
 GIB = 1024**3
 PR_GET_PDEATHSIG = 2

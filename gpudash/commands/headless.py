@@ -95,7 +95,9 @@ def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) 
     if not news.quiet:
         how = "interrupted after" if interrupted else "trained"
         rate = figure(session.steps_per_s)
-        complain(f"{how} {steps(snapshot.total_steps)}, {rate} steps/s; recorded {where}")
+        trained = f"{how} {steps(snapshot.total_steps)}, {rate} steps/s"
+        limit = session.limits.main()
+        complain("; ".join(filter(None, (trained, f"recorded {where}", limit))))
     return Exit.DONE
 
 

@@ -19,12 +19,12 @@ from gpudash.protocol import Plan
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run import runs
-from gpudash.run.held import Child
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
+from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Hang, Snapshot
 from gpudash.views import hangs
 
@@ -72,7 +72,7 @@ class HeadlessScript:
         """Create the run's directory. Raises UsageError."""
         self._command, self._place, self._nodes = command, begin(), nodes
         self._output_to_stderr = output_to_stderr
-        self._child: Child | None = None
+        self._child: Foreground | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
         self.source: ScriptSource | None = None
         """The source of the command; None before its start."""
@@ -106,8 +106,8 @@ class HeadlessScript:
         )
         return self.source
 
-    def _launch(self) -> Child:
-        child = Child(self._command, self._place, output_to_stderr=self._output_to_stderr)
+    def _launch(self) -> Foreground:
+        child = Foreground(self._command, self._place, output_to_stderr=self._output_to_stderr)
         self._child = child  # from here on signals go to it directly
         for number in self._early_signals:
             child.signal(number)
@@ -193,6 +193,7 @@ class HeadlessScript:
             parts.append(str(session.recording_failure))
         if session.failure is not None and session.failure.traceback:  # gpudash's own
             parts.append(session.failure.sentence)
+        parts += filter(None, (session.limits.main(),))
         return f"gpudash: {'; '.join(parts)}"
 
     def end(self) -> int:

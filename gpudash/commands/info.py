@@ -11,7 +11,7 @@ from gpudash.commands.stdout import say, say_json
 from gpudash.commands.versions import versions
 from gpudash.errors import Exit
 from gpudash.format import ABSENT, plain
-from gpudash.run.scratch import scratch_folder
+from gpudash.run.child import scratch_folder
 from gpudash.tui import preferences
 from workloads import DEFAULT, find_workload
 from workloads.cache import cache_directory, compiled_directory, data_directory

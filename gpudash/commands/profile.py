@@ -18,9 +18,10 @@ from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import ENDED, Snapshot, silence
-from gpudash.trace.compare import Comparison, compare
+from gpudash.trace.accounting import summarise
+from gpudash.trace.compare import ProfileComparison, compare
 from gpudash.trace.read import read
-from gpudash.trace.summary import Summary, summarise
+from gpudash.trace.summary import Summary
 from gpudash.trace.text import comparison_lines, summary_lines
 
 PATIENCE_S = 60.0
@@ -37,7 +38,7 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings | None = None
     """Every active lever."""
     summary: Summary
-    against: Comparison | None = None
+    against: ProfileComparison | None = None
     """Changes since the trace of `--against`."""
 
 

@@ -10,13 +10,13 @@ from gpudash.commands.stdout import complain, on_terminal, say
 from gpudash.errors import UsageError
 from gpudash.protocol import Plan
 from gpudash.run.addresses import to_connect, to_listen
-from gpudash.run.handshake import VARIABLE, given_token, new_token
-from gpudash.run.held import keep
+from gpudash.run.node_protocol import VARIABLE, given_token, new_token
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.script import ScriptSource
 from gpudash.run.source import Source
 from gpudash.run.user_command import UserCommand, understand
+from gpudash.run.user_command_process import keep
 
 LAST_LINES = 20
 """Lines of output left on the terminal when the dashboard closes after the command's end."""

@@ -19,16 +19,14 @@ from typing import TypeAlias
 from gpudash.hooks.forked import never_destroy
 from gpudash.hooks.found import Found, Redirects
 from gpudash.hooks.signals import is_from_handler
-from gpudash.hooks.tracing import Tracing
-from gpudash.hooks.training import Levers, Tracks, Training, job, rank
-from gpudash.hooks.watch import Watch
+from gpudash.hooks.training import FollowedLevers, ScriptTraining, Tracks, job
 from gpudash.hooks.wording import found_line
 from gpudash.instrument import stack_signal
 from gpudash.instrument.device import describe_device, versions
 from gpudash.instrument.endpoint import Endpoint, Line
 from gpudash.instrument.life import Life
 from gpudash.instrument.memory import device_memory
-from gpudash.instrument.memory_history import observe
+from gpudash.instrument.memory_history import MemoryHistory, observe
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import (
     Ability,
@@ -42,6 +40,9 @@ from gpudash.protocol import (
     TrainingProcess,
 )
 from gpudash.rendezvous import Rendezvous
+from gpudash.training.command_loop import CommandLoop
+from gpudash.training.commanded import rank
+from gpudash.training.tracing import Tracing
 
 DUE_EVERY_S = 0.025
 """Seconds between two looks at the socket. A system call in each step would cost short steps more
@@ -62,7 +63,7 @@ LAST_STEPS_S = 0.2
 """Seconds that the process waits at its end for the device to finish the steps to be reported, and
 again for the loss of the last one."""
 
-MakeLevers: TypeAlias = Callable[[Found, Redirects], Levers]
+MakeLevers: TypeAlias = Callable[[Found, Redirects], FollowedLevers]
 
 
 class Driver:
@@ -76,10 +77,10 @@ class Driver:
         self._rendezvous = rendezvous
         self._phases = phases
         self._make_levers = make_levers
-        self._training: Training | None = None
+        self._training: ScriptTraining | None = None
         self._endpoint: Endpoint | None = None
         self._line: Line | None = None
-        self._watch: Watch | None = None
+        self._commands: CommandLoop | None = None
         self._reports: Reports | None = None  # while measuring
         self._since_s = 0.0  # when measuring began
         self._offered: Offered | None = None  # as it was sent last
@@ -102,7 +103,7 @@ class Driver:
         self._border_s = time.monotonic()
         # its own due time: a step's last hook may always come just before its border
         is_due = self._border_s >= self._border_due_s
-        if is_due or (self._watch is not None and self._watch.is_busy):
+        if is_due or (self._commands is not None and self._commands.is_busy):
             self._border_due_s = self._border_s + DUE_EVERY_S
             self._guard(self._between_steps)
             self._border_s = time.monotonic()
@@ -144,7 +145,7 @@ class Driver:
             if self._endpoint is not None:
                 self._endpoint.forget()
             never_destroy(*vars(self).values())
-            self._training = self._endpoint = self._line = self._watch = None
+            self._training = self._endpoint = self._line = self._commands = None
             self._reports = self._aside = self._life = None
             self.tracker.active = False
             self._due_s = self._border_due_s = 0.0
@@ -181,20 +182,20 @@ class Driver:
                 self._training.levers.restore()
 
     def _hang_up(self, why: str) -> None:
-        if self._watch is not None:
-            self._watch.dismiss(why)
+        if self._commands is not None:
+            self._commands.dismiss(why)
         if self._line is not None:
             self._line.close()
         if self._endpoint is not None:
             self._endpoint.close()
-        self._line = self._watch = self._life = self._endpoint = None
+        self._line = self._commands = self._life = self._endpoint = None
 
     # ── the training ────────────────────────────────────────────────────────────────────
 
     def _find(self, found: Found) -> None:
         if self._training is None:
             levers = self._make_levers(found, self.tracker.redirects)
-            self._training = Training(self.tracker, found, levers)
+            self._training = ScriptTraining(self.tracker, found, levers)
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
             with contextlib.suppress(OSError):
@@ -210,12 +211,12 @@ class Driver:
         offered, self._offered = self._offered, self._offer(self._training)
         if self._offered != offered:
             self._send(self._offered)
-        if self._watch is not None:
-            self._watch.notice(before)
+        if self._commands is not None:
+            self._commands.notice(before)
 
     def _ran_out(self, asked_bytes: int) -> None:
-        if self._watch is not None:
-            self._watch.ran_out(asked_bytes)
+        if self._commands is not None:
+            self._commands.ran_out(asked_bytes)
 
     def _measure(self) -> None:
         """Measure from the next step on; drop the steps that finished without a dashboard."""
@@ -231,7 +232,7 @@ class Driver:
             lambda: ({}, 0),
             self._await_last,
             self._send,
-            partial(device_memory, training.found.device),
+            partial(device_memory, training.device),
             self.tracker.collectives,
         )
         if training.step:
@@ -254,22 +255,22 @@ class Driver:
             return
         if time.monotonic() >= self._due_s:
             self._serve()
-        watch = self._watch
-        if watch is None:
+        commands = self._commands
+        if commands is None:
             if self._reports is not None and time.monotonic() > self._since_s + EXPECTED_S:
                 self._stop_measuring()
             return
-        watch.turn()
-        while watch.paused:
-            watch.rest()
+        commands.turn()
+        while commands.paused:
+            commands.rest()
             self._serve()
-            watch.turn()
-        if watch.is_over:
+            commands.turn()
+        if commands.is_over:
             self._stop_measuring()
 
     def _stop_measuring(self) -> None:
         """Stop measuring, because no dashboard is connected."""
-        self._line = self._watch = self._life = self._reports = self._aside = None
+        self._line = self._commands = self._life = self._reports = self._aside = None
         if self._training is not None:
             self._training.unwatch()
 
@@ -297,9 +298,9 @@ class Driver:
         if self._training is None or self._endpoint is None:
             return
         stack_signal.give_way()
-        if self._watch is not None:
-            self._watch.read()
-            if self._watch.is_tracing:  # traced steps are in no report
+        if self._commands is not None:
+            self._commands.read()
+            if self._commands.is_tracing:  # traced steps are in no report
                 return
         if self._line is None or not self._line.gone:  # else its commands are in progress
             self._admit(self._training, self._endpoint.accept())
@@ -313,7 +314,7 @@ class Driver:
         if began_s >= reports.due_s:
             reports.send()
 
-    def _admit(self, training: Training, connection: socket.socket | None) -> None:
+    def _admit(self, training: ScriptTraining, connection: socket.socket | None) -> None:
         """Take the connection of a new dashboard, or close it if there is one already."""
         if connection is None:
             return
@@ -322,7 +323,7 @@ class Driver:
         else:
             connection.close()
 
-    def _greet(self, line: Line, training: Training) -> None:
+    def _greet(self, line: Line, training: ScriptTraining) -> None:
         """Send a new dashboard what the training is, its settings and its state."""
         self._line = line
         if self._reports is None:
@@ -336,9 +337,10 @@ class Driver:
         self._life = Life(self._state(training), self._send)
         if self._aside is not None:
             self._life.pause(self._aside[0], training.step, self._aside[1])
-        self._watch = Watch(line, self._life, training, self._reports)
+        history = MemoryHistory(training.device, training.owned, line.send)
+        self._commands = CommandLoop(line, self._life, training, self._reports, history)
 
-    def _state(self, training: Training) -> State:
+    def _state(self, training: ScriptTraining) -> State:
         """Return the state of a training that goes on."""
         several = training.is_shared
         return State(
@@ -347,10 +349,10 @@ class Driver:
             process=TrainingProcess(
                 pid=os.getpid(),
                 ready_s=self._since_s,
-                device=describe_device(training.found.device),
+                device=describe_device(training.device),
                 versions=versions(),
                 phases=tuple(one for one in self._phases if several or one.name != "communication"),
-                world_size=training.found.world_size,
+                world_size=training.world_size,
                 node=socket.gethostname() if several else "",
             ),
             workload=Path(*sys.argv[:1]).name,  # a script may have emptied it
@@ -360,7 +362,7 @@ class Driver:
             warmup_steps=training.levers.warmup_steps,
         )
 
-    def _offer(self, training: Training) -> Offered:
+    def _offer(self, training: ScriptTraining) -> Offered:
         return Offered(found=found_line(training.found), levers=training.levers.offers)
 
     def _send(self, event: Event) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpudash.instrument.uncompiled import uncompiled
 
-OURS = f"{Path(__file__).parent}{os.sep}"
+OURS = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def without_ours(error: BaseException) -> None:

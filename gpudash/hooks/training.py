@@ -10,14 +10,15 @@ from torch.optim import Optimizer
 
 from gpudash.hooks.found import Found, Redirects, modules_of
 from gpudash.hooks.levers.offers import UNKNOWN
-from gpudash.instrument.agreement import PATIENCE_S, Agreement, Decision
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
-from gpudash.protocol import Flops, LeverOffer, Settings
+from gpudash.protocol import AnyCommand, LeverOffer, Pause, Settings, Stop
+from gpudash.training.commanded import CommandedTraining
+from gpudash.training.levers import Levers
 
-PATIENCE_SHARE = 0.25
-"""Patience as a share of the process group's timeout, where that is short."""
+NO_PAUSE = "the other processes would wait for this one, and give up"
+NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
 SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
@@ -47,61 +48,40 @@ class Tracks(Protocol):
         """Time the steps that were only counted: the process ends."""
 
 
-class Levers(Protocol):
-    """What the driver needs of `gpudash.hooks.levers.ScriptLevers`."""
+class FollowedLevers(Levers, Protocol):
+    """Levers that act on what is found in a script, as `gpudash.hooks.levers.ScriptLevers`."""
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
         """The levers that this training offers."""
 
-    @property
-    def settings(self) -> Settings:
-        """The active values."""
-
-    @property
-    def warmup_steps(self) -> int:
-        """Warm-up steps after the newest `enter`."""
-
-    @property
-    def burst_steps(self) -> int:
-        """Batches that arrive at a time after the newest `enter`."""
-
     def update(self, found: Found) -> None:
         """Act on these objects from now on."""
 
-    def resolve(self, changes: Settings) -> Settings:
-        """Return all settings after these changes. Raises Refusal."""
 
-    def needs_call(self, wanted: Settings) -> bool:
-        """Return whether the settings must be rehearsed on a training call of the roots."""
+class ScriptTraining(CommandedTraining):
+    """The user's training, in what stays while dashboards come and go."""
 
-    def enter(self, wanted: Settings) -> None:
-        """Make the settings active. Raises Refusal, and then changes nothing."""
-
-    def restore(self) -> None:
-        """Put back what the script had."""
-
-
-class Training:
-    """The state that stays while dashboards come and go."""
-
-    def __init__(self, tracker: Tracks, found: Found, levers: Levers) -> None:
+    def __init__(self, tracker: Tracks, found: Found, levers: FollowedLevers) -> None:
+        super().__init__()
         self.tracker = tracker
         self.found = found
-        self.levers = levers
-        self.requested: Settings = {}
-        """The levers that were asked for, with the values asked for."""
-        self.segment = 0
-        self.flops: Flops | None = None
-        """Flops of a step, once a profile has counted them."""
-        self._agreement: Agreement | None = None
-        self._store: Any = None
-        """The process group's store, over which the ranks agree."""
+        self.levers: FollowedLevers = levers
 
     @property
     def step(self) -> int:
         """The newest step that the script has finished."""
         return self.tracker.steps
+
+    @property
+    def device(self) -> torch.device:
+        """Where the training computes."""
+        return self.found.device
+
+    @property
+    def world_size(self) -> int:
+        """How many processes train together."""
+        return self.found.world_size
 
     @property
     def settings(self) -> Settings:
@@ -126,26 +106,15 @@ class Training:
         on_gpu = self.found.device.type == "cuda"
         return "tf32" if on_gpu and matmul.fp32_precision == "tf32" else "fp32"
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes train with this one."""
-        return self.found.world_size > 1
+    def why_not(self, command: AnyCommand) -> str | None:
+        """Return why a script never obeys a command of this kind; None: it does."""
+        if isinstance(command, Pause) and self.is_shared:
+            return NO_PAUSE
+        return NO_STOP if isinstance(command, Stop) else None
 
-    def decide(
-        self, topic: str, refusal: str | None = None, payload: str = "", *, is_late: bool = False
-    ) -> Decision:
-        """Return the decision of all ranks, or this process's own if it trains alone."""
-        if not self.is_shared:
-            return Decision(refusal, payload)
-        store = process_store()
-        if store is None:
-            return Decision(refusal or "the process group has no store")
-        if self._agreement is None or store is not self._store:
-            # meanwhile other ranks may wait in a collective, which must not time out
-            patience_s = min(PATIENCE_S, store.timeout.total_seconds() * PATIENCE_SHARE)
-            self._store = store
-            self._agreement = Agreement(store, rank(), self.found.world_size, patience_s)
-        return self._agreement.decide(topic, refusal, payload, is_late=is_late)
+    def interrupt(self) -> None:
+        """Start the next step's time at its begin, not at the end of the step before."""
+        self.tracker.interrupt()
 
     def watch(self) -> None:
         """Have the tracker measure from the next step on."""
@@ -158,8 +127,7 @@ class Training:
 
     def begin_segment(self) -> None:
         """Note that other settings apply from the next step on."""
-        self.segment += 1
-        self.tracker.interrupt()
+        super().begin_segment()
         if self.tracker.clock is not None:
             self.tracker.clock.segment = self.segment
 
@@ -174,6 +142,14 @@ class Training:
             if not keep:
                 root.newest = None
 
+    def come_to(self, step: int) -> None:
+        """Have a border after this step, with a call to rehearse; 0: no such step."""
+        is_next = step == self.step + 1
+        self.tracker.border_at = step if is_next else step - 1
+        self.keep_calls(keep=is_next)
+        if is_next:
+            self.tracker.closely_until = max(self.tracker.closely_until, step + 1)
+
     def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
         """Return the modules and the optimizers that still exist."""
         return modules_of(self.found.roots), self.found.optimizers
@@ -187,22 +163,6 @@ class Training:
         """Wait until the device has finished everything enqueued."""
         if self.found.device.type == "cuda":
             torch.cuda.synchronize(self.found.device)  # sync: around a block under the wall clock
-
-
-def process_store() -> Any:
-    """Return the store that the process group was made with; None: no process group."""
-    if not torch.distributed.is_initialized():
-        return None
-    return torch.distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # no public name
-
-
-def rank() -> int:
-    """Return the rank of this process; 0 if it trains alone."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
-    said = os.environ.get("RANK", "")
-    return int(said) if said.isdecimal() else 0
 
 
 def job() -> str:

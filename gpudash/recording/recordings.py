@@ -12,6 +12,7 @@ from pathlib import Path
 from gpudash import snapshot
 from gpudash.errors import RecordingError
 from gpudash.protocol import (
+    AnswerShown,
     ComparisonShown,
     Envelope,
     GpuMissing,
@@ -31,7 +32,16 @@ from gpudash.recording.stream import RowStream
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 
-LASTING = (Hello, Plan, State, Offered, GpuMissing, ComparisonShown, StragglerShown)
+LASTING = (
+    Hello,
+    Plan,
+    State,
+    Offered,
+    GpuMissing,
+    ComparisonShown,
+    StragglerShown,
+    AnswerShown,
+)
 """Messages whose newest one of a rank a log begun later needs at its beginning."""
 
 

@@ -18,7 +18,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import means
 from gpudash.tui.sparks import Reading, quantity, readings
 from gpudash.tui.timeview import TimeView
-from gpudash.views.answer import answer
+from gpudash.views.limits import said
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Content security policy: the browser refuses to fetch or run anything."""
@@ -45,6 +45,7 @@ def page(run: Replayed, command: Sequence[str]) -> str:
         _header(run, title),
         *_unknown(run),
         *_failures(run),
+        *tables.limits(run),
         *_charts(snapshot, bins),
         *tables.changes(snapshot),
         *tables.ranks(snapshot),
@@ -94,7 +95,7 @@ def _header(run: Replayed, title: str) -> Element:
         element("h1", title),
         element("p", " · ".join(filter(None, facts)), class_="facts"),
         element("dl", *tiles, class_="tiles"),
-        *_limit(snapshot),
+        *_limit(run),
     )
 
 
@@ -103,14 +104,13 @@ def _began(run: Replayed) -> str:
     return wall_time(run.origin.began_utc)[:19].replace("T", " ") + " UTC" if known else ""
 
 
-def _limit(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield what limited the training at the end, in the dashboard's words."""
-    found = answer(snapshot, ())
-    if found.evidence:
-        title = found.title[:1].upper() + found.title[1:]
-        yield element(
-            "p", element("strong", title), f": {'; '.join(found.evidence)}", class_="limit"
-        )
+def _limit(run: Replayed) -> Iterator[Element]:
+    """Yield what limited the training for the longest time, in the dashboard's words."""
+    for one in run.limits[:1]:
+        text = said(one)
+        evidence = "; ".join(one.answer.evidence)
+        strong = element("strong", text[:1].upper() + text[1:])
+        yield element("p", strong, f": {evidence}", class_="limit")
 
 
 def _unknown(run: Replayed) -> Iterator[Element]:

@@ -37,6 +37,29 @@ def device_of(snapshot: Snapshot) -> Device | None:
     return snapshot.device if known else None
 
 
+def limits(run: Replayed) -> Iterator[Element]:
+    """Yield the section with each limit's share of the training time, and when it began."""
+    if len(run.limits) < 2:
+        return
+    began_s = run.origin.began_s
+    rows = (
+        (
+            one.answer.title,
+            fmt.percent(100 * one.share),
+            fmt.with_unit(one.seconds, "s", 1),
+            ", ".join(fmt.minutes(at_s - began_s) for at_s in one.began_s),
+            "; ".join(one.answer.evidence),
+        )
+        for one in run.limits
+    )
+    head = heads("limit", "share", "training time", "from", "evidence of the last time")
+    about = (
+        "the answer of the dashboard; shares are of the time in steps, without A/Bs. What is "
+        "missing from 100 % was too short between two changes for an answer"
+    )
+    yield section("What limited it", scrolling(table(head, map(texts, rows))), about=about)
+
+
 def changes(snapshot: Snapshot) -> Iterator[Element]:
     """Yield the section of lever changes and pauses."""
     if snapshot.markers:

@@ -30,7 +30,7 @@ DRIFT = 50e-6
 """Seconds that two clocks may drift apart in a second: a measurement ages."""
 
 
-class Difference:
+class ClockDifference:
     """How far the other clock is behind the local one, by the most exact measurement."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ BYTES = {
 """Bytes of an element, by PyTorch's name of its type."""
 
 
-class _Entry(msgspec.Struct):
+class _Collective(msgspec.Struct):
     """A collective in the dump."""
 
     process_group: tuple[str, str]
@@ -70,7 +70,7 @@ class _Group(msgspec.Struct):
 
 
 class _Dump(msgspec.Struct):
-    entries: list[_Entry] = []
+    entries: list[_Collective] = []
     pg_config: dict[str, _Group] = {}
 
 
@@ -123,7 +123,7 @@ def joined(raw: bytes) -> tuple[Joined, ...] | None:
         dump = msgspec.convert(_Plain(BytesIO(raw)).load(), _Dump)
     except Exception:  # noqa: BLE001  # a pickle may end anywhere, in anything
         return None
-    groups: dict[tuple[str, str], list[_Entry]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[_Collective]] = defaultdict(list)
     for group in dump.pg_config.values():
         groups[group.name, group.desc] = []
     for entry in dump.entries:
@@ -132,7 +132,7 @@ def joined(raw: bytes) -> tuple[Joined, ...] | None:
     return tuple(_joined(*names, entries) for names, entries in list(groups.items())[:MOST_GROUPS])
 
 
-def _joined(name: str, description: str, entries: list[_Entry]) -> Joined:
+def _joined(name: str, description: str, entries: list[_Collective]) -> Joined:
     newest = max((one.collective_seq_id for one in entries), default=0)
     left = [one for one in entries if not one.is_over]
     up_to_newest = Joined(

@@ -1,17 +1,25 @@
 """Fold a run's messages into its views, alike for a session and for a replay."""
 
 from collections.abc import Callable
+from math import inf
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Event, Hello, Plan, Reading
+from gpudash.protocol import AnswerShown, Envelope, Event, Hello, Plan, Progress, Reading, Settings
 from gpudash.run.normalise import Normaliser
 from gpudash.snapshot import Hang, Snapshot
+from gpudash.trace.summary import Summary
+from gpudash.views.answer import Answers
 from gpudash.views.job_steps import JobSteps
+from gpudash.views.limits import Limits
 from gpudash.views.live import LiveView
 from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
 from gpudash.views.time_breakdown import TimeAccount
+from workloads.standard_levers import usable_cores
+
+LOOK_S = 1.0
+"""An answer that is in no recording is looked for as often, however fast that is folded."""
 
 
 class Fold:
@@ -25,6 +33,11 @@ class Fold:
         self.ranks = Ranks(notify)
         self.time = TimeAccount()
         self.whole_run = WholeRun()
+        self.limits = Limits()
+        self._answers = Answers()
+        self._look_s = began_s + LOOK_S
+        self._said: AnswerShown | None = None
+        self._profiled: tuple[str, Settings, Summary] | None = None
         self._job_steps = JobSteps()
         self._normaliser = Normaliser()
 
@@ -34,6 +47,8 @@ class Fold:
 
     def stamp_own(self, envelope: Envelope) -> Envelope:
         """Return a message of the session itself in terms of the run, for the methods below."""
+        if isinstance(envelope.body, AnswerShown):
+            self._said = envelope.body
         return self._normaliser.take_own(envelope)
 
     def take(self, envelope: Envelope) -> Event | Reading | None:
@@ -42,6 +57,8 @@ class Fold:
         None if the other views do not use it: of another rank, or the Hello of a source beside the
         training.
         """
+        if isinstance(envelope.body, AnswerShown) and envelope.body is not self._said:
+            self._answers.tell(envelope.body.answer)  # a recording's
         self.ranks.take(envelope)
         self._job_steps.take(envelope)
         is_beside = isinstance(envelope.body, Hello) and envelope.source != "training"
@@ -49,14 +66,39 @@ class Fold:
 
     def fold(self, item: Event | Reading) -> None:
         """Fold a message of rank 0 into its views and those of the job."""
+        if isinstance(item, Progress) and item.until_s >= self._look_s:
+            self.snapshot(item.until_s)
         self.live.fold(self._job_steps.of_job(item))
         self.time.fold(item)
         self.whole_run.fold(item)
+        self.limits.fold(item, self._answers.newest)
+
+    def deepen(self, workload: str, settings: Settings, summary: Summary) -> None:
+        """Take the newest profile: the answer rests on it as long as these settings hold."""
+        self._profiled = workload, settings, summary
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Return the snapshot to show at `now_s`."""
-        return replace(
+        """Look for the answer; return the snapshot to show at `now_s`."""
+        snapshot = replace(
             self.live.snapshot(now_s, hang),
             ranks=self.ranks.rows(now_s, hang=hang is not None),
             straggler=self.ranks.straggler,
         )
+        self._look_s = inf if self._answers.is_told else now_s + LOOK_S
+        # a recording may be of another machine
+        cores = usable_cores() if "record" in snapshot.can else None
+        self._answers.look(snapshot, cores, self._profile_of(snapshot))
+        return replace(snapshot, answer=self._answers.newest)
+
+    def unsaid(self, at_s: float) -> AnswerShown | None:
+        """Return the newest answer, unless a message of the session has said it."""
+        newest, said = self._answers.newest, self._said
+        is_said = said is not None and said.answer is newest
+        return None if is_said else AnswerShown(at_s=at_s, answer=newest)
+
+    def _profile_of(self, snapshot: Snapshot) -> Summary | None:
+        """Return the summary of a profile with the present settings; None without one."""
+        if self._profiled is None:
+            return None
+        workload, settings, summary = self._profiled
+        return summary if (workload, settings) == (snapshot.workload, snapshot.settings) else None

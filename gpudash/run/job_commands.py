@@ -1,9 +1,10 @@
 """Send commands to the training processes, and return one answer to each.
 
-A lever changes on all ranks or on none. Such a command goes to every rank, with the step after
-which all ranks apply it. Other commands go to rank 0, and so do all if rank 0 leads the others.
+A lever changes on all ranks or on none, and all pause, go on and stop together. Such a command goes
+to every rank, with the step after which all ranks obey it. Other commands go to rank 0.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ from gpudash.protocol import (
     Refused,
     Resume,
     State,
+    Stop,
     TooLate,
     TrainingProcess,
 )
@@ -38,14 +40,15 @@ TRIES = 4
 """Most attempts, each with a step twice as far ahead: a busy machine delivers commands later."""
 TOO_LATE = "each time it reached the ranks after the step at which they were to obey"
 ENDED = "the training has ended, or was lost"
+FOR_ALL = Change | Blocks | Pause | Resume | Stop
 
 
 class JobCommands:
     """The commands that are not sent yet, and those without an answer."""
 
-    def __init__(self, *, rank_0_leads: bool = False) -> None:
-        """If `rank_0_leads`, rank 0 passes commands on and the other ranks read none."""
-        self._rank_0_leads = rank_0_leads
+    def __init__(self, world_size: int = 1) -> None:
+        """`world_size` is the number of ranks that are known to come: they are waited for."""
+        self._world_size = world_size
         self._unsent: deque[tuple[AnyCommand, float]] = deque()  # with a time limit
         self._pending: dict[int, _Pending] = {}  # by its id
         self._processes: dict[int, TrainingProcess | None] = {}  # of each rank
@@ -53,7 +56,8 @@ class JobCommands:
 
     def take(self, command: AnyCommand) -> None:
         """Queue a command, which `turn` sends."""
-        self._unsent.append((command, time.monotonic() + GATHER_S))
+        wait_s = GATHER_S if self._world_size == 1 else math.inf
+        self._unsent.append((command, time.monotonic() + wait_s))
 
     def turn(self, members: Sequence[Member]) -> list[Envelope]:
         """Send the commands that can be sent; return answers for those that get none."""
@@ -87,9 +91,8 @@ class JobCommands:
             speaker = next((member for member in members if member.rank == 0), None)
             ranks = [speaker] if speaker is not None else []
             needed = 1
-            is_for_all = isinstance(command, Change | Blocks) and not self._rank_0_leads
-            if speaker is not None and is_for_all:
-                needed = speaker.world_size
+            if speaker is not None and isinstance(command, FOR_ALL):
+                needed = max(speaker.world_size, self._world_size)
                 if needed > 1:
                     ranks = [one for one in members if one.world_size == needed]
             if len(ranks) >= needed:
@@ -111,7 +114,7 @@ class JobCommands:
             self._hand_over(pending.command, receivers, pending.tries + 1)
 
     def _hand_over(self, command: AnyCommand, ranks: Sequence[Member], tries: int = 1) -> None:
-        if len(ranks) > 1 and isinstance(command, Change | Blocks):
+        if len(ranks) > 1 and isinstance(command, FOR_ALL):
             at_step = self._step_for_all(ranks, 2 ** (tries - 1))
             command = msgspec.structs.replace(command, at_step=at_step)
         self._pending[command.id] = _Pending(command, {member.key for member in ranks}, tries)

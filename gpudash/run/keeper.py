@@ -31,6 +31,8 @@ TYPE, SIZE, SIGNAL, END = b"t", b"w", b"s", b"e"
 processes; no dashboard will come back after the command's end."""
 HEAD = struct.Struct(">cI")
 """A message's header: its kind, and the number of bytes that follow."""
+PEER = struct.Struct("3i")
+"""Process, user and group of the other end."""
 SOCKET, FACTS = "output.sock", "run.json"
 """Names in the run's directory."""
 KEPT_BYTES = 1 << 20
@@ -107,7 +109,7 @@ def space() -> str:
         return ""
 
 
-class _Dashboard:
+class _Viewer:
     """A connection that delays nothing: output that the dashboard does not read is left out."""
 
     def __init__(self, connection: socket.socket, pid: int, kept: bytes) -> None:
@@ -158,7 +160,7 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, lambda number, _: self._signal(number))
-        self._dashboard: _Dashboard | None = None
+        self._dashboard: _Viewer | None = None
         self._kept = bytearray()
         self._typed = bytearray()
         self._exit: int | None = None
@@ -240,11 +242,14 @@ class Keeper:
             connection, _ = self._listener.accept()
         except OSError:  # it has disconnected already
             return
+        if _user(connection) != os.geteuid():
+            connection.close()
+            return
         if self._dashboard is not None:
             with connection, suppress(OSError):
                 connection.sendall(message(BUSY))
             return
-        self._dashboard = _Dashboard(connection, self._pid, bytes(self._kept[-KEPT_BYTES:]))
+        self._dashboard = _Viewer(connection, self._pid, bytes(self._kept[-KEPT_BYTES:]))
         if self._exit_sent:
             self._dashboard.queue(EXIT, str(self._exit))
 
@@ -286,6 +291,12 @@ class Keeper:
         if self._exit is None:
             with suppress(OSError):
                 os.killpg(os.tcgetpgrp(self._master), number)
+
+
+def _user(connection: socket.socket) -> int:
+    """Return the user of the other end, as the kernel reports it."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+    return int(PEER.unpack(peer)[1])
 
 
 def set_size(fd: int, columns: int, rows: int) -> None:

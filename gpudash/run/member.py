@@ -1,22 +1,27 @@
-"""Connect to one training process."""
+"""Find the training processes of a rendezvous as they begin to listen, and connect to each."""
 
 import math
 import socket
 import struct
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from gpudash.errors import SourceError
 from gpudash.protocol import AnyCommand, Envelope, Hello, Progress, State, TrainingProcess
+from gpudash.rendezvous import Rendezvous
 from gpudash.run.keeper import began_ticks
 from gpudash.run.lines import HungUp, Lost
 from gpudash.run.source import Decoder
 
 AHEAD_S = 0.5
 """Seconds after its newest message for which a process is assumed to go on training."""
+LOOK_S = 1.0
+"""How often an unchanged directory is read: a process may not have listened yet."""
+SETTLED_NS = 50_000_000
+"""A directory changed more recently than this may change again with the same time stamp."""
 CREDENTIALS = struct.Struct("3i")
 Key: TypeAlias = Hashable
 """Identifies a process and its socket."""
@@ -146,6 +151,43 @@ class Member:
         """Close the connection."""
         self.ended = True
         self._connection.close()
+
+
+class Arrivals:
+    """Connects to each training process once."""
+
+    def __init__(self, place: Rendezvous) -> None:
+        self._place = place
+        self.marks: dict[str, dict[int, int]] = {}
+        """Marks that processes have left in the rendezvous, by their kind."""
+        self._changed_ns = -1
+        self._look_s = 0.0
+
+    def look(self, known: Collection[object]) -> list[tuple[tuple[int, int], socket.socket]]:
+        """Return new processes: process id and socket's number, and a connection."""
+        now_s = time.monotonic()
+        try:
+            changed_ns = self._place.path.stat().st_mtime_ns
+            if changed_ns == self._changed_ns and now_s < self._look_s:
+                return []
+            self.marks = self._place.marks()
+        except OSError:  # the run is over
+            return []
+        is_settled = time.time_ns() - changed_ns > SETTLED_NS
+        self._changed_ns, self._look_s = changed_ns if is_settled else -1, now_s + LOOK_S
+        found = []
+        for key in self.marks.get("sock", {}).items():
+            if key in known:
+                continue
+            connection = socket.socket(socket.AF_UNIX)
+            connection.setblocking(False)
+            try:
+                connection.connect(str(self._place.socket(key[0])))
+            except OSError:  # gone, or not listening yet
+                connection.close()
+                continue
+            found.append((key, connection))
+        return found
 
 
 def peer(connection: socket.socket) -> int:

@@ -1,7 +1,7 @@
 """Listen for the gpudash of other nodes, which relay their training processes' messages.
 
-A connection without the token is closed at once, or after a moment of silence. A node with the
-token may send only the messages of a training.
+A connection without the token is closed at once, after a moment of silence, or when too many others
+have come. A node with the token may send only the messages of a training.
 """
 
 import platform
@@ -15,24 +15,28 @@ import msgspec
 from gpudash.errors import UNDECODABLE, SourceError, UsageError
 from gpudash.format import plain
 from gpudash.protocol import Envelope, GpuReading, HostReading, Reading, Stacks, State
-from gpudash.run import handshake
 from gpudash.run.addresses import Address, resolved, why_not
-from gpudash.run.clocks import Difference, moved
-from gpudash.run.handshake import Answer, Challenge, Denied
+from gpudash.run.clocks import ClockDifference, moved
 from gpudash.run.lines import LINE_BYTES, HungUp, Lines, Lost
-from gpudash.run.link import (
+from gpudash.run.member import NodeLost
+from gpudash.run.node_protocol import (
     OURSELVES,
     PING_S,
     SILENT_S,
+    Challenge,
+    Credentials,
+    Denied,
     FromRelay,
     Parting,
     Ping,
     Pong,
+    is_valid_answer,
     line_of,
+    new_nonce,
     own_line,
     parsed,
+    welcome,
 )
-from gpudash.run.member import NodeLost
 
 STRANGER_S = 5.0
 STRANGER_BYTES = 1024
@@ -75,10 +79,10 @@ class Nodes:
 
     def turn(self) -> list["Channel"]:
         """Read all connections; return channels to new training processes."""
-        self._accept()
-        for stranger in list(self._strangers):
+        for stranger in list(self._strangers):  # an answer counts that came before others did
             if not self._read_stranger(stranger):
                 self._strangers.remove(stranger)
+        self._accept()
         return [channel for node in list(self._nodes) for channel in self._turn_of(node)]
 
     def readings(self) -> list[Envelope]:
@@ -106,11 +110,15 @@ class Nodes:
     # ── strangers ───────────────────────────────────────────────────────────────────────
 
     def _accept(self) -> None:
-        while len(self._strangers) < MOST_STRANGERS:
+        for _ in range(MOST_STRANGERS):  # no more, so that each can answer before the next turn
             try:
                 connection, (host, *_) = self._listening.accept()
             except OSError:  # none waits, or no descriptor is left
                 return
+            if len(self._strangers) == MOST_STRANGERS:  # those that say nothing keep no node out
+                oldest = self._strangers.pop(0)
+                self._await(oldest.lines, wanted=False)
+                oldest.lines.close()
             stranger = _Stranger(connection, host)
             self._await(stranger.lines, wanted=True)
             self._strangers.append(stranger)
@@ -124,7 +132,7 @@ class Nodes:
         except (Lost, *UNDECODABLE):
             said = None
         self._await(stranger.lines, wanted=False)
-        if said is not None and handshake.is_valid_answer(self._token, stranger.challenge, said):
+        if said is not None and is_valid_answer(self._token, stranger.challenge, said):
             self._trust(stranger, said)
             return False
         if said is not None:
@@ -132,13 +140,13 @@ class Nodes:
         stranger.lines.close()
         return False
 
-    def _trust(self, stranger: "_Stranger", said: Answer) -> None:
+    def _trust(self, stranger: "_Stranger", said: Credentials) -> None:
         node = _Node(stranger.lines, said)
         node.difference.take(stranger.asked_s, said.clock_s, time.monotonic())
         for former in [one for one in self._nodes if one.run == said.run]:
             self._part_with(former)
         self._nodes.append(node)
-        node.say(msgspec.json.encode(handshake.welcome(self._token, stranger.challenge, said)))
+        node.say(msgspec.json.encode(welcome(self._token, stranger.challenge, said)))
         within_ms = 1e3 * node.difference.within_s
         self.sentences.append(f"node {node.name} is connected; clocks within {within_ms:.1f} ms")
 
@@ -227,29 +235,29 @@ class _Stranger:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host = host
         self.lines = Lines(connection, STRANGER_BYTES)
-        self.challenge = Challenge(nonce=handshake.new_nonce())
+        self.challenge = Challenge(nonce=new_nonce())
         self.asked_s = time.monotonic()
         self.say(self.challenge)
 
     def say(self, said: Challenge | Denied) -> None:
         self.lines.send(msgspec.json.encode(said))
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> Credentials | None:
         """Return the answer, once it has arrived. Raises Lost or UNDECODABLE."""
         line = self.lines.read_one()
-        return None if line is None else msgspec.json.decode(line, type=Answer)
+        return None if line is None else msgspec.json.decode(line, type=Credentials)
 
 
 class _Node:
     """Another node's gpudash, with the training processes that it relays."""
 
-    def __init__(self, lines: Lines, said: Answer) -> None:
+    def __init__(self, lines: Lines, said: Credentials) -> None:
         name = plain(said.node)[:NAME_LENGTH]
         self.name = UNNAMED if not name else f"another {name}" if name == platform.node() else name
         self.run = said.run
         self.lines = lines
         lines.longest = LINE_BYTES
-        self.difference = Difference()
+        self.difference = ClockDifference()
         self.readings: list[Envelope] = []
         self.parting = ""
         """The sentence of its Parting."""

@@ -27,23 +27,28 @@ from gpudash.protocol import (
     State,
 )
 from gpudash.rendezvous import Rendezvous
-from gpudash.run import handshake, stacks
+from gpudash.run import stacks
 from gpudash.run.addresses import Address, resolved, why_not
-from gpudash.run.arrivals import Arrivals
-from gpudash.run.handshake import Challenge, Denied, Said, Welcome, is_valid_welcome
 from gpudash.run.lines import Lines, Lost
-from gpudash.run.link import (
+from gpudash.run.member import Arrivals, peer
+from gpudash.run.node_protocol import (
     OURSELVES,
     SILENT_S,
+    Challenge,
+    Denied,
     Parting,
     Ping,
     Pong,
+    Said,
     ToRelay,
+    Welcome,
+    answer,
+    is_valid_welcome,
     line_of,
+    new_nonce,
     own_line,
     parsed,
 )
-from gpudash.run.member import peer
 from gpudash.run.source import ENVELOPES
 from gpudash.run.telemetry_source import TelemetrySource
 
@@ -65,10 +70,6 @@ class _Unreachable(Exception):  # noqa: N818  # it is tried again
     """The other gpudash cannot be reached now; the text says why."""
 
 
-class OtherVersionError(UsageError):
-    """The other gpudash speaks another protocol version."""
-
-
 class Relay:
     """The connecting node's end."""
 
@@ -77,7 +78,7 @@ class Relay:
         self._address = address
         self._token = token
         self._notify = notify
-        self._run = handshake.new_nonce()
+        self._run = new_nonce()
         self._ending = threading.Event()
         self._parting = ""
         self._lines: Lines | None = None
@@ -87,7 +88,7 @@ class Relay:
             raise UsageError(f"cannot connect to {address}: {why_not(error)}") from error
 
     def try_once(self) -> None:
-        """Try to connect once. Raises UsageError for another protocol version."""
+        """Try to connect once. Nothing that listens there prevents the training's start."""
         with suppress(_Unreachable):
             self._lines = self._connect(CONNECT_S)
 
@@ -112,7 +113,7 @@ class Relay:
         while not self._ending.is_set():
             try:
                 lines, self._lines = self._lines or self._connect(ANSWER_S), None
-            except (_Unreachable, OtherVersionError) as error:
+            except _Unreachable as error:
                 if str(error) != reported and not self._ending.is_set():  # once
                     reported = str(error)
                     self._notify(f"gpudash: {reported}; the training goes on, unwatched")
@@ -130,7 +131,7 @@ class Relay:
     # ── the connection ──────────────────────────────────────────────────────────────────
 
     def _connect(self, patience_s: float) -> Lines:
-        """Return a connection after the handshake. Raises _Unreachable or OtherVersionError."""
+        """Return a connection after the handshake. Raises _Unreachable."""
         lines = Lines(self._open())
         try:
             self._shake_hands(lines, time.monotonic() + patience_s)
@@ -160,12 +161,12 @@ class Relay:
         if not isinstance(challenge, Challenge):
             raise _Unreachable(f"{there} says what makes no sense")
         if challenge.protocol != PROTOCOL_VERSION:
-            raise OtherVersionError(
+            raise _Unreachable(
                 f"{there} speaks protocol {challenge.protocol}, this one {PROTOCOL_VERSION}; "
                 "valid: the same gpudash on all nodes"
             )
         node, clock_s = platform.node(), time.monotonic()
-        said = handshake.answer(self._token, challenge, node=node, run=self._run, clock_s=clock_s)
+        said = answer(self._token, challenge, node=node, run=self._run, clock_s=clock_s)
         lines.send(msgspec.json.encode(said))
         back = self._received(lines, until_s)
         if isinstance(back, Denied):

@@ -15,6 +15,7 @@ from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.fold import Fold
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
 from gpudash.snapshot import Hang, RankRow, Snapshot
+from gpudash.views.limits import Limited
 from gpudash.views.time_breakdown import TimeBreakdown
 
 
@@ -33,6 +34,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     steps_per_s: float | None
     """The last worker's rate, without its first step."""
     account: TimeBreakdown
+    limits: tuple[Limited, ...]
+    """What limited the training, the longest first."""
     failures: tuple[Failure, ...]
     notices: tuple[str, ...]
     unknown: str | None
@@ -64,6 +67,7 @@ def replayed(path: Path) -> Replayed:
         process=fold.process,
         steps_per_s=fold.whole_run.steps_per_s,
         account=known or fold.time.account(),
+        limits=tuple(fold.limits.shares()),
         failures=tuple(fold.failures),
         notices=tuple(fold.notices),
         refused=replay.refused,

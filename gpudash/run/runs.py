@@ -10,7 +10,7 @@ import msgspec
 from gpudash import rendezvous
 from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.run import keeper
-from gpudash.run.held import Held, Orphan, attach, watched
+from gpudash.run.user_command_process import Adopted, UserCommandProcess, attach, watched
 
 YOUNG_S = 60.0
 """A younger directory without facts may be of a run that just begins."""
@@ -35,7 +35,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Wall clock time of the start."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class UserRun(msgspec.Struct, frozen=True):
     """One run of a user's command."""
 
     place: rendezvous.Rendezvous
@@ -52,21 +52,21 @@ class Run(msgspec.Struct, frozen=True):
         pid, began = self.facts.processes[1]
         return not self.facts.is_kept and keeper.began_ticks(pid) == began
 
-    def open(self) -> Held:
+    def open(self) -> UserCommandProcess:
         """Connect to the command. Raises UsageError if another gpudash watches it."""
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)
         if self.has_other_terminal:
             raise UsageError(watched(self.facts.name))
-        return Orphan(*self.facts.processes[0])
+        return Adopted(*self.facts.processes[0])
 
 
-def living() -> list[Run]:
+def living() -> list[UserRun]:
     """Return the runs that are alive, oldest first; remove the directories of others."""
     found = []
     with suppress(OSError):
-        for path in rendezvous.runs_folder().glob(f"{rendezvous.PREFIX}*"):
-            run = _read(path)
+        for place in rendezvous.begun():
+            run, path = _read(place), place.path
             if run is None:
                 is_over = _age_s(path) > YOUNG_S
             elif run.facts.space != keeper.space():
@@ -80,12 +80,12 @@ def living() -> list[Run]:
     return sorted(found, key=lambda run: run.facts.started_s)
 
 
-def _read(path: Path) -> Run | None:
+def _read(place: rendezvous.Rendezvous) -> UserRun | None:
     try:
-        facts = msgspec.json.decode((path / keeper.FACTS).read_bytes(), type=Facts)
+        facts = msgspec.json.decode((place.path / keeper.FACTS).read_bytes(), type=Facts)
     except (OSError, *UNDECODABLE):
         return None
-    return Run(rendezvous.Rendezvous(path), facts)
+    return UserRun(place, facts)
 
 
 def _age_s(path: Path) -> float:

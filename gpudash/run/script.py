@@ -28,11 +28,11 @@ from gpudash.protocol import (
     Stop,
 )
 from gpudash.rendezvous import Rendezvous
-from gpudash.run.held import Held
 from gpudash.run.nodes import Nodes
 from gpudash.run.source import Source, printed
 from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
+from gpudash.run.user_command_process import UserCommandProcess
 
 ON_SCREEN: tuple[Ability, ...] = (
     "levers",
@@ -73,7 +73,7 @@ class ScriptSource(Source):
     def __init__(
         self,
         name: str,
-        held: Held,
+        held: UserCommandProcess,
         place: Rendezvous,
         *,
         can: tuple[Ability, ...] = ON_SCREEN,

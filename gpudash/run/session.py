@@ -60,12 +60,14 @@ from gpudash.recording.writer import RecordingWriter
 from gpudash.run.conductor import Conductor
 from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
-from gpudash.run.rank_processes import start
 from gpudash.run.requests import Requests
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.snapshot import ENDED, Listener, Snapshot
+from gpudash.run.worker_process import start
+from gpudash.snapshot import ENDED, Hang, Listener, Snapshot
+from gpudash.trace.summary import Summary
 from gpudash.views.hangs import LEAST_S
+from gpudash.views.limits import Limits
 from gpudash.views.memory import owner_lines, owners_title
 
 INTERVAL_S = 0.5
@@ -150,6 +152,11 @@ class Session:
         """The worker's rate without its first step; None before the second step."""
         return self._fold.whole_run.steps_per_s
 
+    @property
+    def limits(self) -> Limits:
+        """The training time by what limited it."""
+        return self._fold.limits
+
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
     def start(self, listener: Listener) -> None:
@@ -180,6 +187,10 @@ class Session:
         """Trace the next steps into this file. Raises UsageError if its name is not valid text."""
         asked = text_of(path.absolute())  # the training may have another current folder
         return self._request(lambda number: self._send(Profile(id=number, steps=steps, path=asked)))
+
+    def deepen(self, workload: str, settings: Settings, summary: Summary) -> None:
+        """Rest the answer on the newest profile, which is of this workload and these settings."""
+        self._requests.put(lambda: self._fold.deepen(workload, settings, summary))
 
     def memory_owners(self) -> int:
         """Record two steps to find the owners of device memory."""
@@ -459,18 +470,22 @@ class Session:
     def _send_blocks(self, run: int, blocks: tuple[Block, ...]) -> None:
         self._send(Blocks(id=next(self._ids), run=run, blocks=blocks))
 
-    def _say_straggler(self) -> None:
-        """Put a change of the slow rank into the messages: a recording's rows cannot show it."""
-        unsaid = self._fold.ranks.unsaid if "record" in self._can else None  # a replay has its own
-        if unsaid is not None:
-            self._emit(unsaid)
+    def _say(self, event: Event | None) -> None:
+        """Put a finding of the fold into the messages: the rows of a recording cannot show it."""
+        if event is not None and "record" in self._can:  # a replay has its own
+            self._emit(event)
+
+    def _find(self, now_s: float, hang: Hang | None = None) -> Snapshot:
+        """Fold and say what the steps show of the slow rank, then of the answer."""
+        self._say(self._fold.ranks.unsaid)
+        found = self._fold.snapshot(now_s, hang)
+        self._say(self._fold.unsaid(now_s))
+        return found
 
     def _snapshot(self, now_s: float) -> Snapshot:
-        self._say_straggler()
         unattributed = self._fold.time.account().unattributed_share
-        hang = self._hangs.look(now_s)
         return msgspec.structs.replace(
-            self._fold.snapshot(now_s, hang),
+            self._find(now_s, self._hangs.look(now_s)),
             joined=self._joined,
             last_command=self._last_command,
             recording=self._recordings.shown,
@@ -554,7 +569,7 @@ class Session:
         elif not has_ended:
             failure = Failed(kind="error", sentence=why)
             self._emit(State(at_s=self._clock(), phase="failed", failure=failure))
-        self._say_straggler()  # while it can be recorded
+        self._find(self._clock())  # while it can be recorded
         self._end()
 
     def _release(self) -> None:

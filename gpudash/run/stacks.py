@@ -80,7 +80,7 @@ class Signalled:
         return Stack(at_s=self.asked_s, text=text, why=why, is_known=is_known, joined=joined)
 
 
-class Question:
+class StacksQuestion:
     """Requests all training processes' stacks: here, and from other nodes."""
 
     def __init__(self, command: Stacks, place: Rendezvous, members: Collection[Member]) -> None:

@@ -22,10 +22,9 @@ from gpudash.protocol import (
 )
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
-from gpudash.run.arrivals import Arrivals
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.lines import Lines
-from gpudash.run.member import Key, Member, peer
+from gpudash.run.member import Arrivals, Key, Member, peer
 from gpudash.run.nodes import Nodes
 
 MOST_RANKS = 1 << 16
@@ -38,8 +37,9 @@ class TrainingProcesses:
     """All training processes of a run; each has a rank of its own."""
 
     def __init__(
-        self, place: Rendezvous, nodes: Nodes | None = None, *, rank_0_leads: bool = False
+        self, place: Rendezvous, nodes: Nodes | None = None, *, world_size: int = 1
     ) -> None:
+        """`world_size` is the number of ranks that are known to come."""
         self._place = place
         self._arrivals = Arrivals(place)
         self._nodes = nodes
@@ -49,11 +49,11 @@ class TrainingProcesses:
         self._left_out: set[str] = set()  # other jobs, each reported once
         self.parted_s: float | None = None
         """When the last one hung up; None while one trains."""
-        self._commands = JobCommands(rank_0_leads=rank_0_leads)
+        self._commands = JobCommands(world_size)
         self._gone: list[Member] = []  # disconnected; some may still run
         self._sentences: list[str] = []
         self._pids: dict[int, int] = {}  # newest process of each rank
-        self._question: stacks.Question | None = None
+        self._question: stacks.StacksQuestion | None = None
 
     @property
     def filenos(self) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class TrainingProcesses:
         return notices
 
     def send(self, command: AnyCommand) -> list[Envelope]:
-        """Send a command to rank 0, or lever changes to all; return answers if none will come."""
+        """Send a command to rank 0, or to all; return answers if none will come."""
         self._commands.take(command)
         return self._commands.turn(self._members)
 
@@ -105,7 +105,7 @@ class TrainingProcesses:
         """Request each process's stack; `read` returns the answers, all at once."""
         if self._nodes is not None:
             self._nodes.ask(command)
-        self._question = stacks.Question(command, self._place, self._members)
+        self._question = stacks.StacksQuestion(command, self._place, self._members)
 
     def kill(self) -> None:
         """Kill the connected processes of this machine."""

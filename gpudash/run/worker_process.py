@@ -12,26 +12,37 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.errors import WorkerError
 from gpudash.format import signal_name
-from gpudash.protocol import AnyCommand, Envelope, Plan
-from gpudash.run import child, scratch
+from gpudash.protocol import AnyCommand, Envelope, Plan, State
+from gpudash.rendezvous import Rendezvous
+from gpudash.run import child
 from gpudash.run.lines import TURN_BYTES, receive
 from gpudash.run.source import Decoder, Source, printed
+from gpudash.run.training_processes import TrainingProcesses
 
 WORKER = ("-m", "gpudash.worker")
+LAUNCHER = ("-m", "gpudash.worker.launch")
 REAP_S = 3.0
 """Seconds to wait for a killed worker: one inside the GPU's driver may take any time."""
 LAST_WORDS = 20
 """Last output lines kept, to say why a worker died without an event."""
 LINE_LIMIT = 1 << 12
 """Most characters of a printed line: a progress bar may never end one."""
+
+
+def start(plan: Plan) -> Source:
+    """Start the plan's process, or its several ranks. Raises WorkerError."""
+    return WorkerProcess(plan) if plan.nproc == 1 else RankProcesses(plan)
 
 
 class WorkerProcess(Source):
@@ -42,7 +53,7 @@ class WorkerProcess(Source):
         try:
             with ExitStack() as on_failure, ExitStack() as childs_ends:
                 # the parent owns it: the worker's children may be killed before they remove it
-                self._scratch = scratch.Scratch()
+                self._scratch = child.Scratch()
                 on_failure.callback(self._scratch.cleanup)
                 self._events, events = _pipe(on_failure, childs_ends)
                 output, stdout = _pipe(on_failure, childs_ends)
@@ -145,7 +156,67 @@ class WorkerProcess(Source):
         self._scratch.cleanup()
 
 
-class _Lines:
+class RankProcesses(WorkerProcess):
+    """The launcher with its pipes, and a connection to each rank."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Start the launcher. Raises WorkerError."""
+        super().__init__(plan, LAUNCHER)
+        self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)), world_size=plan.nproc)
+        self._seqs: Counter[tuple[str, int]] = Counter()
+        self._unanswered: list[Envelope] = []
+        self._failures: list[tuple[int, State]] = []  # each with its rank
+        self._death: State | None = None  # of a rank that could not report it
+
+    def send(self, command: AnyCommand, /) -> None:
+        """Send the command to the ranks that it is for."""
+        self._unanswered += self._ranks.send(command)
+
+    def read(self) -> list[Envelope]:
+        """Return the messages that have arrived; at the end, the first rank's failure."""
+        has_ended = self.exit_code() is not None
+        unanswered, self._unanswered = self._unanswered, []
+        found = []
+        for envelope in (*super().read(), *unanswered):
+            if isinstance(envelope.body, State) and envelope.body.failure is not None:
+                self._death = envelope.body
+            else:
+                found.append(envelope)
+        for envelope in self._ranks.read():
+            if isinstance(envelope.body, State) and envelope.body.failure is not None:
+                self._failures.append((envelope.rank, envelope.body))
+            else:
+                found.append(envelope)
+        why = self._death or self._first_failure()
+        if has_ended and why is not None:
+            self._death, self._failures = None, []
+            failed = State(at_s=why.at_s, phase="failed", failure=why.failure)
+            found.append(Envelope(source="training", seq=0, sent_s=why.at_s, body=failed))
+        return [self._numbered(one) for one in found]
+
+    def close(self) -> None:
+        """End all processes."""
+        super().close()
+        self._ranks.close()
+
+    def _first_failure(self) -> State | None:
+        """Return the first failure: the other ranks' failures follow from it."""
+        if not self._failures:
+            return None
+        rank, first = min(self._failures, key=lambda one: one[1].at_s)
+        sentences = {state.failure.sentence for _, state in self._failures if state.failure}
+        if len(sentences) == 1 or first.failure is None:
+            return first
+        sentence = f"rank {rank}: {first.failure.sentence}"
+        return replace(first, failure=replace(first.failure, sentence=sentence))
+
+    def _numbered(self, envelope: Envelope) -> Envelope:
+        key = envelope.source, envelope.rank
+        self._seqs[key] += 1
+        return replace(envelope, seq=self._seqs[key])
+
+
+class _PipeLines:
     """Lines from a non-blocking pipe."""
 
     def __init__(self, fd: int) -> None:
@@ -181,10 +252,10 @@ class _Lines:
         return received
 
 
-def _pipe(on_failure: ExitStack, childs_ends: ExitStack) -> tuple[_Lines, int]:
+def _pipe(on_failure: ExitStack, childs_ends: ExitStack) -> tuple[_PipeLines, int]:
     """Return a new pipe: its lines for this process, and the child's end to write to."""
     reading, writing = os.pipe()
-    lines = _Lines(reading)
+    lines = _PipeLines(reading)
     on_failure.callback(lines.close)
     childs_ends.callback(os.close, writing)
     return lines, writing

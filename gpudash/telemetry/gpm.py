@@ -25,7 +25,7 @@ SHORTEST_S = 0.1
 """NVML refreshes its samples no faster: differences over less time are noise."""
 
 
-class Activity:
+class ActivityReader:
     """Reads the GPU's activity since the previous reading; owns two driver samples."""
 
     def __init__(self, nvml: Nvml, board: object, instance: int | None) -> None:

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from gpudash.protocol import GpuReading
-from gpudash.telemetry.gpm import Activity
+from gpudash.telemetry.gpm import ActivityReader
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
-from gpudash.telemetry.processes import MIB
+from gpudash.telemetry.procfs import MIB
 
 T = TypeVar("T")
 Values: TypeAlias = dict[str, float | str]
@@ -63,7 +63,7 @@ class Gpu:
         # Temperature and clocks are read from the whole chip, even for a MIG slice.
         self._board, instance = _board(nvml, handle, uuid)
         self.id = _name(nvml, self._board, handle, uuid)
-        self._activity = Activity(nvml, self._board, instance)
+        self._activity = ActivityReader(nvml, self._board, instance)
         self._pcie = ByteCounters(nvml, handle)
         self._activity_s: float | None = None  # when activity was last read
 
@@ -163,7 +163,7 @@ class Gpu:
         return {"energy_j": float(millijoules) / 1000}
 
     def activity(self) -> Values:
-        """Return GPM's metrics since the previous reading; see `gpm.Activity.read`."""
+        """Return GPM's metrics since the previous reading; see `gpm.ActivityReader.read`."""
         return self._activity.read()
 
     def pcie(self) -> Values:

@@ -15,8 +15,7 @@ import psutil
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Job, OtherJobs
-from gpudash.telemetry.processes import Process, cpu_s_of
-from gpudash.telemetry.procfs import GONE, text
+from gpudash.telemetry.procfs import GONE, Process, cpu_s_of, text
 
 PERIOD_S = 2.0
 """Least time between two readings, …"""

@@ -1,10 +1,99 @@
-"""Reading the files of /proc."""
+"""Reading processes in /proc: their threads and children, and what they have used so far."""
 
 import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import psutil
 
 PROC = "/proc"
 GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 """Errors of /proc for a process that has ended, or that it hides (other users', with `hidepid`)."""
+MIB = 1024 * 1024
+LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
+"""Whether the kernel lists a process's children. Else the tree is found among all processes of the
+machine, which costs more."""
+
+Children: TypeAlias = Callable[[int], Iterable[int]]
+"""Returns the children of a process."""
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / MIB
+
+
+class Process(NamedTuple):
+    """Identity of a process: a later one with the same pid began at another moment."""
+
+    pid: int
+    began: int  # clock ticks since the machine's start
+
+
+class Usage(NamedTuple):
+    """CPU time and memory that a process has used so far."""
+
+    own_s: float  # CPU seconds
+    reaped_s: float  # CPU seconds of descendants that ended and were waited for
+    rss_mib: float  # 0 for a zombie
+
+
+def children_lookup() -> Children:
+    """Return a function from a process to its children.
+
+    Where the kernel does not list them, it answers from one pass over all processes.
+    """
+    if LISTS_CHILDREN:
+        return _children
+    found = defaultdict(list)
+    for pid in psutil.pids():
+        with suppress(*GONE):
+            found[int(_cells(pid)[1])].append(pid)
+    return lambda pid: found.get(pid, ())
+
+
+def cpu_s_of(pid: int) -> tuple[Process, int, float]:
+    """Return the process with this pid, its parent and its CPU seconds. Raises one of `GONE`."""
+    cells = _cells(pid)
+    user, system = map(int, cells[11:13])
+    return Process(pid, int(cells[19])), int(cells[1]), (user + system) * _TICK_S
+
+
+def tree(pid: int, children: Children) -> list[int]:
+    """Return the process and its descendants, parents first."""
+    found = [pid]
+    for parent in found:  # the list grows during the loop
+        found += children(parent)
+    return found
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Yield the processes that each thread of the process has forked."""
+    with suppress(*GONE):
+        for thread in threads(pid):
+            with suppress(*GONE):  # the thread may have ended
+                yield from map(int, text(f"{thread}/children").split())
+
+
+def usage_of(pid: int) -> dict[Process, Usage]:
+    """Return the process with this pid and its usage; empty when it has ended."""
+    try:
+        cells = _cells(pid)
+    except GONE:
+        return {}
+    user, system, reaped_user, reaped_system = map(int, cells[11:15])
+    usage = Usage(
+        own_s=(user + system) * _TICK_S,
+        reaped_s=(reaped_user + reaped_system) * _TICK_S,
+        rss_mib=int(cells[21]) * _PAGE_MIB,
+    )
+    return {Process(pid, int(cells[19])): usage}
+
+
+def _cells(pid: int) -> list[bytes]:
+    """Return the fields of `/proc/PID/stat` from the state on. Raises one of `GONE`."""
+    return text(f"{pid}/stat").rpartition(b")")[2].split()  # the name may contain `)` and spaces
 
 
 def threads(pid: int) -> list[str]:

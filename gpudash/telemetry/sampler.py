@@ -13,15 +13,20 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
-from gpudash.protocol import HostReading, OtherJobs, Reading
-from gpudash.telemetry.gpu import list_gpus
+import msgspec
+
+from gpudash.protocol import GpuReading, HostReading, OtherJobs, Reading
+from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
+from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.other_jobs import OtherJobsReader
-from gpudash.telemetry.processes import HostReader, children_lookup
-from gpudash.telemetry.watched_gpu import WatchedGpu, sentence
+from gpudash.telemetry.processes import HostReader
+from gpudash.telemetry.procfs import children_lookup
 
 FAST_S = 0.2
 SLOW_S = 1.0
 ON_CPU = "training on the CPU"
+STALE_S = 2.5
+"""A slow value older than this is not returned with the fast ones."""
 
 
 class Sampler:
@@ -88,7 +93,7 @@ class Sampler:
         for thread in self._threads if self._is_started else ():
             thread.join(max(0.0, deadline_s - time.monotonic()))
 
-    def _watched(self) -> list[WatchedGpu]:
+    def _watched(self) -> list["WatchedGpu"]:
         return [*(() if self._gpu is None else (self._gpu,)), *self._others.values()]
 
     def _run_fast(self) -> None:
@@ -138,7 +143,7 @@ class Sampler:
             for gpu in opened:
                 gpu.close()
 
-    def _read_slow(self, opened: list[WatchedGpu]) -> list[WatchedGpu]:
+    def _read_slow(self, opened: list["WatchedGpu"]) -> list["WatchedGpu"]:
         """Close the GPUs that are no longer watched, open new ones, and read all."""
         watched = self._watched()
         for gpu in opened:
@@ -149,6 +154,59 @@ class Sampler:
                 gpu.open()
             gpu.read_slow()
         return watched
+
+
+class WatchedGpu:
+    """Opens, reads and closes a GPU without raising: `missing` says what failed."""
+
+    def __init__(self, uuid: str) -> None:
+        self.missing: str | None = "the GPU is being opened"
+        """Why the GPU is not read, as a sentence; None while it is."""
+        self._uuid = uuid
+        self._gpu: Gpu | None = None
+        self._slow: GpuReading | None = None
+        self._in_use = threading.Lock()  # the GPU must not be closed while it is read
+
+    def open(self) -> None:
+        """Open the GPU."""
+        try:
+            self._gpu = open_gpu(self._uuid)
+        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
+            self.missing = sentence(error)
+        else:
+            self.missing = None
+
+    def close(self) -> None:
+        """Close the GPU, if it is open; `missing` keeps its text."""
+        with self._in_use:
+            gpu, self._gpu = self._gpu, None
+        if gpu is not None:
+            gpu.close()
+
+    def read_slow(self) -> None:
+        """Read the slow values; the next fast readings include them."""
+        if self._gpu is None or self.missing is not None:
+            return
+        try:
+            self._slow = self._gpu.slow()
+        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
+            self.missing = sentence(error)
+
+    def read_fast(self) -> GpuReading | None:
+        """Return the values now, with the slow ones unless they are older than `STALE_S`."""
+        with self._in_use:
+            if self._gpu is None or self.missing is not None:
+                return None
+            slow = self._slow  # taken first: a sample must hold nothing from after its time
+            try:
+                sample = self._gpu.fast()
+            except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
+                self.missing = sentence(error)
+                return None
+        if slow is None or sample.at_s - slow.at_s > STALE_S:
+            return sample
+        both = sample.values | slow.values
+        return msgspec.structs.replace(slow, at_s=sample.at_s, values=both)
 
 
 class NoGpu(WatchedGpu):
@@ -197,3 +255,10 @@ def _on_cpu() -> str:
         return f"{ON_CPU}: no NVIDIA GPU is present"
     more = f" and {len(gpus) - 1} more" if len(gpus) > 1 else ""
     return f"{ON_CPU}, though NVML lists {gpus[0].name}{more}"
+
+
+def sentence(error: Exception) -> str:
+    """Return the error as a sentence for the user."""
+    if isinstance(error, GpuUnavailable):
+        return str(error)
+    return f"reading the GPU failed: {type(error).__name__}: {error}"

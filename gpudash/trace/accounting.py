@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudash.protocol import Profiled
-from gpudash.trace.idle import gaps_of
 from gpudash.trace.model import ON_DEVICE, Events, Trace
-from gpudash.trace.modules import modules_around
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
-from gpudash.trace.nesting import innermost
-from gpudash.trace.spans import Spans, overlap, union
+from gpudash.trace.nesting import innermost, modules_around
+from gpudash.trace.spans import Spans, ends_last, overlap, union
 from gpudash.trace.summary import CAUSES, CopyUse, KernelUse, OperatorUse, StreamUse, Summary
 from gpudash.trace.syncs import syncs
 
@@ -21,8 +19,11 @@ LOADER = "enumerate(DataLoader)"
 GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 
-def account(trace: Trace) -> Summary:
-    """Return the summary of a trace; called by `summary.summarise`."""
+def summarise(trace: Trace) -> Summary:
+    """Return the summary of the time from the first traced step's begin to the last one's end.
+
+    Without annotated steps this is the whole trace.
+    """
     events = trace.events
     begin_us, end_us, steps = _window(trace)
     inside = (events.begin_us >= begin_us) & (events.begin_us <= end_us)
@@ -44,7 +45,7 @@ def account(trace: Trace) -> Summary:
         return summary
     device = events.are(*ON_DEVICE)
     busy = union(events.begin_us[device], events.end_us[device]).within(begin_us, end_us)
-    gap_us, cause_of = gaps_of(events, busy, begin_us, end_us)
+    gap_us, cause_of = _gaps_of(events, busy, begin_us, end_us)
     streams = per_step.streams(begin_us, end_us)
     copies = events.are("copy")
     launches, copy_calls = (
@@ -252,3 +253,42 @@ def _groups(
     values, begins = np.unique(column[chosen], return_index=True)
     if len(chosen):
         yield from zip(values.tolist(), np.split(chosen, begins[1:]), strict=True)
+
+
+def _gaps_of(
+    events: Events, busy: Spans, begin_us: float, end_us: float
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the gaps between two moments in which no stream was busy, each with its cause.
+
+    This follows the idle time breakdown of Holistic Trace Analysis
+    (https://hta.readthedocs.io/en/latest/source/features/idle_time_breakdown.html): a gap has the
+    cause that delays the device's next event. There each stream has its gaps; here the device as a
+    whole has them, and waits for another stream and for communication are separate causes.
+
+    The first column has their lengths in µs, the second one their causes as indices of `CAUSES`.
+
+    `host`: the call that launched the next event ended after the gap began, or nothing follows.
+    `communication`: that event, or the one that ended at the gap's begin, is a collective.
+    `stream`: the two are in different streams. `other`: anything else, such as a kernel's start.
+    """
+    free = busy.between(begin_us, end_us)
+    device = np.flatnonzero(events.are(*ON_DEVICE))
+    at = np.searchsorted(events.begin_us[device], free.end_us)
+    after = device[np.minimum(at, len(device) - 1)]
+    before = device[ends_last(events.end_us[device])[np.maximum(at - 1, 0)]]
+    launch = events.launch[after]
+    launched_us = events.begin_us[launch] + events.duration_us[launch]
+    is_first, is_last = at == 0, at == len(device)
+    is_replayed = ~is_first & (launch == events.launch[before])  # by the graph's one launch
+    is_late = (launch >= 0) & (launched_us > free.begin_us) & ~is_replayed
+    is_collective = events.are("collective")
+    cause = np.select(
+        [
+            is_last | is_late,
+            is_collective[after] | (~is_first & is_collective[before]),
+            ~is_first & (events.lane[after] != events.lane[before]),
+        ],
+        [CAUSES.index(one) for one in ("host", "communication", "stream")],
+        CAUSES.index("other"),
+    )
+    return free.end_us - free.begin_us, cause

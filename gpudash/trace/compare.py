@@ -27,7 +27,7 @@ class KernelChange(msgspec.Struct, frozen=True):
         return (self.after.ms if self.after else 0.0) - (self.before.ms if self.before else 0.0)
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ProfileComparison(msgspec.Struct, frozen=True):
     """What changed from one profile to another."""
 
     totals: tuple[TotalChange, ...]
@@ -35,7 +35,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """The largest change first, without unchanged kernels."""
 
 
-def compare(before: Summary, after: Summary) -> Comparison:
+def compare(before: Summary, after: Summary) -> ProfileComparison:
     """Return what changed from one summary to another."""
     olds, news = ({one.name: one for one in summary.kernels} for summary in (before, after))
     changes = [
@@ -43,7 +43,7 @@ def compare(before: Summary, after: Summary) -> Comparison:
     ]
     changed = [one for one in changes if one.change_ms]
     totals = zip(_totals(before), _totals(after), strict=True)
-    return Comparison(
+    return ProfileComparison(
         totals=tuple(TotalChange(*old, new) for old, (*_, new) in totals),
         kernels=tuple(sorted(changed, key=lambda one: -abs(one.change_ms))),
     )

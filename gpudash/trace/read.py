@@ -6,121 +6,30 @@ layout has no such places, it is decoded at once.
 
 import re
 import zlib
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import compress
-from math import inf
-from operator import itemgetter
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeAlias
+from typing import IO
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from gpudash.errors import UNDECODABLE, UsageError
+from gpudash.errors import UsageError
 from gpudash.format import plain
-from gpudash.protocol import Profiled
-from gpudash.trace.causality import consistent
-from gpudash.trace.model import (
-    KINDS,
-    ON_DEVICE,
-    EventKind,
-    Events,
-    LaneKind,
-    Links,
-    Trace,
-    TraceLane,
-    TraceStep,
-    are,
-)
-from gpudash.trace.names import MODULE, STEP
+from gpudash.trace.columns import EventColumns, NoTraceError, TraceDocument
+from gpudash.trace.model import Trace
 
 PIECE_BYTES = 512 << 10
-BETWEEN_PASSES = "fwdbwd"
-"""The category of an arrow from an operator to its operator in the backward pass."""
-BESIDES = frozenset({"", BETWEEN_PASSES})
-"""Categories of metadata and arrows, which are no events."""
 LARGEST_BYTES = 1 << 30
 """Most bytes of a file that is decoded at once."""
-MOST_LANES = 2**15 - 1
 BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:)')
 """Matches the border between two events. In a string its quotes would be escaped. In `args` the
 piece cannot be completed, and the file is decoded at once."""
 TAIL_BYTES = 16 << 10
 """End of a piece that nearly always contains its last border."""
-CATEGORIES: dict[str, EventKind] = {
-    "cpu_op": "operator",
-    "python_function": "python",
-    "user_annotation": "annotation",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "kernel": "kernel",
-    "gpu_memcpy": "copy",
-    "gpu_memset": "set",
-}
-SYNC = re.compile(
-    r"(cuda|hip)((Stream|Device|Event)Synchronize|Memcpy(2D|3D)?|Free(Host)?)(_v\d+|_ptds|_ptsz)*$"
-    r"|cu(Stream|Event|Ctx)Synchronize"
-)
-CALL_OF_MODULE = re.compile(re.escape(MODULE))
-COLLECTIVE = re.compile(r"(nccl|rccl)(Dev)?(Kernel|Symk)", re.IGNORECASE)
-BY_NAME: dict[EventKind, tuple[EventKind, re.Pattern[str]]] = {
-    "runtime": ("sync", SYNC),
-    "kernel": ("collective", COLLECTIVE),
-    "operator": ("annotation", CALL_OF_MODULE),
-}
-"""Kinds of events that depend on the name, besides the category."""
-
-
-class _NoTraceError(Exception):
-    """The file is no trace; the text says why."""
-
-
-Micros: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
-"""A time of a trace, within bounds."""
-Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Place: TypeAlias = tuple[int | str, int | str]
-"""A process and its thread, or a device and its stream."""
-_What: TypeAlias = tuple[str, str, int | str, int | str]
-"""Category, name and place: one look-up per event for all three."""
-
-
-class _Args(msgspec.Struct, frozen=True, gc=False):
-    correlation: Int64 = 0
-    bytes: Int64 = 0
-    name: Any = None
-
-
-class _Event(msgspec.Struct, frozen=True, gc=False):
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: int | str = 0
-    tid: int | str = 0
-    ts: Micros = 0.0
-    dur: Micros = 0.0
-    id: Any = 0
-    args: _Args = _Args()
-
-
-class _Device(msgspec.Struct, frozen=True):
-    id: int = 0
-    name: str = ""
-
-
-class _Document(msgspec.Struct, frozen=True):
-    traceEvents: list[_Event] | None = None  # noqa: N815 – torch's names
-    baseTimeNanoseconds: int | None = None  # noqa: N815
-    deviceProperties: tuple[_Device, ...] = ()  # noqa: N815
-    gpudash: msgspec.Raw = msgspec.Raw()
-
-
 OPENING = b'{"traceEvents":['
 CLOSING = b"]}"
-_decode = msgspec.json.Decoder(_Document).decode
+_decode = msgspec.json.Decoder(TraceDocument).decode
 
 
 def read(path: Path) -> Trace:
@@ -137,7 +46,7 @@ def read(path: Path) -> Trace:
     except (OSError, zlib.error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {shown}: {_inside(why)}") from error
-    except (msgspec.ValidationError, _NoTraceError) as error:
+    except (msgspec.ValidationError, NoTraceError) as error:
         why = f"{_inside(str(error))}; valid: what its export_chrome_trace wrote"
         raise UsageError(f"{shown} is no trace of torch.profiler: {why}") from error
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # text that is not UTF-8
@@ -150,8 +59,10 @@ def _inside(sentence: str) -> str:
     return plain((begin.lower() if begin.istitle() else begin) + sentence[2:])
 
 
-def _read(path: Path, documents: Callable[[Iterator[bytes]], Iterator[_Document | None]]) -> Trace:
-    columns = _Columns()
+def _read(
+    path: Path, documents: Callable[[Iterator[bytes]], Iterator[TraceDocument | None]]
+) -> Trace:
+    columns = EventColumns()
     with path.open("rb") as file:
         is_packed = file.peek(2)[:2] == b"\x1f\x8b"
         for document in documents(
@@ -167,7 +78,7 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
         yield unpack.decompress(data)
 
 
-def _pieces(data: Iterator[bytes]) -> Iterator[_Document | None]:
+def _pieces(data: Iterator[bytes]) -> Iterator[TraceDocument | None]:
     """Yield the file as documents of less than a megabyte, and a final None if it ends early."""
     opening, rest = b"", bytearray()
     for piece in data:
@@ -186,19 +97,19 @@ def _pieces(data: Iterator[bytes]) -> Iterator[_Document | None]:
         yield None
 
 
-def _at_once(data: Iterator[bytes]) -> Iterator[_Document]:
+def _at_once(data: Iterator[bytes]) -> Iterator[TraceDocument]:
     whole = bytearray()
     for piece in data:
         whole += piece
         _refuse_larger(whole)
     if not whole.strip():
-        raise _NoTraceError("it is empty")
+        raise NoTraceError("it is empty")
     yield _decode(whole)
 
 
 def _refuse_larger(data: bytearray) -> None:
     if len(data) > LARGEST_BYTES:
-        raise _NoTraceError("above 1 GiB its events must be laid out as torch writes them")
+        raise NoTraceError("above 1 GiB its events must be laid out as torch writes them")
 
 
 def _last_border(data: bytes) -> re.Match[bytes] | None:
@@ -206,179 +117,3 @@ def _last_border(data: bytes) -> re.Match[bytes] | None:
         if found := deque(BORDER.finditer(data, max(begin, 0)), maxlen=1):
             return found[0]
     return None
-
-
-class _Columns:
-    """Collects events in the order of the file; `trace` sorts them."""
-
-    def __init__(self) -> None:
-        self._whats: defaultdict[_What, int] = defaultdict()
-        self._whats.default_factory = self._whats.__len__
-        self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
-        self._passes: dict[str, dict[Any, tuple[float, Place]]] = {"s": {}, "f": {}}
-        self._labels: dict[Place, str] = {}
-        self._devices: tuple[_Device, ...] = ()
-        self._base_ns: int | None = None
-        self._until_us = inf
-        self._profiled: Profiled | None = None
-        self._is_trace = self._is_cut = False
-
-    def add(self, document: _Document | None) -> None:
-        """Add a piece of the file; None marks a file that ends early."""
-        if document is None:
-            self._is_cut = True
-            return
-        if document.traceEvents is not None:
-            self._is_trace = True
-            self._add_events(document.traceEvents)
-        if document.baseTimeNanoseconds is not None:
-            self._base_ns = document.baseTimeNanoseconds
-        self._devices += document.deviceProperties
-        with suppress(*UNDECODABLE):  # of another version
-            self._profiled = msgspec.json.decode(document.gpudash, type=Profiled)
-
-    def _add_events(self, events: list[_Event]) -> None:
-        for one in [one for one in events if one.cat in BESIDES]:
-            if one.cat:
-                self._passes.setdefault(one.ph, {})[str(one.id)] = one.ts, (one.pid, one.tid)
-            elif one.name == "thread_name":
-                self._labels[one.pid, one.tid] = str(one.args.name).strip()
-            elif one.name == "Record Window End":
-                self._until_us = one.ts
-        kept = [one for one in events if one.ph == "X" and one.cat in CATEGORIES]
-        args = [one.args for one in kept]
-        whats = self._whats
-        for column, values, dtype in (
-            ("begin_us", [one.ts for one in kept], np.float64),
-            ("duration_us", [one.dur for one in kept], np.float64),
-            ("what", [whats[one.cat, one.name, one.pid, one.tid] for one in kept], np.int32),
-            ("correlation", [one.correlation for one in args], np.int64),
-            ("bytes", [one.bytes for one in args], np.int64),
-        ):
-            self._columns[column].append(np.fromiter(values, dtype, len(kept)))
-
-    def trace(self, name: str) -> Trace:
-        """Return the whole trace. Raises _NoTraceError."""
-        if not self._is_trace:
-            raise _NoTraceError("it has no traceEvents")
-        if not self._whats:
-            raise _NoTraceError("none of its events is an operator, a CUDA call or a kernel")
-        raw_names = dict.fromkeys(name for _, name, *_ in self._whats)
-        names, index_of = tuple(map(plain, raw_names)), {one: i for i, one in enumerate(raw_names)}
-        kind = np.array([_kind(one, plain(name)) for one, name, *_ in self._whats], np.uint8)
-        places = [(pid, tid) for *_, pid, tid in self._whats]
-        streams = set(compress(places, are(kind, *ON_DEVICE)))
-        lanes = self._lanes(dict.fromkeys(places), streams)
-        lane_of = {place: i for i, place in enumerate(lanes)}
-        if len(lanes) > MOST_LANES:
-            raise _NoTraceError("it has more threads than can be shown")
-        order = np.argsort(np.concatenate(self._columns["begin_us"]), kind="stable")
-        column = {key: np.concatenate(self._columns.pop(key))[order] for key in [*self._columns]}
-        first_us, what = column["begin_us"][0], column["what"]
-        kind = kind[what]
-        events = Events(
-            begin_us=column["begin_us"] - first_us,
-            duration_us=column["duration_us"],
-            kind=kind,
-            name=np.array([index_of[name] for _, name, *_ in self._whats], np.int32)[what],
-            lane=np.array([lane_of[place] for place in places], np.int16)[what],
-            launch=_launches(kind, column["correlation"]),
-            bytes=column["bytes"],
-        )
-        kept = consistent(events, self._until_us - first_us)
-        if len(kept) and (stray_us := kept.begin_us[0]):  # the first event had an impossible time
-            kept = msgspec.structs.replace(kept, begin_us=kept.begin_us - stray_us)
-            first_us += stray_us
-        return Trace(
-            name=plain(name),
-            names=names,
-            lanes=(*lanes.values(), *_drawn_besides(kept)),
-            events=kept,
-            links=self._links(lane_of, first_us),
-            steps=_steps(kept, names),
-            began_ns=None if self._base_ns is None else self._base_ns + round(first_us * 1000),
-            dropped=len(events) - len(kept),
-            profiled=self._profiled,
-            device=plain(self._devices[0].name) if self._devices and streams else "",
-            is_cut=self._is_cut,
-        )
-
-    def _lanes(self, places: Iterable[Place], streams: Collection[Place]) -> dict[Place, TraceLane]:
-        """Return threads, the main thread first, then streams."""
-        found = []
-        devices = {pid for pid, _ in streams}
-        for pid, tid in places:
-            kind: LaneKind = "stream" if (pid, tid) in streams else "host"
-            label = self._labels.get((pid, tid)) or f"{'thread' if kind == 'host' else kind} {tid}"
-            if kind == "stream" and len(devices) > 1:
-                label = f"GPU {pid} {label}"
-            number = tid if isinstance(tid, int) else 0
-            rank = (0, pid != tid, 0) if kind == "host" else (1, pid != 0, number)
-            found.append((rank, (pid, tid), TraceLane(kind, plain(label), number)))
-        found.sort(key=itemgetter(0))
-        return {place: lane for _, place, lane in found}
-
-    def _links(self, lane_of: dict[Place, int], first_us: float) -> Links | None:
-        begun, went_on = self._passes["s"], self._passes["f"]
-        pairs = [
-            (*begun[number], *went_on[number])
-            for number in begun.keys() & went_on.keys()
-            if begun[number][1] in lane_of and went_on[number][1] in lane_of
-        ]
-        if not pairs:
-            return None
-        forward_us, forward_at, backward_us, backward_at = zip(*pairs, strict=True)
-        return Links(
-            forward_us=np.array(forward_us) - first_us,
-            forward_lane=np.array([lane_of[one] for one in forward_at], np.int16),
-            backward_us=np.array(backward_us) - first_us,
-            backward_lane=np.array([lane_of[one] for one in backward_at], np.int16),
-        )
-
-
-def _kind(category: str, name: str) -> int:
-    """Return a kind as an index into KINDS."""
-    kind = CATEGORIES[category]
-    other, names = BY_NAME.get(kind, (kind, None))
-    return KINDS.index(other if names is not None and names.match(name) else kind)
-
-
-def _launches(kind: NDArray[np.uint8], correlation: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return each device event's call with the same correlation; -1 for all other events."""
-    found = np.full(len(kind), -1, np.int32)
-    calls = np.flatnonzero(are(kind, "runtime", "sync") & (correlation > 0))
-    launched = np.flatnonzero(are(kind, *ON_DEVICE) & (correlation > 0))
-    if len(calls):
-        calls = calls[np.argsort(correlation[calls], kind="stable")]
-        at = np.searchsorted(correlation[calls], correlation[launched])
-        nearest = calls[np.minimum(at, len(calls) - 1)]
-        found[launched] = np.where(correlation[nearest] == correlation[launched], nearest, -1)
-    return found
-
-
-def _drawn_besides(events: Events) -> Iterator[TraceLane]:
-    if events.are("copy").any():
-        yield TraceLane("copies", "copies")
-    if events.are("collective").any():
-        yield TraceLane("communication", "communication")
-
-
-def _steps(events: Events, names: tuple[str, ...]) -> tuple[TraceStep, ...]:
-    """Return the annotated steps; the last one ends when the device has finished."""
-    number_of = {i: int(found[1]) for i, one in enumerate(names) if (found := STEP.fullmatch(one))}
-    annotated = events.are("annotation") & np.isin(events.name, list(number_of))
-    end_us = events.end_us
-    steps = [
-        TraceStep(
-            number=number_of[int(events.name[i])],
-            begin_us=float(events.begin_us[i]),
-            end_us=float(end_us[i]),
-        )
-        for i in np.flatnonzero(annotated)
-    ]
-    if steps:
-        finished_us = end_us[events.are(*ON_DEVICE)].max(initial=0.0)
-        steps[-1] = msgspec.structs.replace(
-            steps[-1], end_us=max(steps[-1].end_us, float(finished_us))
-        )
-    return tuple(steps)

@@ -3,15 +3,12 @@
 The records load no numpy, because every screen imports them, even without a trace.
 """
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from gpudash.protocol import Profiled
 from gpudash.trace.names import Direction
-
-if TYPE_CHECKING:
-    from gpudash.trace.model import Trace
 
 IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
 """Why the device idled: the host had launched nothing, a stream waited for another stream, or for a
@@ -120,13 +117,3 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU's name; empty if no device was traced."""
     is_cut: bool = False
     """Whether the trace's file ends early."""
-
-
-def summarise(trace: "Trace") -> Summary:
-    """Return the summary of the time from the first traced step's begin to the last one's end.
-
-    Without annotated steps this is the whole trace.
-    """
-    from gpudash.trace import accounting  # noqa: PLC0415  # loads numpy
-
-    return accounting.account(trace)

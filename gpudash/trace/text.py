@@ -12,7 +12,7 @@ from gpudash.format import (
     significant,
     source_line,
 )
-from gpudash.trace.compare import Comparison, KernelChange, TotalChange
+from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
 from gpudash.trace.names import short
 from gpudash.trace.summary import CopyUse, IdleCause, KernelUse, Summary, SyncUse
 
@@ -85,7 +85,7 @@ def _summary(summary: Summary, most: int) -> Iterator[str]:
         yield f"{summary.dropped:,} events contradicted themselves and were left out"
 
 
-def comparison_lines(comparison: Comparison, most: int = MOST) -> list[str]:
+def comparison_lines(comparison: ProfileComparison, most: int = MOST) -> list[str]:
     """Return a comparison as lines."""
     lines = [f"{'':{LABEL}}{'before':>10}{'after':>10}{'change':>10}"]
     known = (one for one in comparison.totals if (one.before, one.after) != (None, None))

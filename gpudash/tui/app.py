@@ -39,8 +39,8 @@ from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from gpudash.tui.signals import leave_on_signals
+from gpudash.views.headline import why_lines
 from gpudash.views.memory import owner_lines, owners_title
-from gpudash.views.why import why_lines
 from workloads import CATALOGUE
 
 if TYPE_CHECKING:  # the first frame does not wait for them
@@ -217,10 +217,8 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def action_why(self) -> None:
         """Show each rule of the answer with its measured value."""
-        if self._main.answer is not None:
-            snapshot, cores = self.control.snapshot, self.control.cores
-            lines = why_lines(self._main.answer, snapshot, cores, self._main.profile)
-            self._open(ShowLines(f"why: {self._main.answer.title}", lines))
+        shown = self._main.headline
+        self._open(ShowLines(f"why: {shown.title}", why_lines(shown)))
 
     def action_copy(self) -> None:
         """Copy the verdict, the row or the lever that has the focus."""

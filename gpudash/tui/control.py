@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -18,11 +18,10 @@ from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.errors import GpudashError, RecordingError, UsageError
-from gpudash.offers import lever_of
+from gpudash.offers import levers_of
 from gpudash.protocol import (
     Ability,
     ComparisonShown,
-    LeverOffer,
     Plan,
     Playback,
     Profiled,
@@ -44,18 +43,6 @@ if TYPE_CHECKING:  # the first frame does not wait for them
 
 WishT = TypeVar("WishT")
 MOST_PAIRS = 10_000
-
-
-def levers_of(workload: str, settings: Mapping[str, str]) -> tuple[Lever, ...]:
-    """Return the levers of a workload of the catalogue with these settings; none for any other."""
-    entry = CATALOGUE.get(workload)
-    return entry.levers_with(settings) if entry else ()
-
-
-@lru_cache(maxsize=2)
-def offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
-    """Return the offered levers; the same objects for the same offers, to avoid repainting."""
-    return tuple(map(lever_of, offers))
 
 
 class OtherNumbersError(UsageError):
@@ -190,7 +177,7 @@ class Control:
     @property
     def levers(self) -> tuple[Lever, ...]:
         """The levers of that workload."""
-        return offered(self.snapshot.levers) or levers_of(self.workload, self.snapshot.settings)
+        return levers_of(self.workload, self.snapshot.settings, self.snapshot.levers)
 
     @property
     def active(self) -> Settings:

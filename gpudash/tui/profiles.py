@@ -4,8 +4,9 @@ from pathlib import Path
 
 import msgspec
 
+from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
-from gpudash.trace.summary import Summary, summarise
+from gpudash.trace.summary import Summary
 from gpudash.views.timeline import Timeline, timeline_of
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Phase
+from gpudash.protocol import Gain, Phase
 from gpudash.views.profiled_step import pin_ms, pinned_copy_ms, pinning_of, products_of, traffic_ms
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import DEVICE_PCT, Limit
@@ -33,27 +33,6 @@ COMPRESSION = 4.0
 half as many bits, divides, and casts back."""
 LEAST_PCT = 1.0
 """A lever that can gain less than this is not proposed."""
-
-
-class Gain(msgspec.Struct, frozen=True):
-    """A gain in throughput, in percent of the present."""
-
-    low_pct: float | None
-    """None if only an upper bound is known."""
-    high_pct: float
-    source: str = ""
-    """The measurement behind it, in a line; empty if other clauses of the answer state it."""
-    measured: bool = False
-    """Whether an A/B measured the gain itself."""
-
-    @property
-    def label(self) -> str:
-        """Return `+80 to +150 %`, or `up to +17 %`."""
-        high = f"{_signed(self.high_pct)} %"
-        if self.low_pct is None:
-            return f"up to {high}"
-        low = _signed(self.low_pct)
-        return f"about {high}" if f"{low} %" == high else f"{low} to {high}"
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -391,10 +370,6 @@ def _faster_pct(before_ms: float, after_ms: float) -> float:
 def _change_pct(before_ms: float, after_ms: float) -> float:
     """Return the change in throughput in percent; a step keeps at least 1 % of its time."""
     return 100 * (before_ms / max(after_ms, before_ms / 100) - 1)
-
-
-def _signed(pct: float) -> str:
-    return f"{pct:+z,.0f}"
 
 
 _DERIVED: Mapping[str, Callable[[Case], Gain | None]] = {

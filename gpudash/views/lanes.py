@@ -5,32 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from gpudash.metrics import METRICS
+from gpudash.protocol import Lane, Part
 from gpudash.snapshot import Snapshot
 from gpudash.views.recent_step import RecentStep
 
 SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt", "your code": "code"}
 """Short labels of phases; other labels are cut to their first letters."""
-
-
-class Part(msgspec.Struct, frozen=True):
-    """A stretch of a lane."""
-
-    label: str
-    short: str
-    """The label where there is little room."""
-    ms: float
-    ink: str
-    """A colour that text can be printed on, such as `fill-3`."""
-
-
-class Lane(msgspec.Struct, frozen=True):
-    """The use of a step by one stream, or by the host: parts and rest add up to the step."""
-
-    name: str
-    parts: tuple[Part, ...]
-    rest: str
-    """The label of the step's rest, such as `idle`."""
-    rest_ms: float
 
 
 def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from gpudash.offers import refusal
-from gpudash.protocol import ComparisonShown, Settings
+from gpudash.protocol import ComparisonShown, Gain, Settings, Try
 from gpudash.snapshot import Snapshot
-from gpudash.views.gains import LEAST_PCT, Case, Gain, batches_wait, gain_of, workers_needed
+from gpudash.views.gains import LEAST_PCT, Case, batches_wait, gain_of, workers_needed
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import BUSY_HOST_PCT, DATA_PCT, WAITING_LOSSES, Limit
 from workloads.levers import Count, Lever, LeverError
@@ -22,34 +21,6 @@ CUDA_ONLY = frozenset({"pipelined", "pin_memory", "cuda_graph", "backward_thread
 SLOW_LOADER_PCT = 50.0
 """A step that waits for data so long has a loader that is too slow on average, whatever batches are
 kept ready."""
-
-
-class Try(msgspec.Struct, frozen=True):
-    """A change to try in an A/B, why it might help, and how much it can gain."""
-
-    lever: str
-    value: str
-    why: str
-    before: str = ""
-    """The present value."""
-    gain: Gain | None = None
-    """None if no measurement supports a range."""
-
-    @property
-    def change(self) -> tuple[str, str]:
-        """The lever and its new value."""
-        return self.lever, self.value
-
-    @property
-    def label(self) -> str:
-        """Return lever and value, as `precision=bf16`."""
-        return f"{self.lever}={self.value}"
-
-    @property
-    def promise(self) -> str:
-        """Return change and gain, as `num_workers 2 → 6: +80 to +150 %`."""
-        change = f"{self.lever} {self.before} → {self.value}"
-        return f"{change}: {self.gain.label}" if self.gain is not None else change
 
 
 class _Remedy(NamedTuple):

@@ -63,7 +63,7 @@ def main() -> int:
     events_fd, parent_pid, scratch, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
     keep_sockets_in(scratch)
-    keep_compiled_code()
+    keep_compiled_code(scratch)
     plan = msgspec.json.decode(plan_json, type=Plan)
     commands = CommandPipe(take_input())
     return work(plan, EventPipe(int(events_fd)), build, partial(train, commands=commands))

@@ -1,7 +1,7 @@
 """One of several ranks: `python -m gpudash.worker.rank DIRECTORY PLAN_JSON`, as torchrun starts it.
 
 It listens on a socket in the directory, as a process of a user's script does, and waits until the
-dashboard that started it connects. The ranks connect to each other in this directory too.
+dashboard that started it connects.
 """
 
 import faulthandler
@@ -19,12 +19,10 @@ from msgspec.structs import replace
 
 from gpudash.imports import without_collecting
 from gpudash.instrument.endpoint import Endpoint
-from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import Plan, Status, TrainingProcess
 from gpudash.rendezvous import Rendezvous
-from gpudash.worker import lockstep
-from gpudash.worker.__main__ import announce, keep_sockets_in, of_process, work
+from gpudash.worker.__main__ import announce, keep_sockets_in, of_process, train, work
 from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
 from workloads.lifetime import die_with, end
@@ -33,9 +31,6 @@ from workloads.own.loading import find
 if TYPE_CHECKING:
     from workloads.training import Training
 
-LEADER = "leader"
-"""The leader's socket, in the directory."""
-
 
 def main() -> int:
     """Train as planned. Returns 0 when the plan was fulfilled or a Stop was obeyed."""
@@ -43,15 +38,13 @@ def main() -> int:
     die_with(os.getppid())
     directory, plan_json = sys.argv[1:]
     keep_sockets_in(directory)
-    keep_compiled_code()
+    keep_compiled_code(directory)
     plan = msgspec.json.decode(plan_json, type=Plan)
     line = await_dashboard(Rendezvous(Path(directory)))
     rank = int(os.environ["RANK"])
     events = EventPipe(line.fileno(), rank, line.send, socket.MSG_NOSIGNAL)
     commands = CommandPipe(line.fileno())
-    code = work(
-        plan, events, build, partial(train, commands=commands, leader=Path(directory) / LEADER)
-    )
+    code = work(plan, events, build, partial(train, commands=commands))
     if code == 0:
         leave()
     return code
@@ -81,23 +74,6 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
     about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
     process = of_process(described, phases_of_ranks(entry.prepares))
     return training, replace(process, **about)
-
-
-def train(
-    training: "Training", plan: Plan, life: Life, *, commands: CommandPipe, leader: Path
-) -> None:
-    """Run the loop in step with the other ranks. Raises any error on the way."""
-    from torch import distributed  # noqa: PLC0415  # slow
-
-    from gpudash.instrument.agreement import Agreement  # noqa: PLC0415  # imports torch
-    from gpudash.worker.rank_loop import RankLoop  # noqa: PLC0415  # imports torch
-
-    rank, world_size = distributed.get_rank(), distributed.get_world_size()
-    store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # it has no public name
-    agreement = Agreement(store, rank, world_size)
-    with closing(training):
-        ranks = lockstep.connect(commands, leader, rank, world_size)
-        RankLoop(training, plan, commands, life, ranks, agreement).run()
 
 
 def leave() -> None:

@@ -14,6 +14,7 @@ from gpudash.commands.headless import (
 )
 from gpudash.protocol import Failed
 from gpudash.snapshot import Snapshot
+from gpudash.views.limits import Limits
 
 
 class Ended:
@@ -22,10 +23,11 @@ class Ended:
     recording_failure = None
     rows_recorded = 1
 
-    def __init__(self, snapshot, failure=None, steps_per_s=25.0):
+    def __init__(self, snapshot, failure=None, steps_per_s=25.0, limits=None):
         self.snapshot = snapshot
         self.failure = failure
         self.steps_per_s = steps_per_s
+        self.limits = limits or Limits()
 
     def start(self, listener):
         listener.on_snapshot(self.snapshot)

@@ -129,7 +129,7 @@ def test_the_environment_names_the_run_and_where_gpudash_is_found(tmp_path):
 def test_nothing_is_left_behind(tmp_path, short_path):
     done(*RUN, "--watch", script(tmp_path, ""))
     done(*RUN, "--record", str(tmp_path / "no" / "folder.csv"), script(tmp_path, ""))
-    assert list((short_path / "gpudash").iterdir()) == []
+    assert not list(short_path.glob("gpudash-run-*"))
 
 
 # ── signals ─────────────────────────────────────────────────────────────────────────────
@@ -211,7 +211,7 @@ def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, mon
         signal.raise_signal(number)
         return SimpleNamespace(signal=passed_on.append, wait=lambda: 0, close=lambda: None)
 
-    monkeypatch.setattr(headless_script, "Child", start)
+    monkeypatch.setattr(headless_script, "Foreground", start)
     relay = SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
     command = HeadlessScript(understand([script(tmp_path, "")]))
     command.run_for(relay)
@@ -253,7 +253,7 @@ def test_a_training_is_recorded(tmp_path):
     assert ours.returncode == 3
     last = ours.stderr.splitlines()[-1]
     assert last.startswith("gpudash: scripted_training.py exited with 3; 147 steps, ")
-    assert last.endswith(f"recorded to {path}")
+    assert last.endswith(f"recorded to {path}; unclear for 100 % of the training time")
     header, *rows = path.read_text().splitlines()
     workload = header.split(",").index("workload")
     assert {row.split(",")[workload] for row in rows} == {"scripted_training.py"}
@@ -367,11 +367,11 @@ def test_errors_are_one_line(words, why, capfd):
 
 
 def test_a_private_folder_that_cannot_be_created_is_named(monkeypatch, short_path, tmp_path):
-    (short_path / "gpudash").mkdir(mode=0o777)
-    (short_path / "gpudash").chmod(0o777)
+    (short_path / "file").touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path / "file"))
     ours = done(*RUN, "--watch", script(tmp_path, ""))
     assert ours.returncode == 2
-    assert f"{short_path / 'gpudash'}: it is not this user's alone" in ours.stderr
+    assert f"no private folder for the run: {short_path}/file/gpudash-run-" in ours.stderr
 
 
 # ── attach ──────────────────────────────────────────────────────────────────────────────
@@ -388,7 +388,7 @@ def a_run(name, pid):
         space="",
         started_s=0.0,
     )
-    return runs.Run(None, facts)
+    return runs.UserRun(None, facts)
 
 
 def test_the_only_run_need_not_be_named():
@@ -402,7 +402,7 @@ def test_a_run_that_another_gpudash_records_is_not_chosen():
     run = a_run("train.py", 7)
     me = (os.getpid(), keeper.began_ticks(os.getpid()))
     facts = msgspec.structs.replace(run.facts, is_kept=False, processes=((7, 1), me))
-    recorded = runs.Run(None, facts)
+    recorded = runs.UserRun(None, facts)
     assert choose(None, [recorded, run]) is run
     assert choose(None, [recorded]) is recorded
 

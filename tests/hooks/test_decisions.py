@@ -6,13 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from torch.distributed import HashStore
 
 from gpudash.hooks import driver
-from gpudash.hooks import training as training_module
-from gpudash.hooks.training import Training
-from gpudash.instrument.agreement import Decision
-from gpudash.protocol import Change, Refused
+from gpudash.hooks.training import ScriptTraining
+from gpudash.protocol import BlocksEnded, Change, Refused
+from gpudash.training import commanded
+from gpudash.training.agreement import Decision
+from tests.answers import blocks
 from tests.hooks.toy_script import Dashboard, script
 
 
@@ -21,8 +23,8 @@ def test_a_rank_waits_for_less_than_the_collectives_timeout_of_the_others(
 ) -> None:
     store = HashStore()
     store.set_timeout(timedelta(seconds=0.2))
-    monkeypatch.setattr(training_module, "process_store", lambda: store)
-    training = Training(None, SimpleNamespace(world_size=2), None)
+    monkeypatch.setattr(commanded, "process_store", lambda: store)
+    training = ScriptTraining(None, SimpleNamespace(world_size=2), None)
     assert training.decide("1").refusal == "rank 1 did not answer within 0.05 s"
 
 
@@ -32,12 +34,16 @@ def test_a_rank_whose_lever_breaks_refuses_all_open_commands(
     refusals = {}
 
     def decide(
-        _training: Training, topic: str, refusal: str | None = None, payload: str = "", **_how: bool
+        _training: ScriptTraining,
+        topic: str,
+        refusal: str | None = None,
+        payload: str = "",
+        **_how: bool,
     ):
         refusals[topic] = refusal
         return Decision(refusal, payload)
 
-    monkeypatch.setattr(Training, "decide", decide)
+    monkeypatch.setattr(ScriptTraining, "decide", decide)
     monkeypatch.setattr(driver, "DUE_EVERY_S", 0.0)  # commands are read at the next border
     with script(tmp_path, world_size=2) as training:
         dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
@@ -49,3 +55,21 @@ def test_a_rank_whose_lever_breaks_refuses_all_open_commands(
         training.until(lambda: len(dashboard.of(Refused)) == 2)
     assert refusals[f"{step}.7.entered"] == "gpudash failed there"
     assert refusals[f"{step}.8"].startswith("gpudash stopped measuring")
+
+
+def test_a_rank_keeps_a_call_to_rehearse_for_the_next_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ScriptTraining,
+        "decide",
+        lambda _training, _topic, refusal=None, payload="", **_how: Decision(refusal, payload),
+    )
+    with script(tmp_path, world_size=2) as training:
+        dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
+        training.until(lambda: dashboard.reported)
+        asked = blocks(1, 1, {}, {"compile": "on"}, min_steps=100)
+        dashboard.send(replace(asked, at_step=training.steps + 200))
+        training.until(lambda: dashboard.of(BlocksEnded) or dashboard.gone)
+    assert [ended.why for ended in dashboard.of(BlocksEnded)] == ["no block is left"]
+    assert [one.block for one in dashboard.of("changed")] == [0, 1, None]

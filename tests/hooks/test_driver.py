@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from gpudash.hooks import driver as driver_module
 from gpudash.hooks.found import Found
 from gpudash.hooks.levers.offers import UNKNOWN
-from gpudash.hooks.watch import Watch
 from gpudash.instrument import flops
 from gpudash.instrument import profiler as profiler_module
 from gpudash.instrument.reporter import RECENT_STEPS
@@ -43,6 +42,7 @@ from gpudash.protocol import (
     Stop,
     Timed,
 )
+from gpudash.training.command_loop import CommandLoop
 from tests.answers import answered_by, blocks
 from tests.hooks.toy_script import Dashboard, Script, script
 from tests.lives import name_of, turns
@@ -565,7 +565,7 @@ def test_an_interrupt_passes_through_a_pause(training, tmp_path, monkeypatch) ->
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpudash.hooks.watch.Watch.rest", interrupted)
+    monkeypatch.setattr("gpudash.training.command_loop.CommandLoop.rest", interrupted)
     dashboard.send(Pause(id=3))
     with pytest.raises(KeyboardInterrupt):
         training.until(lambda: False)
@@ -691,7 +691,7 @@ def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(
     training, tmp_path, monkeypatch
 ) -> None:
     before = signal.signal(signal.SIGUSR1, _preempt)
-    monkeypatch.setattr(Watch, "rest", lambda _: signal.raise_signal(signal.SIGUSR1))
+    monkeypatch.setattr(CommandLoop, "rest", lambda _: signal.raise_signal(signal.SIGUSR1))
     dashboard = Dashboard(path(tmp_path))
     dashboard.send(Pause(id=1))
     try:

@@ -12,7 +12,7 @@ from torch import nn
 from gpudash.instrument import flops
 from gpudash.instrument.module_marks import ModuleMarks, name_of
 from gpudash.instrument.profiler import Profiler
-from gpudash.trace.modules import modules_around
+from gpudash.trace.nesting import modules_around
 from gpudash.trace.read import read
 
 

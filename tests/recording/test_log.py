@@ -14,14 +14,17 @@ from msgspec.structs import replace
 
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
-from gpudash.protocol import Envelope, Profiled, Progress, SyncCall
+from gpudash.protocol import AnswerShown, Envelope, Profiled, Progress, SyncCall
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
 from gpudash.recording.writer import RecordingWriter
+from gpudash.views.answer import FIGURES_S
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.lives import paused
 from tests.recording.test_csv_file import interval, scripted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, started
+from tests.tui import scenes
+from tests.views.trainings import answered
 
 ORIGIN = Origin(
     began_s=BEGAN_S,
@@ -253,7 +256,10 @@ def test_a_large_log_is_read_in_little_memory(tmp_path):
 
 
 def test_an_hour_at_300_steps_a_second_is_less_than_5_mb(tmp_path):
-    """With one GPU and all its values; steps differ by 3 %, one in a hundred by more."""
+    """With one GPU and all its values; steps differ by 3 %, one in a hundred by more.
+
+    The answer is as long as one of several streams, and its figures change as often as they can.
+    """
     minutes, pick = 2, random.Random(1)
     fold, recorder = Intervals(BEGAN_S), RecordingWriter(tmp_path / "run.csv", ORIGIN)
     run = Trainer()
@@ -286,6 +292,10 @@ def test_an_hour_at_300_steps_a_second_is_less_than_5_mb(tmp_path):
     for item in items:
         for row in fold.fold(item):
             recorder.take(row)
+    shown = answered(scenes.running()).answer
+    for number in range(round(60 * minutes / FIGURES_S)):
+        said = AnswerShown(at_s=BEGAN_S + number * FIGURES_S, answer=shown)
+        recorder.take(Envelope(source="session", seq=number, sent_s=said.at_s, body=said))
     recorder.close()
     rows = intervals(LogReader(recorder.log_path))
     assert sum(row.steps for row in rows) / (rows[-1].ended_s - BEGAN_S) == pytest.approx(

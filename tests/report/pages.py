@@ -39,6 +39,7 @@ def run_of(snapshot, **changes):
         started=None,
         steps_per_s=143.2,
         account=ACCOUNT,
+        limits=(),
         failures=(),
         notices=(),
         unknown=None,

@@ -15,9 +15,11 @@ from gpudash.report.frame import MOST_BINS, bins_of
 from gpudash.report.markup import document, element, number
 from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot
+from gpudash.views.limits import Limited
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.report.pages import FAILED, METADATA, page_of
 from tests.tui import scenes, scripts
+from tests.views.trainings import answered
 
 EVIL = "<script>alert(1)</script>\x1b[2J'\"&"
 SCENES = ("starting", "running", "serial", "comparing", "decided", "without_gpu", "failed")
@@ -85,15 +87,30 @@ def test_nothing_is_fetched_and_nothing_is_run():
 
 
 def test_the_numbers_are_those_of_the_dashboard():
-    snapshot = scenes.decided()
-    text = Read(page_of(snapshot)).text
+    snapshot = answered(scenes.decided())
+    answer = snapshot.answer
+    limited = (Limited(answer, 30.0, 1.0, (0.5,)),)
+    text = Read(page_of(snapshot, limits=limited)).text
     for result in snapshot.results:
         if not result.verdict:
             assert significant(result.samples_per_s) in text
             assert significant(result.step_ms_p95) in text
     assert snapshot.verdicts[-1].verdict in text
-    assert "Compute-bound" in text
+    assert "Compute-bound for 100 % of the training time" in text
+    assert answer.evidence[0] in text
+    assert "What limited it" not in text
     assert "encdec on NVIDIA H200" in text
+
+
+def test_the_page_says_what_limited_the_run_for_which_share_and_when_that_changed():
+    waits, busy = (answered(one()).answer for one in (scenes.serial, scenes.running))
+    waits = change(waits, title="input-bound", evidence=("waits 3 of 10 ms", EVIL))
+    limited = (Limited(waits, 42.0, 0.7, (0.5, 61.0)), Limited(busy, 15.0, 0.25, (30.0,)))
+    text = Read(page_of(scenes.running(), limits=limited)).text
+    assert "Input-bound for 70 % of the training time" in text
+    for said in ("What limited it", "42.0 s", "0:00, 1:01", busy.title, "25 %", "0:30"):
+        assert said in text
+    assert "<script>" in text  # as text
 
 
 def test_lever_changes_are_marked_in_every_chart_and_named():

@@ -7,7 +7,7 @@ import pytest
 
 from gpudash import protocol
 from gpudash.protocol import Envelope, GpuReading, Progress, State, Step
-from gpudash.run.clocks import MOMENTS, Difference, moved
+from gpudash.run.clocks import MOMENTS, ClockDifference, moved
 
 LENGTHS_AND_RATES = {
     ("Block", "min_s"),
@@ -68,21 +68,21 @@ def test_an_envelope_moves_without_its_body():
 
 @pytest.mark.parametrize(("there_s", "back_s"), [(0.01, 0.01), (0.02, 0.0), (0.0, 0.02)])
 def test_the_difference_is_right_within_half_the_way_there_and_back(there_s, back_s):
-    difference, behind_s, asked_s = Difference(), 1000.0, 5000.0
+    difference, behind_s, asked_s = ClockDifference(), 1000.0, 5000.0
     difference.take(asked_s, asked_s + there_s - behind_s, asked_s + there_s + back_s)
     assert difference.within_s == pytest.approx(0.01)
     assert abs(difference.behind_s - behind_s) <= difference.within_s + 1e-9
 
 
 def test_a_slow_answer_does_not_replace_a_quick_one():
-    difference = Difference()
+    difference = ClockDifference()
     difference.take(0.0, 100.0, 0.001)
     difference.take(1.0, 101.3, 1.4)
     assert difference.within_s == pytest.approx(0.0005)
 
 
 def test_an_old_measurement_is_replaced_as_clocks_drift():
-    difference = Difference()
+    difference = ClockDifference()
     difference.take(0.0, 100.0, 0.001)
     difference.take(3600.0, 3700.1, 3600.004)
     assert difference.behind_s == pytest.approx(-100.098)

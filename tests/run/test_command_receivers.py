@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from gpudash.protocol import AnyCommand, Change, Pause
+from gpudash.protocol import AnyCommand, Blocks, Change, Pause, Profile, Resume, Stop
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.lines import Lines
 from gpudash.run.member import Member
@@ -28,6 +28,10 @@ class Job:
         """Send the command; return what each rank receives."""
         commands.take(command)
         assert commands.turn(self.members) == []
+        return self.received()
+
+    def received(self) -> list[list[AnyCommand]]:
+        """Return what each rank has received since the last call."""
         return [self._received(theirs) for theirs in self._theirs]
 
     def _received(self, theirs: socket.socket) -> list[AnyCommand]:
@@ -50,15 +54,24 @@ def job() -> Iterator[Job]:
     job.close()
 
 
-def test_all_ranks_of_a_script_receive_a_change_with_its_step(job: Job):
-    first, second = job.receivers_of(JobCommands(), CHANGE)
+FOR_ALL = (CHANGE, Blocks(id=1, run=1, blocks=()), Pause(id=1), Resume(id=1), Stop(id=1))
+
+
+@pytest.mark.parametrize("command", FOR_ALL, ids=lambda one: type(one).__name__)
+def test_what_all_ranks_do_together_goes_to_all_with_its_step(job: Job, command: AnyCommand):
+    first, second = job.receivers_of(JobCommands(), command)
     assert first == second
     assert [one.at_step is not None for one in first] == [True]
 
 
-def test_only_rank_0_receives_a_change_if_it_leads_the_others(job: Job):
-    assert job.receivers_of(JobCommands(rank_0_leads=True), CHANGE) == [[CHANGE], []]
+def test_a_profile_goes_to_rank_0(job: Job):
+    profile = Profile(id=2, steps=3, path="trace.json")
+    assert job.receivers_of(JobCommands(), profile) == [[profile], []]
 
 
-def test_other_commands_go_to_rank_0(job: Job):
-    assert job.receivers_of(JobCommands(), Pause(id=2)) == [[Pause(id=2)], []]
+def test_ranks_that_are_known_to_come_are_waited_for(job: Job):
+    commands, late = JobCommands(2), job.members.pop()
+    assert job.receivers_of(commands, Stop(id=1)) == [[], []]
+    job.members.append(late)
+    assert commands.turn(job.members) == []
+    assert all(job.received())

@@ -12,11 +12,11 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.protocol import Plan
-from gpudash.run.held import keep
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
-from gpudash.views.answer import answer
+from gpudash.run.user_command_process import keep
+from gpudash.views.headline import headline
 from tests.waiting import until
 
 SCRIPT = str(Path(__file__).parents[1] / "hooks" / "scripts" / "hangs.py")
@@ -35,7 +35,7 @@ class Screen:
     def on_snapshot(self, snapshot):
         self.newest = snapshot
         if snapshot.hang is not None and snapshot.hang.stacks:
-            self.hangs.append((snapshot.hang, answer(snapshot, ())))
+            self.hangs.append((snapshot.hang, headline(snapshot)))
         if self.seen(snapshot):
             self.file.touch()
 

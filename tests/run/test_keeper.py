@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -12,9 +13,9 @@ import pytest
 from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
-from gpudash.run.held import attach, keep
 from gpudash.run.keeper import Messages, message
 from gpudash.run.user_command import UserCommand
+from gpudash.run.user_command_process import attach, keep
 from tests.waiting import until
 
 
@@ -127,7 +128,8 @@ def test_it_has_the_default_signals_and_its_own_environment(place):
 def test_a_killed_dashboard_leaves_it_running_and_another_finds_it(place):
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from gpudash.rendezvous import Rendezvous; from gpudash.run.held import keep\n"
+        "from gpudash.rendezvous import Rendezvous\n"
+        "from gpudash.run.user_command_process import keep\n"
         "from gpudash.run.user_command import UserCommand\n"
         f"place = Rendezvous(Path({str(place.path)!r}))\n"
         "code = \"import os; print('began', os.getpid()); print('got', input())\"\n"
@@ -215,6 +217,31 @@ def test_a_killed_keeper_is_reported(place):
     until(lambda: not alive(run.facts.pid))  # as with any terminal that closes
     until(lambda: runs.living() == [])
     assert not place.path.exists()
+
+
+def test_only_the_user_can_connect_to_a_keeper(place):
+    held = start(place, "input()")
+    assert stat.S_IMODE((place.path / keeper.SOCKET).stat().st_mode) == 0o600
+    held.type("\n")
+    output(held)
+    held.close()
+
+
+AS_ANOTHER_USER = """
+import os, runpy, sys
+us = os.geteuid()
+os.geteuid = lambda: us + 1
+runpy.run_path({keeper!r}, run_name="__main__")
+"""
+
+
+def test_a_keeper_disconnects_another_user(place, monkeypatch, tmp_path):
+    program = tmp_path / "keeper.py"
+    program.write_text(AS_ANOTHER_USER.format(keeper=keeper.__file__))
+    monkeypatch.setattr(keeper, "__file__", str(program))
+    held = start(place, "print('a secret')")
+    assert output(held) == b""
+    assert held.lost
 
 
 def test_the_terminal_takes_the_size_it_is_given(place):

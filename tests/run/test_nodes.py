@@ -31,10 +31,19 @@ from gpudash.protocol import (
     Timed,
     TrainingProcess,
 )
-from gpudash.run import handshake, nodes, stacks
+from gpudash.run import node_protocol, nodes, stacks
 from gpudash.run.addresses import LOOPBACK, Address
-from gpudash.run.handshake import Answer, Challenge, Denied, Welcome
-from gpudash.run.link import Parting, Ping, Pong, line_of, own_line
+from gpudash.run.node_protocol import (
+    Challenge,
+    Credentials,
+    Denied,
+    Parting,
+    Ping,
+    Pong,
+    Welcome,
+    line_of,
+    own_line,
+)
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
 from gpudash.run.normalise import Normaliser
 from gpudash.run.training_processes import TrainingProcesses
@@ -99,7 +108,7 @@ class Peer:
 
     def prove(self, node="gpu2", run="r", token=TOKEN):
         challenge = self.receive(Challenge)
-        said = handshake.answer(token, challenge, node=node, run=run, clock_s=self.clock_s())
+        said = node_protocol.answer(token, challenge, node=node, run=run, clock_s=self.clock_s())
         self.send_line(msgspec.json.encode(said))
         return challenge, said
 
@@ -125,7 +134,7 @@ def connected(here, **options):
     clock_s = options.pop("clock_s", time.monotonic)
     peer = Peer(here, clock_s)
     challenge, said = peer.prove(**options)
-    assert handshake.is_valid_welcome(TOKEN, challenge, said, peer.receive(Welcome))
+    assert node_protocol.is_valid_welcome(TOKEN, challenge, said, peer.receive(Welcome))
     return peer
 
 
@@ -539,7 +548,7 @@ def test_a_silent_stranger_is_disconnected_after_a_while(here, monkeypatch):
         b"GET / HTTP/1.1\r\n",
         b"{}\n",
         b"\xff\xff\n",
-        b'{"type":"Answer","nonce":"\xff"}\n',
+        b'{"type":"Credentials","nonce":"\xff"}\n',
         b'{"x":' + b"[" * 1015 + b"\n",
     ],
 )
@@ -558,22 +567,26 @@ def test_messages_before_the_proof_are_not_read(here):
     assert not here.processes._members
 
 
-def test_many_strangers_keep_a_node_waiting_but_not_out(here, monkeypatch):
-    monkeypatch.setattr(nodes, "STRANGER_S", 0.2)
-    crowd = [socket.create_connection(here.nodes.address) for _ in range(MOST_STRANGERS + 5)]
-    here.turn()
-    assert len(here.nodes._strangers) == MOST_STRANGERS
-    monkeypatch.setattr(nodes, "STRANGER_S", 5.0)
-    for one in crowd[:10]:
-        one.close()
+def test_silent_strangers_keep_no_node_out_the_oldest_gives_way(here, monkeypatch):
+    monkeypatch.setattr(nodes, "STRANGER_S", float("inf"))
+    crowd = [Peer(here) for _ in range(MOST_STRANGERS + 5)]
     connected(here)
-    for one in crowd:
-        one.close()
+    assert all(one.is_disconnected for one in crowd[:6])
+    for one in crowd[6:]:
+        one.receive(Challenge)
+
+
+def test_an_answer_counts_that_arrived_before_a_crowd(here):
+    peer = Peer(here)
+    peer.prove()
+    crowd = [Peer(here) for _ in range(MOST_STRANGERS)]
+    peer.receive(Welcome)
+    assert all(one.socket.fileno() >= 0 for one in crowd)  # they are held until here
 
 
 def test_a_malformed_answer_is_denied(here):
     peer = Peer(here)
-    said = Answer(nonce="", proof="", node="", run="", clock_s=1e308)
+    said = Credentials(nonce="", proof="", node="", run="", clock_s=1e308)
     peer.receive(Challenge)
     peer.send_line(msgspec.json.encode(said))
     peer.receive(Denied)

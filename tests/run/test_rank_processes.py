@@ -26,9 +26,8 @@ from gpudash.protocol import (
     Status,
     Stop,
 )
-from gpudash.run.rank_processes import RankProcesses, start
 from gpudash.run.training_processes import TrainingProcesses
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.run.worker_process import RankProcesses, WorkerProcess, start
 from tests.lives import failed, told
 from tests.waiting import until
 from tests.warm import python

@@ -139,9 +139,11 @@ class Prompt(Worker):
 class Scripted(Source):
     """The scripted worker and its readings as a source: each message comes at its moment."""
 
+    trains = Prompt
+
     def __init__(self, clock: Made, settings: dict[str, str]) -> None:
         self.clock = clock
-        self.worker = Prompt()
+        self.worker = self.trains()
         self.worker.settings = dict(settings)
         self.worker.now_s = clock.now_s + BOOT_S
         first = started(self.worker.now_s, dict(settings))

@@ -33,11 +33,11 @@ from gpudash.protocol import (
     TooLate,
 )
 from gpudash.run import job_commands, keeper
-from gpudash.run.held import Child, keep
 from gpudash.run.script import PUT_BACK, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
+from gpudash.run.user_command_process import Foreground, keep
 from tests.lives import told_by
 from tests.waiting import until
 
@@ -57,7 +57,7 @@ class Watched:
 
     def __init__(self, place, *words, kept=True):
         command = UserCommand("train.py", (sys.executable, *words))
-        self.held = keep(command, place) if kept else Child(command, place)
+        self.held = keep(command, place) if kept else Foreground(command, place)
         self.source = ScriptSource("train.py", self.held, place)
         self.envelopes = []
         self.place = place

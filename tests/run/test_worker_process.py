@@ -17,15 +17,15 @@ from gpudash.protocol import Plan, Printed
 from gpudash.recording.log import LONGEST_LINE, line_of
 from gpudash.run import worker_process
 from gpudash.run.lines import READ_BYTES, TURN_BYTES
-from gpudash.run.worker_process import WorkerProcess, _Lines
+from gpudash.run.worker_process import WorkerProcess, _PipeLines
 
 PLAN = Plan(workload="encdec", settings={})
 
 PIPE_BYTES = 1 << 16
 TEXT = "".join(f"line {number}\n" for number in range(300_000))
-READS: dict[str, Callable[[_Lines], list[str]]] = {
+READS: dict[str, Callable[[_PipeLines], list[str]]] = {
     "events": lambda lines: [line.decode() for line in lines.read()],
-    "printed": _Lines.read_text,
+    "printed": _PipeLines.read_text,
 }
 
 
@@ -33,7 +33,7 @@ READS: dict[str, Callable[[_Lines], list[str]]] = {
 def test_a_flood_is_read_in_turns_and_no_line_is_lost(kind, tmp_path):
     path = tmp_path / "flood"
     path.write_text(TEXT)
-    lines = _Lines(os.open(path, os.O_RDONLY))
+    lines = _PipeLines(os.open(path, os.O_RDONLY))
     turns = []
     while not lines.ended:
         turns.append(READS[kind](lines))
@@ -47,7 +47,7 @@ def test_a_flood_is_read_in_turns_and_no_line_is_lost(kind, tmp_path):
 @pytest.mark.parametrize("kind", READS)
 def test_one_turn_reads_all_that_a_dead_worker_left(kind):
     reading, writing = os.pipe()
-    lines = _Lines(reading)
+    lines = _PipeLines(reading)
     left = TEXT.encode()[: PIPE_BYTES - 1].rpartition(b"\n")[0] + b"\n"
     assert os.write(writing, left) == len(left)
     os.close(writing)

@@ -8,7 +8,7 @@ import pytest
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.telemetry import other_jobs
 from gpudash.telemetry.other_jobs import LINGERS_S, PERIOD_S, OtherJobsReader, Used, program
-from gpudash.telemetry.processes import Process
+from gpudash.telemetry.procfs import Process
 from tests.telemetry.test_processes import Clock
 
 GPUDASH, TRAINING, LOADER, COMPILER, SHELL, BORN = 10, 20, 21, 30, 40, 50

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from gpudash.telemetry import processes
-from gpudash.telemetry.processes import HostReader, Process, _Usage
-from gpudash.telemetry.procfs import text
+from gpudash.telemetry import processes, procfs
+from gpudash.telemetry.processes import HostReader
+from gpudash.telemetry.procfs import Process, Usage, text
 
 CHILD = "import time; print(flush=True); time.sleep(60)"
 BURNT_S = 0.2
@@ -127,11 +127,11 @@ def test_cpu_is_percent_of_one_core_over_the_time_between(worker: Worker, clock:
     assert cpu_pct == pytest.approx(100 * used_s / 0.5, rel=0.1)
 
 
-@pytest.mark.parametrize("lists_children", {processes.LISTS_CHILDREN, False})
+@pytest.mark.parametrize("lists_children", {procfs.LISTS_CHILDREN, False})
 def test_children_count_as_soon_as_they_are_there(
     worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, lists_children: bool
 ):
-    monkeypatch.setattr(processes, "LISTS_CHILDREN", lists_children)
+    monkeypatch.setattr(procfs, "LISTS_CHILDREN", lists_children)
     reader = HostReader(worker.process.pid, clock)
     alone = rss_mib(reader)
     worker.does("spawn", "spawn")
@@ -143,9 +143,9 @@ def test_one_pass_over_all_processes_serves_all_readers(
 ):
     worker.does("spawn")
     listed = []
-    monkeypatch.setattr(processes, "LISTS_CHILDREN", False)
+    monkeypatch.setattr(procfs, "LISTS_CHILDREN", False)
     monkeypatch.setattr(psutil, "pids", lambda pids=psutil.pids: listed.append(1) or pids())
-    children = processes.children_lookup()
+    children = procfs.children_lookup()
     first, second = (HostReader(worker.process.pid).read(children) for _ in range(2))
     assert first.number("worker_rss_mib") == second.number("worker_rss_mib")
     assert listed == [1]
@@ -202,11 +202,11 @@ def test_time_reaped_a_moment_late_is_not_counted_twice(
 ):
     """A child with 5 s of CPU time uses 0.2 s more and is reaped after its parent was read."""
     used: dict[int, tuple[float, float]] = {1: (1.0, 0.0), 2: (5.0, 0.0)}
-    monkeypatch.setattr(processes, "_tree", lambda *_: list(used))
+    monkeypatch.setattr(processes, "tree", lambda *_: list(used))
     monkeypatch.setattr(
         processes,
-        "_read",
-        lambda pid: {Process(pid, 0): _Usage(*used[pid], 1.0)} if pid in used else {},
+        "usage_of",
+        lambda pid: {Process(pid, 0): Usage(*used[pid], 1.0)} if pid in used else {},
     )
     reader = HostReader(1, clock)
     reader.read()
@@ -225,7 +225,7 @@ def test_a_failed_reading_does_not_make_a_process_new(
     reader = HostReader(worker.process.pid, clock)
     reader.read()
     with monkeypatch.context() as patched:
-        patched.setattr(processes, "text", broken)
+        patched.setattr(procfs, "text", broken)
         with pytest.raises(OSError, match="too many"):
             reader.read()
     assert cpu_s(reader, clock) < BURNT_S / 2
@@ -240,8 +240,8 @@ def test_a_hidden_child_does_not_hide_the_others(worker: Worker, monkeypatch: py
             raise PermissionError("of another user")
         return text(path)
 
-    monkeypatch.setattr(processes, "text", hidden)
-    seen_mib = psutil.Process(worker.process.pid).memory_info().rss / processes.MIB
+    monkeypatch.setattr(procfs, "text", hidden)
+    seen_mib = psutil.Process(worker.process.pid).memory_info().rss / procfs.MIB
     assert rss_mib(HostReader(worker.process.pid)) == pytest.approx(seen_mib, rel=0.1)
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from gpudash.protocol import GpuReading, HostReading, OtherJobs, Reading
-from gpudash.telemetry import sampler, watched_gpu
+from gpudash.telemetry import sampler
 from gpudash.telemetry.gpu import Gpu, GpuName
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.sampler import Sampler
@@ -114,7 +114,7 @@ def test_samples_are_stamped_in_order_on_the_monotonic_clock(stream: Stream):
 def test_a_slow_value_is_dropped_when_it_has_grown_old(
     stream: Stream, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watched_gpu, "STALE_S", 3 * FAST_S)
+    monkeypatch.setattr(sampler, "STALE_S", 3 * FAST_S)
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
     until(lambda: any(each.number("energy_j") is not None for each in stream.gpu))
@@ -230,7 +230,7 @@ def test_an_unreadable_host_leaves_the_gpu(stream: Stream, monkeypatch: pytest.M
     def broken(_: str) -> bytes:
         raise OSError("too many open files")
 
-    monkeypatch.setattr("gpudash.telemetry.processes.text", broken)
+    monkeypatch.setattr("gpudash.telemetry.procfs.text", broken)
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
     until(lambda: len(stream.gpu) >= 3)

@@ -16,9 +16,9 @@ with without_collecting():
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
 
-    from gpudash.hooks import training
+    from gpudash.training import commanded
 
-training.PATIENCE_S = 10.0
+commanded.PATIENCE_S = 10.0
 LOOK_EVERY = 64
 """Steps; an epoch is a multiple of them."""
 IMAGES, CLASSES, SIDE = 8192, 10, 8

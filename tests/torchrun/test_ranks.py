@@ -24,12 +24,12 @@ from gpudash.protocol import (
     Refused,
     State,
 )
-from gpudash.run.held import keep
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.replayed import replayed
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
+from gpudash.run.user_command_process import keep
 from gpudash.snapshot import Snapshot
 from tests.lives import told_by
 

@@ -1,9 +1,9 @@
 import pytest
 
 from gpudash.protocol import Flops, Peak, Profiled
-from gpudash.trace.accounting import mfu_pct
+from gpudash.trace.accounting import mfu_pct, summarise
 from gpudash.trace.read import read
-from gpudash.trace.summary import CopyUse, summarise
+from gpudash.trace.summary import CopyUse
 from tests.trace.made import (
     H200,
     MAIN,

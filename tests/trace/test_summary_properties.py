@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudash.trace.accounting import summarise
 from gpudash.trace.nesting import innermost
 from gpudash.trace.read import read
 from gpudash.trace.spans import overlap, union
-from gpudash.trace.summary import summarise
 from tests.trace.made import document, launched, operator, step
 
 LENGTH = 60

@@ -2,9 +2,10 @@ import msgspec
 import pytest
 
 from gpudash.protocol import Profiled
+from gpudash.trace.accounting import summarise
 from gpudash.trace.compare import compare
 from gpudash.trace.read import read
-from gpudash.trace.summary import CopyUse, KernelUse, Summary, SyncUse, summarise
+from gpudash.trace.summary import CopyUse, KernelUse, Summary, SyncUse
 from gpudash.trace.text import WIDTH, comparison_lines, summary_lines
 from tests.trace.made import H200
 

@@ -25,8 +25,11 @@ from gpudash.snapshot import (
     Snapshot,
     Values,
 )
+from gpudash.trace.summary import Summary
+from gpudash.views.answer import Answers
 from workloads import CATALOGUE
 from workloads.levers import resolve
+from workloads.standard_levers import usable_cores
 
 H200 = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-0", mem_total_mib=143_771.0)
 CPU = Device(kind="cpu", name="AMD EPYC 7R13")
@@ -183,6 +186,8 @@ class FakeEngine:
         self.refuse_worker: str | None = None
         self.recording_failure: RecordingError | None = None
         self._playing = threading.Event()
+        self._answers = Answers()
+        self._profiled: tuple[Any, ...] = ()
 
     # ── what the dashboard calls ────────────────────────────────────────────────────────
 
@@ -228,6 +233,10 @@ class FakeEngine:
     def profile(self, steps: int, path: Path) -> int:
         return self._request(("profile", steps, path))
 
+    def deepen(self, workload: str, settings: Settings, summary: Summary) -> None:
+        self.calls.append(("deepen", workload, settings))
+        self._profiled = workload, settings, summary
+
     def new_row(self) -> None:
         self.calls.append(("new_row",))
 
@@ -257,10 +266,19 @@ class FakeEngine:
         return [call[1:] for call in self.calls if call[0] == name]
 
     def publish(self, snapshot: Snapshot, last_command: int | None = None) -> None:
-        """Publish a snapshot that knows of every request, or of those up to one."""
+        """Publish a snapshot that knows of every request, or of those up to one.
+
+        Its answer is found here, unless it has one.
+        """
         assert self.listener is not None, "the dashboard has not started the engine"
         known = self.requests if last_command is None else last_command
-        self.listener.on_snapshot(msgspec.structs.replace(snapshot, last_command=known))
+        *of, summary = self._profiled or (None,)
+        is_of = of == [snapshot.workload, snapshot.settings]
+        self._answers.look(snapshot, usable_cores(), summary if is_of else None)
+        answer = snapshot.answer or self._answers.newest
+        self.listener.on_snapshot(
+            msgspec.structs.replace(snapshot, last_command=known, answer=answer)
+        )
 
     def log(self, *lines: str) -> None:
         assert self.listener is not None, "the dashboard has not started the engine"

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
 
-from gpudash.protocol import HostReading, Job, OtherJobs
+from gpudash.protocol import HostReading, Job, OtherJobs, Part
 from gpudash.snapshot import Marker, RankRow, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
-from gpudash.views.answer import Answer
-from gpudash.views.lanes import Part, lane
+from gpudash.views.headline import Headline
+from gpudash.views.lanes import lane
 from tests.tui.comparisons import comparing
 from tests.tui.fake_engine import result
 from tests.views.trainings import (
@@ -250,7 +250,7 @@ async def test_the_same_answer_is_painted_once(monkeypatch):
         monkeypatch.setattr(widget, "repaint", lambda: painted.append(1))
         widget.show(ask(two_streams()), two_streams())
         assert painted == []
-        widget.show(Answer(kind="paused", title="paused"), two_streams())
+        widget.show(Headline(kind="paused", title="paused"), two_streams())
         assert painted == [1]
 
 

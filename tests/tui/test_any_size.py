@@ -6,9 +6,9 @@ from itertools import combinations
 import msgspec
 import pytest
 
+from gpudash.offers import levers_of
 from gpudash.snapshot import Result, Series
 from gpudash.tui.arrangement import LEAST
-from gpudash.tui.control import levers_of
 from tests.tui import scenes
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import result, training

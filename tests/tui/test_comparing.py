@@ -103,7 +103,7 @@ async def test_the_chooser_says_why_a_value_cannot_be_compared(typed, why):
 
 async def test_x_compares_what_the_answer_proposes_first():
     async with dashboard(snapshot=training()) as d:
-        first = d.app._main.answer.tries[0]
+        first = d.app._main.headline.tries[0]
         assert f"x try {first.lever}={first.value} by A/B" in d.text()
         await d.press("x")
         (question,) = d.engine.calls_of("compare")[0]
@@ -113,7 +113,7 @@ async def test_x_compares_what_the_answer_proposes_first():
 
 async def test_x_moves_the_levers_cursor_so_that_c_shows_its_lines_with_any_focus():
     async with dashboard(snapshot=training()) as d:
-        first = d.app._main.answer.tries[0]
+        first = d.app._main.headline.tries[0]
         assert d.app._main.levers.chosen.name != first.lever
         await d.press("x", "3", "c")
         assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
@@ -353,7 +353,7 @@ async def test_asking_for_a_comparison_opens_it_in_the_pane_and_hides_no_chart(s
 async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before():
     for size in [(120, 40), (200, 50)]:
         async with dashboard(size, snapshot=training()) as d:
-            known = d.app._main.answer.title
+            known = d.app._main.headline.title
             await d.show(comparing())
             assert "an A/B is running: pipelined on or off" in d.text()
             assert f"before that: {known}" in d.text()

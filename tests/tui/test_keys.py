@@ -242,7 +242,7 @@ CONCLUDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, hi
 
 async def test_x_compares_what_the_answer_proposes():
     async with dashboard(snapshot=training()) as d:
-        proposed = d.app._main.answer.tries[0]
+        proposed = d.app._main.headline.tries[0]
         await d.press("x")
         ((question,),) = d.engine.calls_of("compare")
         assert (question.lever, question.b) == (proposed.lever, proposed.value)

@@ -37,12 +37,14 @@ async def asked():
 
 async def read(d, snapshot):
     """Have the profile arrive and summed up, and leave its timeline."""
-    main = d.app.screen
-    before = main.profiled
+    read_before = len(d.engine.calls_of("deepen"))
     await d.show(snapshot)
-    while not isinstance(d.app.screen, TimelineScreen) or main.profiled is before:
+    while not isinstance(d.app.screen, TimelineScreen):
+        await d.pilot.pause(0.01)
+    while len(d.engine.calls_of("deepen")) == read_before:
         await d.pilot.pause(0.01)
     await d.press("escape")
+    await d.show(snapshot)
 
 
 async def evidence(d):

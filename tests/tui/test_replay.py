@@ -192,15 +192,16 @@ async def test_a_replay_shows_what_was_on_the_screen_live(size, tab):
     async with dashboard(size, snapshot=CONCLUDED) as d:
         d.app._main.open_tab(tab)
         await d.settle()
-        answer = d.app._main.answer
+        shown = d.app._main.headline
         live = {name: figures(d, name) for name in PARTS}
-    recorded = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
+    known = {"answer": shown.answer, "playback": PLAYBACK}
+    recorded = msgspec.structs.replace(CONCLUDED, can=(), **known)
     async with dashboard((width, height + 1), snapshot=recorded, player=FakePlayer()) as d:
         d.app._main.open_tab(tab)
         await d.settle()
         for name in PARTS:
             assert figures(d, name) == live[name], name
-        assert d.app._main.answer == msgspec.structs.replace(answer, tries=())
+        assert d.app._main.headline == msgspec.structs.replace(shown, tries=())
 
 
 def figures(d, name):

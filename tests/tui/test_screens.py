@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpudash.offers import levers_of
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
-from gpudash.tui.control import levers_of
 from tests.tui import scenes, scripts
 from tests.tui.driving import Driver, dashboard
 from tests.tui.fake_engine import FakeEngine
@@ -53,19 +53,25 @@ class Player:
 @pytest.fixture(autouse=True)
 def cores(monkeypatch):
     """The same machine everywhere: 16 cores, for which 8 workers are the default."""
-    levers = tuple(
+    encdec = tuple(
         Count(**vars(lever) | {"default": 8}) if lever.name == "num_workers" else lever
         for lever in levers_of("encdec", {})
     )
-    monkeypatch.setattr("gpudash.tui.control.usable_cores", lambda: 16)
-    monkeypatch.setattr(
-        "gpudash.tui.control.levers_of", lambda name, _: levers if name == "encdec" else ()
-    )
+
+    def levers(name, settings, offers=()):
+        return encdec if name == "encdec" else levers_of(name, settings, offers)
+
+    for module in ("gpudash.tui.control", "tests.tui.fake_engine"):
+        monkeypatch.setattr(f"{module}.usable_cores", lambda: 16)
+    for module in ("gpudash.tui.control", "gpudash.views.answer"):
+        monkeypatch.setattr(f"{module}.levers_of", levers)
 
 
 async def arrive(d: Driver, name: str) -> None:
     """Bring the dashboard into a state."""
     d.app._main.last_start_s = None if name.startswith("script") else 4.8
+    if name == "comparing":
+        await d.show(scenes.serial())  # what is known from before it
     await d.show(STATES[name]())
     if name == "failed":
         d.engine.log(*scenes.TRACEBACK, scenes.FAILURE)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpudash.offers import lever_of
 from gpudash.protocol import Plan
 from gpudash.snapshot import ASIDES
 from gpudash.tui.bars import footer
@@ -10,13 +9,13 @@ from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskKey, AskText
 from gpudash.tui.screens.recipe import TakeHome
-from gpudash.views.answer import answer
 from tests.tui import scripts
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import FakeEngine, recording
 from tests.tui.fake_engine import training as own_training
 from tests.tui.scenes import changed
+from tests.views.trainings import ask
 
 PLAN = Plan(workload="train.py", settings={})
 BATCH = "batch_size: the script sets its batch size itself"
@@ -165,11 +164,10 @@ async def test_where_several_processes_train_a_pause_is_refused():
 
 def test_what_is_proposed_is_what_can_be_moved():
     snapshot = scripts.training()
-    levers = tuple(map(lever_of, scripts.OFFERS))
-    proposed = {one.lever for one in answer(snapshot, levers).tries}
+    proposed = {one.lever for one in ask(snapshot).tries}
     assert proposed == {"precision", "compile", "fused_optimizer"}
     refused = tuple(changed(offer, refusal="no") for offer in scripts.OFFERS)
-    assert answer(changed(snapshot, levers=refused), levers).tries == ()
+    assert ask(changed(snapshot, levers=refused)).tries == ()
 
 
 async def test_values_that_only_a_script_has_have_lines_or_a_reason_why_there_are_none():

@@ -207,11 +207,8 @@ async def test_the_answer_rests_on_a_profile_only_with_the_settings_that_it_was_
     async with dashboard(snapshot=others) as d:  # changed as soon as it was there
         await d.press("t")
         await until_open(d)
-        assert d.app._main.profile is None
-        await until(d, lambda: d.app._main.profiled is not None)
-        assert d.app._main.profile is None
-        await d.show(made)
-        assert d.app._main.profile == SUMMARY
+        await until(d, lambda: d.engine.calls_of("deepen"))
+    assert d.engine.calls_of("deepen") == [(RUNNING.workload, RUNNING.settings)]
 
 
 async def test_a_profile_does_not_open_above_a_dialog(traces):

@@ -7,9 +7,9 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import HostReading, Pinning, Profiled
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.views.evidence import Measured, evidence_of
+from gpudash.views.headline import why_lines
 from gpudash.views.recent_step import RecentStep
 from gpudash.views.rules import DATA_PCT, waiting_levers
-from gpudash.views.why import why_lines
 from tests.views.trainings import (
     CPU,
     ask,
@@ -148,7 +148,7 @@ def test_what_only_a_profile_shows_names_its_key():
 
 
 def test_why_shows_each_value_beside_its_threshold():
-    lines = why_lines(ask(gpu_step()), gpu_step(), 8)
+    lines = why_lines(ask(gpu_step()))
     assert lines[0] == ask(gpu_step()).evidence[0]
     assert "GPU-bound" not in "".join(lines)  # that is the title above them
     asked = [line for line in lines if "matches from" in line]
@@ -159,14 +159,14 @@ def test_why_shows_each_value_beside_its_threshold():
 
 @pytest.mark.parametrize("snapshot", [gpu_step(), measured(device=CPU, core_wait_pct=30.0)])
 def test_why_breaks_no_line_in_80_columns(snapshot):
-    lines = why_lines(ask(snapshot), snapshot, 8)
+    lines = why_lines(ask(snapshot))
     assert [line for line in lines if cell_len(line) > 80 - 4] == []
 
 
 def test_why_names_no_answer_before_there_is_one():
     early = changed(gpu_step(), steps_since_break=12)
-    assert not any(line.endswith("is the answer") for line in why_lines(ask(early), early, 8))
-    lines = why_lines(ask(gpu_step()), gpu_step(), 8)
+    assert not any(line.endswith("is the answer") for line in why_lines(ask(early)))
+    lines = why_lines(ask(gpu_step()))
     assert any(line.endswith("is the answer") for line in lines)
 
 
@@ -247,7 +247,7 @@ def test_a_profile_without_device_events_changes_nothing():
     blind = Summary(steps=10, step_ms=10.0, on_device=False)
     for snapshot in (cpu_step(), gpu_step(), launching(), measured(data_ms=3.0)):
         assert deepened(snapshot, blind) == ask(snapshot)
-        assert why_lines(ask(snapshot), snapshot, 8, blind)
+        assert why_lines(deepened(snapshot, blind))
 
 
 def test_waits_that_a_setting_is_known_for_are_the_limit_although_the_gpu_is_busy():
@@ -265,7 +265,7 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
         "without its waits up to +25 %",
         "0.10 ms in aten::item",
     )
-    lines = why_lines(found, measured(host_ms=10.0), 8, waiting)
+    lines = why_lines(found)
     assert "  waits 1.90 ms at me/loss.py:41 nonzero" in lines
 
 
@@ -273,7 +273,7 @@ def test_a_launch_bound_step_shows_its_idle_time_and_its_launches():
     found = deepened(measured(host_ms=10.0), profiled())
     said = ("no work launched 4.00 of 10.0 ms", "500 launches take 1.00 ms")
     assert found.evidence == said
-    lines = why_lines(found, measured(host_ms=10.0), 8, profiled(copies=COPIES))
+    lines = why_lines(deepened(measured(host_ms=10.0), profiled(copies=COPIES)))
     assert "  device busy 6.00 ms; idle for host 4.00 ms; 500 launches" in lines
     assert "  copies 24.0 MiB to device in 2.50 ms at 10.0 GB/s not pinned" in lines
     assert deepened(measured(host_ms=10.0), profiled(launches=None)).evidence == said[:1]
@@ -287,7 +287,7 @@ def test_a_busy_gpus_evidence_has_its_share_of_the_peak_flops():
 def test_why_shows_a_try_with_its_reason_and_where_its_gain_is_from():
     snapshot = measured("jpeg_input", data_ms=3.0)
     found = ask(snapshot)
-    lines = why_lines(found, snapshot, 8)
+    lines = why_lines(found)
     first = next(index for index, line in enumerate(lines) if line.startswith("try num_workers"))
     assert lines[first] == "try num_workers 4 → 8: about +43 %; more batches are made at a time"
     assert lines[first + 1].startswith("  about +43 %: a worker makes a batch in 40.0 ms")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.protocol import Peak, Pinning, Profiled, Weights
+from gpudash.protocol import Gain, Peak, Pinning, Profiled, Weights
 from gpudash.trace.summary import CopyUse, KernelUse, Summary
-from gpudash.views.gains import Case, Gain, batches_wait, gain_of, without, workers_needed
+from gpudash.views.gains import Case, batches_wait, gain_of, without, workers_needed
 from gpudash.views.recent_step import RecentStep
 from tests.tui.fake_engine import PHASES
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Phase
+from gpudash.protocol import Part, Phase
 from gpudash.snapshot import Snapshot
-from gpudash.views.lanes import Part, lane, lanes_of, look
+from gpudash.views.lanes import lane, lanes_of, look
 from gpudash.views.recent_step import RecentStep
 from tests.views.trainings import ask, changed, cpu_step, gpu_step, measured, two_streams
 

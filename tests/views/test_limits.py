@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import HostReading, Phase
 from gpudash.snapshot import Marker, RankRow, Snapshot
-from gpudash.views.answer import answer
 from gpudash.views.gains import Case, gain_of
+from gpudash.views.headline import why_lines
 from gpudash.views.recent_step import RecentStep, recent_step
 from gpudash.views.rules import (
     CPU_PCT,
@@ -22,7 +22,6 @@ from gpudash.views.rules import (
     limit_of,
     rules,
 )
-from gpudash.views.why import why_lines
 from tests.tui.fake_engine import PHASES
 from tests.views.trainings import (
     CPU,
@@ -40,7 +39,6 @@ from tests.views.trainings import (
     read,
     starved,
 )
-from workloads import CATALOGUE
 from workloads.standard_levers import PROCESSES
 
 # ── rules ───────────────────────────────────────────────────────────────────────────────
@@ -112,7 +110,7 @@ def test_a_wait_for_data_that_cores_may_explain_names_both_and_has_levers():
 
 def test_one_rule_alone_is_marked_as_the_limit():
     snapshot = starved(40.0)
-    lines = why_lines(ask(snapshot), snapshot)
+    lines = why_lines(ask(snapshot))
     assert sum(line.startswith("▸") for line in lines) == 1
 
 
@@ -125,13 +123,13 @@ def test_one_rule_alone_is_marked_as_the_limit():
     ],
 )
 def test_the_rule_that_matches_is_marked_as_the_limit(snapshot, label):
-    (marked,) = [line for line in why_lines(ask(snapshot), snapshot) if line.startswith("▸")]
+    (marked,) = [line for line in why_lines(ask(snapshot)) if line.startswith("▸")]
     assert marked.startswith(f"▸ {label}")
 
 
-def rule_lines(found, snapshot):
+def rule_lines(found):
     """The lines of `e` about rules, by label; a reason is in the line after its rule."""
-    lines = why_lines(found, snapshot, 8)
+    lines = why_lines(found)
     return {
         label.strip(): (line[0], line.partition(label)[2].strip(), after.strip())
         for line, after in itertools.pairwise(lines)
@@ -142,14 +140,14 @@ def rule_lines(found, snapshot):
 
 def test_of_two_rules_of_the_limit_the_one_that_matches_is_marked():
     before = ask(measured(core_wait_pct=5.0, data_ms=1.6))
-    said = rule_lines(ask(now := measured(core_wait_pct=5.0, data_ms=1.4), before), now)
+    said = rule_lines(ask(measured(core_wait_pct=5.0, data_ms=1.4), before))
     assert said["the data wait beyond the core wait"][:2] == (" ", "9 %, matches from 10 %")
     assert said["the step waits for data"][:2] == ("▸", "14 %, matches from 10 %: the limit")
 
 
 def test_a_limit_below_its_threshold_says_down_to_where_it_stands():
     now = measured(core_wait_pct=14.0)
-    said = rule_lines(ask(now, ask(measured(core_wait_pct=30.0))), now)
+    said = rule_lines(ask(now, ask(measured(core_wait_pct=30.0))))
     assert said["the training waits for a core"] == (
         "▸",
         "14 %, matches from 15 %: the limit",
@@ -159,9 +157,9 @@ def test_a_limit_below_its_threshold_says_down_to_where_it_stands():
 
 def test_a_value_is_not_rounded_up_to_a_threshold_that_it_does_not_reach():
     now = measured(data_ms=0.996)
-    assert rule_lines(ask(now), now)["the step waits for data"][1] == "9.9 %, matches from 10 %"
+    assert rule_lines(ask(now))["the step waits for data"][1] == "9.9 %, matches from 10 %"
     now = measured(device=CPU, data_ms=4.525, device_ms=4.54)
-    said = rule_lines(ask(now), now)["the step mainly waits for data"]
+    said = rule_lines(ask(now))["the step mainly waits for data"]
     assert said[1] == "45.2 %, matches from 45.4 %"
 
 
@@ -338,15 +336,19 @@ def test_a_step_that_only_waits_for_gradients_is_communication_bound(device):
 
 
 def test_against_communication_two_streams_are_tried_before_gradients_are_rounded():
-    levers = (*CATALOGUE["encdec"].levers, *PROCESSES)
+    of_several = {one.name: one.default_text for one in PROCESSES}
     times_ms = {"prepare_ms": 2.0, "forward_ms": 3.0}
-    found = [one.promise for one in answer(exchanging(1.2, **times_ms), levers).tries]
+
+    def tried(**changes):
+        snapshot = exchanging(1.2, **times_ms, **changes)
+        return ask(changed(snapshot, settings={**snapshot.settings, **of_several})).tries
+
+    found = [one.promise for one in tried()]
     assert found[:2] == [
         "pipelined off → on: up to +25 %",
         "gradient_compression none → bf16: up to +6 %",
     ]
-    without_streams = answer(exchanging(1.2, **times_ms, device=CPU), levers).tries
-    assert not {"pipelined", "gradient_compression"} & {one.lever for one in without_streams}
+    assert not {"pipelined", "gradient_compression"} & {one.lever for one in tried(device=CPU)}
 
 
 def test_little_communication_is_no_limit_and_no_work():
@@ -364,16 +366,16 @@ def test_an_unclear_step_lists_computing_communication_and_rest():
     assert found.kind == "none"
     said = ("computing 30 %", "communication 9 %", "data 0 %", "unattributed 61 %")
     assert found.evidence == said
-    computes = next(line for line in why_lines(found, snapshot) if "the CPU computes" in line)
+    computes = next(line for line in why_lines(found) if "the CPU computes" in line)
     assert "30 %" in computes
 
 
 def test_the_rule_of_a_slow_rank_is_among_the_reasons():
     snapshot = behind()
-    lines = why_lines(ask(snapshot), snapshot)
+    lines = why_lines(ask(snapshot))
     assert any(line.startswith("▸ the others wait for a rank") and "18 %" in line for line in lines)
     plain = measured()
-    assert not any("for a rank" in line for line in why_lines(ask(plain), plain))
+    assert not any("for a rank" in line for line in why_lines(ask(plain)))
 
 
 # ── the GPU's own readings ────────────────────────────────────────────────────
@@ -413,7 +415,7 @@ def test_readings_over_the_same_seconds_show_what_the_gpu_is_busy_with(kind, rea
 def test_bandwidth_that_the_tensor_cores_beat_is_shown_with_its_value_and_is_no_limit():
     busy = {"sm_active_pct": 99.0, "dram_active_pct": 70.0, "tensor_active_pct": 80.0}
     snapshot = read(measured(), **busy)
-    lines = why_lines(ask(snapshot), snapshot, 8)
+    lines = why_lines(ask(snapshot))
     (bandwidth,) = [line for line in lines if "bandwidth" in line]
     assert bandwidth.endswith("70 %, matches from 60 %; the tensor cores are busier")
 

@@ -5,10 +5,10 @@ import pytest
 from gpudash.protocol import HostReading, OtherJobs
 from gpudash.snapshot import Hang, Marker, RankRow, RankStack, Snapshot
 from gpudash.statistics import WARMUP_STEPS
+from gpudash.views.headline import headline, why_lines
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
-from gpudash.views.why import why_lines
 from tests.tui.fake_engine import result
-from tests.views.trainings import ask, changed, compared, gpu_step, measured
+from tests.views.trainings import answered, ask, changed, compared, gpu_step, measured
 
 
 def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stays():
@@ -22,7 +22,7 @@ def test_steps_of_100_ms_are_measured_until_20_of_them():
     slow = measured(step_ms=100.0, host_ms=30.0, device_ms=99.0)
     kinds = [ask(changed(slow, steps_since_break=steps)).kind for steps in (15, 19, 20)]
     assert kinds == ["measuring", "measuring", "gpu"]
-    assert ask(changed(slow, steps_since_break=15, state="finished")).limit == "gpu"
+    assert ask(changed(slow, steps_since_break=15, state="finished")).answer.limit == "gpu"
 
 
 def test_while_it_measures_it_shows_its_row_and_the_result_before():
@@ -160,7 +160,7 @@ def test_in_an_a_b_a_caution_says_that_other_jobs_take_the_cores_now(changes, sa
     assert (ask(quiet, before).caution, ask(crowded, before).caution) == ("", said)
     assert ask(crowded).caution == said  # also where nothing is known from before
     assert ask(changed(crowded, state="paused"), ask(crowded, before)).caution == ""
-    assert said in why_lines(ask(crowded, before), crowded)
+    assert said in why_lines(ask(crowded, before))
 
 
 def test_where_no_core_wait_is_kept_over_time_the_newest_reading_is_the_caution_of_an_a_b():
@@ -201,3 +201,10 @@ def test_a_hang_shows_where_the_ranks_are_also_before_the_first_step():
         assert found.evidence[0] == "rank 1 is in load (data.py:41)"
     unanswered = changed(gpu_step(), hang=Hang(for_s=12.0), quiet_s=12.0)
     assert ask(unanswered).title == "no step for 12 s"
+
+
+def test_while_no_step_comes_why_shows_the_reasons_of_the_answer_before():
+    found = answered(gpu_step())
+    lines = why_lines(headline(changed(found, quiet_s=12.0)))
+    assert set(found.answer.why) <= set(lines)
+    assert "there is no answer yet" in why_lines(headline(changed(gpu_step(), quiet_s=12.0)))

@@ -5,7 +5,8 @@ import msgspec
 from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Straggler
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import answer
+from gpudash.views.answer import Found, find
+from gpudash.views.headline import headline
 from tests.tui.fake_engine import PHASES
 from workloads import CATALOGUE
 from workloads.levers import resolve
@@ -83,9 +84,16 @@ def launching():
     )
 
 
-def ask(snapshot, before=None, cores=8):
-    entry = CATALOGUE.get(snapshot.workload)
-    return answer(snapshot, entry.levers if entry else (), before, cores)
+def answered(snapshot, before=None, cores=8, profile=None):
+    """The snapshot with the answer that is found of it; `before` was found long before."""
+    known = None if before is None else Found(before.limit)
+    found = find(snapshot, known, cores, profile)
+    return changed(snapshot, answer=before if found is None else found.answer)
+
+
+def ask(snapshot, before=None, cores=8, profile=None):
+    """What is said of the training; `before` was said long before."""
+    return headline(answered(snapshot, before and before.answer, cores, profile))
 
 
 def starved(core_wait_pct, data_ms=7.0):
@@ -124,7 +132,7 @@ def profiled(**values):
 
 
 def deepened(snapshot, profile):
-    return answer(snapshot, CATALOGUE[snapshot.workload].levers, None, 8, profile)
+    return ask(snapshot, profile=profile)
 
 
 def compared(**values):
@@ -151,12 +159,14 @@ def later(snapshot, elapsed_s):
     return changed(snapshot, elapsed_s=elapsed_s, series=changed(snapshot.series))
 
 
-def given(answers, *snapshots, levers=CATALOGUE["encdec"].levers, every_s=1.0):
-    """The answers to these snapshots, one after the other."""
-    return [
-        answers.give(later(one, number * every_s), levers, 8)
-        for number, one in enumerate(snapshots)
-    ]
+def given(answers, *snapshots, every_s=1.0, begin_s=0.0, profile=None):
+    """What is said of these snapshots, one after the other."""
+    said = []
+    for number, one in enumerate(snapshots):
+        snapshot = later(one, begin_s + number * every_s)
+        answers.look(snapshot, 8, profile)
+        said.append(headline(changed(snapshot, answer=answers.newest)))
+    return said
 
 
 def crowding(core_wait_pct, loader_cpu_pct=10.0, cpu_pct=200.0):

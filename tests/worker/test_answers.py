@@ -178,7 +178,7 @@ def test_a_refused_batch_size_says_which_would_have_fitted(monkeypatch: pytest.M
     monkeypatch.setattr(reporter, "STATE_EVERY_S", 0.0)
     monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1395.0)
     run = Run(FakeEntry(during={"forward": work}), react)
-    run._loop._reports._read_memory = lambda: peak(run)
+    run._loop.training.reports._read_memory = lambda: peak(run)
     (refused,) = run.until_stopped().of(Refused)
     assert refused.reason == (
         "out of memory with batch_size=4: went back to batch_size=3; "
@@ -205,7 +205,7 @@ def test_a_final_out_of_memory_says_which_batch_would_fit(
     )
     for size, mib in ((2, 1200.0), (3, 1300.0)):
         settings = run.training.settings | {"batch_size": str(size)}
-        run._loop._needs.note(settings, DeviceMemory(reserved_mib=mib, peak_mib=mib))
+        run._loop.training.needs.note(settings, DeviceMemory(reserved_mib=mib, peak_mib=mib))
     with pytest.raises(torch.OutOfMemoryError) as raised:
         run.until_stopped()
     failed = describe(raised.value, "fake", {"batch_size": "4"}).failure

@@ -96,7 +96,7 @@ def test_a_command_ends_a_profile_with_the_steps_so_far(tmp_path: Path) -> None:
 
     run = Run(ENTRY, react)
     run.until_stopped(Profile(id=1, steps=10**6, path=str(tmp_path / "trace.json")))
-    assert run.of(Profiled)[0].steps == 1
+    assert 1 <= run.of(Profiled)[0].steps < 10**6
 
 
 def test_a_profile_ends_with_the_plan(tmp_path: Path) -> None:
@@ -137,7 +137,8 @@ def test_a_refused_profile_leaves_the_training_as_it_is(tmp_path: Path) -> None:
     (refused,) = run.of(Refused)
     assert (refused.answers, refused.kind) == ((1,), "no_profile")
     assert "No such file" in refused.reason
-    assert len(run.of("resumed")) == 1
+    assert not run.of("paused")
+    assert not run.of("resumed")
 
 
 @pytest.mark.parametrize("pipelined", ["off", "on"])
@@ -166,7 +167,9 @@ def test_memory_used_by_a_profile_is_in_no_peak(
         return end(profiler, *args)
 
     monkeypatch.setattr(Profiler, "end", ended)
-    monkeypatch.setattr("gpudash.worker.loop.reset_peak", lambda _device: order.append("reset"))
+    monkeypatch.setattr(
+        "gpudash.worker.workload_training.reset_peak", lambda _device: order.append("reset")
+    )
 
     def react(run: Run, event: Event) -> None:
         if is_turn(event, run.events, "resumed"):

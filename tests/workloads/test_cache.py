@@ -1,10 +1,13 @@
 """Compiled code outlives a run in the user's cache, or where the user wants it."""
 
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import done
 from workloads import cache
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -45,6 +48,19 @@ def test_where_nothing_can_be_kept_torch_chooses(
         monkeypatch.setattr(Path, "home", no_home)
     cache.keep_compiled_code()
     assert not os.environ[VARIABLE]
+
+
+def test_what_compilers_keep_for_a_moment_goes_with_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, scratch = tempfile.gettempdir(), tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", usual)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    cache.keep_compiled_code(str(scratch))
+    compiler = "import tempfile; print(tempfile.gettempdir())"
+    assert done(sys.executable, "-c", compiler).stdout == f"{scratch}\n"
+    assert tempfile.gettempdir() == usual  # as torch keeps precompiled headers there
 
 
 def no_home() -> Path:

@@ -122,8 +122,7 @@ class OwnTrainStep(TrainStep):
     def _loss(self, *inputs: Any) -> Tensor:
         assert self._shape is not None, "it has been flattened"
         batch = tree_unflatten(inputs, self._shape)
-        with self._options.autocast(self._device):
-            loss = self._user_loss(self._net.forward, batch)
+        loss = self._user_loss(self._net.forward, batch)
         if not isinstance(loss, Tensor) or loss.ndim:
             got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else _kind(loss)
             raise TypeError(f"the loss of {self._name} returned {got}; valid: a tensor of shape ()")

@@ -13,11 +13,12 @@ from gpudash.hooks.levers.channels_last import ChannelsLast
 from gpudash.hooks.levers.compile import Backend, Compile
 from gpudash.hooks.levers.handover import Redirects
 from gpudash.hooks.levers.loader import LoaderLevers, batch_size
-from gpudash.hooks.levers.offers import Computing, Family, Refusal, canonical
+from gpudash.hooks.levers.offers import Computing, Family, canonical
 from gpudash.hooks.levers.optimizer import OptimizerForm
 from gpudash.hooks.levers.precision import Precision
 from gpudash.hooks.levers.rehearsal import rehearse
 from gpudash.protocol import LeverOffer, Settings
+from gpudash.training.levers import Refusal
 
 __all__ = ["Refusal", "ScriptLevers"]
 

@@ -22,8 +22,8 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
-from gpudash.hooks.levers.offers import Refusal
 from gpudash.hooks.levers.rehearsal import shortened
+from gpudash.training.levers import Refusal
 
 Iterator: TypeAlias = _BaseDataLoaderIter
 Redirects: TypeAlias = MutableMapping[Any, Callable[[], Any]]

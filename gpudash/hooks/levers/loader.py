@@ -26,10 +26,11 @@ from gpudash.hooks.levers.handover import (
     try_out,
     try_out_between,
 )
-from gpudash.hooks.levers.offers import UNKNOWN, Refusal, absent, on_off
+from gpudash.hooks.levers.offers import UNKNOWN, absent, on_off
 from gpudash.hooks.levers.rehearsal import reason
 from gpudash.hooks.signals import is_from_handler
 from gpudash.protocol import LeverKind, LeverOffer, Settings
+from gpudash.training.levers import Refusal
 
 KINDS: dict[str, LeverKind] = {
     "num_workers": "count",

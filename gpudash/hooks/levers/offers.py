@@ -5,13 +5,10 @@ from typing import Protocol
 
 from gpudash.hooks.found import Call, Found
 from gpudash.protocol import LeverOffer, Settings
+from gpudash.training.levers import Refusal
 
 UNKNOWN = "unknown"
 """The value of a refused lever whose value is not known."""
-
-
-class Refusal(Exception):  # noqa: N818  # nothing went wrong
-    """A lever is not moved; the message says why, as a clause."""
 
 
 class Family(Protocol):

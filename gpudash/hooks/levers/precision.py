@@ -10,9 +10,10 @@ from torch.overrides import TorchFunctionMode
 
 from gpudash.hooks.found import Call, Found, modules_of
 from gpudash.hooks.levers.compile import WRAPPED
-from gpudash.hooks.levers.offers import Refusal, choice
+from gpudash.hooks.levers.offers import choice
 from gpudash.hooks.levers.tensors import each_tensor
 from gpudash.protocol import LeverOffer, Settings
+from gpudash.training.levers import Refusal
 
 ACTIVE = "an autocast is active already"
 

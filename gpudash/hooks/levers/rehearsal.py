@@ -21,8 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from gpudash.hooks.found import Call, Root
-from gpudash.hooks.levers.offers import Refusal
 from gpudash.hooks.signals import is_from_handler
+from gpudash.training.levers import Refusal
 
 COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
 """Namespaces of operators in which other ranks take part."""

@@ -120,7 +120,7 @@ class LeverActions(Asking):
 
     def action_try_it(self) -> None:
         """Run an A/B of the answer's first proposal."""
-        proposed = self._main.answer.tries if self._main.answer else ()
+        proposed = self._main.headline.tries
         if not self._ask(lambda: self.control.require("blocks")):
             return
         if (busy := self.control.why_busy) is not None:

@@ -12,7 +12,6 @@ from gpudash.errors import GpudashError
 from gpudash.protocol import Profiled
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import PROFILED_STEPS, key_for
-from gpudash.tui.screens.main import ProfiledWith
 
 if TYPE_CHECKING:  # they load numpy, which most runs of the dashboard never need
     from gpudash.tui.profiles import Shown
@@ -82,8 +81,7 @@ class ProfileActions(Asking):
 
         self._shown = await asyncio.to_thread(sum_up, shown, before)
         if self._shown.summary is not None:
-            self._main.profiled = ProfiledWith(*of, self._shown.summary)
-            self._main.show()
+            self.control.engine.deepen(*of, self._shown.summary)
         if self._timeline is not None:
             self._timeline.take(self._shown)
 

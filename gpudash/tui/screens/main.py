@@ -1,7 +1,7 @@
 """The main screen: updates its panels, moves the focus, and runs the screen's actions."""
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, get_args
+from typing import ClassVar, get_args
 
 import msgspec
 from textual import events
@@ -11,8 +11,6 @@ from textual.layout import Layout
 from textual.screen import Screen
 from textual.widgets import Static
 
-from gpudash.protocol import Settings
-from gpudash.trace.summary import Summary
 from gpudash.tui import bars
 from gpudash.tui.arrangement import (
     LEAST,
@@ -42,20 +40,12 @@ from gpudash.tui.widgets.status import StatusLine
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
 from gpudash.tui.wording import result_text, verdict_text
-from gpudash.views.answer import Answer, Answers
+from gpudash.views.headline import headline
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
 """The panels in the order of their digits, from 1."""
 REMEMBERED: tuple[Tab, ...] = ("results", "ab", "log")
 """The tabs that every run has; the next run opens the one chosen last."""
-
-
-class ProfiledWith(NamedTuple):
-    """A profile's summary, with its workload and settings."""
-
-    workload: str
-    settings: Settings
-    summary: Summary
 
 
 class MainScreen(Contained, Screen[None]):
@@ -68,9 +58,8 @@ class MainScreen(Contained, Screen[None]):
         super().__init__()
         self._control = control
         self._board = Board()
-        self._answers = Answers()
-        self.profiled: ProfiledWith | None = None
-        """The newest profile that was read."""
+        self.headline = headline(control.snapshot)
+        """The newest answer with its proposals, or what is instead of it."""
         self.last_start_s: float | None = None
         """How long the last run's start took, in seconds."""
         self.keys: Sequence[Key] = KEYS
@@ -119,14 +108,6 @@ class MainScreen(Contained, Screen[None]):
             self.call_after_refresh(self.query_one(f"#{shown.zoomed or shown.chosen}").focus)
 
     @property
-    def profile(self) -> Summary | None:
-        """The summary of a profile of the present settings; None without one."""
-        if self.profiled is None:
-            return None
-        snapshot, (workload, settings, summary) = self._control.snapshot, self.profiled
-        return summary if (workload, settings) == (snapshot.workload, snapshot.settings) else None
-
-    @property
     def too_small(self) -> bool:
         """Whether the terminal is too small to show anything."""
         return is_too_small(*self.size)
@@ -140,11 +121,6 @@ class MainScreen(Contained, Screen[None]):
     def _focused(self) -> str:
         """Id of the panel with the focus; empty for none."""
         return self.focused.id or "" if self.focused is not None else ""
-
-    @property
-    def answer(self) -> Answer | None:
-        """The newest answer, with its proposals."""
-        return self._answers.newest
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
@@ -160,8 +136,8 @@ class MainScreen(Contained, Screen[None]):
                 bars.status(snapshot, next_start, undo, redo, ending=ending, profile=line)
             )
         with self._strip.contained():
-            found = self._answers.give(snapshot, control.levers, control.cores, self.profile)
-            self._strip.show(found, snapshot, self.last_start_s)
+            self.headline = headline(snapshot)
+            self._strip.show(self.headline, snapshot, self.last_start_s)
         self._show_footer()
         self._show_charts()
         with self.levers.contained():
@@ -189,7 +165,7 @@ class MainScreen(Contained, Screen[None]):
                     focus=self.focus_id,
                     roomy=is_roomy(*self.size),
                     comparing=self._control.comparing,
-                    proposing=self.answer is not None and bool(self.answer.tries),
+                    proposing=bool(self.headline.tries),
                     undoing=bool(self._control.label("undo")),
                     refused=self._control.refused_now,
                 )

@@ -6,14 +6,13 @@ from itertools import pairwise
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.protocol import Lane, Part, Try
 from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, width_of
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.panel import Frame, Panel
-from gpudash.views.answer import INTERRUPTED, Answer
-from gpudash.views.lanes import Lane, Part
-from gpudash.views.remedies import Try
+from gpudash.views.headline import INTERRUPTED, Headline
 from workloads.levers import phrase
 
 NAME_WIDTH = 8
@@ -34,58 +33,58 @@ OF_SCRIPT = ("started", "torch", "first training step")
 class AnswerStrip(Panel):
     """The answer strip. Its buttons run the actions `try_it` and `why`."""
 
-    _answer = Answer(kind="starting", title="starting")
+    _shown = Headline(kind="starting", title="starting")
     _stages: tuple[str, ...] = ()
     _meanwhile: tuple[tuple[str, ...], ...] = ()
     _took = ""
 
-    def show(self, answer: Answer, snapshot: Snapshot, last_s: float | None = None) -> None:
-        """Update the answer; `last_s` is how long the last run's start took."""
-        starting = answer.kind == "starting"
+    def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
+        """Update the headline; `last_s` is how long the last run's start took."""
+        starting = shown.kind == "starting"
         stages = start_stages(snapshot) if starting else ()
         meanwhile = start_hints(snapshot) if starting else ()
         took = f"about {last_s:.0f} s here last time" if starting and last_s is not None else ""
-        shown = (answer, stages, meanwhile, took)
-        if shown != (self._answer, self._stages, self._meanwhile, self._took):
-            self._answer, self._stages, self._meanwhile, self._took = shown
+        now = (shown, stages, meanwhile, took)
+        if now != (self._shown, self._stages, self._meanwhile, self._took):
+            self._shown, self._stages, self._meanwhile, self._took = now
             self.repaint()
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
         """Return the answer as the title, and its buttons."""
-        answer = self._answer
+        shown = self._shown
         right = [cell(self._took, "dim", rank=2)] if self._took else []
-        if answer.tries:
-            right.append(button(f"try {_offer(answer.tries[0])} by A/B", "try_it", rank=1))
-        if answer.lanes:
+        if shown.tries:
+            right.append(button(f"try {_offer(shown.tries[0])} by A/B", "try_it", rank=1))
+        if shown.lanes:
             right.append(button("why", "why", rank=2))
-        return Frame(top=(cell(answer.title, "strong"),), top_right=tuple(right))
+        return Frame(top=(cell(shown.title, "strong"),), top_right=tuple(right))
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield evidence, lanes, and below them more evidence, the caution and the proposals.
 
         The lanes keep their place, however much evidence there is.
         """
-        answer = self._answer
-        if answer.kind == "starting":
+        shown = self._shown
+        if shown.kind == "starting":
             yield self._first_row(width)
             for hint in self._meanwhile:
                 yield ((f" {_fitting(hint, width - 2, '  ')}", "dim"),)
             return
-        wide = self.framed and width >= TRIES_BESIDE and bool(answer.tries)
+        wide = self.framed and width >= TRIES_BESIDE and bool(shown.tries)
         rows = list(self._lanes(width - TRIES_WIDTH if wide else width))
         tries = list(self._tries(TRIES_WIDTH if wide else width))
         if not self.framed and self._line_button(width):
             tries = tries[1:]  # the title has the first one
-        cautions = [answer.caution] if answer.caution else []
+        cautions = [shown.caution] if shown.caution else []
         room = height - 1 - len(rows) - len(cautions) - (0 if wide else len(tries))
         room = room if self.framed else max(room, 1)
-        clauses = 1 if self.framed and len(answer.evidence) <= room + 1 else None
+        clauses = 1 if self.framed and len(shown.evidence) <= room + 1 else None
         first = self._first_row(width, clauses)
         yield first
         above = "".join(text for text, _ in first)
-        left = [clause for clause in answer.evidence if clause not in above]
+        left = [clause for clause in shown.evidence if clause not in above]
         below = [*((one, "text") for one in left[: max(room, 0)]), *((c, "busy") for c in cautions)]
         rows += [((f" {fmt.clip(clause, max(width - 2, 0))}", ink),) for clause, ink in below]
         yield from (
@@ -100,11 +99,11 @@ class AnswerStrip(Panel):
 
     def _title(self, width: int) -> Parts:
         """Return one line: the answer, as much evidence as fits, and the button to try."""
-        answer = self._answer
+        shown = self._shown
         button = self._line_button(width)
         room = width - 1 - (width_of(button) + 2 if button else 0)
-        says_limit = answer.lanes and answer.kind not in (*INTERRUPTED, "measuring")
-        title = answer.title.upper() if says_limit else answer.title
+        says_limit = shown.lanes and shown.kind not in (*INTERRUPTED, "measuring")
+        title = shown.title.upper() if says_limit else shown.title
         row = [(f" {_fitting(title.split(' '), room, ' ')}", "strong")]
         text = self._text(room - cell_len(title) - 2)
         between = " " if title.endswith("…") else "; " if ": " in title else ": "
@@ -117,38 +116,38 @@ class AnswerStrip(Panel):
 
         Its possible gain is shown, unless the first evidence fits without it alone.
         """
-        if not self._answer.tries:
+        if not self._shown.tries:
             return ()
-        key, first = key_for("try_it"), self._answer.tries[0]
-        evidence = f": {self._answer.evidence[0]}" if self._answer.evidence else ""
+        key, first = key_for("try_it"), self._shown.tries[0]
+        evidence = f": {self._shown.evidence[0]}" if self._shown.evidence else ""
         offer, plain = f" try {_offer(first)}", f" try {first.label} (A/B)"
         ways = ((f"{offer} (A/B)", evidence), (offer, evidence), (plain, evidence), (offer, ""))
         for label, after in (*ways, (plain, "")):
-            if width >= cell_len(self._answer.title + after + key + label) + 4:
+            if width >= cell_len(self._shown.title + after + key + label) + 4:
                 return (key, "key"), (label, "dim")
         return ()
 
     def _text(self, width: int, clauses: int | None = None) -> str:
         """Return the stages of a start, or at most `clauses` of the evidence, as many as fit."""
-        if self._answer.kind == "starting":
+        if self._shown.kind == "starting":
             return _fitting(self._stages, width, "  ")
-        return _fitting(self._answer.evidence[:clauses], width, "; ")
+        return _fitting(self._shown.evidence[:clauses], width, "; ")
 
     def _lanes(self, width: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
-        answer = self._answer
-        if not answer.step_ms:
+        shown = self._shown
+        if not shown.step_ms:
             return
-        step_ms = answer.step_ms
-        name_width = min(max((cell_len(one.name) for one in answer.lanes), default=0), NAME_WIDTH)
-        texts = [rest_text(one, step_ms) for one in answer.lanes]
+        step_ms = shown.step_ms
+        name_width = min(max((cell_len(one.name) for one in shown.lanes), default=0), NAME_WIDTH)
+        texts = [rest_text(one, step_ms) for one in shown.lanes]
         texts[0] = f"{texts[0]} of {fmt.milliseconds(step_ms)} ms" if texts[0] else ""
         texts[0] = texts[0] or f"{fmt.milliseconds(step_ms)} ms, the step"
         room = width - name_width - 4 - max(map(cell_len, texts))
         if room < LEAST_BAR:
             texts = [""] * len(texts)
             room = width - name_width - 3
-        for one, text in zip(answer.lanes, texts, strict=True):
+        for one, text in zip(shown.lanes, texts, strict=True):
             name = fmt.clip(fmt.plain(one.name), name_width)
             row = [(f" {name}{' ' * (name_width - cell_len(name))} ", "dim")]
             for part, columns in spread(one, step_ms, max(room, 0)):
@@ -157,7 +156,7 @@ class AnswerStrip(Panel):
 
     def _tries(self, width: int) -> Iterator[Parts]:
         """Yield the proposals, the first one with its key."""
-        tries = self._answer.tries
+        tries = self._shown.tries
         wide = max((len(one.label) for one in tries), default=0)
         key = f" {key_for('try_it')} "
         room = max(width - wide - len(key) - 3, 0)
@@ -176,7 +175,7 @@ class AnswerStrip(Panel):
         on_button = y == 0 and bool(button) and x >= self.size.width - 1 - width_of(button)
         if on_button:
             self.act("try_it")
-        elif self._answer.lanes:
+        elif self._shown.lanes:
             self.act("why")
 
 

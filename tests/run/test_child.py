@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpudash.run import scratch
-from gpudash.run.scratch import Scratch
+from gpudash.run import child
+from gpudash.run.child import Scratch
 
 OWNER = """
 import time
-from gpudash.run.scratch import Scratch
+from gpudash.run.child import Scratch
 made = Scratch()
 print(made.name, flush=True)
 time.sleep(600)
@@ -73,7 +73,7 @@ def test_this_processs_own_directory_stays(folder):
 
 
 def test_a_directory_removed_before_its_lock_is_created_again(folder, monkeypatch):
-    real, removed = scratch.fcntl.flock, []
+    real, removed = child.fcntl.flock, []
 
     def late(fd, operation):
         if not removed:
@@ -81,7 +81,7 @@ def test_a_directory_removed_before_its_lock_is_created_again(folder, monkeypatc
             removed[0].rmdir()
         real(fd, operation)
 
-    monkeypatch.setattr(scratch.fcntl, "flock", late)
+    monkeypatch.setattr(child.fcntl, "flock", late)
     made = Scratch()
     assert Path(made.name).exists()
     assert Path(made.name) not in removed
@@ -93,7 +93,7 @@ def test_a_file_system_without_locks_will_do_and_nothing_is_removed_there(folder
         raise OSError(95, "Operation not supported")
 
     there = left_behind(folder)
-    monkeypatch.setattr(scratch.fcntl, "flock", refuse)
+    monkeypatch.setattr(child.fcntl, "flock", refuse)
     made = Scratch()
     assert Path(made.name).exists()
     made.cleanup()
@@ -123,7 +123,7 @@ def test_a_link_is_not_followed(folder):
 
 
 def test_a_socket_two_names_further_down_has_room(short_path, monkeypatch):
-    folder = short_path / ("x" * (scratch.LONGEST_FOLDER - len(str(short_path)) - 1))
+    folder = short_path / ("x" * (child.LONGEST_FOLDER - len(str(short_path)) - 1))
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     made = Scratch()

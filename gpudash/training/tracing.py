@@ -1,4 +1,4 @@
-"""Profiles some steps of a script. If flops are not known, one more step counts them first."""
+"""Profiles some steps of a training. If flops are not known, one more step counts them first."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from gpudash.hooks.training import Training
 from gpudash.instrument.profiler import Profiler
 from gpudash.protocol import Profile, Profiled
+from gpudash.training.commanded import CommandedTraining
 
 
 class Tracing:
@@ -18,23 +18,26 @@ class Tracing:
     _newest: ClassVar["Tracing | None"] = None
 
     def __init__(
-        self, training: Training, command: Profile, untraced_step_ms: float | None
+        self, training: CommandedTraining, command: Profile, untraced_step_ms: float | None
     ) -> None:
         """Begin at a border. Raises NoProfile."""
         self.command = command
         self._untraced_step_ms = untraced_step_ms
         self._training = training
+        self._step = training.step  # the newest border's
         self._thread = get_native_id()  # a forked child has another one
         self._counting = ExitStack()
         roots, _ = training.owned()
-        self._profiler = Profiler(training.found.device, command.steps, Path(command.path), roots)
+        self._profiler = Profiler(training.device, command.steps, Path(command.path), roots)
         training.look_closely(command.steps + 1)
         Tracing._newest = self
         if training.flops is None:
             from gpudash.instrument.flops import counting  # noqa: PLC0415  # slow
 
             self._profiler.check()  # before a step is counted in vain
-            self._counter = self._counting.enter_context(counting(training.found.device))
+            self._counter = self._counting.enter_context(
+                counting(training.device, compiled=training.is_compiled)
+            )
             self._is_counting = True
         else:
             self._is_counting = False
@@ -47,6 +50,9 @@ class Tracing:
 
     def border(self, *, is_last: bool) -> bool:
         """Note that a step is over; return whether the profile is. Raises NoProfile."""
+        if self._training.step == self._step:
+            return False
+        self._step = self._training.step
         if not self._is_counting:
             return self._profiler.step(is_last=is_last)
         self._stop_counting()

@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
-from gpudash.instrument.block_queue import BlockQueue, difference
 from gpudash.protocol import Block, Blocks
+from gpudash.training.block_queue import BlockQueue, difference
 
 HOME = {"pipelined": "off", "batch_size": "8"}
 

@@ -1,6 +1,6 @@
 """At which steps all ranks of a training decide together, and what rank 0 tells them there.
 
-A change of levers carries the number of the step after which all ranks make it. Blocks need no
+A command for all ranks carries the number of the step after which they obey it. Blocks need no
 message between ranks. When a block begins, rank 0 names the step at which they decide next. At that
 step rank 0 says whether the block has lasted long enough. It plans by the block's pace so far.
 """
@@ -11,9 +11,18 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpudash.hooks.training import Training
-from gpudash.instrument.block_queue import BlockQueue
-from gpudash.protocol import AnyCommand, Block, Blocks, Change, Settings
+from gpudash.protocol import (
+    AnyCommand,
+    Block,
+    Blocks,
+    Change,
+    Pause,
+    Resume,
+    Settings,
+    Stop,
+)
+from gpudash.training.block_queue import BlockQueue
+from gpudash.training.commanded import CommandedTraining
 
 CAME_LATE = "the command came after its step"
 SPARE = 1.05
@@ -46,7 +55,7 @@ class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
 class DecisionSteps:
     """The decision steps of one rank, which are the same on all ranks."""
 
-    def __init__(self, training: Training, blocks: BlockQueue) -> None:
+    def __init__(self, training: CommandedTraining, blocks: BlockQueue) -> None:
         self._training = training
         self._blocks = blocks
         self._paces = Paces()
@@ -60,28 +69,22 @@ class DecisionSteps:
 
     def is_early(self, command: AnyCommand) -> bool:
         """Return whether this command's step is still to come."""
-        return self._for_all(command) and self._training.step < (due(command) or 0)
+        return self.is_for_all(command) and self._training.taken < (command.at_step or 0)
 
     def is_late(self, command: AnyCommand) -> bool:
         """Return whether this command's step has passed."""
-        return self._for_all(command) and self._training.step > (due(command) or 0)
+        return self.is_for_all(command) and self._training.taken > (command.at_step or 0)
 
     def prepare(self, inbox: Iterable[AnyCommand]) -> None:
-        """Have a border at the next decision's step, and keep a call to rehearse."""
+        """Have a border at the next decision's step."""
         training = self._training
-        steps = [at for command in inbox if (at := due(command)) and self._for_all(command)]
+        steps = [at for command in inbox if (at := command.at_step) and self.is_for_all(command)]
         steps += [self.block_at] if self._blocks.running else []
-        next_step = min((step for step in steps if step > training.step), default=0)
-        is_next = next_step == training.step + 1
-        tracker = training.tracker
-        tracker.border_at = next_step if is_next else next_step - 1
-        training.keep_calls(keep=is_next)
-        if is_next:
-            tracker.closely_until = max(tracker.closely_until, next_step + 1)
+        training.come_to(min((step for step in steps if step > training.taken), default=0))
 
     def note_pace(self, now_s: float) -> None:
         """Note how long a step of the block in progress takes."""
-        step_s = self._blocks.pace_s(self._training.step, now_s)
+        step_s = self._blocks.pace_s(self._training.taken, now_s)
         self._paces.note(self._training.levers.settings, step_s)
 
     def instruction(self, now_s: float, *, is_over: bool) -> Instruction:
@@ -99,14 +102,17 @@ class DecisionSteps:
 
     def _planned(self, now_s: float) -> int:
         """Return the step at which the block in progress has probably lasted long enough."""
-        step, step_s = self._training.step, self._paces.step_s(self._training.levers.settings)
+        step, step_s = self._training.taken, self._paces.step_s(self._training.levers.settings)
         left = self._blocks.steps_left(step, now_s, step_s / SPARE)
         return step + min(left, math.ceil(DECIDE_EVERY_S / step_s))
 
-    def _for_all(self, command: AnyCommand) -> bool:
+    def is_for_all(self, command: AnyCommand) -> bool:
         """Return whether all ranks decide on the command together."""
-        begins = isinstance(command, Blocks) and self._blocks.begins(command)
-        return self._training.is_shared and (isinstance(command, Change) or begins)
+        if not self._training.is_shared or self._training.why_not(command) is not None:
+            return False
+        if isinstance(command, Blocks):
+            return self._blocks.begins(command)
+        return isinstance(command, Change | Pause | Resume | Stop)
 
 
 class Paces:
@@ -126,14 +132,9 @@ class Paces:
         return self._known.get(_key(settings), self._newest_s)
 
 
-def due(command: AnyCommand) -> int | None:
-    """Return the step after which all ranks obey the command; None: no such step."""
-    return command.at_step if isinstance(command, Change | Blocks) else None
-
-
 def topic(command: AnyCommand) -> str:
     """Return the name of the decision on a command. Ids alone repeat between dashboards."""
-    return f"{due(command)}.{command.id}"
+    return f"{command.at_step}.{command.id}"
 
 
 def _key(settings: Settings) -> tuple[tuple[str, str], ...]:

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpudash.hooks.training import Training
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import Block, Timed
+from gpudash.training.commanded import CommandedTraining
 
 
 class _Timing(NamedTuple):
@@ -19,7 +19,7 @@ class WallClock:
     """Times one block at a time."""
 
     def __init__(
-        self, training: Training, reports: Reports, send: Callable[[Timed], object]
+        self, training: CommandedTraining, reports: Reports, send: Callable[[Timed], object]
     ) -> None:
         self._training = training
         self._reports = reports
@@ -27,8 +27,8 @@ class WallClock:
         self._timing: _Timing | None = None
 
     def start(self, block: Block) -> None:
-        """Wait for the device, report everything before, and start the time of the block."""
-        self._training.synchronize()
+        """Settle and report everything before, and start the time of the block."""
+        self._training.settle()
         self._reports.send()
         if block.wall_clock == "uninstrumented":
             self._training.unwatch()
@@ -39,17 +39,18 @@ class WallClock:
         timing = self._timing
         if timing is None or lasted is not timing.block:
             return
-        self._training.synchronize()
+        self._training.settle()
         now_s, number = time.monotonic(), timing.block.number
         steps, seconds = self._training.step - timing.after_step, now_s - timing.began_s
-        # without instruments, nobody counts samples
-        self._send(Timed(at_s=now_s, block=number, steps=steps, samples=None, seconds=seconds))
+        samples = self._training.samples_of(steps)
+        self._send(Timed(at_s=now_s, block=number, steps=steps, samples=samples, seconds=seconds))
 
     def stop(self) -> None:
-        """Turn the instruments on again."""
+        """Turn the instruments on again. Call it before other settings apply."""
         timing, self._timing = self._timing, None
         if timing is not None and timing.block.wall_clock == "uninstrumented":
-            self._reports.count(self._training.step - timing.after_step, None)
+            steps = self._training.step - timing.after_step
+            self._reports.count(steps, self._training.samples_of(steps))
             self._training.watch()
 
     def abandon(self) -> None:

@@ -1,7 +1,11 @@
-"""Prove between two gpudash on different nodes that both hold the same token.
+"""Define what two gpudash on different nodes say to each other, and how they prove who they are.
 
-Each end answers the other's fresh nonce with an HMAC of it. So the token is never sent, and a
-recorded answer is of no use later. Nothing is encrypted: use ssh for that.
+First each proves that it holds the same token: it answers the other's fresh nonce with an HMAC of
+it. So the token is never sent, and a recorded answer is of no use later. Nothing is encrypted, and
+later lines carry no proof: use ssh for that.
+
+Then each line begins with a process id: the rest is from that training process, or to it. An empty
+rest closes the connection to it. Lines of process 0 are between the two gpudash themselves.
 """
 
 import hmac
@@ -14,14 +18,20 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash.errors import UsageError
-from gpudash.protocol import PROTOCOL_VERSION, Record
+from gpudash.protocol import PROTOCOL_VERSION, GpuReading, HostReading, Record, Stacks
 from gpudash.recording.files import reason
+from gpudash.run.lines import Lost
 
 VARIABLE = "GPUDASH_TOKEN"
 SHORTEST = 16
 """Least characters of a token: whoever has seen an answer can try tokens offline."""
 MOST_BYTES = 4096
 """Most bytes read of a token file."""
+OURSELVES = 0
+PING_S = 1.0
+"""How often the listening end asks for the other's clock."""
+SILENT_S = 15.0
+"""A connection is lost after this many seconds without a line."""
 
 
 class Challenge(Record, frozen=True, kw_only=True):
@@ -31,7 +41,7 @@ class Challenge(Record, frozen=True, kw_only=True):
     nonce: str
 
 
-class Answer(Record, frozen=True, kw_only=True):
+class Credentials(Record, frozen=True, kw_only=True):
     """The connecting end's proof and identity."""
 
     nonce: str
@@ -54,7 +64,7 @@ class Denied(Record, frozen=True, kw_only=True):
     """The proof was wrong."""
 
 
-Said: TypeAlias = Challenge | Answer | Welcome | Denied
+Said: TypeAlias = Challenge | Credentials | Welcome | Denied
 
 
 def new_nonce() -> str:
@@ -62,28 +72,28 @@ def new_nonce() -> str:
     return secrets.token_hex(32)
 
 
-def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Answer:
+def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Credentials:
     """Return the connecting end's answer."""
-    said = Answer(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s)
+    said = Credentials(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s)
     return msgspec.structs.replace(said, proof=_answer_proof(token, challenge, said))
 
 
-def is_valid_answer(token: str, challenge: Challenge, said: Answer) -> bool:
+def is_valid_answer(token: str, challenge: Challenge, said: Credentials) -> bool:
     """Return whether the connecting end holds the token."""
     return _is_equal(said.proof, _answer_proof(token, challenge, said))
 
 
-def welcome(token: str, challenge: Challenge, said: Answer) -> Welcome:
+def welcome(token: str, challenge: Challenge, said: Credentials) -> Welcome:
     """Return the proof of the listening end."""
     return Welcome(proof=_proof(token, "listens", challenge.nonce, said.nonce))
 
 
-def is_valid_welcome(token: str, challenge: Challenge, said: Answer, back: Welcome) -> bool:
+def is_valid_welcome(token: str, challenge: Challenge, said: Credentials, back: Welcome) -> bool:
     """Return whether the listening end holds the token."""
     return _is_equal(back.proof, welcome(token, challenge, said).proof)
 
 
-def _answer_proof(token: str, challenge: Challenge, said: Answer) -> str:
+def _answer_proof(token: str, challenge: Challenge, said: Credentials) -> str:
     return _proof(token, "connects", challenge.nonce, said.nonce, said.node, said.run)
 
 
@@ -94,6 +104,50 @@ def _proof(token: str, *words: str) -> str:
 
 def _is_equal(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
+
+
+# ── after the proof ─────────────────────────────────────────────────────────────────────
+
+
+class Ping(Record, frozen=True, kw_only=True):
+    """The listening end's request for the relay's clock."""
+
+    asked_s: float
+
+
+class Pong(Record, frozen=True, kw_only=True):
+    """The relay's answer to a Ping."""
+
+    asked_s: float
+    clock_s: float
+
+
+class Parting(Record, frozen=True, kw_only=True):
+    """The end of the node's command, as a sentence."""
+
+    text: str
+
+
+FromRelay: TypeAlias = Pong | Parting | GpuReading | HostReading
+ToRelay: TypeAlias = Ping | Stacks
+
+
+def line_of(process: int, said: bytes) -> bytes:
+    """Return a line from a training process, or to it."""
+    return b"%d %b" % (process, said)
+
+
+def own_line(said: ToRelay | FromRelay) -> bytes:
+    """Return a line between the two gpudash themselves."""
+    return line_of(OURSELVES, msgspec.json.encode(said))
+
+
+def parsed(said: bytes) -> tuple[int, bytes]:
+    """Return a line's process id and the rest. Raises Lost."""
+    process, _, rest = said.partition(b" ")
+    if not process.isdigit() or len(process) > 10:
+        raise Lost("a line of it makes no sense")
+    return int(process), rest
 
 
 # ── the token ───────────────────────────────────────────────────────────────────────────

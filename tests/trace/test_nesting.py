@@ -1,4 +1,4 @@
-from gpudash.trace.summary import summarise
+from gpudash.trace.accounting import summarise
 from tests.trace.made import event, launched, operator, trace_of
 
 BACKWARD = (100, 101)

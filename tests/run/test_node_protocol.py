@@ -6,65 +6,67 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.errors import UsageError
-from gpudash.run import handshake
-from gpudash.run.handshake import VARIABLE, Answer, Challenge, Welcome, given_token
+from gpudash.run import node_protocol
+from gpudash.run.node_protocol import VARIABLE, Challenge, Credentials, Welcome, given_token
 
 TOKEN = "correct horse battery"
 
 
 def answered(token=TOKEN, challenge=None):
-    challenge = challenge or Challenge(nonce=handshake.new_nonce())
-    said = handshake.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
+    challenge = challenge or Challenge(nonce=node_protocol.new_nonce())
+    said = node_protocol.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
     return challenge, said
 
 
 def test_both_ends_prove_the_same_token():
     challenge, said = answered()
-    assert handshake.is_valid_answer(TOKEN, challenge, said)
-    back = handshake.welcome(TOKEN, challenge, said)
-    assert handshake.is_valid_welcome(TOKEN, challenge, said, back)
+    assert node_protocol.is_valid_answer(TOKEN, challenge, said)
+    back = node_protocol.welcome(TOKEN, challenge, said)
+    assert node_protocol.is_valid_welcome(TOKEN, challenge, said, back)
 
 
 def test_the_token_is_in_no_message():
     challenge, said = answered()
-    back = handshake.welcome(TOKEN, challenge, said)
+    back = node_protocol.welcome(TOKEN, challenge, said)
     assert not any(TOKEN in str(one) for one in (challenge, said, back))
 
 
 def test_another_token_proves_nothing():
     challenge, said = answered("another token, as long")
-    assert not handshake.is_valid_answer(TOKEN, challenge, said)
-    back = handshake.welcome("another token, as long", *answered(challenge=challenge))
-    assert not handshake.is_valid_welcome(TOKEN, challenge, said, back)
+    assert not node_protocol.is_valid_answer(TOKEN, challenge, said)
+    back = node_protocol.welcome("another token, as long", *answered(challenge=challenge))
+    assert not node_protocol.is_valid_welcome(TOKEN, challenge, said, back)
 
 
 def test_an_answer_that_was_heard_before_proves_nothing():
     _, said = answered()
-    assert not handshake.is_valid_answer(TOKEN, Challenge(nonce=handshake.new_nonce()), said)
+    assert not node_protocol.is_valid_answer(
+        TOKEN, Challenge(nonce=node_protocol.new_nonce()), said
+    )
 
 
 def test_an_answer_of_another_node_proves_nothing():
     challenge, said = answered()
-    assert not handshake.is_valid_answer(TOKEN, challenge, replace(said, node="gpu3"))
-    assert not handshake.is_valid_answer(TOKEN, challenge, replace(said, run="s"))
+    assert not node_protocol.is_valid_answer(TOKEN, challenge, replace(said, node="gpu3"))
+    assert not node_protocol.is_valid_answer(TOKEN, challenge, replace(said, run="s"))
 
 
 def test_a_reflected_proof_is_not_accepted():
     challenge, said = answered()
-    assert not handshake.is_valid_welcome(TOKEN, challenge, said, Welcome(proof=said.proof))
+    assert not node_protocol.is_valid_welcome(TOKEN, challenge, said, Welcome(proof=said.proof))
 
 
 def test_a_proof_of_odd_characters_is_only_wrong():
     challenge, said = answered()
-    assert not handshake.is_valid_answer(TOKEN, challenge, replace(said, proof="½" * 64))
+    assert not node_protocol.is_valid_answer(TOKEN, challenge, replace(said, proof="½" * 64))
 
 
 def test_no_two_challenges_and_answers_are_alike():
     challenge, said = answered()
     assert answered(challenge=challenge)[1].nonce != said.nonce
-    assert isinstance(said, Answer)
-    assert handshake.new_nonce() != handshake.new_nonce()
-    assert len(handshake.new_token()) >= handshake.SHORTEST
+    assert isinstance(said, Credentials)
+    assert node_protocol.new_nonce() != node_protocol.new_nonce()
+    assert len(node_protocol.new_token()) >= node_protocol.SHORTEST
 
 
 # ── where a token comes from ────────────────────────────────────────────────────────────

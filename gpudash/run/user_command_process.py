@@ -25,7 +25,7 @@ MARGIN = 4
 """Columns of the screen beside the pane that shows the output."""
 
 
-class Held(ABC):
+class UserCommandProcess(ABC):
     """A command that runs, or has run."""
 
     exit_code: int | None = None
@@ -51,7 +51,7 @@ class Held(ABC):
         """Release the command; a second call does nothing."""
 
 
-class Child(Held):
+class Foreground(UserCommandProcess):
     """A child with gpudash's streams and process group: as if it had been started directly."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Child(Held):
             shutil.rmtree(self._place, ignore_errors=True)
 
 
-class Kept(Held):
+class OnTerminal(UserCommandProcess):
     """A command on a keeper's terminal."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -162,7 +162,7 @@ class Kept(Held):
                 del self._unsent[: self._connection.send(self._unsent)]
 
 
-class Orphan(Held):
+class Adopted(UserCommandProcess):
     """A command whose gpudash, without a screen, was killed."""
 
     def __init__(self, pid: int, began_ticks: int) -> None:
@@ -184,7 +184,7 @@ class Orphan(Held):
         """Do nothing: there is nothing to release."""
 
 
-def keep(command: UserCommand, run: Rendezvous) -> Kept:
+def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:
     """Start the command on the terminal of a new keeper. Raises WorkerError."""
     size = shutil.get_terminal_size()
     try:
@@ -192,6 +192,7 @@ def keep(command: UserCommand, run: Rendezvous) -> Kept:
             on_failure.callback(shutil.rmtree, run.path, ignore_errors=True)
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(run.path / keeper.SOCKET))
+                (run.path / keeper.SOCKET).chmod(0o600)
                 listener.listen()
                 number = listener.fileno()
                 subprocess.Popen(
@@ -212,10 +213,10 @@ def keep(command: UserCommand, run: Rendezvous) -> Kept:
             on_failure.pop_all()
     except (OSError, ValueError) as error:
         raise WorkerError(f"{command.name} could not start: {error}") from error
-    return Kept(connection)
+    return OnTerminal(connection)
 
 
-def attach(place: Path, name: str) -> Kept:
+def attach(place: Path, name: str) -> OnTerminal:
     """Connect to the keeper of a run. Raises UsageError if another dashboard is connected."""
     try:
         connection = _connect(place)
@@ -226,7 +227,7 @@ def attach(place: Path, name: str) -> Kept:
     if head[:1] != keeper.PID:
         connection.close()
         raise UsageError(watched(name))
-    return Kept(connection)
+    return OnTerminal(connection)
 
 
 def watched(name: str) -> str:

@@ -12,7 +12,7 @@ from torch.distributed import (  # type: ignore[attr-defined]  # documented, not
     TCPStore,
 )
 
-from gpudash.instrument.agreement import GROUP, Agreement, Decision
+from gpudash.training.agreement import GROUP, Agreement, Decision
 
 LONG_S, SHORT_S = 30.0, 0.1
 """Seconds of patience that no test needs, and that run out."""

@@ -1,0 +1,210 @@
+"""A training as the loop sees it, in what outlasts a dashboard: settings, segment, steps, votes."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from gpudash.protocol import AnyCommand, Flops, Note, RefusalKind, Settings
+from gpudash.training.agreement import PATIENCE_S, Agreement, Decision
+from gpudash.training.levers import Levers, Refusal
+
+PATIENCE_SHARE = 0.25
+"""Patience as a share of the process group's timeout, where that is short."""
+
+
+class Return(NamedTuple):
+    """The training went back to settings that worked, because others failed half-way."""
+
+    kind: RefusalKind
+    reason: str
+    failed: Settings
+    """The changes that did not work."""
+    restored: Settings
+    """The changes that lead back."""
+
+
+class CommandedTraining(ABC):
+    """One training with its levers. Methods without a body are for trainings that need them."""
+
+    levers: Levers
+    votes_on_way_back = False
+    """Whether ranks vote on the way back from blocks too: on one of them it may fail half-way."""
+
+    def __init__(self) -> None:
+        self.requested: Settings = {}
+        """The levers that were asked for, with the values asked for."""
+        self.segment = 0
+        self.flops: Flops | None = None
+        """Flops of a step, once a profile has counted them."""
+        self._agreement: Agreement | None = None
+        self._store: Any = None
+        """The process group's store, over which the ranks agree."""
+
+    # ── what it is ──────────────────────────────────────────────────────────────────────
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where it computes."""
+
+    @property
+    @abstractmethod
+    def world_size(self) -> int:
+        """How many processes train together."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes train with this one."""
+        return self.world_size > 1
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process decides for all that train together."""
+        return not self.is_shared or rank() == 0
+
+    @property
+    @abstractmethod
+    def precision(self) -> str:
+        """The precision of matrix products, as `Peak` names it; empty if not known."""
+
+    @property
+    def is_compiled(self) -> bool | None:
+        """Whether a step's operators cannot be counted; None: if anything was ever compiled."""
+        return None
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Remarks on the settings."""
+        return ()
+
+    @abstractmethod
+    def owned(self) -> tuple[Iterable[nn.Module], Iterable[Optimizer]]:
+        """Return the modules and the optimizers."""
+
+    def why_not(self, command: AnyCommand) -> str | None:  # noqa: ARG002  # for those that refuse
+        """Return why a command of this kind is never obeyed here; None: it is."""
+        return None
+
+    # ── its steps ───────────────────────────────────────────────────────────────────────
+
+    @property
+    @abstractmethod
+    def step(self) -> int:
+        """The newest step that is trained."""
+
+    @property
+    def taken(self) -> int:
+        """The newest step that is begun: its batch may be prepared alone."""
+        return self.step
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the next step does all that a step does."""
+        return True
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Start the next step's time at its begin, not at the end of the step before."""
+
+    @abstractmethod
+    def watch(self) -> None:
+        """Measure from the next step on."""
+
+    @abstractmethod
+    def unwatch(self) -> None:
+        """Only count steps from the next one on."""
+
+    def look_closely(self, steps: float) -> None:  # noqa: B027  # most do nothing then
+        """Measure each of the next steps in full, however short."""
+
+    def keep_calls(self, *, keep: bool) -> None:  # noqa: B027  # most do nothing then
+        """Keep the newest training calls for a rehearsal, or release them."""
+
+    def come_to(self, step: int) -> None:  # noqa: B027  # most do nothing then
+        """Have a border after this step, ready for a decision there; 0: no such step."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the device has finished everything enqueued."""
+
+    def settle(self) -> None:
+        """Finish everything begun: nothing is prepared ahead, and the device is idle."""
+        self.synchronize()
+
+    def samples_of(self, steps: int) -> int | None:  # noqa: ARG002  # for those that know
+        """Return the samples of so many steps with the present settings; None: not known."""
+        return None
+
+    def profiled(self) -> None:  # noqa: B027  # most do nothing then
+        """Note that a profile is over, which took time and memory of its own."""
+
+    # ── its settings ────────────────────────────────────────────────────────────────────
+
+    @property
+    def settings(self) -> Settings:
+        """The levers' values, without those that are not known."""
+        return dict(self.levers.settings)
+
+    def begin_segment(self) -> None:
+        """Note that other settings apply from the next step on."""
+        self.segment += 1
+        self.interrupt()
+
+    def enter(self, wanted: Settings, *, stays: bool) -> None:  # noqa: ARG002  # for those that care
+        """Make the settings active. Raises Refusal; then call `put_back`.
+
+        `stays` is false for a block, which other settings follow soon.
+        """
+        self.levers.enter(wanted)
+
+    def put_back(self, before: Settings, refusal: Refusal, *, entered: bool) -> Return | None:  # noqa: ARG002  # for a Return
+        """Undo what `enter` did: it was refused, here or, if it `entered` here, on another rank.
+
+        Return None if all is as it was.
+        """
+        if entered:
+            try:
+                self.levers.enter(before)
+            except Refusal:
+                self.levers.restore()
+                self.requested = {}
+        return None
+
+    # ── votes ───────────────────────────────────────────────────────────────────────────
+
+    def decide(
+        self, topic: str, refusal: str | None = None, payload: str = "", *, is_late: bool = False
+    ) -> Decision:
+        """Return the decision of all ranks, or this process's own if it trains alone."""
+        if not self.is_shared:
+            return Decision(refusal, payload)
+        store = process_store()
+        if store is None:
+            return Decision(refusal or "the process group has no store")
+        if self._agreement is None or store is not self._store:
+            # meanwhile other ranks may wait in a collective, which must not time out
+            patience_s = min(PATIENCE_S, store.timeout.total_seconds() * PATIENCE_SHARE)
+            self._store = store
+            self._agreement = Agreement(store, rank(), self.world_size, patience_s)
+        return self._agreement.decide(topic, refusal, payload, is_late=is_late)
+
+
+def process_store() -> Any:
+    """Return the store that the process group was made with; None: no process group."""
+    if not torch.distributed.is_initialized():
+        return None
+    return torch.distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # no public name
+
+
+def rank() -> int:
+    """Return the rank of this process; 0 if it trains alone."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    said = os.environ.get("RANK", "")
+    return int(said) if said.isdecimal() else 0

@@ -1,0 +1,93 @@
+"""Account for a run's training time by what limited it."""
+
+from collections import deque
+from typing import NamedTuple
+
+from gpudash.format import percent
+from gpudash.protocol import Answer, AnswerShown, Event, Progress, Reading, State
+
+MOST_MOMENTS = 50
+"""Most moments kept at which a limit began: the newest."""
+
+
+class Limited(NamedTuple):
+    """The training time for which an answer held."""
+
+    answer: Answer
+    """The newest one of this title."""
+    seconds: float
+    share: float
+    """Of the training time that was not part of an A/B."""
+    began_s: tuple[float, ...]
+    """When it became the answer, oldest first: the newest moments."""
+
+
+class _Time:
+    def __init__(self, answer: Answer) -> None:
+        self.answer, self.seconds = answer, 0.0
+        self.began_s: deque[float] = deque(maxlen=MOST_MOMENTS)
+
+
+class Limits:
+    """Folds steps with the answer that stands meanwhile.
+
+    Steps before an answer are part of its time: it is about them. Those of an A/B are nobody's.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[str, _Time] = {}  # by the answer's title
+        self._trained_s = 0.0
+        self._open_s = 0.0  # since the last break, before its answer
+        self._since_break = 0
+        self._in_block = False
+        self._title = ""
+
+    def fold(self, item: Event | Reading, answer: Answer | None) -> None:
+        """Fold one record, while this answer stands."""
+        match item:
+            case State():
+                self._in_block = item.block is not None
+            case Progress() if item.steps and not self._in_block:
+                self._train(item)
+                self._give(answer, item.until_s)
+            case AnswerShown():  # perhaps after the last step
+                self._give(answer, item.at_s)
+
+    def shares(self) -> list[Limited]:
+        """Return the limits, the longest first."""
+        whole_s = self._trained_s or 1.0
+        found = (
+            Limited(one.answer, one.seconds, one.seconds / whole_s, tuple(one.began_s))
+            for one in self._times.values()
+        )
+        return sorted(found, key=lambda one: -one.seconds)
+
+    def main(self) -> str:
+        """Return what limited most of the training, and for how long; empty if that is unknown."""
+        first = next(iter(self.shares()), None)
+        return "" if first is None else said(first)
+
+    def _train(self, item: Progress) -> None:
+        newest = item.steps[-1].since_break
+        if newest < self._since_break:  # its steps were too few for an answer
+            self._open_s = 0.0
+        self._since_break = newest
+        spent_s = sum(step.step_ms * step.count for step in item.steps) / 1e3
+        self._trained_s += spent_s
+        self._open_s += spent_s
+
+    def _give(self, answer: Answer | None, at_s: float) -> None:
+        """Give the time since the last answer to this one."""
+        if answer is None:
+            return
+        time = self._times.setdefault(answer.title, _Time(answer))
+        if answer.title != self._title:
+            time.began_s.append(at_s)
+        self._title, time.answer = answer.title, answer
+        time.seconds, self._open_s = time.seconds + self._open_s, 0.0
+
+
+def said(one: Limited) -> str:
+    """Return a limit with its share, as `input-bound for 62 % of the training time`."""
+    title = one.answer.title.partition(",")[0]  # without why it is unclear
+    return f"{title} for {percent(100 * one.share)} of the training time"

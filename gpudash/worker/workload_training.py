@@ -1,0 +1,327 @@
+"""A workload as the loop that obeys sees it: a script whose levers are richer.
+
+A change may rebuild it and fail half-way, and a step may run out of memory. Then it goes back to
+the settings with which a warm step last finished.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from gpudash.instrument.clock import Mark
+from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.memory import device_memory, give_back, reset_peak
+from gpudash.instrument.memory_history import MemoryHistory
+from gpudash.instrument.reporter import Reports, instruments
+from gpudash.protocol import Event, Note, Plan, Settings, Step
+from gpudash.training.block_queue import difference
+from gpudash.training.commanded import CommandedTraining, Return
+from gpudash.training.levers import OutOfMemory, Refusal, phrase
+from gpudash.worker.gradient_sync import GradientSync
+from gpudash.worker.memory_needs import MemoryNeeds
+from gpudash.worker.phases import PHASES, phases_of_ranks
+from workloads.levers import LeverError
+from workloads.memory import is_out_of_memory
+from workloads.own.loading import failure
+from workloads.training import Training
+
+ResultT = TypeVar("ResultT")
+MIN_AHEAD = 2
+WATCHED_STEPS = 2
+"""Steps after a start or a change whose allocations are recorded, in case memory runs out. The
+second one has all that a step needs."""
+
+
+class WorkloadLevers:
+    """The levers of a workload."""
+
+    def __init__(self, training: Training, workload: str) -> None:
+        self._training = training
+        self._workload = workload
+        self._first = dict(training.settings)
+
+    @property
+    def settings(self) -> Settings:
+        """The active values."""
+        return self._training.settings
+
+    @property
+    def warmup_steps(self) -> int:
+        """Warm-up steps after the newest `enter`."""
+        return self._training.warmup_steps
+
+    @property
+    def burst_steps(self) -> int:
+        """Batches that arrive at a time after the newest `enter`."""
+        return self._training.burst_steps
+
+    def resolve(self, changes: Settings) -> Settings:
+        """Return all settings after these changes. Raises Refusal."""
+        return self._or_refuse(lambda: self._training.resolve(changes))
+
+    def needs_call(self, wanted: Settings) -> bool:  # noqa: ARG002  # as a script's
+        """Return False: settings are tried out by training with them."""
+        return False
+
+    def enter(self, wanted: Settings) -> None:
+        """Make the settings active. Raises Refusal; the workload may be half rebuilt then."""
+        self._or_refuse(lambda: self._training.enter(wanted))
+
+    def restore(self) -> None:
+        """Put back what the training began with."""
+        self._training.recover(self._first)
+
+    def _or_refuse(self, act: Callable[[], ResultT]) -> ResultT:
+        """Run `act`. Raises Refusal also for an error of the user's code."""
+        try:
+            return act()
+        except LeverError as error:
+            refusal = Refusal(str(error))
+        except Exception as error:  # noqa: BLE001  # the user's code may raise any
+            if is_out_of_memory(error):
+                refusal = OutOfMemory("out of memory")
+            else:
+                traceback.print_exc()
+                refusal = Refusal(failure(error, self._workload))
+        raise refusal  # here the traceback is freed, whose frames may hold tensors
+
+
+class WorkloadTraining(CommandedTraining):
+    """One workload being trained, with its instruments and levers; a loop has it take steps."""
+
+    votes_on_way_back = True
+
+    def __init__(self, training: Training, plan: Plan, send: Callable[[Event], None]) -> None:
+        super().__init__()
+        self._training = training
+        self._world_size = plan.nproc
+        self.levers = WorkloadLevers(training, plan.workload)
+        self.requested = plan.settings
+        phases = phases_of_ranks() if self.is_shared else PHASES
+        self.clock, losses = instruments(training.device, phases)
+        self.reports = _Reports(
+            self.clock,
+            losses,
+            training.input_report,
+            training.synchronize,
+            send,
+            partial(device_memory, training.device),
+            self._collectives,
+        )
+        self.reports.on_newest = self._note
+        self.history = MemoryHistory(training.device, training.owned, send)
+        self.history.watch(WATCHED_STEPS)
+        self.needs = MemoryNeeds(training.device)
+        self.is_measured = True
+        """Whether steps are measured; False: only trained."""
+        self.enough: float = MIN_AHEAD
+        """Enqueued steps that keep the device busy; set by the loop, from this on."""
+        self._gradient_sync = GradientSync(training.averaged) if self.is_shared else None
+        self.segment_from = 0, time.monotonic()
+        """Batches taken before the present segment, and when it began."""
+        self._begin: Callable[[], Mark] = self.clock.begin
+        if self.is_shared:
+            self._begin = self._begin_in_job
+        self._noted = set(training.notes.values())  # `Started` has these notes
+        # settings with which a warm step finished, and as they were requested, `auto` kept
+        self._good: tuple[Settings, Settings] = dict(training.settings), plan.settings
+        self._warm_from_step = 0  # after this step the present settings count as good
+
+    # ── what it is ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._training.device
+
+    @property
+    def world_size(self) -> int:
+        """How many processes train together."""
+        return self._world_size
+
+    @property
+    def precision(self) -> str:
+        """The precision of matrix products, as `Peak` names it; empty if not known."""
+        return self._training.settings.get("precision", "")
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a graph replays the operators, which are then not counted."""
+        settings = self._training.settings
+        return "on" in (settings.get("compile"), settings.get("cuda_graph"))
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Remarks on the settings."""
+        return tuple(Note(lever=lever, text=text) for lever, text in self._training.notes.items())
+
+    def owned(self) -> tuple[Iterable[nn.Module], Iterable[Optimizer]]:
+        """Return the modules and the optimizers."""
+        return self._training.owned()
+
+    # ── its steps ───────────────────────────────────────────────────────────────────────
+
+    @property
+    def step(self) -> int:
+        """The newest step that is trained."""
+        return self._training.trained_steps
+
+    @property
+    def taken(self) -> int:
+        """The number of batches taken: on two streams one is prepared ahead."""
+        return self._training.trained_steps + self._training.pending
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the next step both trains and prepares."""
+        training = self._training
+        return training.pending > 0 or training.settings.get("pipelined") != "on"
+
+    def take(self) -> None:
+        """Take one batch."""
+        training = self._training
+        if not self.is_measured:
+            training.step()
+            return
+        trained = training.step(self._begin())
+        if trained is None:  # on two streams: a batch was only prepared
+            self.clock.end(None, data_s=training.data_s)
+        else:
+            self.clock.end(training.trained_steps, trained.samples, trained.loss, training.data_s)
+
+    def drain(self) -> None:
+        """Train on the batch that is prepared ahead, if there is one."""
+        training = self._training
+        if training.pending and self.is_measured:
+            trained = training.drain(self._begin())
+            assert trained is not None, "it was pending"
+            self.clock.end(training.trained_steps, trained.samples, trained.loss)
+        else:
+            training.drain()
+
+    def interrupt(self) -> None:
+        """Restart the clock and the pace: the time until now is not part of the next step."""
+        self.clock.interrupt()
+        self.enough = MIN_AHEAD
+
+    def watch(self) -> None:
+        """Measure from the next step on."""
+        self.is_measured = True
+        self.interrupt()
+
+    def unwatch(self) -> None:
+        """Only train from the next step on."""
+        self.is_measured = False
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished everything enqueued."""
+        self._training.synchronize()  # sync: around a profile, or a block under the wall clock
+
+    def settle(self) -> None:
+        """Train on what is prepared ahead, and wait for the device."""
+        self.drain()
+        self.synchronize()
+
+    def samples_of(self, steps: int) -> int:
+        """Return the samples of so many steps with the present settings."""
+        return steps * int(self._training.settings["batch_size"])
+
+    def profiled(self) -> None:
+        """Begin a new peak of memory: the profiler's short benchmarks took some too."""
+        reset_peak(self.device)
+
+    def _begin_in_job(self) -> Mark:
+        assert self._gradient_sync is not None
+        return self._gradient_sync.marked(self.clock.begin())
+
+    def _collectives(self) -> Collectives:
+        """Return the collectives of a step; a single process has none."""
+        return Collectives() if self._gradient_sync is None else self._gradient_sync.collectives()
+
+    # ── its settings ────────────────────────────────────────────────────────────────────
+
+    def begin_segment(self) -> None:
+        """Note that other settings apply from the next step on."""
+        super().begin_segment()
+        training = self._training
+        self.clock.segment = self.segment
+        self.segment_from = self.taken, time.monotonic()
+        self.flops = None
+        reset_peak(self.device)
+        self._warm_from_step = training.trained_steps + training.warmup_steps
+        if self._gradient_sync is not None and self._gradient_sync.module is not training.averaged:
+            self._gradient_sync = GradientSync(training.averaged)
+        new = [note for note in training.notes.values() if note not in self._noted]
+        self._noted.update(new)  # printed once, however often a comparison switches
+        for note in new if self.speaks else ():
+            print(note, flush=True)
+
+    def enter(self, wanted: Settings, *, stays: bool) -> None:
+        """Make the settings active. Raises Refusal; then call `put_back`."""
+        self.drain()
+        if stays:
+            # memory may run out in the warm-up; no step is measured in it
+            self.history.watch(self.step + WATCHED_STEPS)
+        batch_size = self._training.settings["batch_size"]
+        self.levers.enter(wanted)
+        if stays and batch_size != wanted["batch_size"]:
+            give_back(self.device)
+
+    def put_back(self, before: Settings, refusal: Refusal, *, entered: bool) -> Return:  # noqa: ARG002  # what worked counts
+        """Go back to the settings that last worked. Raises the refusal where they are these."""
+        good, requested = self._good_on_all()
+        failed = self._training.settings
+        if isinstance(refusal, OutOfMemory) and failed == good:
+            raise refusal
+        changes, restored = difference(good, failed), difference(failed, good)
+        why, known = str(refusal), tuple[str, ...]()
+        if isinstance(refusal, OutOfMemory):
+            why = f"out of memory with {phrase(changes)}"
+            known = tuple(self.needs.why_not(failed, self.history.report()))
+        self._training.recover(good)
+        give_back(self.device)
+        self.requested = requested
+        reason = "; ".join((f"{why}: went back to {phrase(restored)}", *known))
+        return Return(refusal.kind, reason, changes, restored)
+
+    def may_go_back(self, error: Exception) -> bool:
+        """Return whether a step ran out of memory, on all ranks, under settings to go back from."""
+        if not is_out_of_memory(error):
+            return False
+        way = "back" if self._training.settings != self._good[0] else ""
+        return self.decide(f"{self.segment}.memory", None, way).payload == "back"
+
+    def _good_on_all(self) -> tuple[Settings, Settings]:
+        """Return rank 0's good settings: ranks have seen different steps finish."""
+        good = msgspec.json.encode(self._good).decode()
+        decided = self.decide(f"{self.segment}.good", None, good)
+        if decided.refusal is not None:
+            raise RuntimeError(decided.refusal)
+        self._good = msgspec.json.decode(decided.payload, type=tuple[Settings, Settings])
+        return self._good
+
+    def _note(self, newest: Step) -> None:
+        """Take the present settings for good ones once a warm step has finished with them."""
+        if newest.segment == self.segment and newest.step > self._warm_from_step:
+            self._good = dict(self._training.settings), self.requested
+            self.needs.note(self._training.settings, self.reports.memory)
+
+
+class _Reports(Reports):
+    """Tells its newest step here too."""
+
+    on_newest: Callable[[Step], None]
+
+    def send(self) -> Step | None:
+        """Send a report; return the newest step in it, None if it has no step."""
+        newest = super().send()
+        if newest is not None:
+            self.on_newest(newest)
+        return newest
