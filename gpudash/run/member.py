@@ -79,15 +79,12 @@ class Member:
         self._decoder = Decoder("it")
         self.job = ""
         """The job named in its `Hello`."""
+        self.world_size = 1
+        """Number of processes in its job, as it reports."""
         self._process: TrainingProcess | None = None
         self._steps = 0
         self._until_s = time.monotonic()
         self._step_s = 0.0  # recent step time; 0 before any step
-
-    @property
-    def world_size(self) -> int:
-        """Number of processes in its job, as it reports."""
-        return self._process.world_size if self._process is not None else 1
 
     @property
     def described(self) -> str:
@@ -139,7 +136,7 @@ class Member:
         if isinstance(body, Hello):
             self.job = body.job
         elif isinstance(body, State) and body.process not in (None, self._process):
-            self._process = body.process
+            self._process, self.world_size = body.process, body.process.world_size
             self._steps, self._until_s, self._step_s = 0, time.monotonic(), 0.0
         elif isinstance(body, Progress):
             if body.steps:
