@@ -22,14 +22,17 @@ from torch import Tensor
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.paired_t import Estimate
 from gpudash.instrument.life import Life
-from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.pipes import CommandPipe, Sent
+from gpudash.instrument.wire import StepReport, encoded
 from gpudash.protocol import (
     Block,
     Blocks,
     Command,
     Device,
+    Envelope,
     Event,
     Plan,
+    Reading,
     State,
     Stop,
     TrainingProcess,
@@ -108,6 +111,13 @@ def shortened(block: Block) -> Block:
     return msgspec.structs.replace(block, min_steps=MIN_STEPS, min_s=0.0)
 
 
+def _as_read(sent: Sent) -> Event | Reading:
+    """Return what was sent as a session reads it."""
+    if isinstance(sent, StepReport):
+        return msgspec.json.decode(encoded(sent, 0, 0, 0.0), type=Envelope).body
+    return sent
+
+
 class Driver:
     """Runs comparisons one after the other in a loop of this process."""
 
@@ -129,8 +139,8 @@ class Driver:
         self._loop.run()
         return self.found
 
-    def _hear(self, event: Event) -> None:
-        stamped = self._normaliser.stamp(event)
+    def _hear(self, sent: Sent) -> None:
+        stamped = self._normaliser.stamp(_as_read(sent))
         if isinstance(stamped, State):
             self._state = stamped
         if self._comparison is None:

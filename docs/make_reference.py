@@ -43,6 +43,11 @@ OVER_TIME = {
     "difference": "difference of a counter",
     "union": "all of them",
 }
+COLUMNS = ("name", "unit", "what it is", "over time", "CSV", "chart")
+OF_RANKS = ("step", "phase")
+"""Kinds of metrics that each rank has of its steps."""
+OF_STEPS = ("steps", "ranks")
+"""Further columns of these."""
 WINDOWS = {
     "utilisation": " Mean over up to 1 s before the reading.",
     "activity": " Mean over the second before the reading.",
@@ -54,7 +59,11 @@ METRICS_HEAD = f"""\
 
 - What was not measured is an empty cell in the CSV and `–` on screen.
 - “Over time” says how several values become one, in a row of the CSV or a point of a chart.
-- “CSV” is the number of decimals. A metric without it has no column.
+- “CSV” is the number of decimals, or says whole numbers, text or pairs (`name=value;name=value`). A
+  metric without it has no column.
+- “Steps” says whether each step has a value, or two of each 100 ms.
+- “Ranks” says what several processes have together: rank 0's value, the sum of all, or one value,
+  which stands in rank 0's row of the CSV alone.
 """
 COMMANDS_HEAD = f"""\
 # Command line
@@ -79,8 +88,8 @@ at the end.
 - `step`, `samples_per_s`, `tokens_per_s`, `loss`, the times of a step and the GPU are each rank's
   own. The sum of `samples_per_s` over the ranks is the whole job's rate.
 - `cpu_pct`, `worker_rss_mib` and `core_wait_pct` are each rank's own too. Those of rank 0 are read
-  five times a second, those of the others once. So of two rows of half a second, one has none. What
-  the training itself tells of device memory, the loader and collectives stands in rank 0's row.
+  five times a second, those of the others once. So of two rows of half a second, one has none.
+- What a training process tells of its device memory, its loader and its collectives is its own too.
 - A row also ends when the settings change. A switch of 10 ms or more has rows of its own, with
   `steps=0`.
 - Utilisation and activity are means over up to a second. They are empty if that second began before
@@ -211,22 +220,23 @@ def metrics() -> str:
     sections = []
     for kind, meaning in KINDS.items():
         rows = [_row(name, metric) for name, metric in METRICS.items() if metric.kind == kind]
-        table = (
-            "| name | unit | what it is | over time | CSV | chart |\n|---|---|---|---|---|---|\n"
-        )
+        titles = [*COLUMNS, *(OF_STEPS if kind in OF_RANKS else ())]
+        table = f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         sections.append(f"\n## {TITLES[kind]}\n\n{meaning}\n\n{table}{''.join(rows)}")
     return METRICS_HEAD + "".join(sections)
 
 
 def _row(name: str, metric: Metric) -> str:
-    cells = (
+    cells = [
         f"`{name}`",
         metric.unit,
         metric.meaning + (WINDOWS[metric.window] if metric.window else ""),
         OVER_TIME[metric.over_time],
         "" if metric.csv is None else str(metric.csv),
         ", ".join(filter(None, (metric.chart, "sparkline" if metric.spark else ""))),
-    )
+    ]
+    if metric.kind in OF_RANKS:
+        cells += [metric.in_steps or "", metric.over_ranks]
     return f"| {' | '.join(cells)} |\n"
 
 

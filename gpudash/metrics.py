@@ -1,8 +1,12 @@
 """The table of all metrics: meaning, unit, CSV column, and where each is shown.
 
 The table's order is that of the CSV's columns, so new metrics are only appended.
+
+Readings, and values of a step, are dictionaries by these names. A value that was not measured is
+absent. A step may also have times of phases that are not in the table: a workload names its own.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -16,14 +20,20 @@ UTIL_WINDOW_S = 1.0
 CORE_WAIT_WARNS_PCT = 15.0
 """From this `core_wait_pct` on, gpudash warns that other load on the machine slows the training."""
 
+PAIRS_DIGITS = 2
+"""Decimals of the numbers in a cell that holds several."""
+
 Kind: TypeAlias = Literal["run", "step", "phase", "input", "gpu", "host", "own"]
 OverTime: TypeAlias = Literal["last", "sum", "rate", "mean", "p50", "p95", "difference", "union"]
+Column: TypeAlias = int | Literal["whole", "text", "pairs"]
+OverRanks: TypeAlias = Literal["rank 0", "sum", "one"]
 
 KINDS: dict[Kind, str] = {
     "run": "A value of a row of the CSV. With several GPUs, the row of each GPU has it.",
-    "step": "Steps of rank 0. With several ranks, the CSV's row of each has its own times.",
-    "phase": "Device time of the phases of some steps, rank 0. A workload may have other phases.",
-    "input": "Loader workers of rank 0.",
+    "step": "Each rank has its own in its row of the CSV. The screen's charts show rank 0's times.",
+    "phase": "Device time of the phases of some steps, like other times of a step. A workload may "
+    "have other phases.",
+    "input": "Loader workers of a rank.",
     "gpu": "A value of one GPU. Each GPU has a CSV row. The screen shows the one that trains.",
     "host": "The training process and its loader workers together.",
     "own": "What gpudash itself uses.",
@@ -38,9 +48,15 @@ class Metric(msgspec.Struct, frozen=True):
     unit: str
     meaning: str
     over_time: OverTime = "mean"
-    """How a row of a recording aggregates the readings."""
-    csv: int | Literal["text"] | None = None
-    """Decimals of its column; None if it has no column."""
+    """How a row of a recording, or a point of a chart, aggregates readings or steps."""
+    over_ranks: OverRanks = "rank 0"
+    """What of several ranks is the job's: rank 0's value, or the sum of all. `one`: all ranks have
+    the same, and rank 0's row alone has it, so that a sum over rows counts it once."""
+    in_steps: Literal["each", "some"] | None = None
+    """Whether each step has it, or two of each 100 ms; None if it is no value of a single step."""
+    csv: Column | None = None
+    """What its column holds: decimals, whole numbers, text, or several `name=value;name=value`.
+    None if it has no column."""
     label: str = ""
     """Label in the device panel; a metric without one is not shown there."""
     chart: Literal["throughput", "step time"] | None = None
@@ -49,12 +65,16 @@ class Metric(msgspec.Struct, frozen=True):
     """Number of a phase's colour."""
     spark: str = ""
     """Label in the sparklines, which show times of a step as their share of the step."""
+    rank: str = ""
+    """Title of its column in the table of ranks. Phases have columns by their own labels."""
     window: Literal["utilisation", "activity"] | None = None
     """The window before a reading over which it is a mean; None for an instantaneous value."""
 
 
 _row = partial(Metric, "run", "", over_time="last", csv="text")
+_count = partial(_row, csv="whole")
 _step = partial(Metric, "step", "ms", csv=4)
+_time = partial(_step, in_steps="each")
 _gpu = partial(Metric, "gpu", csv=1)
 _util = partial(Metric, "gpu", "%", csv=1, window="utilisation")
 _active = partial(Metric, "gpu", "%", csv=1, window="activity")
@@ -64,45 +84,50 @@ _collective = partial(Metric, "host", over_time="last", csv=3)
 
 
 def _memory(meaning: str, label: str) -> Metric:
-    return _host("MiB", f"{meaning} Rank 0.", label=label, spark=label)
+    return _host("MiB", meaning, label=label, spark=label)
 
 
 def _phase(meaning: str, hue: int, csv: int | None = None) -> Metric:
-    return Metric("phase", "ms", meaning, csv=csv, chart="step time", hue=hue)
+    return Metric("phase", "ms", meaning, in_steps="some", csv=csv, chart="step time", hue=hue)
 
 
 METRICS: dict[str, Metric] = {
     "time_s": Metric(
-        "run", "s", "Time from the begin of the recording to the end of the row.", "last", 3
+        "run", "s", "Time from the begin of the recording to the end of the row.", "last", csv=3
     ),
     "wall_time_utc": _row("End of the row by the wall clock."),
     "workload": _row("Name of the workload."),
-    "segment": _row("Number of lever changes and restarts so far in the run."),
-    "batch_size": _row("Batch size of the active settings."),
-    "levers": _row("The active settings: `name=value;name=value`."),
-    "step": _row("Number of steps so far. A restarted worker begins at 0."),
-    "steps": Metric("step", "", "Steps that the device finished.", "sum", "text"),
+    "segment": _count("Number of lever changes and restarts so far in the run."),
+    "batch_size": _count("Batch size of the active settings."),
+    "levers": _row("The active settings: `name=value;name=value`.", csv="pairs"),
+    "step": _count("Number of steps so far. A restarted worker begins at 0."),
+    "steps": Metric("step", "", "Steps that the device finished.", "sum", "one", csv="whole"),
     "steps_per_s": Metric(
-        "step", "steps/s", "Steps finished per second.", "rate", 4, chart="throughput"
+        "step", "steps/s", "Steps finished per second.", "rate", "one", csv=4, chart="throughput"
     ),
     "samples_per_s": Metric(
         "step",
         "samples/s",
         "Samples of the finished steps per second.",
         "rate",
-        3,
+        "sum",
+        csv=3,
         chart="throughput",
     ),
     "step_ms_p50": _step("Median step time.", "p50"),
     "step_ms_p95": _step("95th percentile of the step time.", "p95"),
-    "data_ms": _step("Host time: waiting for a batch.", chart="step time", spark="data wait"),
-    "host_ms": _step(
+    "data_ms": _time(
+        "Host time: waiting for a batch.", chart="step time", spark="data wait", rank="data ms"
+    ),
+    "host_ms": _time(
         "Host time: busy with a step. Waiting for a batch is not included.", spark="host busy"
     ),
-    "device_ms": _step("Device time of a step. Overlap of the streams counts once."),
-    "loss": Metric("step", "", "Newest loss that the host has read.", "last", 6),
-    "gpu_index": Metric("gpu", "", "Number of the GPU in the driver.", "last", "text"),
-    "gpu_uuid": Metric("gpu", "", "UUID of the GPU in the driver.", "last", "text"),
+    "device_ms": _step(
+        "Device time of a step. Overlap of the streams counts once.", in_steps="some"
+    ),
+    "loss": Metric("step", "", "Newest loss that the host has read.", "last", csv=6),
+    "gpu_index": Metric("gpu", "", "Number of the GPU in the driver.", "last", csv="whole"),
+    "gpu_uuid": Metric("gpu", "", "UUID of the GPU in the driver.", "last", csv="text"),
     "gpu_util_pct": _util(
         "Share of time in which at least one kernel ran. It says nothing about occupancy.",
         label="utilisation",
@@ -137,7 +162,7 @@ METRICS: dict[str, Metric] = {
     "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe"),
     "pcie_tx_mib_s": _link("PCIe traffic from the GPU."),
     "power_w": _gpu("W", "Power draw of the GPU.", label="power", spark="power"),
-    "energy_j": Metric("gpu", "J", "Energy used, from the GPU's counter.", "difference", 3),
+    "energy_j": Metric("gpu", "J", "Energy used, from the GPU's counter.", "difference", csv=3),
     "temperature_c": _gpu(
         "°C", "Temperature of the GPU core.", label="temperature", spark="temperature"
     ),
@@ -147,8 +172,8 @@ METRICS: dict[str, Metric] = {
         "",
         "Reasons why the clocks were throttled, or `none`.",
         "union",
-        "text",
-        "clocks held down by",
+        csv="text",
+        label="clocks held down by",
         spark="held by",
     ),
     "cpu_pct": _host(
@@ -161,16 +186,19 @@ METRICS: dict[str, Metric] = {
         spark="RAM",
     ),
     "transform_ms": Metric(
-        "input", "ms", "Time per sample and transform, from the newest report.", "last", 2
+        "input", "ms", "Time per sample and transform, from the newest report.", "last", csv="pairs"
     ),
-    "skipped_samples": Metric("input", "", "Unreadable samples that were skipped.", "last", "text"),
+    "skipped_samples": Metric(
+        "input", "", "Unreadable samples that were skipped.", "last", csv="whole"
+    ),
     "train_s": Metric(
         "run",
         "s",
         "Length of the row until the training ends, without pauses, lever changes, starts and "
         "restarts.",
         "sum",
-        6,
+        "one",
+        csv=6,
     ),
     "core_wait_pct": _host(
         "%",
@@ -179,11 +207,11 @@ METRICS: dict[str, Metric] = {
         label="waits for a core",
         spark="core wait",
     ),
-    "step_ms": Metric("step", "ms", "Time from the end of the step before to the end of the step."),
-    "overlap_ms": Metric(
-        "step",
-        "ms",
+    "step_ms": _time("Time from the end of the step before to the end of the step.", csv=None),
+    "overlap_ms": _step(
         "Time in which both streams were busy. Not measured without a second stream.",
+        in_steps="some",
+        csv=None,
         spark="both streams",
     ),
     "copy_ms": _phase("Copy of the batch to the device.", 1),
@@ -193,14 +221,14 @@ METRICS: dict[str, Metric] = {
     "optimizer_ms": _phase("The optimizer's step.", 5),
     "graph_ms": _phase("Forward, backward and optimizer, replayed as a CUDA graph.", 6),
     "tokens_per_s": Metric(
-        "step", "tokens/s", "Tokens of the finished steps per second.", "rate", 1
+        "step", "tokens/s", "Tokens of the finished steps per second.", "rate", "sum", csv=1
     ),
     "mem_reserved_mib": _memory("Device memory that PyTorch's allocator holds.", "reserved"),
     "mem_allocated_mib": _memory("Device memory in tensors, at the time of a report.", "allocated"),
     "mem_peak_mib": _host(
         "MiB",
         "Most device memory in tensors at once since the settings changed. In a script of your own "
-        "since it began. Rank 0.",
+        "since it began.",
         over_time="last",
         label="allocated, peak",
     ),
@@ -209,45 +237,38 @@ METRICS: dict[str, Metric] = {
         7,
         csv=4,
     ),
-    "collective_mib": _collective(
-        "MiB", "What a process puts into the collectives of a step. Rank 0."
-    ),
+    "collective_mib": _collective("MiB", "What a process puts into the collectives of a step."),
     "collective_ms": _collective(
         "ms",
         "Time of the collectives of a step, hidden behind computation or not. In "
         "DistributedDataParallel from the begin of a backward pass's first to the end of its last; "
-        "with `fully_shard` while at least one runs. Rank 0.",
+        "with `fully_shard` while at least one runs.",
     ),
     "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
-    "rank": _row("Rank of the row's training process."),
-    "world_size": _row("Training processes that train together."),
+    "rank": _count("Rank of the row's training process."),
+    "world_size": _count("Training processes that train together."),
     "collective_bus_mib": _collective(
         "MiB",
         "What each link carries one way for the collectives of a step, by the factors of NCCL's "
-        "tests. Rank 0.",
+        "tests.",
     ),
     "collective_exposed_ms": _collective(
         "ms",
         "The part of `collective_ms` in which the computation waits, with `fully_shard`. In "
-        "DistributedDataParallel it is `communication_ms`. Rank 0.",
+        "DistributedDataParallel it is `communication_ms`.",
     ),
     "loader_cpu_pct": _host(
         "%",
         "CPU time of the child processes, which are the loader workers, in percent of one core. "
         "It is a part of `cpu_pct`.",
     ),
+    "cpu_ms": _time(
+        "CPU time of the training process in a step, all threads. Not measured on a GPU.", csv=None
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }
-
-
-REPORTED = [
-    name
-    for name, metric in METRICS.items()
-    if metric.kind == "host" and name in Progress.__struct_fields__
-]
-"""Metrics of the host that the training process reports itself."""
 
 
 def since(reading: GpuReading, began_s: float) -> GpuReading:
@@ -263,8 +284,16 @@ def since(reading: GpuReading, began_s: float) -> GpuReading:
 
 
 def process_reading(report: Progress) -> HostReading | None:
-    """Return the memory and collectives in a report as a reading; None if it has none of them."""
-    values: dict[str, float | str] = {
-        name: value for name in REPORTED if (value := getattr(report, name)) is not None
+    """Return what a training process says of itself in a report; None if that is nothing."""
+    if not report.values:
+        return None
+    return HostReading(at_s=report.until_s, values=dict(report.values))
+
+
+def phases_ms(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the phases among a step's values, by their names: also those not in the table."""
+    return {
+        name.removesuffix("_ms"): ms
+        for name, ms in values.items()
+        if name not in METRICS or METRICS[name].kind == "phase"
     }
-    return HostReading(at_s=report.until_s, values=values) if values else None

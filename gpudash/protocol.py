@@ -240,47 +240,40 @@ Description: TypeAlias = Described | Unfit
 
 
 class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
-    """A step that the device has finished, or several equal ones. Times are per step, in ms."""
+    """A step that the device has finished, or several equal ones.
+
+    A training process sends the fields up to `parts_ms`, in this order.
+    """
 
     step: int
     """Number of the (last) step: counts from 1 and never restarts while the worker lives."""
     segment: int
     """Number of lever changes before this step was enqueued; the session counts on over several
     workers."""
-    samples: int | None = None
-    """Samples in all `count` steps together; None if the source does not know them. So are the
-    two times of the host."""
     finished_s: float
     """When the device finished the (last) step."""
     step_ms: float
     """Time from the end of the step before, or after a break from the step's own begin, to its
     end."""
-    data_ms: float | None = None
-    """Time that the host waited for this step's batch; on two streams, for the next step's."""
-    host_ms: float | None = None
-    """Time that the host was busy with the step, without waiting for data."""
-    device_ms: float | None = None
-    """Time that the device had work of this step in progress; overlap counts once.
-
-    This and the next fields are measured in some steps of each 100 ms, and None in the others. The
-    CPU time is measured in every step.
-    """
-    phases_ms: dict[str, float] | None = None
-    """Time of each phase; with two streams also `overlap`, in which both were busy."""
-    cpu_ms: float | None = None
-    """CPU time that the training process used during the step, in all threads; None on a GPU."""
+    values: dict[str, float] = {}
+    """Values of one step by metric, such as `host_ms`. Those that were not measured are absent:
+    phases and what else needs timestamps within a step are measured in some steps of each 100
+    ms."""
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """Number of consecutive steps that this record stands for; above 1 only in a replay."""
+    """Number of consecutive steps that this record stands for; above 1 where they were timed
+    together, and in a replay."""
+    samples: int | None = None
+    """Samples in all `count` steps together; None if the source does not know them."""
+    tokens: int | None = None
+    """Tokens, likewise."""
+    parts_ms: dict[str, tuple[float, ...]] = {}
+    """The parts, in order, of phases that were split: a backward pass with collectives beside
+    it."""
     since_break: int = 0
     """Steps since the last start, change or pause, this one included; set by the session. An
     evaluation or a checkpoint is no pause."""
     warm: int = 0
     """How many of the `count` steps came after the warm-up; set by the session."""
-    tokens: int | None = None
-    """Tokens in all `count` steps together; None if the source does not know them."""
-    parts_ms: dict[str, tuple[float, ...]] | None = None
-    """The parts, in order, of phases that were split: a backward pass with collectives beside it.
-    None if no phase was split."""
 
 
 class Progress(Record, frozen=True, kw_only=True):
@@ -300,24 +293,9 @@ class Progress(Record, frozen=True, kw_only=True):
     """Unreadable samples skipped since the worker started."""
     instruments_ms: float = 0.0
     """Host time for measuring, reporting and reading commands since the last message."""
-    mem_reserved_mib: float | None = None
-    """Memory held by torch's caching allocator on this process's GPU. This and the next two are
-    None without a GPU, and set in only about two messages a second."""
-    mem_allocated_mib: float | None = None
-    """The part of it that is in tensors."""
-    mem_peak_mib: float | None = None
-    """Peak memory in tensors since the start or the newest change; in a user's script since it
-    began, as gpudash does not reset a script's own statistics."""
-    collective_mib: float | None = None
-    """Data that one rank puts into the collectives of a step. This and the next three are None
-    where unknown, and set in only about two messages a second."""
-    collective_ms: float | None = None
-    """Time of the collectives of a step, hidden behind computation or not."""
-    collective_bus_mib: float | None = None
-    """Data that each link carries one way in a step, by the factors of NCCL's tests."""
-    collective_exposed_ms: float | None = None
-    """The part of `collective_ms` in which the computation waits, with fully_shard. In DDP that is
-    the phase `communication`."""
+    values: dict[str, float] = {}
+    """What the process says of itself, by metric of kind `host`: the memory of torch's allocator
+    and the collectives of a step. Absent where unknown; read about twice a second."""
 
 
 class Timed(Record, frozen=True, kw_only=True):

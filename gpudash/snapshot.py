@@ -101,16 +101,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
-    host_ms: float | None = None
-    """Mean time the host was busy with a step. For the rest of the step time it was ahead of the
-    device or waited for data."""
-    util_pct: float | None = None
-    """GPU utilisation; None where no GPU is read."""
-    cpu_pct: float | None = None
-    peak_mib: float | None = None
-    """Peak device memory in the training's tensors, by its allocator."""
-    held_mib: float | None = None
-    """Peak device memory held by the allocator, in use or not."""
+    values: dict[str, float] = {}
+    """By metric, absent if not measured: means of its steps' values and of readings while they ran.
+    Of the memory of torch's allocator it is the most, in tensors (`mem_peak_mib`) and held."""
     ratio: float | None = None
     """samples/s over the first row's, which is comparable across batch sizes."""
     ratio_is_clear: bool = False
@@ -138,14 +131,12 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_s: float | None = None
     """Samples of this rank alone."""
     step_ms_p50: float | None = None
-    data_ms: float | None = None
-    phases_ms: dict[str, float] = {}
-    """Time of each phase that was measured."""
+    values: dict[str, float] = {}
+    """Means of its newest steps by metric, and what it says of its collectives; absent if not
+    measured."""
     loss: float | None = None
     node: str = ""
     """The machine that the rank runs on."""
-    waits_ms: float | None = None
-    """Wait for collectives in a step: exposed communication."""
     history: Values = ()
     """Step time in ms over the last minute, oldest first."""
     tokens: float | None = None
@@ -156,10 +147,11 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """The rank's processes."""
     restarts: int = 0
     """How many processes had this rank before."""
-    collective_bus_mib: float | None = None
-    collective_ms: float | None = None
-    collective_exposed_ms: float | None = None
-    """All three of a step, as in `protocol.Progress`."""
+
+    @property
+    def waits_ms(self) -> float | None:
+        """Wait for collectives in a step: exposed communication."""
+        return self.values.get("communication_ms")
 
 
 class RankStack(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,11 +53,14 @@ def step(number: int, finished_s: float, step_ms: float = 50.0, segment: int = 0
         samples=8,
         finished_s=finished_s,
         step_ms=step_ms,
-        data_ms=1.0,
-        host_ms=2.0,
-        device_ms=40.0,
-        phases_ms={"forward": 10.0},
+        values={"data_ms": 1.0, "host_ms": 2.0, "device_ms": 40.0, "forward_ms": 10.0},
     )
+
+
+def measured(one: Step, **values: float | None) -> Step:
+    """Return the step with these values besides its own; without those that are None."""
+    found = one.values | values
+    return replace(one, values={name: ms for name, ms in found.items() if ms is not None})
 
 
 def gpu(at_s: float, **values: object) -> GpuReading:

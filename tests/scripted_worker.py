@@ -199,8 +199,7 @@ class Worker:
                 samples=self.samples(self.settings),
                 finished_s=self.now_s,
                 step_ms=step_ms,
-                data_ms=0.1,
-                host_ms=self.host_ms(step_ms),
+                values={"data_ms": 0.1, "host_ms": self.host_ms(step_ms)},
             )
         )
 

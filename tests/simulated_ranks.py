@@ -109,7 +109,7 @@ class Ranks:
             if not self._left[rank]:
                 continue
             self._left[rank] -= 1
-            phases = {name: float(ms[rank]) for name, ms in parts.items()}
+            phases = {f"{name}_ms": float(ms[rank]) for name, ms in parts.items()}
             step = Step(
                 step=self._step,
                 segment=0,
@@ -117,10 +117,13 @@ class Ranks:
                 tokens=self._tokens(self._step, rank),
                 finished_s=float(self._ends_ms[rank]) / 1e3,
                 step_ms=float(self._ends_ms[rank] - began[rank]),
-                data_ms=float(data[rank]),
-                host_ms=float(host[rank]),
-                device_ms=float(sum(phases.values())),
-                phases_ms=phases | {"communication": float(together - ready[rank])},
+                values={
+                    "data_ms": float(data[rank]),
+                    "host_ms": float(host[rank]),
+                    "device_ms": float(sum(phases.values())),
+                    **phases,
+                    "communication_ms": float(together - ready[rank]),
+                },
             )
             yield rank, self._progress(*self._between(rank, step), step)
 
@@ -129,7 +132,8 @@ class Ranks:
         self._told[rank] = step.step
         if not count:
             return []
-        blind = replace(step, step=step.step - 1, count=count, phases_ms=None, device_ms=None)
+        known = {name: step.values[name] for name in ("data_ms", "host_ms")}
+        blind = replace(step, step=step.step - 1, count=count, values=known)
         return [replace(blind, finished_s=step.finished_s - step.step_ms / 1e3)]
 
     def _progress(self, *steps: Step) -> Progress:

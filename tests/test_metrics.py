@@ -1,4 +1,4 @@
-from gpudash.metrics import METRICS, process_reading, since
+from gpudash.metrics import METRICS, phases_ms, process_reading, since
 from gpudash.protocol import Progress
 from tests.scripted_run import gpu
 
@@ -19,7 +19,8 @@ def test_every_sparkline_has_a_label_of_its_own():
 
 
 def test_device_memory_told_with_a_report_is_a_reading_of_that_moment():
-    told = Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0, mem_reserved_mib=30.0)
+    known = {"mem_reserved_mib": 30.0}
+    told = Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0, values=known)
     found = process_reading(told)
     assert found is not None
     assert (found.at_s, found.values) == (3.0, {"mem_reserved_mib": 30.0})
@@ -27,3 +28,13 @@ def test_device_memory_told_with_a_report_is_a_reading_of_that_moment():
 
 def test_a_report_without_process_reading_is_no_reading():
     assert process_reading(Progress(until_s=3.0, steps=(), total_steps=0, total_samples=0)) is None
+
+
+def test_values_of_steps_are_means_as_rows_and_charts_make_them():
+    assert {one.over_time for one in METRICS.values() if one.in_steps} == {"mean"}
+    assert {one.kind for one in METRICS.values() if one.in_steps} == {"step", "phase"}
+
+
+def test_a_phase_is_known_by_the_table_or_by_nobody_else():
+    values = {"host_ms": 1.0, "overlap_ms": 2.0, "forward_ms": 3.0, "encode_ms": 4.0}
+    assert phases_ms(values) == {"forward": 3.0, "encode": 4.0}

@@ -34,12 +34,12 @@ def rows():
 
 
 def test_a_row_has_the_tokens_of_its_steps_and_without_a_step_none(rows):
-    assert [row.tokens for row in rows] == [10 * TOKENS] * 2 + [None] * 2
+    assert [row.ranks[0].tokens for row in rows] == [10 * TOKENS] * 2 + [None] * 2
 
 
 def test_a_row_of_steps_whose_tokens_nobody_knows_has_none():
     run = Trainer()
-    assert {row.tokens for row in rows_of([run.start(), *run.steps(20)], 0.0)} == {None}
+    assert {row.ranks[0].tokens for row in rows_of([run.start(), *run.steps(20)], 0.0)} == {None}
 
 
 def test_a_csv_tells_of_them_and_is_read_so(rows, tmp_path):
@@ -47,14 +47,14 @@ def test_a_csv_tells_of_them_and_is_read_so(rows, tmp_path):
     for row in rows:
         file.take(row)
     file.close()
-    read = [one.tokens for one in CsvReader(file.path) if isinstance(one, Interval)]
-    assert read == [row.tokens for row in rows]
+    read = [one.ranks[0].tokens for one in CsvReader(file.path) if isinstance(one, Interval)]
+    assert read == [row.ranks[0].tokens for row in rows]
 
 
 def test_a_row_unfolds_into_steps_that_have_its_tokens(rows):
     for row in rows[:2]:
-        progress = unfold(row)[0]
-        assert sum(one.tokens for one in progress.steps) == row.tokens
+        (_, progress), *_ = unfold(row)
+        assert sum(one.tokens for one in progress.steps) == row.ranks[0].tokens
 
 
 def test_a_warm_up_is_left_out_of_them():

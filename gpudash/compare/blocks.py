@@ -175,7 +175,7 @@ class BlockLog:
             steps=sum(counts),
             samples=self._of_all(total(step.samples for step in steps)),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
-            host_ms=mean((step.host_ms for step in steps), counts),
+            host_ms=mean((step.values.get("host_ms") for step in steps), counts),
             **{name: mean(one.number(name) for one in readings) for name in READINGS},
         )
 

@@ -27,11 +27,11 @@ from gpudash.instrument.endpoint import Endpoint, Line
 from gpudash.instrument.life import Life
 from gpudash.instrument.memory import device_memory
 from gpudash.instrument.memory_history import MemoryHistory, observe
+from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports
 from gpudash.protocol import (
     Ability,
     Aside,
-    Event,
     Hello,
     Notice,
     Offered,
@@ -365,7 +365,7 @@ class Driver:
     def _offer(self, training: ScriptTraining) -> Offered:
         return Offered(found=found_line(training.found), levers=training.levers.offers)
 
-    def _send(self, event: Event) -> None:
+    def _send(self, event: Sent) -> None:
         if self._line is not None:
             self._line.send(event)
 

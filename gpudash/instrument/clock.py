@@ -24,6 +24,9 @@ Sometimes only what follows shows whether a step is over. Then `split` notes whe
 ended. `end_at_split` ends it there, and later marks belong to the next iteration. `join` undoes the
 split.
 
+Whoever ends an iteration may hand over further values of its step, by their names in
+`gpudash.metrics`.
+
 Collectives run on streams of their own, beside the phases. In one measured iteration of each half
 second, whoever calls them records timestamps at their begins and ends, and hands them to `end`.
 """
@@ -31,18 +34,19 @@ second, whoever calls them records timestamps at their begins and ends, and hand
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from time import perf_counter
-from typing import Any, Generic, TypeAlias
+from typing import Generic, TypeAlias
 
 import msgspec
 from torch import Tensor
 
 from gpudash.instrument.exposure import CollectiveTimes, collective_times
 from gpudash.instrument.timestamps import Timestamps, TimestampT
-from gpudash.protocol import Phase, Step
+from gpudash.instrument.wire import FinishedStep
+from gpudash.protocol import Phase
 
 Mark: TypeAlias = Callable[[str], None]
 """Takes the name of the phase that begins on the current stream."""
@@ -59,6 +63,7 @@ COLLECTIVES_EVERY_S = 0.5
 """Seconds between two iterations whose collectives are timed: they are reported no more often."""
 WAIT = "communication"
 """The phases in which the computation may wait for collectives."""
+NOTHING: Mapping[str, float] = {}
 
 
 class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
@@ -95,6 +100,8 @@ class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True,
     """The break before this step, if there was one."""
     collectives: Borders[TimestampT] = ()
     """Empty if none were timed."""
+    values: Mapping[str, float] = NOTHING
+    """What was measured beside the clock, of one step."""
 
 
 class _Halves(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
@@ -241,6 +248,7 @@ class Clock(Generic[TimestampT]):
         data_s: float,
         tokens: int | None = None,
         collectives: Borders[TimestampT] = (),
+        values: Mapping[str, float] = NOTHING,
     ) -> Mark:
         """End the iteration where it was split; the next one began there.
 
@@ -266,6 +274,7 @@ class Clock(Generic[TimestampT]):
                 data_s=data_s,
                 after=self._after,
                 collectives=self._timed(collectives) if split.times_collectives else (),
+                values=values,
             )
         )
         self._after = None
@@ -325,6 +334,7 @@ class Clock(Generic[TimestampT]):
         tokens: int | None = None,
         count: int = 1,
         collectives: Borders[TimestampT] = (),
+        values: Mapping[str, float] = NOTHING,
     ) -> None:
         """End the iteration, in which the host waited `data_s` seconds for its batch.
 
@@ -332,6 +342,7 @@ class Clock(Generic[TimestampT]):
         None if no loss is to be shown. `step` is None if the iteration only prepared a batch.
         `count` steps timed together, of which `step` is the last, get an equal part of the time.
         `collectives` are recorded where `times_collectives` says so, and ignored elsewhere.
+        `values` are further values of one of the steps, by metric.
         """
         ended_s, self._is_begun = self._now(), False
         self._iterations.append(
@@ -351,13 +362,14 @@ class Clock(Generic[TimestampT]):
                 data_s=data_s,
                 after=self._after,
                 collectives=self._timed(collectives) if self.times_collectives else (),
+                values=values,
             )
         )
         if step is not None:
             self._after = None
         self.spent_s += self._now() - ended_s
 
-    def finished(self) -> list[tuple[Step, Tensor | None]]:
+    def finished(self) -> list[tuple[FinishedStep, Tensor | None]]:
         """Return the steps finished since the last call, with their losses. It never waits."""
         called_s, enqueued = perf_counter(), self.enqueued
         now = self._now()
@@ -398,7 +410,7 @@ class Clock(Generic[TimestampT]):
 
     def _measure(
         self, iteration: _Iteration[TimestampT], halves: _Halves[TimestampT], now: float
-    ) -> Step:
+    ) -> FinishedStep:
         step, end, after = iteration.step, iteration.end, iteration.after
         assert step is not None
         assert end is not None
@@ -410,26 +422,32 @@ class Clock(Generic[TimestampT]):
             step_ms = self._timestamps.between_ms(after.timestamp, end)
             began_cpu_s = after.cpu_s
             self._timestamps.release(after.timestamp)
-        cpu_ms = None
-        if iteration.cpu_s is not None and began_cpu_s is not None:
-            cpu_ms = (iteration.cpu_s - began_cpu_s) * 1e3
         # an iteration that ended before the last look was not finished at that look
         earliest = self.until_s if iteration.ended_s <= self.until_s else iteration.began_s
         finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
         count, host_s = iteration.count, iteration.ended_s - iteration.began_s
         step_ms /= count
-        record = Step(
-            step=step,
-            segment=iteration.segment,
-            samples=iteration.samples,
-            tokens=iteration.tokens,
-            finished_s=finished_s,
-            step_ms=step_ms,
-            data_ms=self._waited_ms / count,
-            host_ms=(host_s - iteration.data_s) * 1e3 / count,
-            cpu_ms=None if cpu_ms is None else cpu_ms / count,
-            count=count,
-            **(self._phase_fields(halves) if halves.prepare or halves.train else {}),
+        parts_ms: dict[str, tuple[float, ...]] = {}
+        values: dict[str, float] = {}
+        if halves.prepare or halves.train:
+            parts_ms = self._add_phases(values, halves)
+        if iteration.values:
+            values.update(iteration.values)
+        # phases are named freely: these names are the clock's
+        values["data_ms"] = self._waited_ms / count
+        values["host_ms"] = (host_s - iteration.data_s) * 1e3 / count
+        if iteration.cpu_s is not None and began_cpu_s is not None:
+            values["cpu_ms"] = (iteration.cpu_s - began_cpu_s) * 1e3 / count
+        record = FinishedStep(
+            step,
+            iteration.segment,
+            finished_s,
+            step_ms,
+            values,
+            count,
+            iteration.samples,
+            iteration.tokens,
+            parts_ms,
         )
         self._time_collectives(iteration, end)
         self._waited_ms = 0.0
@@ -466,34 +484,30 @@ class Clock(Generic[TimestampT]):
             )
         self._timestamps.release(*borders)
 
-    def _phase_fields(self, halves: _Halves[TimestampT]) -> dict[str, Any]:
-        """Return the fields of `Step` that come from timestamps within the step."""
-        phases_ms, parts_ms = self._phases_ms([*halves.prepare, *halves.train])
-        overlap_ms = self._overlap_ms(halves)
-        device_ms = None
-        measured = {self._lanes[name] for name in phases_ms}
-        if measured == set(self._lanes.values()) and not (halves.ahead and overlap_ms is None):
-            device_ms = sum(phases_ms.values()) - (overlap_ms or 0.0)
-        if overlap_ms is not None:
-            phases_ms["overlap"] = overlap_ms
-        return {"device_ms": device_ms, "phases_ms": phases_ms, "parts_ms": parts_ms or None}
-
-    def _phases_ms(
-        self, spans: Spans[TimestampT]
-    ) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
-        """Return the milliseconds of each phase, and the parts of phases that were cut.
+    def _add_phases(
+        self, values: dict[str, float], halves: _Halves[TimestampT]
+    ) -> dict[str, tuple[float, ...]]:
+        """Add what timestamps within the step tell; return the parts of phases that were cut.
 
         A phase that came more than once is summed. A phase that was marked again while it lasted
         was cut there.
         """
-        phases_ms: dict[str, float] = {}
         parts_ms: dict[str, tuple[float, ...]] = {}
-        for name, of_name in groupby(spans, itemgetter(0)):
+        measured, busy_ms = set(), 0.0
+        for name, of_name in groupby([*halves.prepare, *halves.train], itemgetter(0)):
             parts = tuple(self._timestamps.between_ms(begin, end) for _, begin, end in of_name)
-            phases_ms[name] = phases_ms.get(name, 0.0) + sum(parts)
+            measured.add(self._lanes[name])
+            phase_ms = sum(parts)
+            busy_ms += phase_ms
+            values[f"{name}_ms"] = values.get(f"{name}_ms", 0.0) + phase_ms
             if len(parts) > 1:
                 parts_ms[name] = parts_ms.get(name, ()) + parts
-        return phases_ms, parts_ms
+        overlap_ms = self._overlap_ms(halves)
+        if overlap_ms is not None:
+            values["overlap_ms"] = overlap_ms
+        if measured == set(self._lanes.values()) and not (halves.ahead and overlap_ms is None):
+            values["device_ms"] = busy_ms - (overlap_ms or 0.0)
+        return parts_ms
 
     def _overlap_ms(self, halves: _Halves[TimestampT]) -> float | None:
         """Return how long the first half ran during the second half of the step before."""

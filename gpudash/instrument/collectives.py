@@ -44,6 +44,16 @@ class Collectives(NamedTuple):
     exposed_ms: float | None = None
     """The part of it in which the computation waits; None in DDP, where a phase tells it."""
 
+    def values(self) -> dict[str, float]:
+        """Return what is known by metric."""
+        found = {
+            "collective_mib": self.mib,
+            "collective_ms": self.ms,
+            "collective_bus_mib": self.bus_mib,
+            "collective_exposed_ms": self.exposed_ms,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
 
 def all_gathered(shard_bytes: float, ranks: int) -> Moved:
     """Return what an all-gather moves to which each rank adds a shard."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from gpudash.errors import UNDECODABLE
 from gpudash.instrument.descriptor import Descriptor
-from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
-from gpudash.protocol import AnyCommand, Event
+from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone, Sent
+from gpudash.protocol import AnyCommand
 
 MOST_BYTES = 8 << 20
 """Unread bytes kept for a dashboard: about a minute of short steps."""
@@ -52,7 +52,7 @@ class Line:
         self.gone = False
         """Whether the dashboard is gone."""
 
-    def send(self, event: Event) -> None:
+    def send(self, event: Sent) -> None:
         """Send the event; what the socket does not take now is kept."""
         if self._is_lost():
             return

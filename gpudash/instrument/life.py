@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Aside, Event, State
+from gpudash.instrument.pipes import Sent
+from gpudash.protocol import Aside, State
 
 OUTSIDE_BLOCKS: dict[str, Any] = {"run": None, "block": None, "baseline": {}}
 """The fields of a state outside of a run of blocks."""
@@ -14,7 +15,7 @@ OUTSIDE_BLOCKS: dict[str, Any] = {"run": None, "block": None, "baseline": {}}
 class Life:
     """Holds the newest state of the training, and sends every change of it."""
 
-    def __init__(self, state: State, send: Callable[[Event], None]) -> None:
+    def __init__(self, state: State, send: Callable[[Sent], None]) -> None:
         """Begin with the first state, which is sent too."""
         self.send = send
         self.state = state

@@ -16,6 +16,15 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     peak_mib: float | None = None
     """Most held by tensors at once since the last reset."""
 
+    def values(self) -> dict[str, float]:
+        """Return what is known by metric."""
+        found = {
+            "mem_reserved_mib": self.reserved_mib,
+            "mem_allocated_mib": self.allocated_mib,
+            "mem_peak_mib": self.peak_mib,
+        }
+        return {name: mib for name, mib in found.items() if mib is not None}
+
 
 UNKNOWN = DeviceMemory()
 

@@ -9,12 +9,16 @@ import select
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
+from gpudash.instrument.wire import StepReport, encoded
 from gpudash.protocol import AnyCommand, Envelope, Event
 
 READ_BYTES = 1 << 16
+Sent: TypeAlias = Event | StepReport
+"""What a training process sends."""
 
 
 class ParentGone(Exception):  # noqa: N818  # it is an event, not an error
@@ -44,14 +48,16 @@ class EventPipe:
         pending, taken = self._unsent
         return len(pending) - sum(taken)
 
-    def send(self, event: Event) -> None:
+    def send(self, event: Sent) -> None:
         """Append the event, and write what the pipe takes now. Raises ParentGone."""
-        now_s = time.monotonic()
-        envelope = Envelope(
-            source="training", rank=self._rank, seq=self._sent, sent_s=now_s, body=event
-        )
+        rank, seq, now_s = self._rank, self._sent, time.monotonic()
+        if isinstance(event, StepReport):
+            line = encoded(event, rank, seq, now_s)
+        else:
+            envelope = Envelope(source="training", rank=rank, seq=seq, sent_s=now_s, body=event)
+            line = self._encoder.encode(envelope)
         self._sent += 1
-        self._unsent[0].extend(self._encoder.encode(envelope) + b"\n")
+        self._unsent[0].extend(line + b"\n")
         self.flush()
 
     def flush(self) -> None:

@@ -15,7 +15,8 @@ from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.instrument.memory import UNKNOWN, DeviceMemory
 from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
-from gpudash.protocol import Event, Phase, Progress, Step
+from gpudash.instrument.wire import FinishedStep, StepReport
+from gpudash.protocol import Phase
 from gpudash.statistics import total
 
 REPORT_EVERY_S = 0.05
@@ -35,13 +36,13 @@ class Reports:
         losses: LossReader,
         input_report: Callable[[], tuple[dict[str, float], int]],
         synchronize: Callable[[], None],
-        send: Callable[[Event], None],
+        send: Callable[[StepReport], None],
         read_memory: Callable[[], DeviceMemory] = DeviceMemory,
         read_collectives: Callable[[], Collectives] = Collectives,
     ) -> None:
         """Report to `send`.
 
-        `input_report` returns `transform_ms` of `Progress` and the number of skipped samples, both
+        `input_report` returns `transform_ms` of a report and the number of skipped samples, both
         since its last call. `synchronize` waits for the steps and the loss that are last reported.
         `read_memory` and `read_collectives` are called at most twice a second.
         """
@@ -55,8 +56,8 @@ class Reports:
         self._state_due_s = 0.0
         self.memory = UNKNOWN
         """Device memory as of the last report."""
-        self._finished: list[tuple[Step, Tensor | None]] = []
-        self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
+        self._finished: list[tuple[FinishedStep, Tensor | None]] = []
+        self._recent: deque[FinishedStep] = deque(maxlen=RECENT_STEPS)
         self._newest: tuple[int, Tensor] | None = None  # step and loss, until it has been read
         self._total_samples: int | None = 0
         self._skipped_samples = 0
@@ -91,7 +92,7 @@ class Reports:
         steps = [step for step, _ in self._clock.finished()]
         self.count(sum(step.count for step in steps), total(step.samples for step in steps))
 
-    def send(self) -> Step | None:
+    def send(self) -> FinishedStep | None:
         """Send a report; return the newest step in it, None if it has no step."""
         spent_ms = (self._clock.spent_s + self.spent_s) * 1e3
         self._clock.spent_s = self.spent_s = 0.0
@@ -114,11 +115,12 @@ class Reports:
             self._losses.request(*self._newest)
         transform_ms, skipped = self._input_report()
         self._skipped_samples += skipped
-        self.memory, collectives = UNKNOWN, Collectives()
+        self.memory, values = UNKNOWN, {}
         if self._is_state_due(steps, began_s):
-            self.memory, collectives = self._read_memory(), self._read_collectives()
+            self.memory = self._read_memory()
+            values = self.memory.values() | self._read_collectives().values()
         self._send(
-            Progress(
+            StepReport(
                 until_s=self._clock.until_s,
                 steps=steps,
                 total_steps=self.total_steps,
@@ -128,20 +130,14 @@ class Reports:
                 transform_ms=transform_ms,
                 skipped_samples=self._skipped_samples,
                 instruments_ms=spent_ms,
-                mem_reserved_mib=self.memory.reserved_mib,
-                mem_allocated_mib=self.memory.allocated_mib,
-                mem_peak_mib=self.memory.peak_mib,
-                collective_mib=collectives.mib,
-                collective_ms=collectives.ms,
-                collective_bus_mib=collectives.bus_mib,
-                collective_exposed_ms=collectives.exposed_ms,
+                values=values,
             )
         )
         self._clock.spent_s = 0.0  # it is part of the time that follows
         self.spent_s = time.monotonic() - began_s
         return steps[-1] if steps else None
 
-    def _is_state_due(self, steps: tuple[Step, ...], now_s: float) -> bool:
+    def _is_state_due(self, steps: tuple[FinishedStep, ...], now_s: float) -> bool:
         """Return whether to read memory and collectives: seldom, and for current settings."""
         if now_s < self._state_due_s or not steps or steps[-1].segment != self._clock.segment:
             return False

@@ -11,24 +11,20 @@ from collections import ChainMap
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from math import isfinite
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
-from gpudash.metrics import METRICS, Metric
+from gpudash.metrics import METRICS, PAIRS_DIGITS, Column, Metric
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
-from gpudash.recording.rank_interval import RankInterval
+from gpudash.recording.rank_steps import RankSteps
 
 
-def cell(value: Any, digits: int | Literal["text"] | None) -> str:
-    """Return a value as text, with `digits` decimals if it is a number; empty for None.
-
-    A dictionary becomes `name=value;name=value`.
-    """
+def cell(value: Any, holds: Column | None) -> str:
+    """Return a value as text; empty for None and for what is not finite."""
     if isinstance(value, dict):
-        return ";".join(f"{name}={cell(one, digits)}" for name, one in value.items())
+        return ";".join(f"{name}={cell(one, PAIRS_DIGITS)}" for name, one in value.items())
+    digits = 0 if holds == "whole" else holds
     if isinstance(value, float | int) and isinstance(digits, int):
         # + 0.0 makes -0.0 read 0.0
         return f"{round(value, digits) + 0.0:.{digits}f}" if isfinite(value) else ""
@@ -50,43 +46,33 @@ def cells(interval: Interval, origin: Origin) -> list[list[str]]:
         "segment": interval.segment,
         "batch_size": interval.settings.get("batch_size"),
         "levers": interval.settings,
+        "train_s": interval.train_s,
         "world_size": interval.world_size,
     }
     length_s = interval.ended_s - interval.began_s
-    rates = {"rank": 0, "steps_per_s": interval.steps_per_s, **_rates(interval, length_s)}
-    phases = {f"{name}_ms": taken_ms for name, taken_ms in interval.phases_ms.items()}
-    first = ChainMap(rates, row, interval.host, msgspec.structs.asdict(interval), phases)
     gpus = {gpu.uuid: gpu for gpu in interval.gpus}
-    found = [
-        ChainMap(_of_gpu(gpus.get(one.gpu_uuid or "")), _of_rank(one, length_s), row)
-        if one.rank
-        else first.new_child(_of_gpu(gpus.get(one.gpu_uuid or "")))
-        for one in interval.ranks
-    ]
+    single = interval.gpus or (None,)  # a single rank has a row for each GPU
     return [
-        [cell(one.get(name), column.csv) for name, column in columns().items()]
-        for one in found or (first.new_child(_of_gpu(gpu)) for gpu in interval.gpus or (None,))
+        [
+            # what all ranks share stands in the first row alone
+            cell(None if rank.rank and of.over_ranks == "one" else found.get(name), of.csv)
+            for name, of in columns().items()
+        ]
+        for rank in interval.ranks
+        for gpu in (single if len(interval.ranks) == 1 else (gpus.get(rank.gpu_uuid or ""),))
+        for found in (ChainMap(_of_gpu(gpu), _of_rank(rank, length_s), row, rank.values),)
     ]
 
 
-def _of_rank(one: RankInterval, length_s: float) -> dict[str, Any]:
-    """Return the cells of a rank other than 0; rank 0's row has the job's steps."""
+def _of_rank(rank: RankSteps, length_s: float) -> dict[str, Any]:
+    counts = {"steps_per_s": rank.steps, "samples_per_s": rank.samples, "tokens_per_s": rank.tokens}
     return {
-        "rank": one.rank,
-        "step": one.step,
-        **_rates(one, length_s),
-        "step_ms_p50": one.step_ms_p50,
-        "step_ms_p95": one.step_ms_p95,
-        "loss": one.loss,
-        **one.host,
-        **one.times_ms,
-        **{f"{name}_ms": taken_ms for name, taken_ms in one.phases_ms.items()},
+        "rank": rank.rank,
+        "step": rank.step,
+        "steps": rank.steps,
+        "transform_ms": rank.transform_ms,
+        **{name: None if count is None else count / length_s for name, count in counts.items()},
     }
-
-
-def _rates(one: Interval | RankInterval, length_s: float) -> dict[str, float | None]:
-    counts = {"samples_per_s": one.samples, "tokens_per_s": one.tokens}
-    return {name: None if n is None else n / length_s for name, n in counts.items()}
 
 
 def _of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from gpudash.protocol import (
 )
 from gpudash.recording import provenance
 from gpudash.recording.files import no_recording
-from gpudash.recording.intervals import Burst, Interval
+from gpudash.recording.intervals import Interval
 from gpudash.recording.log import (
+    LOG_VERSION,
     LONGEST_LINE,
     LONGEST_S,
     LineReader,
@@ -37,9 +38,10 @@ from gpudash.recording.log import (
     LogReader,
     Origin,
     refuse_nonsense,
+    version_of,
 )
 from gpudash.recording.provenance import Metadata, path_beside
-from gpudash.recording.rank_interval import PER_STEP
+from gpudash.recording.rank_steps import Burst, RankSteps
 from gpudash.statistics import total
 
 UNKNOWN = (
@@ -48,8 +50,8 @@ UNKNOWN = (
 )
 """The screen's note for a recording without a log."""
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
-NAMES = {"gpu_index", "gpu_uuid"}
-"""Columns that identify a GPU, and are not values of it."""
+NO_VALUES = {"gpu_index", "gpu_uuid", "steps", "steps_per_s", "samples_per_s", "tokens_per_s"}
+"""Columns that say which GPU it is, or how much was trained."""
 NOT_RECORDED = "not recorded"
 """The name of an unknown device."""
 NO_JSON = Metadata(started_utc="", interval_s=0.5, command=(), platform="", versions={})
@@ -59,9 +61,10 @@ FEW_STEPS = 10
 
 
 def log_or_csv(path: Path) -> Path:
-    """Return the log beside a CSV, which has more; or `path` if there is none."""
+    """Return the log beside a CSV, which has more; or `path` if there is none of this version."""
     log = path_beside(path, ".jsonl")
-    return log if path.suffix == ".csv" and log.is_file() else path
+    is_log = path.suffix == ".csv" and log.is_file()
+    return log if is_log and version_of(log) in (None, LOG_VERSION) else path
 
 
 def open_recording(path: Path) -> LineReader:
@@ -202,98 +205,87 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     """Return the interval of these rows. Raises ValueError if they are invalid."""
     row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
-    steps, rate = int(row["steps"]), float(row.get("steps_per_s", 0))
-    samples, tokens = (
-        round(steps * float(row[per_s]) / rate if rate else 0) if per_s in row else None
-        for per_s in ("samples_per_s", "tokens_per_s")
-    )
     fields = {
         "train_s": ended_s - began_s,
-        "skipped_samples": 0,
         **row,
         "began_s": began_s,
         "ended_s": ended_s,
         "settings": _pairs(row.get("levers", "")),
-        "samples": samples,
-        "tokens": tokens,
         "gpus": [
-            {"index": one["gpu_index"], "uuid": one["gpu_uuid"], "values": _values("gpu", one)}
+            {"index": one["gpu_index"], "uuid": one["gpu_uuid"], "values": _values(one, "gpu")}
             for one in {one.get("gpu_uuid"): one for one in rows}.values()
             if one.get("gpu_uuid")
         ],
-        "phases_ms": _phases(row),
-        "ranks": _ranks(rows, ended_s - began_s, before),
-        "host": _values("host", row),
-        "transform_ms": _pairs(row.get("transform_ms", "")),
-        "instruments_ms": 0.0,
+        "ranks": [RankSteps(step=int(row["step"]), steps=int(row["steps"]))],
     }
     interval = msgspec.convert(fields, Interval, strict=False)  # numbers are text
-    refuse_nonsense(msgspec.to_builtins(interval))
     if not (
-        began_s < ended_s < LONGEST_S and 0 <= steps <= interval.step and interval.segment >= 0
+        began_s < ended_s < LONGEST_S
+        and 0 <= interval.steps <= interval.step
+        and interval.segment >= 0
     ):
         raise ValueError("not an interval that follows")
+    of_rank = {int(one.get("rank") or 0): one for one in reversed(rows)}  # its first GPU's row
+    known = {}
     if before is not None and _same_worker(interval, before):
-        samples = total((samples, before.total_samples))
-    return replace(interval, bursts=_bursts(interval), total_samples=samples)
+        known = {one.rank: one for one in before.ranks}
+    ranks = (_rank(one, interval, known.get(rank)) for rank, one in sorted(of_rank.items()))
+    found = replace(interval, ranks=tuple(ranks))
+    refuse_nonsense(msgspec.to_builtins(found))
+    return found
 
 
-def _ranks(
-    rows: list[dict[str, str]], length_s: float, before: Interval | None
-) -> list[dict[str, object]]:
-    """Return the fields of each rank's interval; none if the rows are of one rank's GPUs."""
-    if not any(int(one.get("rank") or 0) for one in rows):
-        return []
-    steps = {one.rank: one.step for one in before.ranks} if before else {}
-    return [
-        _rank({name: cell for name, cell in one.items() if cell}, length_s, steps) for one in rows
-    ]
-
-
-def _rank(row: dict[str, str], length_s: float, before: Mapping[int, int]) -> dict[str, object]:
-    rank, step = int(row["rank"]), int(row["step"])
+def _rank(cells: Mapping[str, str], interval: Interval, before: RankSteps | None) -> RankSteps:
+    """Return what a rank did by its row; `before` is of the same process."""
+    row = {name: cell for name, cell in cells.items() if cell}
+    step, steps, length_s = int(row["step"]), interval.steps, interval.ended_s - interval.began_s
+    if rate := float(row.get("steps_per_s", 0)):  # more exact than the times of rows
+        length_s = steps / rate
+    if "steps" not in row and before is not None:  # only rank 0's row has it
+        steps = max(step - before.step, 0)
     samples, tokens = (
         round(float(row[per_s]) * length_s) if per_s in row else None
         for per_s in ("samples_per_s", "tokens_per_s")
     )
-    found: dict[str, object] = {"rank": rank, "gpu_uuid": row.get("gpu_uuid")}
-    if rank:
-        found["step"], found["steps"] = step, max(step - before.get(rank, 0), 0)
-        found["samples"], found["tokens"] = samples, tokens
-        found["times_ms"] = {name: float(row[name]) for name in PER_STEP if name in row}
-        found["phases_ms"] = _phases(row)
-        found["host"] = _values("host", row)
-        reported = ("step_ms_p50", "step_ms_p95", "loss")
-        found |= {name: row[name] for name in reported if name in row}
-    return found
+    one = RankSteps(
+        rank=int(row.get("rank", 0)),
+        gpu_uuid=row.get("gpu_uuid"),
+        step=step,
+        steps=steps,
+        samples=samples,
+        tokens=tokens,
+        total_samples=total((samples, before.total_samples if before else 0)),
+        values=_values(row, "step", "phase", "host", "input"),
+        transform_ms={name: float(ms) for name, ms in _pairs(row.get("transform_ms", "")).items()},
+        instruments_ms=0.0,
+    )
+    return msgspec.structs.replace(one, bursts=_bursts(one, interval))
 
 
 def _same_worker(interval: Interval, before: Interval) -> bool:
     return interval.workload == before.workload and interval.step >= before.step
 
 
-def _values(kind: Kind, row: Mapping[str, str]) -> dict[str, float | str]:
+def _values(row: Mapping[str, str], *kinds: Kind) -> dict[str, float | str]:
     return {
-        name: cell if METRICS[name].csv == "text" else float(cell)
+        name: cell if metric.csv == "text" else float(cell)
         for name, cell in row.items()
-        if cell and name in METRICS and METRICS[name].kind == kind and name not in NAMES
+        if cell and (metric := METRICS.get(name)) is not None
+        if metric.kind in kinds and metric.csv != "pairs" and name not in NO_VALUES
     }
 
 
-def _phases(row: Mapping[str, str]) -> dict[str, float | str]:
-    return {name.removesuffix("_ms"): ms for name, ms in _values("phase", row).items()}
-
-
-def _bursts(interval: Interval) -> tuple[Burst, ...]:
+def _bursts(one: RankSteps, interval: Interval) -> tuple[Burst, ...]:
     """Return step times with the row's median, percentile and sum, as far as possible."""
-    steps, p50, p95 = interval.steps, interval.step_ms_p50, interval.step_ms_p95
+    steps = one.steps
+    p50, p95 = (one.values.get(name) for name in ("step_ms_p50", "step_ms_p95"))
     if not steps:
         return ()
     total_ms = interval.train_s * 1e3
-    if steps < FEW_STEPS and p50 is not None:
+    if isinstance(p50, float) and (steps < FEW_STEPS or one.rank):  # `train_s` is rank 0's
         total_ms = steps * p50
     times = [(total_ms / steps, steps)]
-    if steps >= FEW_STEPS and p50 is not None and p95 is not None:
+    if steps >= FEW_STEPS and isinstance(p50, float) and isinstance(p95, float):
         fast, slow = (steps - 1) // 2, steps - floor(0.95 * (steps - 1))
         middle = steps - fast - slow
         more_ms = total_ms - (fast + middle) * p50 - slow * p95

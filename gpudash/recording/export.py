@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from gpudash.errors import UsageError
+from gpudash.metrics import Column
 from gpudash.recording.csv_file import cells, columns
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LARGEST, LineReader, Origin
+from gpudash.recording.log import LARGEST, LineReader
 from gpudash.recording.writer import RecordingWriter
 
-WHOLE = {
-    *("segment", "batch_size", "step", "steps", "gpu_index", "skipped_samples"),
-    *("rank", "world_size"),
-}
-TEXT = {"wall_time_utc", "workload", "levers", "gpu_uuid", "throttle", "transform_ms"}
 BATCH = 4096
 """Most rows in memory at once."""
 
@@ -58,8 +54,9 @@ def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa:
         from pyarrow import parquet  # noqa: PLC0415  # …
     except ImportError as error:
         raise UsageError("Parquet needs pyarrow: pip install 'gpudash[parquet]'") from error
-    types = {name: pa.int64() for name in WHOLE} | {name: pa.string() for name in TEXT}
-    schema = pa.schema([(name, types.get(name, pa.float64())) for name in columns()])
+    types = {"whole": pa.int64(), "text": pa.string(), "pairs": pa.string()}
+    held = [(name, types.get(str(of.csv), pa.float64())) for name, of in columns().items()]
+    schema = pa.schema(held)
     rows = _rows(reader)
     with (
         created(target, force=force) as output,
@@ -78,24 +75,25 @@ def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def objects(interval: Interval, origin: Origin) -> Iterator[dict[str, Any]]:
-    """Yield an interval's CSV rows as numbers and text; None if not measured."""
-    for row in cells(interval, origin):
-        yield {name: _value(name, cell) for name, cell in zip(columns(), row, strict=True)}
+def objects(rows: Iterable[Iterable[str]]) -> Iterator[dict[str, Any]]:
+    """Yield rows of a CSV as numbers and text; None if not measured."""
+    for row in rows:
+        held = zip(columns().items(), row, strict=True)
+        yield {name: _value(cell, of.csv) for (name, of), cell in held}
 
 
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
     """Yield the recording's CSV rows, one at a time."""
     for item in reader:
         if isinstance(item, Interval):
-            yield from objects(item, reader.origin)
+            yield from objects(cells(item, reader.origin))
 
 
-def _value(name: str, cell: str) -> str | float | None:
-    if not cell or name in TEXT:
+def _value(cell: str, holds: Column | None) -> str | float | None:
+    if not cell or holds in ("text", "pairs"):
         return cell or None
     with suppress(ValueError):  # in a log of another origin
-        number = int(cell) if name in WHOLE else float(cell)
+        number = int(cell) if holds == "whole" else float(cell)
         if abs(number) < LARGEST:
             return number
     return None

@@ -11,12 +11,12 @@ their `train_s`.
 
 from collections import deque
 from collections.abc import Iterable
-from math import floor, inf, log, nextafter
+from math import inf, nextafter
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from gpudash.metrics import process_reading
 from gpudash.protocol import (
     Event,
     GpuReading,
@@ -28,89 +28,59 @@ from gpudash.protocol import (
     Step,
 )
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
-from gpudash.recording.rank_interval import RankInterval, RankTracks, of_steps
-from gpudash.recording.readings import hold, over_time, take
-from gpudash.statistics import mean, total
+from gpudash.recording.rank_steps import SWITCH_S, RankSteps, RankTracks
+from gpudash.statistics import total
 
 GRACE_S = 0.5
 """A row waits for a sample from after its end, as samples come in order. It waits at most until
 every step up to this time after its end is known, and `ENERGY_REACH_S` longer for a reading of an
 energy counter."""
 
-SWITCH_S = 0.01
-"""A shorter lever change is in the first row of its segment, and has no row of its own."""
-
-
-BIN = 0.01
-"""Relative width of the bins that step times are kept in: 1 %."""
-MEANS = ("data_ms", "host_ms", "device_ms", "cpu_ms")
-"""Metrics whose mean a row has, over the steps in which they were measured."""
-
-
-class Burst(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive steps without a break."""
-
-    began_s: float
-    """When the first step began: possibly in an earlier row."""
-    step_times: tuple[tuple[float, int], ...]
-    """(ms, count) of each bin: its mean and its steps; the first step's bin comes first."""
-
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a recording. Step times are means in milliseconds unless named otherwise."""
+    """One row of a recording, of the whole job."""
 
     began_s: float
     ended_s: float
     """Both in seconds of the monotonic clock; always after `began_s`."""
     workload: str
     segment: int
-    """Number of lever changes and restarts; never decreases."""
+    """Number of lever changes and restarts; never decreases. A switch shorter than `SWITCH_S` is in
+    the first row of its segment, and has no row of its own."""
     settings: Settings
-    step: int
-    """The worker's step count at the end of the row; a restarted worker counts from 0."""
-    total_samples: int | None = 0
-    """Samples of those steps."""
-    steps: int
-    """Steps that the device finished in the row."""
-    samples: int | None
-    """Samples of these steps."""
-    tokens: int | None = None
-    """Tokens of these steps; None without a step."""
-    bursts: tuple[Burst, ...] = ()
-    """Durations of these steps."""
-    step_ms_p50: float | None = None
-    step_ms_p95: float | None = None
-    data_ms: float | None = None
-    host_ms: float | None = None
-    device_ms: float | None = None
-    """Over the steps in which it was measured, like the phases."""
-    phases_ms: dict[str, float] = {}
-    parts_ms: dict[str, tuple[float, ...]] = {}
-    """Parts of phases that all steps cut into the same number of parts."""
-    cpu_ms: float | None = None
-    loss: float | None = None
-    """The newest known loss of a step up to `step`."""
     gpus: tuple[GpuInterval, ...] = ()
     """All GPUs seen up to the end of the row."""
-    host: dict[str, float | str] = {}
-    """Host metrics of the training processes and of gpudash; absent if not measured."""
-    transform_ms: dict[str, float] = {}
-    """Time per sample of each transform in a loader worker, as last reported in the row."""
-    skipped_samples: int | None = None
-    """Unreadable samples that the worker has skipped since its start."""
-    instruments_ms: float | None = None
-    """Host time for measuring, from reports in the row; None without a report."""
-    ranks: tuple[RankInterval, ...] = ()
-    """All ranks, if several processes train together."""
+    ranks: tuple[RankSteps, ...]
+    """What each rank did; rank 0 comes first, and always."""
     world_size: int = 1
     """The number of ranks."""
     train_s: float
     """Seconds in which the training was not paused, changing levers, starting or restarting."""
 
     @property
+    def step(self) -> int:
+        """The job's step count at the end: rank 0's, as all ranks train a step together."""
+        return self.ranks[0].step
+
+    @property
+    def steps(self) -> int:
+        """Steps of the job in the row."""
+        return self.ranks[0].steps
+
+    @property
     def steps_per_s(self) -> float:
         """Mean rate over the whole row."""
         return self.steps / (self.ended_s - self.began_s)
+
+    @property
+    def samples(self) -> int | None:
+        """Samples of these steps on all ranks."""
+        return total(one.samples for one in self.ranks)
+
+    @property
+    def values(self) -> dict[str, float | str]:
+        """Values by metric: rank 0's."""
+        return self.ranks[0].values
 
 
 class _Segment(NamedTuple):
@@ -130,7 +100,7 @@ class Intervals:
 
     One fold lives as long as the run; a recording begun later takes the rows from then on. The
     worker's records come in order, and so do samples, at most `GRACE_S` late. The fold takes rank
-    0's messages; `ranks` has the other ranks.
+    0's messages, and passes them on to `ranks`, which is told of the other ranks by the caller.
     """
 
     def __init__(
@@ -150,15 +120,8 @@ class Intervals:
         self._stopped_s = -inf  # training stopped then; infinite while it runs
         self._state: State | None = None
         self._pausing: State | None = None  # a pause whose last step is not finished yet
-        self._steps: deque[tuple[float, Step]] = deque()  # with finish times, which never decrease
-        self._losses: deque[tuple[int, int, float]] = deque()  # (worker, step, loss)
-        self._step = 0
-        self._samples: int | None = 0
-        self._loss: float | None = None
-        self._reports: deque[Progress] = deque()  # for values that are not a step's
-        self._skipped_samples: int | None = None
+        self._last_segment = 0
         self._gpus: dict[str, GpuTrack] = {}
-        self._host: list[HostReading] = []
         self._ranks = ranks or RankTracks()
         self._closed = False
 
@@ -174,7 +137,7 @@ class Intervals:
                 track.add(item)
                 self._sampled(item.at_s)
             case HostReading():
-                hold(self._host, item)
+                self._ranks.take(0, item)
                 self._sampled(item.at_s)
             case _:
                 return ()
@@ -215,6 +178,7 @@ class Intervals:
         if worker == 0:  # the first worker's rows begin with the run
             began_s = self._began_s
             self._now = _Segment(number, workload, settings, 0, began_s, began_s)
+            self._ranks.begin(worker)
         else:
             self._next = deque(one for one in self._next if one.begins_s < inf)
             self._next.append(_Segment(number, workload, settings, worker, ready_s, ready_s))
@@ -256,31 +220,27 @@ class Intervals:
         )
 
     def _progress(self, event: Progress) -> None:
-        for step in event.steps:
-            self._finish(step)
-        if event.loss is not None:
-            loss_step = event.total_steps if event.loss_step is None else event.loss_step
-            self._losses.append((self._latest.worker, loss_step, event.loss))
-        self._reports.append(event)
-        memory = process_reading(event)
-        if memory is not None:
-            hold(self._host, memory)
+        steps = tuple([self._placed(step) for step in event.steps])
+        self._ranks.take(0, replace(event, steps=steps))
         self._known_s = max(self._known_s, event.until_s)
 
-    def _finish(self, step: Step) -> None:
+    def _placed(self, step: Step) -> Step:
+        """Return the step, finished no earlier than the one before; note the borders it tells."""
         segment = step.segment
         # a step after an unannounced change still gets a row of its own segment
         begun_s = step.finished_s - step.step_ms / 1000
         self._change(segment, self._latest.settings, self._last_step, begun_s)
         if self._next:
             self._locate_borders(step)
-        newest = self._steps[-1][1].segment if self._steps else self._now.number
         # steps of different segments must not finish at once: each needs a row
-        earliest_s = self._last_finish_s + (1e-6 if segment > newest else 0)
+        is_new = segment > max(self._last_segment, self._now.number)
+        earliest_s = self._last_finish_s + (1e-6 if is_new else 0)
         self._last_finish_s = max(step.finished_s, earliest_s)
-        self._last_step = step.step
+        self._last_step, self._last_segment = step.step, segment
         self._pause()
-        self._steps.append((self._last_finish_s, step))
+        if step.finished_s == self._last_finish_s:
+            return step
+        return replace(step, finished_s=self._last_finish_s)
 
     def _locate_borders(self, step: Step) -> None:
         for index, segment in enumerate(self._next):
@@ -310,13 +270,11 @@ class Intervals:
 
     def _enter_segments(self, at_s: float) -> None:
         while self._next and self._next[0].begins_s <= at_s:
-            before, now = self._now, self._next.popleft()
+            now = self._next.popleft()
             self._breaks.append((now.begins_s, now.trains_s))
             is_long = now.trains_s - now.begins_s >= SWITCH_S
             self._now = now if is_long else now._replace(trains_s=now.begins_s)
-            if now.worker != before.worker:
-                self._step, self._samples = 0, 0
-                self._loss = self._skipped_samples = None
+            self._ranks.begin(now.worker)
 
     def _sampled(self, at_s: float) -> None:
         # another sample of the same moment may follow
@@ -326,32 +284,18 @@ class Intervals:
         began_s, self._start_s = self._start_s, end_s
         now = self._now
         settings_s = now.trains_s if began_s >= now.trains_s else now.begins_s
-        steps = self._take_steps(end_s)
-        transform_ms, instruments_ms = self._take_input(end_s)
-        counts = [step.count for step in steps]
-        means = {name: mean((getattr(step, name) for step in steps), counts) for name in MEANS}
         return Interval(
             began_s=began_s,
             ended_s=end_s,
             workload=now.workload,
             segment=now.number,
             settings=now.settings,
-            step=self._step,
-            total_samples=self._samples,
-            samples=total(step.samples for step in steps),
-            bursts=_bursts(steps),
-            **of_steps(steps) | means,
-            loss=self._newest_loss(),
             gpus=tuple(
                 track.take(began_s, end_s, settings_s)
                 for track in self._gpus.values()
                 if track.first_s <= end_s
             ),
-            host=over_time("host", take(self._host, began_s, end_s)),
-            transform_ms=transform_ms,
-            skipped_samples=self._skipped_samples,
-            instruments_ms=instruments_ms,
-            ranks=self._ranks.intervals(end_s),
+            ranks=self._ranks.row(end_s, now.number),
             world_size=self._ranks.world_size,
             train_s=self._train_s(began_s, end_s),
         )
@@ -360,52 +304,6 @@ class Intervals:
         train_s = outside_s(began_s, end_s, [*self._breaks, (self._stopped_s, inf)])
         self._breaks = [one for one in self._breaks if one[1] > end_s]
         return train_s
-
-    def _take_steps(self, end_s: float) -> list[Step]:
-        taken = []
-        while self._steps and self._steps[0][0] <= end_s:
-            _, step = self._steps[0]
-            if step.segment > self._now.number:
-                break
-            self._steps.popleft()
-            taken.append(step)
-            self._step, self._samples = step.step, total((self._samples, step.samples))
-        return taken
-
-    def _take_input(self, end_s: float) -> tuple[dict[str, float], float | None]:
-        transform_ms: dict[str, float] = {}
-        instruments_ms = None
-        while self._reports and self._reports[0].until_s <= end_s:
-            taken = self._reports.popleft()
-            transform_ms = taken.transform_ms or transform_ms
-            self._skipped_samples = taken.skipped_samples
-            instruments_ms = (instruments_ms or 0.0) + taken.instruments_ms
-        return transform_ms, instruments_ms
-
-    def _newest_loss(self) -> float | None:
-        reached = (self._now.worker, self._step)
-        while self._losses and self._losses[0][:2] <= reached:
-            worker, _, loss = self._losses.popleft()
-            self._loss = loss if worker == self._now.worker else None
-        return self._loss
-
-
-def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
-    found: list[tuple[float, dict[int, tuple[float, int]]]] = []  # begin, {bin: (total ms, count)}
-    ended_s = -inf
-    for step in steps:
-        ms = step.count * step.step_ms
-        began_s = step.finished_s - ms / 1e3
-        if began_s - ended_s > SWITCH_S:
-            found.append((began_s, {}))
-        bins, ended_s = found[-1][1], step.finished_s
-        place = floor(log(max(step.step_ms, 1e-6)) / BIN)
-        so_far_ms, count = bins.get(place, (0.0, 0))
-        bins[place] = so_far_ms + ms, count + step.count
-    return tuple(
-        Burst(began_s, tuple((ms / count, count) for ms, count in bins.values()))
-        for began_s, bins in found
-    )
 
 
 def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:

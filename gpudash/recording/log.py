@@ -8,6 +8,7 @@ steps/s takes less than 5 MB. A last line without its end is torn, and a reader 
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gpudash.errors import UsageError
-from gpudash.metrics import METRICS
+from gpudash.metrics import METRICS, PAIRS_DIGITS
 from gpudash.protocol import Envelope, Record, Settings
 from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval
+from gpudash.recording.rank_steps import RankSteps
 from gpudash.views.time_breakdown import TimeBreakdown
 
 LOG_VERSION = 2
@@ -83,7 +85,11 @@ COMMON = ("workload", "segment", "settings")
 """Fields of an interval that are in `RowNames`, not in its line."""
 LISTS = ("gpus", "ranks")
 """Fields that hold lists of records."""
-DIGITS = {name: metric.csv for name, metric in METRICS.items() if isinstance(metric.csv, int)}
+DIGITS: dict[str | int, int] = {
+    name: PAIRS_DIGITS if metric.csv == "pairs" else metric.csv
+    for name, metric in METRICS.items()
+    if metric.csv == "pairs" or isinstance(metric.csv, int)
+}
 """Decimals of the CSV, so that a CSV made from the log is the same."""
 _LINE = tuple[str, int, int, float, Any]
 _encode = msgspec.json.Encoder().encode
@@ -229,29 +235,39 @@ class LogReader(LineReader):
         fields |= {name: list(fields.get(name, {}).values()) for name in LISTS}
         fields |= {name: getattr(self._common, name) for name in COMMON}
         interval = msgspec.convert(fields, Interval)
-        counts = [n for burst in interval.bursts for _, n in burst.step_times]
+        bursts = [burst for rank in interval.ranks for burst in rank.bursts]
         longest_s = self.origin.interval_s * (1 + 1e-6)
         if not (
             self._ended_s <= interval.began_s < interval.ended_s <= interval.began_s + longest_s
             and interval.ended_s < self.origin.began_s + LONGEST_S
-            and sum(counts) == interval.steps
-            and all(n > 0 for n in counts)
-            and all(burst.began_s < interval.ended_s for burst in interval.bursts)
-            and all(ms >= 0 for burst in interval.bursts for ms, _ in burst.step_times)
+            and interval.ranks
+            and all(rank.steps == _counted(rank) for rank in interval.ranks)
+            and all(burst.began_s < interval.ended_s for burst in bursts)
+            and all(ms >= 0 and n > 0 for burst in bursts for ms, n in burst.step_times)
         ):
             raise ValueError("not an interval that follows")
         self._ended_s = interval.ended_s
         return interval
 
 
+def _counted(rank: RankSteps) -> int:
+    return sum(count for burst in rank.bursts for _, count in burst.step_times)
+
+
+def version_of(path: Path) -> object:
+    """Return the version of a log; None if it is none."""
+    with suppress(OSError, *NONSENSE), path.open("rb") as file:
+        return msgspec.json.decode(file.readline(LONGEST_LINE), type=dict[str, Any])["gpudash_log"]
+    return None
+
+
 def _origin(path: Path, line: bytes) -> Origin:
     try:
-        header = msgspec.json.decode(line, type=dict[str, Any])
-        version = header["gpudash_log"]
+        version = msgspec.json.decode(line, type=dict[str, Any])["gpudash_log"]
         if version != LOG_VERSION:
             raise UsageError(
-                f"{shown(path)} is a log of version {version!r:.20}, which {_writer(header)} "
-                f"reads; this gpudash reads version {LOG_VERSION}, and the CSV beside it"
+                f"{shown(path)} is a log of version {version!r:.20}: the gpudash that wrote it "
+                f"reads it; this one reads version {LOG_VERSION}, and the CSV beside it"
             )
         origin = msgspec.json.decode(line, type=Origin)
         refuse_nonsense(origin.began_s)
@@ -261,13 +277,6 @@ def _origin(path: Path, line: bytes) -> Origin:
     except NONSENSE as error:
         raise no_recording(path) from error
     return origin
-
-
-def _writer(header: dict[str, Any]) -> str:
-    """Return which gpudash has written a log, by its header."""
-    versions = header.get("versions")
-    number = versions.get("gpudash") if isinstance(versions, dict) else None
-    return f"gpudash {number:.20}" if isinstance(number, str) else "the gpudash that wrote it"
 
 
 def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
@@ -295,7 +304,7 @@ def _nested(values: Iterator[tuple[Way, Any]]) -> dict[Any, Any]:
 
 def _short(way: Way, value: Any) -> Any:
     """Return a value rounded as in the CSV, or to 5 significant digits; row borders are exact."""
-    if way[0] == "bursts":
+    if "bursts" in way:
         return [
             (round(began_s, 6), [(_significant(ms), count) for ms, count in times])
             for began_s, times in value
@@ -306,9 +315,7 @@ def _short(way: Way, value: Any) -> Any:
         return value
     if not isfinite(value):
         return None
-    is_phase = "phases_ms" in way[:-1]
-    name = f"{way[-1]}_ms" if is_phase else str(way[-1])
-    digits = DIGITS.get(str(way[0]), DIGITS.get(name))
+    digits = next((DIGITS[name] for name in way if name in DIGITS), None)
     return _significant(value) if digits is None else round(value, digits)
 
 

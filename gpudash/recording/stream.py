@@ -43,11 +43,9 @@ class RowStream:
         """Write an interval's rows; other messages are ignored."""
         if not isinstance(item, Interval) or item.began_s < self._origin.began_s:
             return
-        if self._form == "csv":
-            self._lines.put(csv_lines(cells(item, self._origin)))
-        else:
-            self._lines.put(json_lines(objects(item, self._origin)))
-        self.rows += len(item.ranks or item.gpus) or 1
+        rows = cells(item, self._origin)
+        self._lines.put(csv_lines(rows) if self._form == "csv" else json_lines(objects(rows)))
+        self.rows += len(rows)
 
     def close(self, account: TimeBreakdown | None = None) -> None:  # noqa: ARG002  # as a file's
         """End the stream after the queued rows."""

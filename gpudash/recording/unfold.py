@@ -4,13 +4,14 @@ So the views show a recording like a training. No I/O, no clock.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
+from gpudash.metrics import METRICS
 from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Step
 from gpudash.recording.gpu_interval import GpuInterval
-from gpudash.recording.intervals import MEANS, Interval
+from gpudash.recording.intervals import Interval
+from gpudash.recording.rank_steps import RankSteps
 
 BESIDE_S = 1e-6
 """Distance from the borders at which an interval's messages lie."""
@@ -18,72 +19,46 @@ BESIDE_S = 1e-6
 
 def unfold(
     interval: Interval, gpus: Mapping[str, GpuReading] | None = None
-) -> tuple[Event | Reading, ...]:
-    """Return the interval's Progress, then a reading of each GPU and of the host at its end.
+) -> Iterator[tuple[int, Event | Reading]]:
+    """Yield rank and message: each rank's Progress and reading, rank 0's last; then the GPUs'.
 
-    Without a worker's report there is no Progress. `gpus` has a reading of each GPU by UUID, for
+    Without a report of a rank there is no Progress. `gpus` has a reading of each GPU by UUID, for
     values that an interval lacks: name and total memory. Energy, a difference of two counter
     readings, is left out.
     """
-    progress = Progress(
+    at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
+    for rank in reversed(interval.ranks):
+        if rank.steps or rank.instruments_ms is not None:
+            yield rank.rank, _progress(interval, rank, interval.segment)
+        if host := _of_processes(rank):
+            yield rank.rank, HostReading(at_s=at_s, values=host)
+    for gpu in interval.gpus:
+        if gpu.values:
+            yield 0, _gpu(at_s, gpu, (gpus or {}).get(gpu.uuid))
+
+
+def _progress(interval: Interval, rank: RankSteps, segment: int) -> Progress:
+    loss, skipped = (rank.values.get(name) for name in ("loss", "skipped_samples"))
+    return Progress(
         until_s=interval.ended_s,
-        steps=tuple(_steps(interval)),
-        total_steps=interval.step,
-        total_samples=interval.total_samples,
-        loss=interval.loss,
-        loss_step=interval.step,
-        transform_ms=interval.transform_ms,
-        skipped_samples=interval.skipped_samples or 0,
-        instruments_ms=interval.instruments_ms or 0.0,
+        steps=tuple(_steps(interval, rank, segment)),
+        total_steps=rank.step,
+        total_samples=rank.total_samples,
+        loss=loss if isinstance(loss, float) else None,
+        loss_step=rank.step,
+        transform_ms=rank.transform_ms,
+        skipped_samples=int(skipped or 0),
+        instruments_ms=rank.instruments_ms or 0.0,
     )
-    at_s = _read_s(interval)
-    readings = [_gpu(at_s, gpu, (gpus or {}).get(gpu.uuid)) for gpu in interval.gpus]
-    host = HostReading(at_s=at_s, values=interval.host)
-    silent = interval.instruments_ms is None and not interval.steps
-    return (*(() if silent else (progress,)), *readings, host)
 
 
-def unfold_ranks(interval: Interval) -> Iterator[tuple[int, Progress | HostReading]]:
-    """Yield rank and messages of every rank but 0; its steps are one mean step with a count."""
-    for one in interval.ranks:
-        if one.rank:
-            step = Step(
-                step=one.step,
-                segment=interval.segment,
-                samples=one.samples,
-                tokens=one.tokens,
-                finished_s=interval.ended_s,
-                step_ms=one.step_ms_p50 or 0.0,
-                data_ms=one.times_ms.get("data_ms"),
-                host_ms=one.times_ms.get("host_ms"),
-                device_ms=one.times_ms.get("device_ms"),
-                phases_ms=one.phases_ms or None,
-                parts_ms=one.parts_ms or None,
-                count=one.steps,
-            )
-            progress = Progress(
-                until_s=interval.ended_s,
-                steps=(step,) if one.steps else (),
-                total_steps=one.step,
-                total_samples=one.total_samples,
-                loss=one.loss,
-            )
-            yield one.rank, progress
-            if one.host:
-                yield one.rank, HostReading(at_s=_read_s(interval), values=one.host)
-
-
-def _read_s(interval: Interval) -> float:
-    """Return the time given to the interval's readings."""
-    return max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
-
-
-def _steps(interval: Interval) -> Iterator[Step]:
+def _steps(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Step]:
     """Yield the bins back to back, each as the row's mean step scaled to the bin's step time."""
-    times = [one for burst in interval.bursts for one in burst.step_times]
-    mean_ms = sum(ms * count for ms, count in times) / max(interval.steps, 1)
+    times = [one for burst in rank.bursts for one in burst.step_times]
+    mean_ms = sum(ms * count for ms, count in times) / max(rank.steps, 1)
+    values = _of_steps(rank)
     done = before = 0
-    for burst in interval.bursts:
+    for burst in rank.bursts:
         finished_s = burst.began_s
         for ms, count in burst.step_times:
             stretched = ms / mean_ms if mean_ms else 1.0
@@ -91,18 +66,40 @@ def _steps(interval: Interval) -> Iterator[Step]:
             done += count
             ends_row = finished_s > interval.ended_s - BESIDE_S
             yield Step(
-                step=interval.step - interval.steps + done,
-                segment=interval.segment,
-                samples=_share(interval.samples, before, done, interval.steps),
-                tokens=_share(interval.tokens, before, done, interval.steps),
+                step=rank.step - rank.steps + done,
+                segment=segment,
+                samples=_share(rank.samples, before, done, rank.steps),
+                tokens=_share(rank.tokens, before, done, rank.steps),
                 finished_s=interval.ended_s
                 if ends_row
                 else max(finished_s, interval.began_s + BESIDE_S),
                 step_ms=ms,
                 count=count,
-                **_means(interval, stretched),
+                values={name: value * stretched for name, value in values.items()},
+                parts_ms={
+                    name: tuple(ms * stretched for ms in parts)
+                    for name, parts in rank.parts_ms.items()
+                },
             )
             before = done
+
+
+def _of_steps(rank: RankSteps) -> dict[str, float]:
+    """Return the values of single steps: those of the table, and a workload's own phases."""
+    return {
+        name: value
+        for name, value in rank.values.items()
+        if not isinstance(value, str) and (name not in METRICS or METRICS[name].in_steps)
+    }
+
+
+def _of_processes(rank: RankSteps) -> dict[str, float | str]:
+    """Return what was read of the rank's processes, or told by them."""
+    return {
+        name: value
+        for name, value in rank.values.items()
+        if name in METRICS and METRICS[name].kind == "host"
+    }
 
 
 def _share(of_all: int | None, before: int, done: int, steps: int) -> int | None:
@@ -110,16 +107,6 @@ def _share(of_all: int | None, before: int, done: int, steps: int) -> int | None
     if of_all is None:
         return None
     return round(of_all * done / max(steps, 1)) - round(of_all * before / max(steps, 1))
-
-
-def _means(interval: Interval, stretched: float) -> dict[str, Any]:
-    means = {name: getattr(interval, name) for name in MEANS}
-    phases_ms = {name: ms * stretched for name, ms in interval.phases_ms.items()}
-    parts_ms = {
-        name: tuple(ms * stretched for ms in parts) for name, parts in interval.parts_ms.items()
-    }
-    known = {name: ms * stretched for name, ms in means.items() if ms is not None}
-    return {"phases_ms": phases_ms or None, "parts_ms": parts_ms or None, **known}
 
 
 def _gpu(at_s: float, gpu: GpuInterval, known: GpuReading | None) -> GpuReading:

@@ -32,7 +32,7 @@ from gpudash.protocol import (
 from gpudash.recording.csv_reader import log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed
-from gpudash.recording.unfold import unfold, unfold_ranks
+from gpudash.recording.unfold import unfold
 from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Source
 from gpudash.run.speeds import SPEEDS
@@ -258,14 +258,10 @@ class Replay(Source):
 
     def _messages(self, one: Envelope | Interval) -> list[Envelope]:
         if isinstance(one, Interval):
-            bodies = unfold(one, self._gpus)
-            read = [body for body in bodies if getattr(body, "values", True)]  # else unchanged
-            first = [self._envelope("training", one.ended_s, body) for body in read]
-            others = [
+            return [  # rank 0's is folded with the others' samples up to then
                 self._envelope("training", one.ended_s, body, rank)
-                for rank, body in unfold_ranks(one)
+                for rank, body in unfold(one, self._gpus)
             ]
-            return others + first  # rank 0's is folded with the others' samples up to then
         match one.body:
             case Hello():
                 return []

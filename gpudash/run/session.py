@@ -53,7 +53,7 @@ from gpudash.protocol import (
 from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
-from gpudash.recording.rank_interval import RankTracks
+from gpudash.recording.rank_steps import RankTracks
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.stream import Form, RowStream
 from gpudash.recording.writer import RecordingWriter

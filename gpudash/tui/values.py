@@ -102,6 +102,10 @@ def _numbers(lever: Lever, known: set[str], now: str) -> list[str]:
 # ── whether a batch fits ────────────────────────────────────────────────────────────────
 
 
+NEEDS = ("mem_peak_mib", "mem_reserved_mib")
+"""What a batch needs, in the order of `Need`."""
+
+
 def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Forecast | None:
     """Return the forecast of a batch that fits under the present other levers; None if unknown."""
     if lever.name != "batch_size":
@@ -109,9 +113,9 @@ def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Fore
     others = {name: value for name, value in active.items() if name != lever.name}
     rows = _alike(lever, others, snapshot)
     needs = {
-        int(row.settings[lever.name]): Need(row.peak_mib, row.held_mib)
+        int(row.settings[lever.name]): Need(*(row.values[name] for name in NEEDS))
         for row in rows
-        if row.peak_mib is not None and row.held_mib is not None
+        if all(name in row.values for name in NEEDS)
     }
     return forecast(needs, _capacity_mib(snapshot))
 

@@ -14,15 +14,15 @@ def collectives_line(snapshot: Snapshot) -> str:
 
     The rank with the shortest collectives waits least in them, so its time is that of the links.
     """
-    known = [row for row in snapshot.ranks if row.collective_bus_mib]
+    known = [row for row in snapshot.ranks if row.values.get("collective_bus_mib")]
     if not known:
         return ""
-    row = min(known, key=lambda one: one.collective_ms or inf)
-    mib, ms = row.collective_bus_mib or 0.0, row.collective_ms
+    row = min(known, key=lambda one: one.values.get("collective_ms") or inf)
+    mib, ms = row.values["collective_bus_mib"], row.values.get("collective_ms")
     if not ms:
         return f"each rank sends {fmt.significant(mib)} MiB a step"
     parts = [f"each rank sends {fmt.significant(mib)} MiB a step in {fmt.milliseconds(ms)} ms"]
-    exposed_ms = row.waits_ms if row.collective_exposed_ms is None else row.collective_exposed_ms
+    exposed_ms = row.values.get("collective_exposed_ms", row.waits_ms)
     if exposed_ms is not None:
         parts.append(f"{fmt.percent(min(100 * exposed_ms / ms, 100.0))} of it exposed")
     bus = fmt.significant(mib * MIB / (ms / 1e3) / GB)

@@ -43,7 +43,7 @@ class JobSteps:
                 if state.process is not None and state.starts_after(before):
                     self._start(rank, state.process.world_size)
             case Progress() as progress if rank and progress.steps:
-                self._sizes[rank] = _size(progress, self._sizes.get(rank))
+                self._sizes[rank] = _size(progress)
 
     def _start(self, rank: int, world_size: int) -> None:
         self._world_size = world_size
@@ -79,17 +79,14 @@ class JobSteps:
         )
 
 
-def _size(progress: Progress, before: _Size | None) -> _Size:
+def _size(progress: Progress) -> _Size:
     count = sum(step.count for step in progress.steps)
     samples = total(step.samples for step in progress.steps)
     tokens = total(step.tokens for step in progress.steps)
-    so_far = progress.total_samples
-    if so_far is None:  # rows of a CSV, or of an older log, count only their own samples
-        so_far = total((before.total_samples if before else 0, samples))
     return _Size(
         samples=None if samples is None else samples / count,
         tokens=None if tokens is None else tokens / count,
-        total_samples=so_far,
+        total_samples=progress.total_samples,
     )
 
 

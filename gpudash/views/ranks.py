@@ -16,9 +16,8 @@ from gpudash.protocol import (
     StragglerShown,
 )
 from gpudash.snapshot import ENDED, RankRow, RankState
-from gpudash.statistics import Means, mean, total
+from gpudash.statistics import Means, total
 from gpudash.views.readings import ReadingT, RecentReadings
-from gpudash.views.same_steps import WAIT
 from gpudash.views.step_history import StepHistory
 from gpudash.views.stragglers import Stragglers
 from gpudash.views.throughput import UNKNOWN, RecentSteps
@@ -31,10 +30,7 @@ SILENT_S = 10.0
 """A rank is silent if its newest message is older than another rank's by this; likewise a GPU or a
 host, by its newest reading."""
 KeyT = TypeVar("KeyT")
-NO_COLLECTIVES: dict[str, float | None] = dict.fromkeys(
-    ("collective_bus_mib", "collective_ms", "collective_exposed_ms")
-)
-"""What is known of a rank's collectives before the first report."""
+COLLECTIVES = ("collective_bus_mib", "collective_ms", "collective_exposed_ms")
 
 
 class Ranks:
@@ -117,7 +113,6 @@ class Ranks:
                 rank.row(now_s, heard_s, hang=hang),
                 gpu=gpus.get(rank.gpu_uuid),
                 host=hosts.get(number),
-                **rank.collectives,
             )
             for number, rank in sorted(self._ranks.items())
         )
@@ -151,8 +146,7 @@ class _Rank:
         self._history = StepHistory()
         self._steps = 0
         self._loss: float | None = None
-        self.collectives = NO_COLLECTIVES
-        """What it reported last of its collectives, by the fields of `RankRow`."""
+        self._collectives: dict[str, float] = {}  # what it reported last of them
 
     def take(self, envelope: Envelope) -> bool:
         """Fold a message of this rank; return whether it is new."""
@@ -191,9 +185,9 @@ class _Rank:
 
     def read(self, reading: HostReading) -> None:
         """Fold a reading: in a replay it has what the rank reported of its collectives."""
-        newest = {name: reading.number(name) for name in NO_COLLECTIVES}
-        if newest != NO_COLLECTIVES:
-            self.collectives = newest
+        told = {name: reading.number(name) for name in COLLECTIVES}
+        known = {name: value for name, value in told.items() if value is not None}
+        self._collectives = known or self._collectives
 
     def row(self, now_s: float, others_heard_s: float, *, hang: bool) -> RankRow:
         """Return the rank's row."""
@@ -206,9 +200,7 @@ class _Rank:
         steps = [] if self.state in (*ENDED, "ended") else list(self._recent)
         means = Means()
         for step in steps:
-            if step.phases_ms:
-                means.add(step.phases_ms, step.count)
-        phases_ms = means.values()
+            means.add(step.values, step.count)
         count = sum(step.count for step in steps)
         samples = total(step.samples for step in steps)
         tokens = total(step.tokens for step in steps)
@@ -222,11 +214,9 @@ class _Rank:
             steps_per_s=rate.steps_per_s,
             samples_per_s=rate.samples_per_s,
             step_ms_p50=rate.step_ms_p50,
-            data_ms=mean((step.data_ms for step in steps), (step.count for step in steps)),
-            phases_ms=phases_ms,
+            values=means.values() | self._collectives,
             loss=self._loss,
             node=self._node,
-            waits_ms=phases_ms.get(WAIT),
             history=self._history.values(now_s),
             tokens=size / count if count and size is not None else None,
         )

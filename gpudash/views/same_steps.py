@@ -10,6 +10,7 @@ from statistics import covariance, median
 
 import msgspec
 
+from gpudash.metrics import phases_ms
 from gpudash.protocol import Step
 
 BLOCK_S = 1.0
@@ -21,6 +22,7 @@ ODD = 2.0
 """A step this many times as long as the median is left out: a checkpoint, or a compilation."""
 WAIT = "communication"
 """The phase in which a rank waits for the others, …"""
+WAIT_MS = f"{WAIT}_ms"
 BESIDE = "backward"
 """… and the phase that collectives overlap with. They slow down its computation, above all while
 they wait: on two H200s, one rank was 0.42 ms late in its forward pass, and the other one spent
@@ -81,7 +83,7 @@ class SameSteps:
 
     def add(self, rank: int, step: Step) -> Block | None:
         """Add a step; return the newest block that it completes, if any."""
-        if step.phases_ms is None or WAIT not in step.phases_ms:
+        if WAIT_MS not in step.values:
             return None
         self._size = self._size or _steps_in_block(step.step_ms)
         block, number = None, step.step // self._size
@@ -161,14 +163,14 @@ def _means(steps: Sequence[Step]) -> RankMeans:
     count = len(steps)
     sums: dict[str, float] = {}
     for step in steps:
-        for name, ms in (step.phases_ms or {}).items():
+        for name, ms in phases_ms(step.values).items():
             sums[name] = sums.get(name, 0.0) + ms
     step_ms = fsum(step.step_ms for step in steps) / count
     means = {name: total / count for name, total in sums.items()}
-    overlap_ms = means.pop("overlap", 0.0)
+    overlap_ms = _mean(steps, "overlap_ms")
     rest_ms = step_ms - sum(means.values()) + overlap_ms
     wait_ms = means.pop(WAIT)
-    waits_ms = [(step.phases_ms or {}).get(WAIT, 0.0) for step in steps]
+    waits_ms = [step.values.get(WAIT_MS, 0.0) for step in steps]
     own_ms = [step.step_ms - ms for step, ms in zip(steps, waits_ms, strict=True)]
     beside_ms = _beside(steps)
     work = _work(steps)
@@ -184,18 +186,23 @@ def _means(steps: Sequence[Step]) -> RankMeans:
         by_work_ms=covariance(own_ms, work) / work_deviation if work_deviation else 0.0,
         phases_ms=means | {REST: max(rest_ms, 0.0)},
         beside_ms=beside_ms,
-        data_ms=fsum(step.data_ms or 0.0 for step in steps) / count,
-        host_ms=fsum(step.host_ms or 0.0 for step in steps) / count,
+        data_ms=_mean(steps, "data_ms"),
+        host_ms=_mean(steps, "host_ms"),
         work=fsum(work) / count if work else None,
     )
+
+
+def _mean(steps: Sequence[Step], name: str) -> float:
+    """Return the mean of a metric; steps without it count as 0."""
+    return fsum(step.values.get(name, 0.0) for step in steps) / len(steps)
 
 
 def _beside(steps: Sequence[Step]) -> tuple[float, ...]:
     """Return the time up to the end of each part of `BESIDE`; one part if steps are cut unlike."""
     ends_ms = []
     for step in steps:
-        whole_ms = (step.phases_ms or {}).get(BESIDE, 0.0)
-        parts_ms = (step.parts_ms or {}).get(BESIDE, ())
+        whole_ms = step.values.get(f"{BESIDE}_ms", 0.0)
+        parts_ms = step.parts_ms.get(BESIDE, ())
         before_ms = whole_ms - fsum(parts_ms)  # passes that were not cut
         ends_ms.append([before_ms + ms for ms in accumulate(parts_ms)] or [whole_ms])
     if len({len(ends) for ends in ends_ms}) > 1:

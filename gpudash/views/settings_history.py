@@ -60,7 +60,7 @@ class _Row:
         self.times_ms.append((step.step_ms, step.count))
         if step.step_ms > 0 and isfinite(step.step_ms):
             self.histogram[floor(log(step.step_ms, STEP_CLASS))] += step.count
-        self.means.add({"host_ms": step.host_ms}, step.count)
+        self.means.add(step.values, step.count)
         self.shown = None
 
     def sample(self, sample: Reading) -> None:
@@ -98,7 +98,6 @@ class _Row:
         return self.shown[1]
 
     def _result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
-        means = self.means.values()
         p50, p95 = percentiles(self.times_ms)
         return Result(
             number=number,
@@ -110,11 +109,7 @@ class _Row:
             samples_per_s=self.samples_per_s,
             step_ms_p50=p50,
             step_ms_p95=p95,
-            host_ms=means.get("host_ms"),
-            util_pct=means.get("gpu_util_pct"),
-            cpu_pct=means.get("cpu_pct"),
-            peak_mib=self.most_mib.get("mem_peak_mib"),
-            held_mib=self.most_mib.get("mem_reserved_mib"),
+            values=self.means.values() | self.most_mib,
             ratio=(ratio := _ratio(self, first)),
             ratio_is_clear=_is_clear(ratio, self, first),
             live=live,

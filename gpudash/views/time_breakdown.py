@@ -27,7 +27,7 @@ from gpudash.protocol import (
     Step,
     Timed,
 )
-from gpudash.views.same_steps import WAIT
+from gpudash.views.same_steps import WAIT_MS
 
 Why: TypeAlias = Literal[
     "paused", "switching", "restarting", "phases", "evaluation", "checkpoint", "profile"
@@ -141,25 +141,24 @@ class TimeAccount:
     def _step(self, step: Step) -> None:
         if self._end_s is None:
             return
-        step_s, data_s = (
-            step.count * max(ms, 0.0) / 1e3 for ms in (step.step_ms, step.data_ms or 0.0)
-        )
+        cpu_ms, device_ms = step.values.get("cpu_ms"), step.values.get("device_ms")
+        times_ms = (step.step_ms, step.values.get("data_ms", 0.0))
+        step_s, data_s = (step.count * max(ms, 0.0) / 1e3 for ms in times_ms)
         finished_s = max(step.finished_s, self._end_s)
         self._gap(self._end_s, finished_s - step_s)
         within_s = min(step_s, finished_s - self._end_s)
         self._book(wall_s=within_s)
         self._end_s = finished_s
-        if step.cpu_ms is not None:
+        if cpu_ms is not None:
             waited_s = min(data_s, within_s)
-            collective_ms = (step.phases_ms or {}).get(WAIT, 0.0)
-            busy_s = step.count * max(step.cpu_ms + collective_ms, 0.0) / 1e3
+            busy_s = step.count * max(cpu_ms + step.values.get(WAIT_MS, 0.0), 0.0) / 1e3
             busy_s = min(busy_s, within_s - waited_s)  # several threads can exceed the step
             left_s = within_s - waited_s - busy_s
             self._book(phases_s=busy_s, data_s=waited_s, unattributed_s=left_s)
             return
         self._unshared_s += within_s
-        if step.device_ms is not None:
-            idle_s = max(step_s - step.count * max(step.device_ms, 0.0) / 1e3, 0.0)
+        if device_ms is not None:
+            idle_s = max(step_s - step.count * max(device_ms, 0.0) / 1e3, 0.0)
             self._measured_s += step_s
             self._busy_s += step_s - idle_s
             self._waited_s += min(data_s, idle_s)

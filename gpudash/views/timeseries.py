@@ -134,13 +134,7 @@ class Ticks:
         """Spread a finished step over the ticks it overlaps."""
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
-        times = {
-            **{f"{name}_ms": taken_ms for name, taken_ms in (step.phases_ms or {}).items()},
-            "step_ms": step.step_ms,  # a source's phase of that name does not count
-            "data_ms": step.data_ms,
-            "host_ms": step.host_ms,
-            "device_ms": step.device_ms,
-        }
+        values = step.values | {"step_ms": step.step_ms}
         last = self._index(step.finished_s)
         for index in range(max(self._index(began_s), last - CAPACITY), last + 1):
             tick = self._tick(index)
@@ -154,7 +148,7 @@ class Ticks:
             tick.steps += share * step.count
             samples = None if step.samples is None else share * step.samples
             tick.samples = total((tick.samples, samples))
-            tick.times.add(times, share * step.count)
+            tick.times.add(values, share * step.count)
             self._touch(tick)
 
     def read(self, reading: Reading) -> None:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
-from gpudash.instrument.pipes import CommandPipe
+from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.reporter import REPORT_EVERY_S
-from gpudash.protocol import Event, Plan
+from gpudash.protocol import Plan
 from gpudash.training.command_loop import CommandLoop
 from gpudash.training.decision_steps import DECIDE_EVERY_S
 from gpudash.training.levers import OutOfMemory
@@ -35,7 +35,7 @@ class _Pipes:
 
     gone = False
 
-    def __init__(self, commands: CommandPipe, send: Callable[[Event], None]) -> None:
+    def __init__(self, commands: CommandPipe, send: Callable[[Sent], None]) -> None:
         self.send = send
         self.read = commands.read
         self.wait = commands.wait

@@ -19,8 +19,10 @@ from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.memory import device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
+from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments
-from gpudash.protocol import Event, Note, Plan, Settings, Step
+from gpudash.instrument.wire import FinishedStep
+from gpudash.protocol import Note, Plan, Settings
 from gpudash.training.block_queue import difference
 from gpudash.training.commanded import CommandedTraining, Return
 from gpudash.training.levers import OutOfMemory, Refusal, phrase
@@ -98,7 +100,7 @@ class WorkloadTraining(CommandedTraining):
 
     votes_on_way_back = True
 
-    def __init__(self, training: Training, plan: Plan, send: Callable[[Event], None]) -> None:
+    def __init__(self, training: Training, plan: Plan, send: Callable[[Sent], None]) -> None:
         super().__init__()
         self._training = training
         self._world_size = plan.nproc
@@ -307,7 +309,7 @@ class WorkloadTraining(CommandedTraining):
         self._good = msgspec.json.decode(decided.payload, type=tuple[Settings, Settings])
         return self._good
 
-    def _note(self, newest: Step) -> None:
+    def _note(self, newest: FinishedStep) -> None:
         """Take the present settings for good ones once a warm step has finished with them."""
         if newest.segment == self.segment and newest.step > self._warm_from_step:
             self._good = dict(self._training.settings), self.requested
@@ -317,9 +319,9 @@ class WorkloadTraining(CommandedTraining):
 class _Reports(Reports):
     """Tells its newest step here too."""
 
-    on_newest: Callable[[Step], None]
+    on_newest: Callable[[FinishedStep], None]
 
-    def send(self) -> Step | None:
+    def send(self) -> FinishedStep | None:
         """Send a report; return the newest step in it, None if it has no step."""
         newest = super().send()
         if newest is not None:

@@ -14,8 +14,8 @@ from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import Part
 from gpudash.errors import UsageError
 from gpudash.protocol import Envelope
-from gpudash.recording.intervals import Burst
 from gpudash.recording.log import Origin
+from gpudash.recording.rank_steps import Burst
 from gpudash.recording.writer import RecordingWriter
 from tests.compare.test_sweep_file import GRID, IN_FORCE, provenance, started
 from tests.lives import changed
@@ -66,7 +66,7 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True, varies=T
                 steps=count,
                 samples=8 * count,
                 bursts=(Burst(at_s - 0.5, ((500 / count, count),)),),
-                host={"core_wait_pct": 2.0},
+                values={"core_wait_pct": 2.0},
             )
             writer.take(row)
     writer.close()

@@ -17,6 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
+from gpudash.metrics import phases_ms
 from tests.hooks.toy import watched
 
 RANKS = 3
@@ -294,8 +295,8 @@ def one_rank(rank, folder, ranks, shapes):
             "found": toy.founds[-1],
             "failures": toy.failures,
             "collectives": collectives[-1:],
-            "data_ms": [one.data_ms for one in toy.records],
-            "phases_ms": [one.phases_ms for one in toy.records if one.phases_ms],
+            "data_ms": [one.values["data_ms"] for one in toy.records],
+            "phases_ms": [found for one in toy.records if (found := phases_ms(one.values))],
             "parts_ms": [one.parts_ms for one in toy.records if one.parts_ms],
         }
         distributed.barrier()

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from gpudash.hooks import batches, counting, explicit, patches, steps, tracker
 from gpudash.hooks.frames import OURS
+from gpudash.metrics import phases_ms
 from tests.hooks.toy import watched
 
 torch.set_num_threads(1)
@@ -1016,18 +1017,12 @@ def train(names, *, together=False):
                 "reported_losses": toy.losses,
                 "records": [
                     {
-                        name: getattr(one, name)
-                        for name in (
-                            "step",
-                            "count",
-                            "step_ms",
-                            "samples",
-                            "tokens",
-                            "data_ms",
-                            "host_ms",
-                            "device_ms",
-                            "phases_ms",
-                        )
+                        **{
+                            name: getattr(one, name)
+                            for name in ("step", "count", "step_ms", "samples", "tokens")
+                        },
+                        **one.values,
+                        "phases_ms": phases_ms(one.values),
                     }
                     for one in toy.records
                 ],

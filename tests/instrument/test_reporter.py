@@ -18,19 +18,19 @@ from gpudash.instrument.reporter import (
     STATE_EVERY_S,
     Reports,
 )
-from gpudash.protocol import Progress, Step
+from gpudash.instrument.wire import FinishedStep, StepReport
 
 
 @dataclass
 class Clock:
     """A clock whose finished steps a test sets."""
 
-    found: list[tuple[Step, Tensor | None]] = field(default_factory=list)
+    found: list[tuple[FinishedStep, Tensor | None]] = field(default_factory=list)
     spent_s: float = 0.0
     until_s: float = 0.0
     segment: int = 0
 
-    def finished(self) -> list[tuple[Step, Tensor | None]]:
+    def finished(self) -> list[tuple[FinishedStep, Tensor | None]]:
         found, self.found = self.found, []
         return found
 
@@ -44,7 +44,7 @@ class Run:
         self.transform_ms: dict[str, float] = {}
         self.skipped = 0
         self.waited = 0
-        self.heard: list[Progress] = []
+        self.heard: list[StepReport] = []
         self.memory_reads = 0
         self.clock = Clock()
         monkeypatch.setattr(reporter.time, "monotonic", lambda: self.now_s)
@@ -72,18 +72,17 @@ class Run:
         step_ms: float = 1.0,
         segment: int = 0,
     ) -> None:
-        record = Step(
+        record = FinishedStep(
             step=step,
             segment=segment,
             samples=samples,
             finished_s=self.now_s,
             step_ms=step_ms,
-            data_ms=0.0,
-            host_ms=0.0,
+            values={},
         )
         self.clock.found.append((record, None if loss is None else torch.tensor(loss)))
 
-    def send(self) -> Progress:
+    def send(self) -> StepReport:
         self.reports.send()
         return self.heard[-1]
 
@@ -210,26 +209,22 @@ def test_a_late_report_does_not_hurry_the_ones_after_it(run: Run) -> None:
 
 def test_device_memory_is_read_at_most_twice_a_second_and_reported_once(run: Run) -> None:
     run.finish(1)
-    reported = run.send()
-    assert (reported.mem_reserved_mib, reported.mem_allocated_mib, reported.mem_peak_mib) == (
-        30.0,
-        10.0,
-        20.0,
-    )
+    read = {"mem_reserved_mib": 30.0, "mem_allocated_mib": 10.0, "mem_peak_mib": 20.0}
+    assert run.send().values == read
     for step in range(2, 9):
         run.now_s += REPORT_EVERY_S
         run.finish(step)
-        assert run.send().mem_reserved_mib is None
+        assert run.send().values == {}
     assert run.memory_reads == 1
     run.now_s += STATE_EVERY_S
     run.finish(9)
-    assert run.send().mem_reserved_mib == 30.0
+    assert run.send().values == read
 
 
 def test_device_memory_is_not_attributed_to_steps_before_a_change(run: Run) -> None:
     run.clock.segment = 1  # the allocator has seen the first step under the new settings …
     run.finish(1)  # … but the device has not finished those before
-    assert run.send().mem_peak_mib is None
+    assert run.send().values == {}
     run.clock.segment = 0
     run.finish(2)
-    assert run.send().mem_peak_mib == 20.0
+    assert run.send().values["mem_peak_mib"] == 20.0

@@ -11,8 +11,9 @@ from gpudash.recording.csv_file import cell, columns, wall_time
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
+from gpudash.recording.rank_steps import RankSteps
 from gpudash.recording.writer import RecordingWriter
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
 BEGAN_UTC = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 GOLDEN = Path(__file__).with_name("golden_run.csv")
@@ -30,26 +31,38 @@ PROMISED = (
 )
 
 
+TOLD = {
+    "mem_reserved_mib": 900.0,
+    "mem_allocated_mib": 250.0,
+    "mem_peak_mib": 800.0,
+    "collective_mib": 44.5,
+    "collective_ms": 12.25,
+    "collective_bus_mib": 66.75,
+    "collective_exposed_ms": 4.5,
+}
+"""What a training process says of itself."""
+
+
 def interval(**changes):
-    values = {
+    """A row of one rank; `changes` are fields of the row, or of the rank."""
+    of_rank = {
+        "step": 5,
+        "steps": 5,
+        "samples": 40,
+        "values": {"step_ms_p50": 100.0, "step_ms_p95": 101.0},
+    }
+    fields = RankSteps.__struct_fields__
+    of_rank |= {name: changes.pop(name) for name in list(changes) if name in fields}
+    known = {
         "began_s": BEGAN_S,
         "ended_s": BEGAN_S + 0.5,
         "workload": "encdec",
         "segment": 0,
         "settings": {"pipelined": "off", "batch_size": "8"},
-        "step": 5,
-        "steps": 5,
-        "samples": 40,
-        "step_ms_p50": 100.0,
-        "step_ms_p95": 101.0,
-        "data_ms": None,
-        "host_ms": None,
-        "device_ms": None,
-        "loss": None,
-        "gpus": (),
+        "ranks": (RankSteps(**of_rank),),
         "train_s": 0.5,
     }
-    return Interval(**{**values, **changes})
+    return Interval(**known | changes)
 
 
 def recording(path, *, force=False):
@@ -99,17 +112,9 @@ def scripted():
                 report,
                 transform_ms={"decode": 2.125 + tick / 8, "crop": 0.08} if tick > 4 else {},
                 skipped_samples=tick // 5,
-                mem_reserved_mib=900.0 if tick > 4 else None,
-                mem_allocated_mib=250.0 if tick > 4 else None,
-                mem_peak_mib=800.0 if tick > 4 else None,
-                collective_mib=44.5 if tick > 4 else None,
-                collective_ms=12.25 if tick > 4 else None,
-                collective_bus_mib=66.75 if tick > 4 else None,
-                collective_exposed_ms=4.5 if tick > 4 else None,
+                values=TOLD if tick > 4 else {},
                 steps=tuple(
-                    msgspec.structs.replace(
-                        step, phases_ms={"communication": 1.5} if tick > 4 else None
-                    )
+                    measured(step, forward_ms=None, communication_ms=1.5 if tick > 4 else None)
                     for step in report.steps
                 ),
             )
@@ -187,8 +192,8 @@ def test_numbers_are_plain_decimals(value, written):
 
 def test_transforms_are_one_cell_and_an_unknown_count_is_an_empty_one(tmp_path):
     file = recording(tmp_path / "run.csv")
-    file.take(interval(transform_ms={"decode": 2.134, "crop": 0.08}, skipped_samples=3))
-    file.take(interval(skipped_samples=0))
+    file.take(interval(transform_ms={"decode": 2.134, "crop": 0.08}, values={"skipped_samples": 3}))
+    file.take(interval(values={"skipped_samples": 0}))
     file.take(interval())
     file.close()
     found = [(row["transform_ms"], row["skipped_samples"]) for row in rows_of(file.path)]

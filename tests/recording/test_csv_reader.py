@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.errors import GpudashError, UsageError
+from gpudash.protocol import Progress
 from gpudash.recording.csv_file import columns
-from gpudash.recording.csv_reader import UNKNOWN, CsvReader, open_recording
+from gpudash.recording.csv_reader import UNKNOWN, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LONGEST_LINE, LogReader
+from gpudash.recording.log import LOG_VERSION, LONGEST_LINE, LogReader
 from gpudash.recording.unfold import unfold
 from tests.lives import failed, turns
 from tests.recording.test_csv_file import GOLDEN, interval, scripted
@@ -31,9 +32,9 @@ def test_rows_are_read_as_the_intervals_they_came_of():
         for gpu, of_twin in zip(row.gpus, twin.gpus, strict=True):
             for name in ("gpu_util_pct", "throttle"):
                 assert of_twin.values.get(name) == gpu.values.get(name)
-        assert twin.host == row.host
-        assert twin.loss == pytest.approx(row.loss, abs=1e-6)
-        assert twin.transform_ms == pytest.approx(row.transform_ms, abs=0.01)
+        in_csv = {name: value for name, value in row.values.items() if name in columns()}
+        assert twin.values == pytest.approx(in_csv, abs=1e-4)
+        assert twin.ranks[0].transform_ms == pytest.approx(row.ranks[0].transform_ms, abs=0.01)
 
 
 def test_segments_become_starts_and_changes():
@@ -45,6 +46,10 @@ def test_segments_become_starts_and_changes():
         "GPU-1111",
         "cuda",
     )
+
+
+def steps_of(row):
+    return [step for _, one in unfold(row) if isinstance(one, Progress) for step in one.steps]
 
 
 def test_the_json_beside_knows_device_and_failures(tmp_path):
@@ -92,11 +97,12 @@ def test_a_damaged_json_is_ignored(tmp_path, beside):
 )
 def test_step_times_fit_sum_median_and_percentile(tmp_path, steps, p50, p95):
     recorder = recorder_of(tmp_path)
-    row = interval(step=steps, steps=steps, samples=8 * steps, step_ms_p50=p50, step_ms_p95=p95)
+    percentiles = {"step_ms_p50": p50, "step_ms_p95": p95}
+    row = interval(step=steps, steps=steps, samples=8 * steps, values=percentiles)
     take(recorder, row)
     recorder.close()
     (twin,) = intervals(CsvReader(recorder.path))
-    again = unfold(twin)[0].steps
+    again = steps_of(twin)
     assert sum(step.count for step in again) == steps
     trained_ms = 500.0 if steps > 1 else 480.0
     assert sum(step.count * step.step_ms for step in again) == pytest.approx(trained_ms)
@@ -108,6 +114,15 @@ def test_step_times_fit_sum_median_and_percentile(tmp_path, steps, p50, p95):
 def test_the_first_bytes_decide_between_log_and_csv(tmp_path):
     assert isinstance(open_recording(GOLDEN), CsvReader)
     assert isinstance(open_recording(recorded(tmp_path)), LogReader)
+
+
+@pytest.mark.parametrize("version", [1, LOG_VERSION])
+def test_a_csv_is_read_itself_if_the_log_beside_it_is_of_another_version(tmp_path, version):
+    log = recorded(tmp_path)
+    line = f'"gpudash_log":{LOG_VERSION}'
+    log.write_text(log.read_text().replace(line, f'"gpudash_log":{version}', 1))
+    csv = log.with_suffix(".csv")
+    assert log_or_csv(csv) == (log if version == LOG_VERSION else csv)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +164,7 @@ def test_any_damaged_csv_is_read_or_refused_in_a_line(tmp_path_factory, mutation
         return
     for row in rows:
         assert row.began_s < row.ended_s
-        assert sum(step.count for one in unfold(row)[:1] for step in one.steps) == row.steps
+        assert sum(step.count for step in steps_of(row)) == row.steps
 
 
 def test_endless_rows_of_one_moment_are_held_in_part(tmp_path):

@@ -20,17 +20,10 @@ from tests.recording.test_log import MUTATIONS, ORIGIN, mutated, recorded
 from tests.recording.test_writer import take
 from tests.scripted_run import BEGAN_S, started
 
-NUMBERS = (
-    "step_ms_p50",
-    "step_ms_p95",
-    "data_ms",
-    "host_ms",
-    "device_ms",
-    "loss",
-    "train_s",
+VALUES = (
+    *("step_ms_p50", "step_ms_p95", "data_ms", "host_ms", "device_ms", "loss"),
+    *("cpu_pct", "worker_rss_mib"),
 )
-
-
 OF_GPU = [
     name for name, metric in METRICS.items() if metric.kind == "gpu" and isinstance(metric.csv, int)
 ]
@@ -61,8 +54,10 @@ def test_values_of_any_size_read_the_same_in_both(tmp_path):
         gpus = tuple(
             msgspec.structs.replace(gpu, values=any_size(pick, OF_GPU)) for gpu in row.gpus
         )
-        parts = {"gpus": gpus, "host": any_size(pick, ("cpu_pct", "worker_rss_mib"))}
-        take(recorder, msgspec.structs.replace(row, **parts, **any_size(pick, NUMBERS)))
+        values = any_size(pick, VALUES)
+        ranks = (msgspec.structs.replace(row.ranks[0], values=values),)
+        train_s = any_size(pick, ("train_s",))
+        take(recorder, msgspec.structs.replace(row, gpus=gpus, ranks=ranks, **train_s))
     recorder.close()
     export(recorder.log_path, tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == recorder.path.read_bytes()

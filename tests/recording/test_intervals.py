@@ -2,10 +2,11 @@ import msgspec
 import pytest
 
 from gpudash.protocol import Notice, Progress
-from gpudash.recording.intervals import GRACE_S, SWITCH_S, Intervals
+from gpudash.recording.intervals import GRACE_S, Intervals
+from gpudash.recording.rank_steps import SWITCH_S
 from gpudash.recording.readings import hold
 from tests.lives import failed, finished, paused
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
 
 
 def fold(items, *, close_s=None, interval_s=0.5, began_s=BEGAN_S):
@@ -22,7 +23,8 @@ def test_a_row_counts_the_steps_that_finished_in_it():
     assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 1.0, 1.5, 2.0])
     first = rows[0]
     assert (first.steps_per_s, first.samples) == (10.0, 40)
-    assert (first.step_ms_p50, first.data_ms, first.host_ms, first.device_ms) == (100, 1, 2, 40)
+    times = ("step_ms_p50", "data_ms", "host_ms", "device_ms")
+    assert [first.values[name] for name in times] == [100, 1, 2, 40]
     assert (first.workload, first.segment, first.settings) == ("encdec", 0, run.settings)
     assert first.world_size == 1
 
@@ -91,8 +93,7 @@ def test_time_before_the_worker_is_ready_is_recorded_as_idle():
     rows = fold([run.start(), *run.steps(10)], close_s=run.now_s)
     assert [row.steps for row in rows[:2]] == [0, 0]
     assert rows[0].steps_per_s == 0.0
-    assert rows[0].step_ms_p50 is None
-    assert rows[0].data_ms is None
+    assert rows[0].values == {}
 
 
 def test_a_pause_is_recorded_as_idle():
@@ -256,7 +257,7 @@ def test_a_rows_percentiles_are_those_of_its_steps():
     start = run.start()
     steps = [run.step(step_ms) for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0)]
     (row,) = fold([start, *steps], close_s=run.now_s)
-    assert (row.step_ms_p50, row.step_ms_p95) == pytest.approx((30.0, 48.0))
+    assert (row.values["step_ms_p50"], row.values["step_ms_p95"]) == pytest.approx((30.0, 48.0))
 
 
 def test_a_gpu_is_in_the_row_that_ends_when_it_is_first_seen():
@@ -289,7 +290,7 @@ def test_another_worker_begins_without_steps_and_without_a_loss():
     run.now_s += 0.5
     items += [run.start(), run.wait(0.5), *run.steps(10)]
     rows = fold(items, close_s=run.now_s)
-    assert [(row.step, row.loss) for row in rows] == [
+    assert [(row.step, row.values.get("loss")) for row in rows] == [
         (10, 1 / 10), (10, 1 / 10), (0, None), (10, 1 / 10),
     ]  # fmt: skip
 
@@ -299,14 +300,14 @@ def test_a_loss_without_a_step_is_of_the_last_step(loss_step, losses):
     run = Trainer()
     start, steps = run.start(), [report.steps[0] for report in run.steps(10, 100.0)]
     report = msgspec.structs.replace(run.progress(*steps), loss=0.5, loss_step=loss_step)
-    assert [row.loss for row in fold([start, report], close_s=run.now_s)] == losses
+    assert [row.values.get("loss") for row in fold([start, report], close_s=run.now_s)] == losses
 
 
 def test_a_loss_appears_in_the_row_of_its_step_and_not_before():
     run = Trainer()
     items = [run.start(), *run.steps(20)]
     rows = fold(items, close_s=run.now_s)
-    assert [row.loss for row in rows] == [1 / 10, 1 / 20]
+    assert [row.values.get("loss") for row in rows] == [1 / 10, 1 / 20]
 
 
 def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
@@ -321,7 +322,7 @@ def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
     first, second = (row.gpus[0].values for row in rows)
     assert first == {"gpu_util_pct": 85.0, "throttle": "power+thermal"}
     assert second == {"throttle": "none"}
-    assert [row.host.get("cpu_pct") for row in rows] == [150.0, None]
+    assert [row.values.get("cpu_pct") for row in rows] == [150.0, None]
 
 
 def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones():
@@ -431,8 +432,8 @@ def test_what_loader_workers_report_is_the_newest_in_the_row():
         making(run.step(200.0), 3),
     ]
     rows = fold(items, close_s=BEGAN_S + 1.2)
-    assert [row.transform_ms for row in rows] == [{"decode": 2.0}, {"decode": 4.0}, {}]
-    assert [row.skipped_samples for row in rows] == [2, 3, 3]
+    assert [row.ranks[0].transform_ms for row in rows] == [{"decode": 2.0}, {"decode": 4.0}, {}]
+    assert [row.values.get("skipped_samples") for row in rows] == [2, 3, 3]
 
 
 def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart():
@@ -440,7 +441,7 @@ def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart
     items = [run.start(), *(making(report, 5) for report in run.steps(9, 100.0))]
     items += [run.start(), run.wait(0.4), *run.steps(6, 100.0)]
     rows = fold(items, close_s=run.now_s)
-    assert [(row.segment, row.skipped_samples) for row in rows] == [
+    assert [(row.segment, row.values.get("skipped_samples")) for row in rows] == [
         (0, None),
         (0, 5),
         (0, 5),
@@ -453,7 +454,7 @@ def test_step_times_are_kept_in_bins_of_a_hundredth_each_with_its_mean():
     run = Trainer()
     items = [run.start(), run.step(50.0), run.step(50.125), run.step(100.0), run.step(50.25)]
     (row,) = fold(items, close_s=run.now_s)
-    (burst,) = row.bursts
+    (burst,) = row.ranks[0].bursts
     assert burst.began_s == pytest.approx(BEGAN_S)
     assert burst.step_times == ((50.125, 3), (100.0, 1))
 
@@ -463,7 +464,7 @@ def test_a_step_that_stands_for_several_counts_as_many_times_in_its_bin():
     run = Trainer()
     run.now_s, run.number = alike.finished_s, 4
     (row,) = fold([Trainer().start(), run.progress(alike)], close_s=run.now_s)
-    (burst,) = row.bursts
+    (burst,) = row.ranks[0].bursts
     assert burst.began_s == pytest.approx(BEGAN_S)
     assert burst.step_times == ((100.0, 4),)
 
@@ -471,24 +472,24 @@ def test_a_step_that_stands_for_several_counts_as_many_times_in_its_bin():
 def test_steps_shorter_than_a_millisecond_have_bins_of_their_own():
     run = Trainer()
     (row,) = fold([run.start(), run.step(0.5), run.step(0.25)], close_s=run.now_s)
-    assert [count for _, count in row.bursts[0].step_times] == [1, 1]
+    assert [count for _, count in row.ranks[0].bursts[0].step_times] == [1, 1]
 
 
 def test_a_row_has_the_mean_of_each_phase_where_it_was_measured():
     run = Trainer()
     first, second, third = (run.step().steps[0] for _ in range(3))
-    longer = msgspec.structs.replace(second, phases_ms={"forward": 20.0, "backward": 4.0})
-    unmeasured = msgspec.structs.replace(third, phases_ms=None)
+    longer = measured(second, forward_ms=20.0, backward_ms=4.0)
+    unmeasured = measured(third, forward_ms=None)
     items = [Trainer().start(), run.progress(first, longer, unmeasured)]
     (row,) = fold(items, close_s=run.now_s)
-    assert row.phases_ms == {"forward": 15.0, "backward": 4.0}
+    assert (row.values["forward_ms"], row.values["backward_ms"]) == (15.0, 4.0)
 
 
 def test_the_instruments_time_is_that_of_the_reports_up_to_the_rows_end():
     run = Trainer()
     reports = [msgspec.structs.replace(run.step(250.0), instruments_ms=2.0) for _ in range(4)]
     rows = fold([Trainer().start(), *reports], close_s=run.now_s)
-    assert [row.instruments_ms for row in rows] == [4.0, 4.0]
+    assert [row.ranks[0].instruments_ms for row in rows] == [4.0, 4.0]
 
 
 def test_samples_are_counted_from_none_and_anew_by_another_worker():
@@ -496,7 +497,7 @@ def test_samples_are_counted_from_none_and_anew_by_another_worker():
     items = [run.start(), *run.steps(10)]
     again = msgspec.structs.replace(run.start(), at_s=run.now_s)
     rows = fold([*items, again, *run.steps(10)], close_s=run.now_s)
-    assert [row.total_samples for row in rows] == [80, 80]
+    assert [row.ranks[0].total_samples for row in rows] == [80, 80]
 
 
 def test_of_too_many_held_samples_every_second_one_is_dropped():

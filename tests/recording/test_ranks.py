@@ -14,14 +14,14 @@ from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
 from gpudash.recording.log import LogReader, Origin, line_of
-from gpudash.recording.rank_interval import HELD_S, MOST_READINGS, RankTracks
-from gpudash.recording.unfold import unfold, unfold_ranks
+from gpudash.recording.rank_steps import HELD_S, MOST_READINGS, RankTracks
+from gpudash.recording.unfold import unfold
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run.clocks import moved
 from gpudash.run.replayed import replayed
 from tests import simulated_ranks
 from tests.lives import in_process, parted
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
 OTHER = "GPU-2222"
 
@@ -35,8 +35,7 @@ def started(rank: int, run: Trainer) -> State:
 
 def waiting(progress: Progress, wait_ms: float) -> Progress:
     """Return the progress of a rank that waited `wait_ms` for the other in each step."""
-    phases_ms = {"communication": wait_ms}
-    steps = (msgspec.structs.replace(step, phases_ms=phases_ms) for step in progress.steps)
+    steps = (measured(step, forward_ms=None, communication_ms=wait_ms) for step in progress.steps)
     return msgspec.structs.replace(progress, steps=tuple(steps))
 
 
@@ -107,6 +106,23 @@ def test_each_rank_has_a_row_with_its_own_times_and_its_gpu(recorded):
     assert (first["time_s"], second["time_s"]) == ("1.000", "1.000")
 
 
+def test_what_a_training_process_tells_of_itself_is_in_its_own_row(tmp_path):
+    told = [
+        (
+            rank,
+            msgspec.structs.replace(
+                body, values={"mem_peak_mib": 100.0 + rank}, skipped_samples=rank
+            ),
+        )
+        if isinstance(body, Progress)
+        else (rank, body)
+        for rank, body in two_ranks()
+    ]
+    rows = read(recorded_from(BEGAN_S, tmp_path / "run.csv", told))
+    assert [row["mem_peak_mib"] for row in rows] == ["100.0", "101.0"] * 2
+    assert [row["skipped_samples"] for row in rows] == ["0", "1"] * 2
+
+
 def test_rates_can_be_summed_over_the_rows(recorded):
     first, second = read(recorded)[:2]
     assert (first["steps"], second["steps"]) == ("10", "")
@@ -119,8 +135,8 @@ def cut(parts_ms: dict[int, tuple[float, ...]]) -> list[tuple[int, object]]:
 
     def within(step: Step, rank: int) -> Step:
         parts = parts_ms[rank]
-        phases_ms = (step.phases_ms or {}) | {"backward": sum(parts)}
-        return msgspec.structs.replace(step, phases_ms=phases_ms, parts_ms={"backward": parts})
+        longer = measured(step, backward_ms=sum(parts))
+        return msgspec.structs.replace(longer, parts_ms={"backward": parts})
 
     return [
         (rank, msgspec.structs.replace(body, steps=tuple(within(one, rank) for one in body.steps)))
@@ -134,29 +150,28 @@ def test_the_parts_of_a_backward_pass_are_recorded_as_means_and_read_again(tmp_p
     parts_ms = {0: (10.0, 12.5), 1: (14.0, 8.5)}
     messages = cut(parts_ms)
     for row in rows_of(messages):
-        assert row.parts_ms == {"backward": parts_ms[0]}
-        assert row.ranks[1].parts_ms == {"backward": parts_ms[1]}
-        ((_, progress), *_) = unfold_ranks(row)
-        assert [one.parts_ms for one in progress.steps] == [{"backward": parts_ms[1]}]
-        steps = [one for body in unfold(row) if isinstance(body, Progress) for one in body.steps]
-        assert {one.parts_ms["backward"] for one in steps} == {parts_ms[0]}
+        for one in row.ranks:
+            assert one.parts_ms == {"backward": parts_ms[one.rank]}
+        for rank, body in unfold(row):
+            for step in body.steps if isinstance(body, Progress) else ():
+                assert step.parts_ms == {"backward": pytest.approx(parts_ms[rank])}
     long_ms = cut({0: (10.000001, 12.500001), 1: parts_ms[1]})
     log = recorded_from(BEGAN_S, tmp_path / "run.csv", long_ms).with_suffix(".jsonl")
     rows = [row for row in LogReader(log) if isinstance(row, Interval)]
-    assert [row.parts_ms for row in rows] == [{"backward": parts_ms[0]}] * 2
+    assert [row.ranks[0].parts_ms for row in rows] == [{"backward": parts_ms[0]}] * 2
     assert [row.ranks[1].parts_ms for row in rows] == [{"backward": parts_ms[1]}] * 2
 
 
 def test_parts_that_are_not_cut_alike_are_not_recorded():
     rows = rows_of([*cut({0: (1.0, 2.0), 1: (1.0, 2.0)})[:12], *two_ranks()[12:]])
-    assert rows[0].parts_ms == {}
-    assert rows[0].phases_ms["backward"] > 0
+    assert rows[0].ranks[0].parts_ms == {}
+    assert rows[0].values["backward_ms"] > 0
 
 
 def test_a_single_process_is_rank_0_of_1():
     run = Trainer()
     (row,) = rows_of([(0, run.start()), *((0, one) for one in run.steps(10))], BEGAN_S + 0.5)
-    assert (row.ranks, row.world_size) == ((), 1)
+    assert ([one.rank for one in row.ranks], row.world_size) == ([0], 1)
 
 
 def test_a_row_waits_for_the_steps_of_every_rank_but_not_for_long():
@@ -207,16 +222,16 @@ def test_readings_of_a_rank_in_a_long_hang_are_in_its_rows():
     hang = range(1, 121)
     read = [(rank, host(BEGAN_S + 1.0 + at_s)) for at_s in hang for rank in (0, 1)]
     rows = rows_of([*messages, *read], BEGAN_S + 1.0 + hang[-1])
-    assert sum("cpu_pct" in row.host for row in rows if row.ended_s > BEGAN_S + 1.0) == len(hang)
+    assert sum("cpu_pct" in row.values for row in rows if row.ended_s > BEGAN_S + 1.0) == len(hang)
     for row in rows:
-        assert ("cpu_pct" in row.ranks[1].host) == ("cpu_pct" in row.host)
+        assert ("cpu_pct" in row.ranks[1].values) == ("cpu_pct" in row.values)
 
 
 def test_held_readings_stay_bounded_in_an_endless_hang():
     read = [(1, host(BEGAN_S + at_s)) for at_s in range(10 * MOST_READINGS)]
     messages = [(rank, started(rank, Trainer())) for rank in (0, 1)]
     rows = rows_of([*messages, *read], BEGAN_S + 10 * MOST_READINGS)
-    assert 0 < sum("cpu_pct" in row.ranks[1].host for row in rows) <= MOST_READINGS
+    assert 0 < sum("cpu_pct" in row.ranks[1].values for row in rows) <= MOST_READINGS
 
 
 def test_the_log_holds_what_the_rows_say(recorded):
@@ -290,7 +305,7 @@ def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):
 
 
 def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path):
-    ranks, seconds, pick = 8, 6.0, Random(1)
+    ranks, seconds, pick = 8, 20.0, Random(1)  # so long that the names of values hardly count
     uuids = [f"GPU-12345678-1234-1234-1234-12345678{rank:04}" for rank in range(ranks)]
     messages: list[tuple[int, object]] = []
     for rank, uuid in enumerate(uuids):

@@ -18,14 +18,16 @@ import pytest
 
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError
+from gpudash.metrics import METRICS
 from gpudash.protocol import Envelope, Hello, Note, Plan, Printed, Progress
-from gpudash.recording.intervals import BIN, Interval
+from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LogReader
+from gpudash.recording.rank_steps import BIN
 from gpudash.run.replay import NOTHING, SPEEDS, Player, Replay
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from tests.run.test_session import Screen
-from tests.scripted_run import BEGAN_S, SETTINGS, gpu, host, started
+from tests.scripted_run import BEGAN_S, SETTINGS, gpu, host, measured, started
 from tests.scripted_worker import Worker
 
 ABLE = ("levers", "pause", "restart", "blocks", "record", "profile")
@@ -56,16 +58,25 @@ def read_in_row(found, was):
 
 def alike_in_results(found, was):
     """A log does not say which of a row's steps were warm-up, and a reading counts a row late."""
-    late = ("util_pct", "cpu_pct")
-    measured = ("steps_per_s", "samples_per_s", "step_ms_p50", "step_ms_p95", "host_ms", "ratio")
-    pairs = [map(msgspec.structs.asdict, pair) for pair in zip(found, was, strict=True)]
+    late = ("gpu_util_pct", "cpu_pct")
+    roughly = {"steps_per_s", "samples_per_s", "step_ms_p50", "step_ms_p95", "ratio"}
+    pairs = [map(of_result, pair) for pair in zip(found, was, strict=True)]
     return all(
-        value == row[name]
-        or (name in measured and near(0.02)(value, row[name]))
-        or (name in late and value is None)
+        again.get(name) == row.get(name)
+        or (name in roughly | STEP_VALUES and near(0.02)(again[name], row[name]))
+        or (name in late and name not in again)
         for again, row in pairs
-        for name, value in again.items()
+        for name in again | row
     )
+
+
+STEP_VALUES = {name for name, metric in METRICS.items() if metric.in_steps}
+
+
+def of_result(row):
+    """The row's fields and values, by name."""
+    fields = msgspec.structs.asdict(row)
+    return fields | fields.pop("values")
 
 
 def alike_in_steps(found, was):
@@ -131,7 +142,7 @@ class Prompt(Worker):
         super().iterate(step_ms and 1e3 * TICK_S)
         (step,) = self.waiting
         host_ms, data_ms = 0.04 * step.step_ms, 0.002 * step.step_ms
-        self.waiting = [msgspec.structs.replace(step, host_ms=host_ms, data_ms=data_ms)]
+        self.waiting = [measured(step, host_ms=host_ms, data_ms=data_ms)]
         self.report()
         self.now_s += TICK_S
 

@@ -210,8 +210,8 @@ def test_several_threads_may_decode_their_first_line_at_once():
 
 @pytest.mark.parametrize("more", [{}, {"can": ["levitate"]}, {"can": 1}])
 def test_another_version_is_reported_in_one_line(more):
-    with pytest.raises(SourceError, match=r"^it speaks protocol 4, this gpudash 3$"):
-        Decoder("it").decode(line(protocol=4, **more))
+    with pytest.raises(SourceError, match=r"^it speaks protocol 9, this gpudash 3$"):
+        Decoder("it").decode(line(protocol=9, **more))
 
 
 @pytest.mark.parametrize(
@@ -225,11 +225,11 @@ def test_another_protocol_is_reported_in_one_line(first):
 def test_another_version_ends_the_training_with_its_line():
     class Stranger(Script):
         def read(self) -> list[Envelope]:
-            return [Decoder("the training process").decode(line(protocol=4))]
+            return [Decoder("the training process").decode(line(protocol=9))]
 
     screen = Screen()
     followed(Stranger(), screen)
-    assert screen.newest.status == "the training process speaks protocol 4, this gpudash 3"
+    assert screen.newest.status == "the training process speaks protocol 9, this gpudash 3"
     assert len(screen.failures) == 1
 
 

@@ -111,9 +111,7 @@ def result(number: int, configuration: str, rate: float, **changes: Any) -> Resu
         samples_per_s=8 * rate,
         step_ms_p50=1000 / rate,
         step_ms_p95=1300 / rate,
-        host_ms=600 / rate,
-        util_pct=85.0 + number,
-        cpu_pct=380.0,
+        values={"host_ms": 600 / rate, "gpu_util_pct": 85.0 + number, "cpu_pct": 380.0},
         ratio=rate / 276.4,
         ratio_is_clear=number == 1,
         live=False,
@@ -123,7 +121,8 @@ def result(number: int, configuration: str, rate: float, **changes: Any) -> Resu
 
 def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Snapshot:
     """A run in full swing."""
-    device: dict[str, Any] = {} if on_gpu else {"util_pct": None}
+    on_cpu: dict[str, Any] = {"values": {"host_ms": 2.1, "cpu_pct": 380.0}}
+    device = {} if on_gpu else on_cpu
     return Snapshot(
         state="training",
         status="training",

@@ -149,8 +149,12 @@ def ranks(count: int) -> tuple[RankRow, ...]:
             steps_per_s=9.4 - rank / 100,
             samples_per_s=113.0 - rank / 8,
             step_ms_p50=106.3 + rank / 10,
-            data_ms=None if rank == 1 else 0.2,
-            phases_ms={"forward": 31.0, "backward": 62.0 + rank, "optimizer": 9.0},
+            values={
+                **({} if rank == 1 else {"data_ms": 0.2}),
+                "forward_ms": 31.0,
+                "backward_ms": 62.0 + rank,
+                "optimizer_ms": 9.0,
+            },
             loss=1.87,
         )
         for rank in range(count)
@@ -174,7 +178,7 @@ def of_gpus(count: int) -> Snapshot:
         changed(
             row,
             step_ms_p50=6.91 + rank % 3 / 100,
-            waits_ms=0.02 if rank == SLOW else 2.5 + rank % 5 / 50,
+            values=row.values | {"communication_ms": 0.02 if rank == SLOW else 2.5 + rank % 5 / 50},
             history=tuple(6.9 + (rank * 7 + second * 5) % 11 / 9 for second in range(60)),
             gpu=gpu_sample(
                 gpu_util_pct=99.0,

@@ -158,8 +158,7 @@ def estimates(*rows, **active):
     found = [
         changed(
             row(n, 100.0 * n, batch_size=str(size)),
-            peak_mib=1024.0 * gib,
-            held_mib=1024.0 * gib * 1.1,
+            values={"mem_peak_mib": 1024.0 * gib, "mem_reserved_mib": 1024.0 * gib * 1.1},
         )
         for n, (size, gib) in enumerate(rows, 1)
     ]
@@ -192,8 +191,7 @@ def test_memory_used_by_others_is_not_available_for_a_batch():
     rows = tuple(
         changed(
             row(n, 100.0 * n, batch_size=str(8 * n)),
-            peak_mib=20_000.0 * n,
-            held_mib=20_000.0 * n,
+            values=dict.fromkeys(("mem_peak_mib", "mem_reserved_mib"), 20_000.0 * n),
         )
         for n in (1, 2)
     )

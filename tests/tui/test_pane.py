@@ -185,7 +185,9 @@ def test_steps_are_counted_where_samples_are_unknown():
 
 @pytest.mark.parametrize("absent", [None, math.nan, math.inf])
 def test_what_was_not_measured_is_a_dash_without_a_bar(absent):
-    row = result(1, "a", 1.0, samples_per_s=absent, host_ms=absent, live=True)
+    row = result(1, "a", 1.0, samples_per_s=absent, live=True)
+    values = {} if absent is None else {"host_ms": absent}
+    row = msgspec.structs.replace(row, values={"gpu_util_pct": 85.0} | values)
     line = drawn((result(2, "b", 5.0), row), 118)[-1]
     assert line.count("–") == 2
     assert "█" not in line

@@ -161,7 +161,8 @@ async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_nan_and_infinity_are_shown_as_not_measured(value):
     first, second = job(2).ranks
-    odd = replace(second, step_ms_p50=value, waits_ms=value, samples_per_s=value, history=(value,))
+    values = second.values | {"communication_ms": value}
+    odd = replace(second, step_ms_p50=value, values=values, samples_per_s=value, history=(value,))
     before, after = lines(Job(ranks=(first, first)))[1], lines(Job(ranks=(first, odd)))
     assert after[1] == before
     assert after[2].count("–") >= 2

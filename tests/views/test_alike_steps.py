@@ -14,7 +14,7 @@ from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import RecentSteps, WholeRun
 from gpudash.views.time_breakdown import TimeAccount
 from gpudash.views.timeseries import Ticks
-from tests.scripted_run import BEGAN_S, Trainer, gpu
+from tests.scripted_run import BEGAN_S, Trainer, gpu, measured
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 12)), min_size=1, max_size=8)
 
@@ -33,7 +33,7 @@ def trained(lengths, cpu_ms=None):
 
 
 def with_cpu(progress, cpu_ms):
-    steps = tuple(msgspec.structs.replace(step, cpu_ms=cpu_ms) for step in progress.steps)
+    steps = tuple(measured(step, cpu_ms=cpu_ms) for step in progress.steps)
     return msgspec.structs.replace(progress, steps=steps)
 
 
@@ -83,7 +83,13 @@ def history(items):
     for step in steps_of(items):
         view.step(step)
     (row,) = view.results(live=True)
-    return [row.steps, row.steps_per_s, row.samples_per_s, row.step_ms_p50, row.host_ms]
+    return [
+        row.steps,
+        row.steps_per_s,
+        row.samples_per_s,
+        row.step_ms_p50,
+        *row.values.values(),
+    ]
 
 
 def block(items):
@@ -134,4 +140,4 @@ def test_readings_during_alike_steps_count():
     view.start(0, "encdec", {})
     view.sample(gpu(step.finished_s - 0.1, gpu_util_pct=50.0))
     view.step(step)
-    assert view.results(live=True)[0].util_pct == 50.0
+    assert view.results(live=True)[0].values["gpu_util_pct"] == 50.0

@@ -71,12 +71,6 @@ def test_steps_reported_together_count_each():
     assert (item.steps[0].samples, item.steps[0].tokens) == (32 + 96, 400 + 500)
 
 
-def test_another_ranks_total_is_summed_if_it_reports_none():
-    rows = [trained(1, samples=96, total_samples=None)] * 3
-    item = of_job(*(started(rank, 2) for rank in (0, 1)), *rows, own=trained())
-    assert item.total_samples == 320 + 3 * 96
-
-
 def test_the_jobs_samples_are_unknown_if_one_ranks_are():
     item = of_job(started(0, 2), trained(1, samples=None, total_samples=None), own=trained())
     assert item.steps[0].samples is None

@@ -791,7 +791,7 @@ def test_steps_are_counted_since_the_last_start_change_or_pause():
 
 
 def allocated(report, **mib):
-    return msgspec.structs.replace(report, **mib)
+    return msgspec.structs.replace(report, values=mib)
 
 
 def test_device_memory_stands_among_the_values_of_the_training_process_and_over_time():
@@ -802,7 +802,7 @@ def test_device_memory_stands_among_the_values_of_the_training_process_and_over_
     assert shown.host.values["cpu_pct"] == 321.0
     assert shown.host.values["mem_reserved_mib"] == 900.0
     assert 900.0 in shown.series.of("mem_reserved_mib")
-    assert shown.results[0].peak_mib == 700.0
+    assert shown.results[0].values["mem_peak_mib"] == 700.0
 
 
 def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_the_worker():

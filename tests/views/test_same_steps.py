@@ -11,14 +11,16 @@ TEN_MS = 100.0
 
 def step(number, step_ms=TEN_MS, *, phases=None, parts=None, **values):
     phases = {"forward": 40.0, "backward": 30.0, "communication": 10.0} | (phases or {})
-    about = {"samples": 8, "tokens": None, "data_ms": 0.0, "host_ms": 50.0, **values}
+    about = {"samples": 8, "tokens": None, **values}
+    times = {"data_ms": 0.0, "host_ms": 50.0, **{f"{name}_ms": ms for name, ms in phases.items()}}
+    times |= {name: about.pop(name) for name in ("data_ms", "host_ms") if name in about}
     return Step(
         step=number,
         segment=0,
         finished_s=0.0,
         step_ms=step_ms,
-        phases_ms=phases,
-        parts_ms=None if parts is None else {"backward": parts},
+        values={name: ms for name, ms in times.items() if ms is not None},
+        parts_ms={} if parts is None else {"backward": parts},
         **about,
     )
 

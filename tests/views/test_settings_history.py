@@ -160,7 +160,7 @@ def test_pauses_do_not_dilute_a_row():
     bench.train(20)
     (row,) = bench.rows()
     assert row.steps_per_s == pytest.approx(20.0)
-    assert row.util_pct == 90.0
+    assert row.values["gpu_util_pct"] == 90.0
 
 
 PREFETCHED = 9
@@ -210,7 +210,7 @@ def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained():
     for peak_mib in (2000.0, 3000.0, 2500.0):
         bench.train(20)
         bench.table.sample(host(bench.run.now_s - 0.1, mem_peak_mib=peak_mib))
-    assert bench.rows()[0].peak_mib == 3000.0
+    assert bench.rows()[0].values["mem_peak_mib"] == 3000.0
 
 
 def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():
@@ -222,7 +222,7 @@ def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they
     bench.table.sample(host(BEGAN_S + 1.6, cpu_pct=150.0))
     bench.table.sample(gpu(BEGAN_S + 2.2, gpu_util_pct=2.0))  # no step is known for it yet
     (row,) = bench.rows()
-    assert (row.util_pct, row.cpu_pct) == (90.0, 150.0)
+    assert (row.values["gpu_util_pct"], row.values["cpu_pct"]) == (90.0, 150.0)
 
 
 def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not_count():
@@ -235,7 +235,7 @@ def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not
         bench.table.sample(gpu(bench.run.now_s - 0.001, gpu_util_pct=10.0))
         bench.train(40)
         bench.table.sample(gpu(bench.run.now_s - 0.001, gpu_util_pct=90.0))
-    assert bench.rows()[-1].util_pct == 90.0
+    assert bench.rows()[-1].values["gpu_util_pct"] == 90.0
 
 
 def test_a_restarted_worker_never_counts_in_an_old_row():
@@ -305,7 +305,7 @@ def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
     bench.train(30)
     bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=90.0))
     (row,) = bench.rows()
-    assert (row.steps, row.util_pct, row.live) == (45, 90.0, True)
+    assert (row.steps, row.values["gpu_util_pct"], row.live) == (45, 90.0, True)
     assert row.steps_per_s == pytest.approx(20.0)
     bench.change(batch_size="16")
     bench.train(20)
@@ -351,7 +351,7 @@ def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
 def test_the_host_time_of_a_row_is_the_mean_of_its_steps():
     bench = Bench()
     bench.train(20)
-    assert bench.rows()[0].host_ms == pytest.approx(2.0)
+    assert bench.rows()[0].values["host_ms"] == pytest.approx(2.0)
 
 
 def test_the_percentiles_are_those_of_a_rows_own_steps():
@@ -370,7 +370,7 @@ def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are
     bench.train(4, 125.0)
     for at_s, percent in [(began_s - 0.01, 90.0), (began_s, 10.0), (bench.run.now_s, 30.0)]:
         bench.table.sample(host(at_s, percent))
-    assert bench.rows()[0].cpu_pct == 20.0
+    assert bench.rows()[0].values["cpu_pct"] == 20.0
 
 
 def test_a_reading_of_the_moment_a_step_finishes_is_taken_in_it():
@@ -378,7 +378,7 @@ def test_a_reading_of_the_moment_a_step_finishes_is_taken_in_it():
     bench.train(WARMUP_STEPS + 1, 125.0)
     bench.table.sample(host(bench.run.now_s + 0.125, 150.0))
     bench.train(1, 125.0)
-    assert bench.rows()[0].cpu_pct == 150.0
+    assert bench.rows()[0].values["cpu_pct"] == 150.0
 
 
 def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept():
@@ -387,7 +387,7 @@ def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept():
     for number in range(1025):
         bench.table.sample(host(bench.run.now_s + 0.001 * (number + 1), 100.0 if number else 900.0))
     bench.train(1, 2000.0)
-    assert bench.rows()[0].cpu_pct == 100.0
+    assert bench.rows()[0].values["cpu_pct"] == 100.0
 
 
 def test_the_histogram_holds_the_warm_steps_since_the_last_change():

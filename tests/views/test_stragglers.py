@@ -54,11 +54,11 @@ def cut(seen, *, late_ms, caught_up_ms):
     for rank, progress in seen:
         *before, step = progress.steps
         late = late_ms if rank == 1 else 0.0
-        whole_ms = step.phases_ms["backward"] + late - (caught_up_ms if rank == 1 else 0.0)
-        first_ms = 0.6 * step.phases_ms["backward"] + late
-        phases_ms = step.phases_ms | {"backward": whole_ms}
+        whole_ms = step.values["backward_ms"] + late - (caught_up_ms if rank == 1 else 0.0)
+        first_ms = 0.6 * step.values["backward_ms"] + late
         parts_ms = {"backward": (first_ms, whole_ms - first_ms)}
-        parts = changed(step, phases_ms=phases_ms, parts_ms=parts_ms)
+        values = step.values | {"backward_ms": whole_ms}
+        parts = changed(step, values=values, parts_ms=parts_ms)
         yield rank, changed(progress, steps=(*before, parts))
 
 
@@ -208,7 +208,7 @@ def test_without_a_measured_communication_nothing_is_claimed():
     stragglers = begin(ranks)
     for rank, progress in ranks.train(30):
         for step in progress.steps:
-            (step.phases_ms or {}).pop("communication", None)
+            step.values.pop("communication_ms", None)
         stragglers.take(rank, progress)
     assert stragglers.found() is None
 
@@ -216,8 +216,8 @@ def test_without_a_measured_communication_nothing_is_claimed():
 def test_steps_may_become_faster_and_skip_blocks_at_once():
     stragglers = begin(Ranks(2))
     for number, step_ms in ((1, 5000.0), (8, 1.0), (9, 1.0), (12, 1.0), (13, 1.0), (24, 1.0)):
-        phases_ms = {"forward": step_ms, "communication": 0.0}
-        step = Step(step=number, segment=0, finished_s=0.0, step_ms=step_ms, phases_ms=phases_ms)
+        values = {"forward_ms": step_ms, "communication_ms": 0.0}
+        step = Step(step=number, segment=0, finished_s=0.0, step_ms=step_ms, values=values)
         seen = Progress(until_s=0.0, steps=(step,), total_steps=number, total_samples=None)
         stragglers.take(0, seen)
     assert stragglers.found() is None
@@ -338,13 +338,14 @@ def recorded(slow_in):
                 parts = tuple(ms.pop(name) for name in CUT if name in ms)
                 phases = {name: took for name, took in ms.items() if not name.endswith("_ms")}
                 times = {name: took for name, took in ms.items() if name.endswith("_ms")}
+                step_ms = times.pop("step_ms")
                 step = Step(
                     step=int(row["step"]),
                     segment=0,
                     finished_s=0.0,
-                    phases_ms=phases,
-                    parts_ms={"backward": parts} if parts else None,
-                    **times,
+                    step_ms=step_ms,
+                    values=times | {f"{name}_ms": took for name, took in phases.items()},
+                    parts_ms={"backward": parts} if parts else {},
                 )
                 seen = Progress(until_s=0.0, steps=(step,), total_steps=0, total_samples=0)
                 yield row["slow_rank"], int(row["rank"]), seen
@@ -397,14 +398,15 @@ def exactly(stragglers, blocks, of_rank, ranks=2, first=0):
             about = about if isinstance(about, dict) else {"own_ms": about}
             about = {"own_ms": 80.0, "samples": 8, "data_ms": 0.0, "host_ms": 0.0, **about}
             own_ms = about.pop("own_ms")
-            phases_ms = {"forward": own_ms, "communication": EXACT_MS - own_ms}
+            values = {name: about.pop(name) for name in ("data_ms", "host_ms")}
+            values |= {"forward_ms": own_ms, "communication_ms": EXACT_MS - own_ms}
             step = Step(
                 step=number,
                 segment=0,
                 tokens=None,
                 finished_s=number * EXACT_MS / 1e3,
                 step_ms=EXACT_MS,
-                phases_ms=phases_ms,
+                values=values,
                 **about,
             )
             progress = Progress(until_s=0.0, steps=(step,), total_steps=0, total_samples=0)

@@ -2,7 +2,6 @@ from itertools import cycle as cycle_of
 from itertools import islice, pairwise
 from operator import mul
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from gpudash.protocol import HostReading
 from gpudash.snapshot import Series
 from gpudash.views.timeseries import CAPACITY, KEPT, MERGED, MOST_NAMES, TICK_S, Ticks
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
 
 
 def trained(durations_ms, *, began_s=BEGAN_S):
@@ -219,7 +218,7 @@ def test_names_are_forgotten_with_their_ticks():
     ticks, run = trained([])
     for number in range(3 * CAPACITY):
         run.now_s += TICK_S
-        odd = msgspec.structs.replace(step(1, run.now_s), phases_ms={f"phase {number}": 1.0})
+        odd = measured(step(1, run.now_s), **{f"phase {number}_ms": 1.0})
         ticks.step(odd)
         ticks.cover(run.now_s)
         if number % 100 == 0:
@@ -229,7 +228,7 @@ def test_names_are_forgotten_with_their_ticks():
 
 def test_a_phase_cannot_take_the_place_of_the_steps_own_times():
     ticks, _ = trained([])
-    ticks.step(msgspec.structs.replace(step(1, BEGAN_S + 0.1), phases_ms={"step": 7.0}))
+    ticks.step(measured(step(1, BEGAN_S + 0.1), step_ms=7.0))
     ticks.cover(BEGAN_S + 0.5)
     assert ticks.series().of("step_ms") == pytest.approx([50.0])
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from gpudash.instrument.life import Life
-from gpudash.instrument.pipes import CommandPipe
-from gpudash.protocol import Command, Device, Event, Plan, Progress, Step, Stop
+from gpudash.instrument.pipes import CommandPipe, Sent
+from gpudash.instrument.wire import StepReport, encoded
+from gpudash.protocol import Command, Device, Envelope, Event, Plan, Progress, Step, Stop
 from gpudash.worker.__main__ import of_process, ready
 from gpudash.worker.loop import Loop
 from tests.lives import told
@@ -134,7 +135,10 @@ class Run:
                 os.close(fd)
         return self
 
-    def _receive(self, event: Event) -> None:
+    def _receive(self, sent: Sent) -> None:
+        event = sent
+        if isinstance(sent, StepReport):  # as the session reads it
+            event = msgspec.json.decode(encoded(sent, 0, 0, 0.0), type=Envelope).body
         self.events.append(event)
         self._react(self, event)
 

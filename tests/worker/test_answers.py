@@ -168,7 +168,7 @@ def test_a_refused_batch_size_says_which_would_have_fitted(monkeypatch: pytest.M
     sizes = ["3", "4"]  # at 4 memory runs out
 
     def react(run: Run, event: Event) -> None:
-        if isinstance(event, Progress) and event.mem_peak_mib and sizes:
+        if isinstance(event, Progress) and "mem_peak_mib" in event.values and sizes:
             seen = Counter(step.segment for step in run.steps)
             if seen[2 - len(sizes)] > 100:
                 run.send(Change(id=len(sizes), settings={"batch_size": sizes.pop(0)}))

@@ -22,6 +22,7 @@ def test_a_rank_leaves_the_process_group_only_after_success(
     monkeypatch.setattr(sys, "argv", ["rank", str(tmp_path), plan])
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr(rank, "die_with", lambda _parent: None)
+    monkeypatch.setattr(rank, "keep_compiled_code", lambda _scratch: None)  # sets the environment
     monkeypatch.setattr(rank, "await_dashboard", lambda _place: ours)
     monkeypatch.setattr(rank, "work", lambda *_args: code)
     monkeypatch.setattr(distributed, "destroy_process_group", lambda: left.append(True))

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from gpudash.instrument.pipes import EventPipe
+from gpudash.metrics import phases_ms
 from gpudash.protocol import (
     Change,
     Envelope,
@@ -291,7 +292,7 @@ def test_the_worker_reports_its_training_and_then_every_step(training: Worker) -
     assert [*labels] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
     assert labels["prepare"] == "encode"  # the workload's own word
     as_started = [step for step in training.steps if step.segment == 0]
-    measured = {name for step in as_started for name in step.phases_ms or {}}
+    measured = {name for step in as_started for name in phases_ms(step.values)}
     assert measured == {*labels} - {"graph"}
 
 

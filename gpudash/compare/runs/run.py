@@ -11,9 +11,10 @@ from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import Part, Spread, rate, spread_of_blocks, spread_of_rows
 from gpudash.protocol import Device, Envelope, Settings, State
 from gpudash.recording.csv_reader import NOT_RECORDED, CsvReader, log_or_csv, open_recording
-from gpudash.recording.intervals import SWITCH_S, Interval
+from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LineReader
 from gpudash.recording.provenance import plain
+from gpudash.recording.rank_steps import SWITCH_S
 from gpudash.statistics import WARMUP_STEPS, mean
 
 
@@ -122,7 +123,7 @@ class _Rows:
                 workload=rows[0].workload,
                 settings=rows[0].settings,
                 parts=tuple(Part(row.steps, row.train_s) for row in rows),
-                core_wait_pct=mean(_number(row.host.get("core_wait_pct")) for row in rows),
+                core_wait_pct=mean(_number(row.values.get("core_wait_pct")) for row in rows),
             )
 
 

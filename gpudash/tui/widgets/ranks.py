@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash import format as fmt
+from gpudash.metrics import METRICS
 from gpudash.protocol import Phase, Reading, Straggler
 from gpudash.snapshot import Hang, RankRow, Snapshot, Values
 from gpudash.tui.cells import Parts, level_of
@@ -170,7 +171,8 @@ def columns_of(job: Job) -> Cells:
     """Return the columns with a value for any rank: title → function from a row to its text."""
     ranks = job.ranks
     waits: Cells = {"waits": lambda row: fmt.milliseconds(row.waits_ms)}
-    data: Cells = {"data ms": lambda row: fmt.milliseconds(row.data_ms)}
+    times = {metric.rank: name for name, metric in METRICS.items() if metric.rank}
+    times |= {f"{fmt.plain(one.label)} ms": f"{one.name}_ms" for one in job.phases}
     node: Cells = {"node": lambda row: fmt.plain(row.node) or fmt.ABSENT}
     state: Cells = {"state": _state}
     return {
@@ -185,11 +187,10 @@ def columns_of(job: Job) -> Cells:
         },
         **(state if len({_state(row) for row in ranks}) > 1 else {}),
         "steps/s": lambda row: fmt.significant(row.steps_per_s),
-        **(data if any(row.data_ms is not None for row in ranks) else {}),
         **{
-            f"{fmt.plain(one.label)} ms": _phase(one.name)
-            for one in job.phases
-            if any(one.name in row.phases_ms for row in ranks)
+            title: _time(name)
+            for title, name in times.items()
+            if any(name in row.values for row in ranks)
         },
         "steps": lambda row: fmt.count(row.steps),
         "loss": lambda row: fmt.ABSENT if row.loss is None else f"{row.loss:.4g}",
@@ -214,8 +215,8 @@ def _read(
     return text
 
 
-def _phase(name: str) -> Callable[[RankRow], str]:
-    return lambda row: fmt.milliseconds(row.phases_ms.get(name))
+def _time(name: str) -> Callable[[RankRow], str]:
+    return lambda row: fmt.milliseconds(row.values.get(name))
 
 
 def _fitting(

@@ -53,11 +53,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             "× row 1": ratio_text,
             "p50 ms": lambda row: fmt.significant(row.step_ms_p50),
             "p95 ms": lambda row: fmt.significant(row.step_ms_p95),
-            "host ms": lambda row: fmt.significant(row.host_ms),
+            "host ms": lambda row: fmt.significant(row.values.get("host_ms")),
             "GPU %" if self.on_gpu else "CPU cores": lambda row: (
-                fmt.percent(row.util_pct).removesuffix(" %")
+                fmt.percent(row.values.get("gpu_util_pct")).removesuffix(" %")
                 if self.on_gpu
-                else fmt.cores(row.cpu_pct).removesuffix(" cores")
+                else fmt.cores(row.values.get("cpu_pct")).removesuffix(" cores")
             ),
             "steps": lambda row: fmt.count(row.steps),
         }
@@ -65,7 +65,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
     """Return the table of these results; `on_gpu` is also set if an earlier row had a GPU."""
-    on_gpu = on_gpu or any(row.util_pct is not None for row in results)
+    on_gpu = on_gpu or any("gpu_util_pct" in row.values for row in results)
     table = Table(results=results, on_gpu=on_gpu, unit=rate_unit(results))
     highest = max(fmt.measured(map(table.rate, results)), default=0.0)
     settings = sum(not row.verdict for row in results)

@@ -1,0 +1,62 @@
+"""What a training process says of its steps, as plain records and as a line of JSON.
+
+Only the standard library and the syntax of Python 3.10: a training's environment may have nothing
+else. The session reads the same as `Step` and `Progress` of `gpudash.protocol`, which describe the
+fields.
+"""
+
+import json
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, NamedTuple
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+class FinishedStep(NamedTuple):
+    """A step, or several that were timed together; the first fields of `protocol.Step`."""
+
+    step: int
+    segment: int
+    finished_s: float
+    step_ms: float
+    values: dict[str, float]
+    count: int = 1  # type: ignore[assignment]  # instead of a tuple's method
+    samples: int | None = None
+    tokens: int | None = None
+    parts_ms: dict[str, tuple[float, ...]] = {}  # noqa: RUF012  # nobody changes it
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """The steps finished since the report before: `protocol.Progress`."""
+
+    until_s: float
+    steps: tuple[FinishedStep, ...]
+    total_steps: int
+    total_samples: int | None
+    loss: float | None = None
+    loss_step: int | None = None
+    transform_ms: dict[str, float] = field(default_factory=dict)
+    skipped_samples: int = 0
+    instruments_ms: float = 0.0
+    values: dict[str, float] = field(default_factory=dict)
+
+
+def encoded(report: StepReport, rank: int, seq: int, sent_s: float) -> bytes:
+    """Return the report in a `protocol.Envelope`, as JSON."""
+    envelope = ("training", rank, seq, sent_s, {"type": "Progress", **vars(report)})
+    try:
+        return _encode(envelope).encode()
+    except ValueError:  # JSON has no NaN and no infinity: a loss may be one
+        return _encode(_finite(envelope)).encode()
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with None for what is not finite; values by name are left out instead."""
+    if isinstance(value, dict):
+        found = {name: _finite(one) for name, one in value.items()}
+        return {name: one for name, one in found.items() if one is not None}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

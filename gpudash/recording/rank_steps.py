@@ -1,0 +1,283 @@
+"""Fold what one rank says into the rows of a recording: alike for every rank. No I/O, no clock."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from math import floor, inf, log
+from typing import NamedTuple
+
+import msgspec
+
+from gpudash.metrics import phases_ms, process_reading
+from gpudash.protocol import HostReading, Progress, State, Step
+from gpudash.recording.readings import MOST_HELD, hold, over_time, take
+from gpudash.statistics import Means, mean, percentiles, total
+
+HELD_S = 20.0
+"""Seconds beyond an interval that another rank's messages are kept while rank 0, which ends
+intervals, is silent."""
+MOST_READINGS = 512
+"""Most readings of another rank's processes that are kept likewise: minutes of a hang."""
+SWITCH_S = 0.01
+"""Steps further apart have a break between them: a pause, or a lever change."""
+BIN = 0.01
+"""Relative width of the bins that step times are kept in: 1 %."""
+
+
+class Burst(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive steps without a break."""
+
+    began_s: float
+    """When the first step began: possibly in an earlier row."""
+    step_times: tuple[tuple[float, int], ...]
+    """(ms, count) of each bin: its mean and its steps; the first step's bin comes first."""
+
+
+class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rank did in an interval."""
+
+    rank: int = 0
+    gpu_uuid: str | None = None
+    """The GPU that it trains on."""
+    step: int = 0
+    """Its step count at the end; a restarted process counts from 0."""
+    steps: int = 0
+    """Steps that its device finished in the interval."""
+    samples: int | None = None
+    """Samples of these steps."""
+    tokens: int | None = None
+    """Their tokens; None without a step."""
+    total_samples: int | None = None
+    """Samples of all steps up to `step`."""
+    bursts: tuple[Burst, ...] = ()
+    """Durations of these steps."""
+    values: dict[str, float | str] = {}
+    """By metric, absent if not measured: of its steps, over those in which each was measured; of
+    its processes, over their readings; and its loss."""
+    parts_ms: dict[str, tuple[float, ...]] = {}
+    """Parts of phases that all steps cut into the same number of parts."""
+    transform_ms: dict[str, float] = {}
+    """Time per sample of each transform in a loader worker, as last reported."""
+    instruments_ms: float | None = None
+    """Host time for measuring, from reports in the interval; None without a report."""
+
+
+class _Known(NamedTuple):
+    """A step that is in no row so far."""
+
+    step: Step
+    process: int
+    """Number of the process that trained it."""
+    total_samples: int | None
+    """Samples of this process up to this step."""
+
+
+class RankTrack:
+    """One rank's messages for intervals that are not complete.
+
+    Rank 0 leads: it ends the intervals. What the others say is kept for a while if it is silent.
+    """
+
+    def __init__(self, rank: int, held_s: float) -> None:
+        self._rank = rank
+        self._held_s = held_s if rank else inf
+        self._most_readings = MOST_READINGS if rank else MOST_HELD
+        self._gpu_uuid: str | None = None
+        self._steps: deque[_Known] = deque()
+        self._reports: deque[Progress] = deque()  # for values that are not a step's
+        self._readings: list[HostReading] = []
+        self._losses: deque[tuple[int, int, float]] = deque()  # (process, step, loss)
+        self._state: State | None = None
+        self._pid: int | None = None
+        self._newest = 0  # step number of its process; a time could change with the clock
+        self._started = -1  # number of the newest process
+        self._begin(-1)
+        self.known_s: float | None = None
+        """All steps up to this time are known; None before the first report."""
+
+    def _begin(self, process: int) -> None:
+        self._process = process  # that of the rows
+        self._step = 0
+        self._total_samples: int | None = 0
+        self._holding: dict[str, float | str] = {}  # values that hold until they are told again
+
+    def begin(self, process: int) -> None:
+        """Begin a row in which this process trains; they count from 0."""
+        if process > self._process:
+            self._begin(process)
+
+    def take(self, message: State | Progress | HostReading) -> None:
+        """Fold a state, a report of steps, or a reading of the rank's processes."""
+        match message:
+            case HostReading():
+                hold(self._readings, message, self._most_readings)
+            case State():
+                self._turn(message)
+            case Progress():
+                self._take_steps(message)
+                self._take_values(message)
+
+    def _turn(self, state: State) -> None:
+        before, self._state = self._state, state
+        process = state.process
+        if process is not None and state.starts_after(before):
+            self._gpu_uuid = process.device.uuid
+            self._started += 1
+            if process.pid != self._pid or not self._rank:  # what rank 0 says comes once
+                self._newest = 0
+            self._pid = process.pid
+
+    def _take_steps(self, report: Progress) -> None:
+        new = [step for step in report.steps if step.step > self._newest]
+        so_far, known = report.total_samples, list[_Known]()
+        for step in reversed(new):
+            known.append(_Known(step, self._started, so_far))
+            so_far = None if so_far is None or step.samples is None else so_far - step.samples
+        self._steps += reversed(known)
+        self._newest = max([self._newest, *(step.step for step in new)])
+        self.known_s = report.until_s
+        while self._steps and self._is_overdue(self._steps[0].step.finished_s):
+            self._steps.popleft()
+
+    def _take_values(self, report: Progress) -> None:
+        self._reports.append(report)
+        while self._is_overdue(self._reports[0].until_s):
+            self._reports.popleft()
+        if report.loss is not None:
+            loss_step = report.total_steps if report.loss_step is None else report.loss_step
+            self._losses.append((self._started, loss_step, report.loss))
+        reading = process_reading(report)
+        if reading is not None:
+            hold(self._readings, reading, self._most_readings)
+
+    def _is_overdue(self, at_s: float) -> bool:
+        return self.known_s is not None and self.known_s - at_s > self._held_s
+
+    def row(self, ended_s: float, segment: int | None) -> RankSteps:
+        """Return what the rank did up to `ended_s`, and forget it.
+
+        Steps of segments after `segment`, if that is known of this rank, are of later rows.
+        """
+        steps = self._steps_until(ended_s, segment)
+        transform_ms, instruments_ms = self._reported_until(ended_s)
+        self._hold_loss()
+        read = over_time("host", take(self._readings, -inf, ended_s))
+        return RankSteps(
+            rank=self._rank,
+            gpu_uuid=self._gpu_uuid,
+            step=self._step,
+            steps=sum(step.count for step in steps),
+            samples=total(step.samples for step in steps),
+            tokens=total(step.tokens for step in steps) if steps else None,
+            total_samples=self._total_samples,
+            bursts=_bursts(steps),
+            values=_values(steps) | self._holding | read,
+            parts_ms=_mean_parts_ms(steps),
+            transform_ms=transform_ms,
+            instruments_ms=instruments_ms,
+        )
+
+    def _steps_until(self, ended_s: float, segment: int | None) -> list[Step]:
+        found = []
+        while self._steps and self._steps[0].step.finished_s <= ended_s:
+            step, process, total_samples = self._steps[0]
+            if segment is not None and step.segment > segment:
+                break
+            self._steps.popleft()
+            found.append(step)
+            self.begin(process)
+            self._step, self._total_samples = step.step, total_samples
+        return found
+
+    def _reported_until(self, ended_s: float) -> tuple[dict[str, float], float | None]:
+        transform_ms: dict[str, float] = {}
+        instruments_ms = None
+        while self._reports and self._reports[0].until_s <= ended_s:
+            report = self._reports.popleft()
+            transform_ms = report.transform_ms or transform_ms
+            self._holding["skipped_samples"] = report.skipped_samples
+            instruments_ms = (instruments_ms or 0.0) + report.instruments_ms
+        return transform_ms, instruments_ms
+
+    def _hold_loss(self) -> None:
+        """Note the newest known loss of a step up to the row's last."""
+        while self._losses and self._losses[0][:2] <= (self._process, self._step):
+            process, _, loss = self._losses.popleft()
+            if process == self._process:
+                self._holding["loss"] = loss
+
+
+class RankTracks:
+    """The tracks of all ranks."""
+
+    def __init__(self, interval_s: float = 0.5) -> None:
+        self._held_s = interval_s + HELD_S
+        self._tracks = {0: RankTrack(0, self._held_s)}
+        self._world_size = 1
+
+    def take(self, rank: int, message: State | Progress | HostReading) -> None:
+        """Fold a rank's message."""
+        if isinstance(message, State) and message.process is not None:
+            self._world_size = message.process.world_size
+        self._tracks.setdefault(rank, RankTrack(rank, self._held_s)).take(message)
+
+    def begin(self, process: int) -> None:
+        """Begin a row in which this process of rank 0 trains."""
+        self._tracks[0].begin(process)
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks, including ranks that have sent nothing yet."""
+        return max(self._world_size, len(self._tracks))
+
+    @property
+    def known_s(self) -> float:
+        """The time up to which the steps of all ranks but 0 are known."""
+        known = (track.known_s for rank, track in self._tracks.items() if rank)
+        return min((one for one in known if one is not None), default=inf)
+
+    def row(self, ended_s: float, segment: int) -> tuple[RankSteps, ...]:
+        """Return what each rank did up to `ended_s`; `segment` is that of rank 0's row."""
+        return tuple(
+            track.row(ended_s, None if rank else segment)
+            for rank, track in sorted(self._tracks.items())
+        )
+
+
+def _values(steps: Sequence[Step]) -> dict[str, float | str]:
+    """Return the means of the steps' values, and the percentiles of their durations."""
+    means = Means()
+    for step in steps:
+        means.add(step.values, step.count)
+    p50, p95 = percentiles((step.step_ms, step.count) for step in steps)
+    durations = {"step_ms_p50": p50, "step_ms_p95": p95}
+    return {**means.values(), **{name: ms for name, ms in durations.items() if ms is not None}}
+
+
+def _mean_parts_ms(steps: Sequence[Step]) -> dict[str, tuple[float, ...]]:
+    """Return the mean parts of each phase that all measured steps cut alike, in ms."""
+    measured = [step for step in steps if phases_ms(step.values)]
+    counts = [step.count for step in measured]
+    means = {}
+    for name in sorted(set[str]().union(*(step.parts_ms for step in measured))):
+        parts = [step.parts_ms.get(name, ()) for step in measured]
+        if len(set(map(len, parts))) == 1:
+            means[name] = tuple(mean(at, counts) or 0.0 for at in zip(*parts, strict=True))
+    return means
+
+
+def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
+    found: list[tuple[float, dict[int, tuple[float, int]]]] = []  # begin, {bin: (total ms, count)}
+    ended_s = -inf
+    for step in steps:
+        ms = step.count * step.step_ms
+        began_s = step.finished_s - ms / 1e3
+        if began_s - ended_s > SWITCH_S:
+            found.append((began_s, {}))
+        bins, ended_s = found[-1][1], step.finished_s
+        place = floor(log(max(step.step_ms, 1e-6)) / BIN)
+        so_far_ms, count = bins.get(place, (0.0, 0))
+        bins[place] = so_far_ms + ms, count + step.count
+    return tuple(
+        Burst(began_s, tuple((ms / count, count) for ms, count in bins.values()))
+        for began_s, bins in found
+    )
