@@ -60,7 +60,7 @@ class Run:
     def train(self, seconds, step_ms=50.0, **times):
         for _ in range(round(1e3 * seconds / step_ms)):
             progress = self.trainer.step(step_ms)
-            steps = tuple(replace(one, **{**BUSY, **times}) for one in progress.steps)
+            steps = tuple(replace(one, values=one.values | BUSY | times) for one in progress.steps)
             self.say(replace(progress, steps=steps), host(self.now_s))
         return self.shown
 
