@@ -351,7 +351,7 @@ def _lever(workload: str, name: str, value: Any) -> str:
 def _option(table: str, name: str, text: str) -> Any:
     """Return the value of an option or of a screen setting."""
     if name in SCREEN:
-        from gpudash.tui.look import VALID  # noqa: PLC0415  # imports Textual
+        from gpudash.tui.appearance import VALID  # noqa: PLC0415  # imports Textual
 
         return _choice(name, text, VALID[name])
     if name == "workload":

@@ -87,9 +87,9 @@ def show(
     """Open the dashboard, with a `player` for a recording; return the exit code."""
     with without_collecting():
         from gpudash.tui.app import Dashboard, run_dashboard  # noqa: PLC0415  # Textual is slow
-        from gpudash.tui.look import Look  # noqa: PLC0415  # … too
+        from gpudash.tui.appearance import Appearance  # noqa: PLC0415  # … too
 
-    look = Look(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys)
+    look = Appearance(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys)
     app = Dashboard(
         open_session,
         plan,

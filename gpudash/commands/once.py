@@ -21,7 +21,7 @@ def print_once(
     open_session: Callable[[], "Session"], plan: Plan, *, ascii_only: bool, color: str
 ) -> int:
     """Train, and print one frame; return the exit code of the run."""
-    from gpudash.tui.once import one_frame  # noqa: PLC0415  # Textual is slow
+    from gpudash.tui.single_frame import one_frame  # noqa: PLC0415  # Textual is slow
 
     in_color = color == "always" or (sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     width, height = shutil.get_terminal_size(IN_A_PIPE) if sys.stdout.isatty() else IN_A_PIPE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from rich.markup import escape
-from textual import work
+from textual import events, work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
@@ -26,13 +26,13 @@ from gpudash.tui import preferences
 from gpudash.tui.actions.levers import LeverActions
 from gpudash.tui.actions.profiles import ProfileActions
 from gpudash.tui.actions.run import RunActions
+from gpudash.tui.appearance import Appearance
 from gpudash.tui.ascii import Ascii
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keymap import keys_of, name_of
 from gpudash.tui.keys import ACTIVE
-from gpudash.tui.look import Look
-from gpudash.tui.palette import entries
+from gpudash.tui.palette import Palette, entries
 from gpudash.tui.preferences import Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
 from gpudash.tui.screens.help import Help
@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.session import Session
 
 RATE_HZ = 4.0
-USUAL = Look()
+USUAL = Appearance()
 PATIENCE_S = 1.0
 """How long to wait, in seconds, until preferences are saved: an unreachable home may block."""
 
@@ -71,7 +71,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         rate_hz: float = RATE_HZ,
         player: "Player | None" = None,
         ascii_only: bool = False,
-        look: Look = USUAL,
+        look: Appearance = USUAL,
     ) -> None:
         """With a `player` it is a replay; `ascii_only` is for terminals without Unicode."""
         super().__init__()
@@ -91,19 +91,22 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._painted_s = float("-inf")
         self._started_s: float | None = None
         self._running_loop: asyncio.AbstractEventLoop | None = None
-        self._main = ReplayScreen(self.control, player) if player else MainScreen(self.control)
-        self._main.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
+        self.main_screen = (
+            ReplayScreen(self.control, player) if player else MainScreen(self.control)
+        )
+        """The screen below all dialogs."""
+        self.main_screen.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
         # a script's output comes first, as without gpudash
         prints = plan.workload not in CATALOGUE and player is None
         usual = "output" if prints else self._remembered.pane or "results"
-        self._main.chosen_tab = look.pane or usual
-        self._main.keys = keys
+        self.main_screen.chosen_tab = look.pane or usual
+        self.main_screen.keys = keys
         ACTIVE.set(keys)
         self.inbox = Inbox(knock=lambda: self.call_later(self._take_mail))
 
     def get_default_screen(self) -> Screen[None]:
         """Return the main screen, which is always at the bottom."""
-        return self._main
+        return self.main_screen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters of every line on its way to the terminal."""
@@ -115,7 +118,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def on_mount(self) -> None:
         """Start the engine after the first paint."""
-        self._main.call_after_refresh(self._begin)
+        self.main_screen.call_after_refresh(self._begin)
         self._running_loop = asyncio.get_running_loop()
 
     def _begin(self) -> None:
@@ -125,7 +128,20 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
     @work
     async def _load_plotext(self) -> None:
         await asyncio.to_thread(importlib.import_module, "gpudash.tui.plot")
-        self._main.allow_drawing()
+        self.main_screen.allow_drawing()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Let a key of a text field act in order with the letters around it.
+
+        Textual's would act once it has reached the app, after letters that came later.
+        """
+        if isinstance(event, events.Key) and not event.is_forwarded and not event.is_printable:
+            target = self.focused or self.screen
+            bound = self.screen.active_bindings.get(event.key)
+            if bound is not None and bound.node is target and bound.enabled:
+                target.call_later(target.run_action, bound.binding.action)
+                return
+        await super().on_event(event)
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
@@ -154,7 +170,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         found = self.control.snapshot.found
         if found not in ("", known):
             mail.lines.append(f"found: {found}")
-        self._main.show(mail)
+        self.main_screen.show(mail)
         owners = self.control.snapshot.memory_owners
         if owners is not None and owners != known_owners:
             self._show_owners(owners)
@@ -165,7 +181,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def _show_owners(self, owners: MemoryOwners) -> None:
         """Show a report that the user requested, unless a dialog is open; the log has it too."""
-        if owners.answers and self.screen is self._main:
+        if owners.answers and self.screen is self.main_screen:
             self._open(ShowLines(owners_title(owners), owner_lines(owners)))
 
     def remembered(self) -> Preferences:
@@ -173,7 +189,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         starts_s = dict(self._remembered.starts_s)
         if self._started_s is not None:
             starts_s[self._start_of(self.control.plan)] = self._started_s
-        theme, pane = self.theme, self._main.chosen_tab
+        theme, pane = self.theme, self.main_screen.chosen_tab
         chosen = pane in REMEMBERED and pane != self._look.pane
         return Preferences(  # configured values are not saved as choices
             theme=self._remembered.theme if theme == self._look.theme else theme,
@@ -213,23 +229,23 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def action_pane(self, tab: Tab) -> None:
         """Open a tab of the pane."""
-        self._main.choose_tab(tab)
+        self.main_screen.choose_tab(tab)
 
     def action_why(self) -> None:
         """Show each rule of the answer with its measured value."""
-        shown = self._main.headline
+        shown = self.main_screen.headline
         self._open(ShowLines(f"why: {shown.title}", why_lines(shown)))
 
     def action_copy(self) -> None:
         """Copy the verdict, the row or the lever that has the focus."""
-        self._copy(self._main.copied())
+        self._copy(self.main_screen.copied())
 
     def action_find(self) -> None:
         """Ask for a text, and find it in the levers, the results or the log."""
 
         def answered(text: str | None) -> None:
             sought = (text or "").strip()
-            if sought and not self._main.find(sought):
+            if sought and not self.main_screen.find(sought):
                 self.notify(f"nothing found for {sought!r}", markup=False)
 
         self._open(
@@ -238,7 +254,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def action_help(self) -> None:
         """List every key."""
-        self._open(Help(self._main.keys, self._main.focus_id))
+        self._open(Help(self.main_screen.keys, self.main_screen.focus_id))
 
     def give_up(self, sentence: str) -> None:
         """Complete a recording and quit with exit code 1: the main screen has failed."""
@@ -251,13 +267,13 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
             self._running_loop.call_soon_threadsafe(self._quit)
 
     def action_command_palette(self) -> None:
-        """Show the palette if it has room: without room, Textual's fails at PageUp."""
-        if not self._main.too_small:
-            super().action_command_palette()
+        """Show the palette if it has room."""
+        if not self.main_screen.too_small and not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's commands; a command runs once the palette has closed."""
-        of_app = [key for key in self._main.keys if not key.action.startswith("screen.")]
+        of_app = [key for key in self.main_screen.keys if not key.action.startswith("screen.")]
         keys = getattr(screen, "keys", of_app)  # a dialog has no keys of its own
         for title, help_, action in entries(self.control, keys):
             command = partial(self.call_later, self.run_action, action)

@@ -25,7 +25,7 @@ LEAST_CHARTS, LEAST_CHARTS_LARGE = 6, 16
 """Rows that the pane leaves to the charts: side by side, and in two rows."""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The user's choice of panels."""
 
     chosen: Part = "levers"
@@ -41,7 +41,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of the status line: a refusal is shown in whole."""
 
 
-def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
+def places(width: int, height: int, shown: PanelChoice) -> dict[str, Region]:
     """Return the region of each visible part by its id; none overlap."""
     if is_too_small(width, height):
         return {"too-small": Region(0, 0, width, height)}
@@ -63,7 +63,7 @@ def places(width: int, height: int, shown: Shown) -> dict[str, Region]:
     return {**bars, "answer": answer, **panels}
 
 
-def notices_margin(width: int, height: int, shown: Shown) -> int:
+def notices_margin(width: int, height: int, shown: PanelChoice) -> int:
     """Return the rows to leave below notices.
 
     They appear above the pane or what is in its place, or above the status if a panel is zoomed.
@@ -78,6 +78,11 @@ def notices_margin(width: int, height: int, shown: Shown) -> int:
 def is_too_small(width: int, height: int) -> bool:
     """Return whether the terminal is too small to show anything."""
     return width < LEAST[0] or height < LEAST[1]
+
+
+def too_small(width: int, height: int) -> str:
+    """Return the sentence that is shown instead."""
+    return f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
 
 
 def is_roomy(width: int, height: int) -> bool:
@@ -97,7 +102,7 @@ def _answer_rows(width: int, height: int) -> int:
     return 4 if height >= LANES_FROM_ROWS else 1
 
 
-def _large(room: Region, side: str, shown: Shown) -> dict[str, Region]:
+def _large(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
     """Return charts and activity, step time below, levers on the right, the pane at the bottom."""
     # an A/B needs seven rows inside the pane; charts make better use of further rows
     pane_rows = min(max(room.height // 4, min(room.height * 3 // 10, 9), 8), 18)
@@ -109,7 +114,7 @@ def _large(room: Region, side: str, shown: Shown) -> dict[str, Region]:
     return {"throughput": rate, "activity": activity, "step": step, side: right, "pane": pane}
 
 
-def _small(room: Region, side: str, shown: Shown) -> dict[str, Region]:
+def _small(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
     """Return charts side by side, and below them the chosen panel; two panels if it is wide."""
     below = min(max(room.height * 8 // 17, 5), 14)
     if shown.chosen == "pane" or is_wide(room.width):

@@ -1,4 +1,4 @@
-"""Containment: an exception of the screen is logged and closes what failed; the training goes on.
+"""Containment: an exception of the screen is logged and closes what failed; nothing else ends.
 
 Textual passes every uncaught exception to `App._handle_exception`, which ends the app, and its
 widget then handles no more messages. Neither can be changed by public means:
@@ -76,6 +76,7 @@ class ContainedApp(Contained, App[None]):
         """The log's line for each place in the code that has failed."""
         self._failures_since_frame = 0
         self._frame_failed = False
+        self._has_painted = False
 
     def get_driver_class(self) -> type[Driver]:
         """Return the driver, a `PatientDriver` on a terminal."""
@@ -89,7 +90,7 @@ class ContainedApp(Contained, App[None]):
 
     @property
     def at_work(self) -> bool:
-        """Whether a training runs, which a failure of the screen must not end."""
+        """Whether a training runs; the log then says that it goes on."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def tell(self, line: str) -> None:
@@ -109,13 +110,11 @@ class ContainedApp(Contained, App[None]):
         """Treat an exception in the block as the main screen's, even if a dialog is open."""
         try:
             yield
-        except Exception as error:
-            if not self.at_work:
-                raise
+        except Exception as error:  # noqa: BLE001  # no exception may end the training
             self._note(f"the main screen failed: {reason(error)}", error)
 
     def _handle_exception(self, error: Exception) -> None:
-        if not self.at_work or self._exit:
+        if not self._has_painted or self._exit:  # without a screen there is nowhere to say it
             super()._handle_exception(error)
             return
         if isinstance(error, WorkerFailed):
@@ -159,6 +158,7 @@ class ContainedApp(Contained, App[None]):
         """Reset the count of failures after a frame; Textual calls this after failed ones too."""
         if not self._frame_failed:
             self._failures_since_frame = 0
+            self._has_painted = True
         self._frame_failed = False
 
 

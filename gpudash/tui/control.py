@@ -80,7 +80,8 @@ class Control:
         self._asked_restart: Request[Plan] | None = None
         self._listener: Listener | None = None
         self._begun = False
-        self._agreed = False  # the user has confirmed that numbers change
+        self.agreed = False
+        """Whether the user has confirmed that numbers change."""
         self.interrupted = False
         """Whether a script was sent SIGINT."""
         self.ending = False
@@ -165,7 +166,7 @@ class Control:
     @property
     def cores(self) -> int | None:
         """Cores that the training may use; None for a recording, perhaps of another machine."""
-        return usable_cores() if self.player is None else None
+        return usable_cores() if self.snapshot.playback is None else None
 
     # ── levers ──────────────────────────────────────────────────────────────────────────
 
@@ -280,11 +281,11 @@ class Control:
 
     def agree(self) -> None:
         """Record that the user has confirmed changes of the computed numbers."""
-        self._agreed = True
+        self.agreed = True
 
     def _check_numbers(self, settings: Mapping[str, str]) -> None:
         """Raise OtherNumbersError if settings change a script's numbers without confirmation."""
-        for offer in () if self._agreed else self.snapshot.levers:
+        for offer in () if self.agreed else self.snapshot.levers:
             value = settings.get(offer.name, offer.default)
             if offer.numerics and value != offer.default:
                 script, setting = fmt.plain(self.workload), phrase({offer.name: value})

@@ -1,7 +1,10 @@
-"""The palette's entries: every lever value, and every key's action."""
+"""The palette: its entries, which are every lever value and every key's action, and its screen."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, get_args
+from typing import ClassVar, NamedTuple, get_args
+
+from textual.binding import Binding, BindingType
+from textual.command import CommandList, CommandPalette
 
 from gpudash.format import plain
 from gpudash.offers import refusal
@@ -45,3 +48,17 @@ def _entry(title: str, help_: str, action: str) -> Entry:
 def _as_markup(text: str) -> str:
     """Return the text escaped for the palette; Textual's `escape` misses some brackets."""
     return plain(text).replace("[", r"\[")
+
+
+class Palette(CommandPalette):
+    """Finds a command by its name."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pagedown", "turn('page_down')", "further", show=False),
+        Binding("pageup", "turn('page_up')", "back", show=False),
+    ]
+
+    async def action_turn(self, way: str) -> None:
+        """Go further or back by a page; a list that is not laid out yet has no pages."""
+        if self.query_one(CommandList).scrollable_content_region:
+            await self.run_action(f"command_list({way!r})")

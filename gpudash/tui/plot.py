@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gpudash.tui.axes import Runs, TimeRange
-from gpudash.tui.lean import import_without
+from gpudash.tui.light_imports import import_without
 
 UNUSED = {
     "PIL": None,  # for pictures

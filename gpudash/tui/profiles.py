@@ -10,7 +10,7 @@ from gpudash.trace.summary import Summary
 from gpudash.views.timeline import Timeline, timeline_of
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownProfile(msgspec.Struct, frozen=True):
     """A profile, with its timeline and summary for the screen."""
 
     path: Path
@@ -24,17 +24,17 @@ class Shown(msgspec.Struct, frozen=True):
 # both take seconds for a trace of a gigabyte: call them outside the event loop
 
 
-def load(path: Path) -> Shown:
+def load(path: Path) -> ShownProfile:
     """Return the timeline of a trace. Raises UsageError for a file that is no trace."""
-    return Shown(path, timeline_of(read(path)))
+    return ShownProfile(path, timeline_of(read(path)))
 
 
-def sum_up(shown: Shown, before: Shown | None) -> Shown:
+def sum_up(shown: ShownProfile, before: ShownProfile | None) -> ShownProfile:
     """Return the profile with its summary, and with that of the previous profile."""
     return msgspec.structs.replace(
         shown, summary=_summary(shown), before=None if before is None else _summary(before)
     )
 
 
-def _summary(shown: Shown) -> Summary:
+def _summary(shown: ShownProfile) -> Summary:
     return shown.summary or summarise(shown.timeline.trace)

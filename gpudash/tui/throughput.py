@@ -73,15 +73,11 @@ def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:
     """Return the end of the axis: above 95 % of the points between any two changes.
 
     The first points after a change are left out, unless there are no others. So a new level sets
-    the scale at once, and a spike does not. Another workload's points set it only if there are no
-    others: its samples are not comparable.
+    the scale at once, and a spike does not.
     """
-    markers = list(markers)
     changes = sorted([0.0, *(marker.at_s for marker in markers)])
-    begun_s = max((one.at_s for one in markers if one.label.startswith("workload=")), default=0.0)
     levels: dict[int, list[float]] = {}
     every = [point for run in runs for point in run]
-    every = [point for point in every if point[0] >= begun_s] or every
     for at_s, value in every:
         change = bisect_right(changes, at_s) - 1
         if at_s >= changes[change] + WARMUP_S:

@@ -93,6 +93,8 @@ class LiveView:
         self._began_s = began_s
         self._ticks = Ticks(began_s)
         self._results = SettingsHistory()
+        self._other_results: dict[str, SettingsHistory] = {}  # of other workloads
+        self._anew_s = 0.0  # when the present workload began
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._busy_since_s = began_s  # end of the newest step, start or pause
@@ -123,7 +125,7 @@ class LiveView:
 
     @property
     def markers(self) -> tuple[Marker, ...]:
-        """The newest `MOST_MARKERS`."""
+        """The newest `MOST_MARKERS`, also those of earlier workloads."""
         return tuple(self._markers)
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
@@ -147,7 +149,7 @@ class LiveView:
             host=self._readings.host_now(),
             other_jobs=self._readings.others_now(ended_s),
             series=self._ticks.series(),
-            markers=self.markers,
+            markers=tuple(one for one in self._markers if one.at_s >= self._anew_s),
             blocks=tuple(self._blocks),
             step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._trains and not self._in_blocks),
@@ -188,14 +190,28 @@ class LiveView:
             self._known.profile_refusal = ""
 
     def _restart(self, state: State) -> None:
-        """Wait for another worker; series, markers and results are kept."""
-        same = state.workload == self._known.workload
+        """Wait for another worker; series, markers and results are kept.
+
+        Another workload begins anew: nothing of the one before can be compared with it.
+        """
+        workload = state.workload
         self._leave_block(state.at_s)
-        if state.at_s >= self._began_s:  # else it is where a recording begins
-            self._mark(state.at_s, "restart" if same else f"workload={state.workload}")
-        if not same:
-            self._known.comparison = None
+        if state.at_s < self._began_s:  # a recording that begins with it
+            pass
+        elif workload == self._known.workload:
+            self._mark(state.at_s, "restart")
+        else:
+            self._begin_anew(workload, state.at_s)
+            self._mark(state.at_s, f"workload={workload}")
         self._await(state, "restarting")
+
+    def _begin_anew(self, workload: str, at_s: float) -> None:
+        """Show nothing of the workload before; its results are shown when it trains again."""
+        self._known.comparison = None
+        self._blocks.clear()
+        self._ticks, self._anew_s = Ticks(self._began_s), at_s - self._began_s
+        self._other_results[self._known.workload] = self._results
+        self._results = self._other_results.pop(workload, SettingsHistory())
 
     def _conclude(self, verdict: str) -> None:
         self._results.verdict(verdict)

@@ -1,16 +1,38 @@
 """Driving the real app over a fake engine, and reading what is on its screen."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from textual import events
+from textual.app import App
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
-from tests.tui.fake_engine import FakeEngine
+from gpudash.tui.cells import Parts
+from gpudash.tui.panels import View, frame
+from gpudash.views.answer import Answers
+from tests.tui.fake_engine import FakeEngine, answered
 from tests.tui.idle import idle
+
+USUAL = View()
+
+
+def text_of(row: Parts) -> str:
+    """A row of a frame as text."""
+    return "".join(text for text, _ in row)
+
+
+def strips_of(app: App[object]) -> list[Strip]:
+    """What an app shows now, row by row."""
+    return app.screen._compositor.render_strips()
+
+
+async def mouse(pilot: Pilot[object], sent: Sequence[object], *args, **kwargs) -> None:
+    """Send events of the mouse that the pilot has no method for."""
+    await pilot._post_mouse_events(sent, *args, **kwargs)
 
 
 @dataclass
@@ -28,7 +50,8 @@ class Driver:
     async def press_together(self, *keys: str) -> None:
         """Press keys that arrive in one write of the terminal: none waits for the one before."""
         for key in keys:
-            self.app.post_message(events.Key(key, {"enter": "\r"}.get(key, key)))
+            character = key if len(key) == 1 else {"enter": "\r"}.get(key)
+            self.app.post_message(events.Key(key, character))
         await self.settle()
 
     async def type(self, text: str) -> None:
@@ -37,7 +60,7 @@ class Driver:
 
     async def choose(self, lever: str) -> None:
         """Move the cursor down to a lever."""
-        while self.app._main.levers.chosen.name != lever:
+        while self.app.main_screen.levers.chosen.name != lever:
             await self.press("down")
 
     async def show(self, snapshot: Snapshot, last_command: int | None = None) -> None:
@@ -63,14 +86,56 @@ class Driver:
         await self.pilot.click(offset=places[nth], times=times)
         await self.settle()
 
+    async def mouse(self, sent: Sequence[object], *args, **kwargs) -> None:
+        """Send events of the mouse, such as of its wheel, which the pilot has no method for."""
+        await mouse(self.pilot, sent, *args, **kwargs)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the app has been told to end."""
+        return self.app._exit
+
+    def footer(self) -> dict[str, dict[str, str]]:
+        """The footer's keys by action: text and its ink."""
+        cells = self.app.main_screen.query_one("#footer").cells
+        return {cell.action: dict(cell.parts) for cell in cells}
+
     def lines(self) -> list[str]:
-        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+        return [strip.text for strip in strips_of(self.app)]
 
     def text(self) -> str:
         return "\n".join(self.lines())
 
     def notices(self) -> list[str]:
         return [notice.message for notice in self.app._notifications]
+
+
+class Still:
+    """What the main screen shows of a snapshot: no app runs, and no key can be pressed."""
+
+    def __init__(self, size: tuple[int, int], snapshot: Snapshot, view: View) -> None:
+        self.size, self.view = size, view
+        self._answers = Answers()
+        self.show(snapshot)
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.snapshot = answered(snapshot, self._answers)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.size = columns, rows
+
+    def lines(self) -> list[str]:
+        return [*map(text_of, frame(self.snapshot, self.view, self.size))]
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+
+def still(
+    size: tuple[int, int] = (120, 40), snapshot: Snapshot | None = None, view: View = USUAL
+) -> Still:
+    """Look at a snapshot, as the main screen shows it."""
+    return Still(size, snapshot or Snapshot(workload="encdec"), view)
 
 
 @asynccontextmanager
@@ -93,7 +158,7 @@ async def dashboard(
         driver = Driver(app=app, engine=engine, pilot=pilot)
         while engine.listener is None:
             await pilot.pause(0.001)
-        while not app._main.query_one("#throughput")._can_draw:  # plotext loads in a thread
+        while not app.main_screen.query_one("#throughput").can_draw:  # plotext loads in a thread
             await pilot.pause(0.001)
         if snapshot is not None:
             await driver.show(snapshot)

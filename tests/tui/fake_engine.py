@@ -172,6 +172,15 @@ def gpu_sample(**values: float | str) -> GpuReading:
     return GpuReading(at_s=0.0, index=3, uuid="GPU-0", name="NVIDIA H200", values=measured | values)
 
 
+def answered(
+    snapshot: Snapshot, answers: Answers | None = None, profile: Summary | None = None
+) -> Snapshot:
+    """The snapshot with its answer; unless it has one, that of `answers` after a look at it."""
+    answers = answers or Answers()
+    answers.look(snapshot, usable_cores(), profile)
+    return msgspec.structs.replace(snapshot, answer=snapshot.answer or answers.newest)
+
+
 class FakeEngine:
     """Records every call; publishes the snapshots of a test or a script."""
 
@@ -273,11 +282,8 @@ class FakeEngine:
         known = self.requests if last_command is None else last_command
         *of, summary = self._profiled or (None,)
         is_of = of == [snapshot.workload, snapshot.settings]
-        self._answers.look(snapshot, usable_cores(), summary if is_of else None)
-        answer = snapshot.answer or self._answers.newest
-        self.listener.on_snapshot(
-            msgspec.structs.replace(snapshot, last_command=known, answer=answer)
-        )
+        shown = answered(snapshot, self._answers, summary if is_of else None)
+        self.listener.on_snapshot(msgspec.structs.replace(shown, last_command=known))
 
     def log(self, *lines: str) -> None:
         assert self.listener is not None, "the dashboard has not started the engine"

@@ -34,12 +34,12 @@ async def test_a_key_without_effect_says_why_and_requests_nothing(key):
         await d.press(key)
         assert d.notices() == [WHY_NOT[PRESSED[key]]]
         assert len(d.engine.calls) == calls
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 async def test_footer_levers_and_palette_show_what_is_not_possible():
     async with dashboard(snapshot=WATCHED) as d:
-        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        footer = d.footer()
         assert footer["pause"]["space"] == "dim"
         assert footer["help"]["?"] == "key"
         assert "read only" in d.text()
@@ -47,7 +47,7 @@ async def test_footer_levers_and_palette_show_what_is_not_possible():
         assert WHY_NOT["pause"] in told.values()
         assert not any(title.startswith("Levers") for title in told)
         await d.show(changed(training(), can=(*training().can, "profile", "memory")))
-        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        footer = d.footer()
         assert footer["pause"]["space"] == "key"
         assert "read only" not in d.text()
         told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}

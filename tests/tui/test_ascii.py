@@ -12,6 +12,7 @@ from gpudash.tui import inks
 from gpudash.tui.app import Dashboard
 from gpudash.tui.ascii import in_place
 from gpudash.tui.widgets import panel
+from tests.tui.driving import strips_of
 from tests.tui.fake_engine import FakeEngine
 
 
@@ -51,7 +52,7 @@ async def test_nothing_on_the_screen_is_unicode():
         for keys in ((), ("question_mark",), ("escape", "ctrl+p")):
             await pilot.press(*keys)
             await pilot.pause()
-            rows = [strip.text for strip in app.screen._compositor.render_strips()]
+            rows = [strip.text for strip in strips_of(app)]
             assert any(row.strip() for row in rows)
             assert all(row.isascii() for row in rows)
 
@@ -61,7 +62,7 @@ async def test_a_key_without_a_sign_in_ascii_is_named_not_shown_as_another_key()
     async with app.run_test(size=(120, 100)) as pilot:
         await pilot.press("question_mark")
         await pilot.pause()
-        rows = [strip.text for strip in app.screen._compositor.render_strips()]
+        rows = [strip.text for strip in strips_of(app)]
         assert any("enter values" in row for row in rows)
         assert any("down  Next lever, row or line" in row for row in rows)
         assert not any("v  Next lever" in row or "E  Choose" in row for row in rows)

@@ -14,7 +14,7 @@ from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.values import Measured, fitting, measured_values, unit_of
 from gpudash.tui.widgets.values import ValueTable, change_text
 from tests.tui.comparisons import compared
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, strips_of
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
 from workloads import CATALOGUE
 from workloads.levers import Choice, find
@@ -249,7 +249,7 @@ async def asked(lever=BATCH_SIZE, now="8", size=(80, 24)) -> Iterator:
 
 
 def shown(app):
-    return [strip.text for strip in app.screen._compositor.render_strips()]
+    return [strip.text for strip in strips_of(app)]
 
 
 async def test_it_shows_rates_changes_and_where_they_are_from():

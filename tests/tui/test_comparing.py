@@ -15,7 +15,7 @@ from gpudash.protocol import HostReading
 from gpudash.snapshot import BlockShown
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, still, strips_of
 from tests.tui.fake_engine import result, settings, training
 from workloads import CATALOGUE
 from workloads.levers import resolve
@@ -32,7 +32,7 @@ async def test_a_compares_a_switch_with_its_other_value_at_once():
     async with dashboard(snapshot=training()) as d:
         await d.press("a")
         assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="on", b="off"),)]
-        assert d.app._main.pane.tab == "ab"
+        assert d.app.main_screen.pane.tab == "ab"
 
 
 async def test_a_choice_is_compared_with_the_one_chosen_among_its_values():
@@ -43,7 +43,7 @@ async def test_a_choice_is_compared_with_the_one_chosen_among_its_values():
         present = d.app.control.active["precision"]
         await d.press("end", "a")
         assert d.engine.calls_of("compare") == [(Question(lever="precision", a=present, b="bf16"),)]
-        assert d.app._main.pane.tab == "ab"
+        assert d.app.main_screen.pane.tab == "ab"
 
 
 async def test_a_count_is_typed_and_its_blocks_are_short_runs_where_a_loader_is_made():
@@ -74,10 +74,10 @@ async def test_escape_compares_nothing():
         for lever in ("batch_size", "data"):
             await d.choose(lever)
             await d.press("a")
-            assert d.app.screen is not d.app._main
+            assert d.app.screen is not d.app.main_screen
             await d.press("escape")
             assert d.engine.calls_of("compare") == []
-            assert d.app._main.pane.tab == "results"
+            assert d.app.main_screen.pane.tab == "results"
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ async def test_the_chooser_says_why_a_value_cannot_be_compared(typed, why):
         assert d.engine.calls_of("compare") == []
         assert isinstance(d.app.screen, Chooser)
         await d.press("escape")
-        assert d.app._main.pane.tab == "results"
+        assert d.app.main_screen.pane.tab == "results"
 
 
 async def test_x_compares_what_the_answer_proposes_first():
     async with dashboard(snapshot=training()) as d:
-        first = d.app._main.headline.tries[0]
+        first = d.app.main_screen.headline.tries[0]
         assert f"x try {first.lever}={first.value} by A/B" in d.text()
         await d.press("x")
         (question,) = d.engine.calls_of("compare")[0]
         assert (question.lever, question.b) == (first.lever, first.value)
-        assert d.app._main.pane.tab == "ab"
+        assert d.app.main_screen.pane.tab == "ab"
 
 
 async def test_x_moves_the_levers_cursor_so_that_c_shows_its_lines_with_any_focus():
     async with dashboard(snapshot=training()) as d:
-        first = d.app._main.headline.tries[0]
-        assert d.app._main.levers.chosen.name != first.lever
+        first = d.app.main_screen.headline.tries[0]
+        assert d.app.main_screen.levers.chosen.name != first.lever
         await d.press("x", "3", "c")
         assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
 
@@ -157,8 +157,8 @@ async def test_without_a_running_training_a_says_why_and_asks_nothing(lever):
             assert d.notices() == [why]
             d.app.clear_notifications()
             assert d.engine.calls_of("compare") == []
-            assert d.app.screen is d.app._main
-            assert d.app._main.pane.tab == "results"
+            assert d.app.screen is d.app.main_screen
+            assert d.app.main_screen.pane.tab == "results"
 
 
 async def test_a_again_ends_it():
@@ -255,7 +255,7 @@ async def test_a_key_that_changes_a_lever_does_not_end_a_comparison(key):
         await d.press(key)
         assert d.notices() == ["an A/B is running; a ends it"]
         assert len(d.engine.calls) == asked
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 async def test_a_row_of_results_and_the_palette_set_no_lever_during_a_comparison():
@@ -271,7 +271,7 @@ async def test_a_row_of_results_and_the_palette_set_no_lever_during_a_comparison
 
 async def test_the_footer_and_the_levers_show_that_no_lever_can_be_changed_during_a_comparison():
     async with dashboard(snapshot=changed(comparing(), can=ABLE)) as d:
-        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        footer = d.footer()
         assert footer["pipelining"]["p"] == footer["batch(1)"]["+"] == footer["undo"]["u"] == "dim"
         assert footer["timeline"]["t"] == "dim"
         assert footer["compare"]["a"] == footer["pause"]["space"] == "key"
@@ -287,24 +287,24 @@ async def test_the_footer_and_the_levers_show_that_no_lever_can_be_changed_durin
 async def test_in_a_pause_the_footer_shows_that_neither_an_a_b_nor_a_profile_can_begin():
     able = changed(training(), can=ABLE)
     async with dashboard(snapshot=able) as d:
-        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        footer = d.footer()
         assert footer["compare"]["a"] == footer["timeline"]["t"] == "key"
         await d.show(changed(able, state="paused", status="paused"))
-        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        footer = d.footer()
         assert footer["compare"]["a"] == footer["try_it"]["x"] == footer["timeline"]["t"] == "dim"
         await d.press("t")
         assert d.engine.calls_of("profile") == []
         assert d.notices() == ["the training is paused; space resumes it"]
 
 
-async def test_the_footer_says_that_a_ends_it():
-    async with dashboard() as d:
-        for size in SIZES:
-            await d.resize(*size)
-            await d.show(comparing())
-            assert "a end A/B" in d.lines()[-1]
-            await d.show(CONCLUDED)
-            assert "end A/B" not in d.lines()[-1]
+def test_the_footer_says_that_a_ends_it():
+    d = still()
+    for size in SIZES:
+        d.resize(*size)
+        d.show(comparing())
+        assert "a end A/B" in d.lines()[-1]
+        d.show(CONCLUDED)
+        assert "end A/B" not in d.lines()[-1]
 
 
 async def test_the_footer_ends_it_by_mouse():
@@ -336,7 +336,7 @@ async def test_while_it_runs_the_footer_offers_nothing_that_needs_a_verdict():
 @pytest.mark.parametrize("size", SIZES)
 async def test_asking_for_a_comparison_opens_it_in_the_pane_and_hides_no_chart(size):
     async with dashboard(size, snapshot=training()) as d:
-        main = d.app._main
+        main = d.app.main_screen
         charts = {name: main.query_one(f"#{name}").region for name in ("throughput", "step")}
         await d.press("a")
         await d.show(comparing(9))
@@ -353,7 +353,7 @@ async def test_asking_for_a_comparison_opens_it_in_the_pane_and_hides_no_chart(s
 async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before():
     for size in [(120, 40), (200, 50)]:
         async with dashboard(size, snapshot=training()) as d:
-            known = d.app._main.headline.title
+            known = d.app.main_screen.headline.title
             await d.show(comparing())
             assert "an A/B is running: pipelined on or off" in d.text()
             assert f"before that: {known}" in d.text()
@@ -364,8 +364,8 @@ async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before():
 
 def shades(d):
     """The inks behind the throughput chart's columns."""
-    strips = d.app.screen._compositor.render_strips()
-    region = d.app._main.query_one("#throughput").region
+    strips = strips_of(d.app)
+    region = d.app.main_screen.query_one("#throughput").region
     return {
         segment.style.bgcolor.get_truecolor()
         for y in range(region.y + 1, region.bottom - 1)
@@ -383,7 +383,7 @@ async def test_long_blocks_are_shaded_and_named_under_the_curve():
         plain = shades(d)
         await d.show(changed(comparing(), blocks=blocks))
         assert len(shades(d) - plain) == 4  # of the curve's ground and of the band
-        region = d.app._main.query_one("#throughput").region
+        region = d.app.main_screen.query_one("#throughput").region
         band = d.lines()[region.bottom - 3][region.x : region.right]
         assert "A/B" in band
         assert "AA" in band
@@ -426,7 +426,7 @@ async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
 @pytest.mark.parametrize("size", SIZES)
 async def test_notices_are_above_the_pane_and_hide_nothing_of_the_result(size):
     async with at_a_verdict(size=size, notifications=True) as d:
-        pane = d.app._main.pane.region
+        pane = d.app.main_screen.pane.region
         before = d.lines()[pane.y : pane.bottom]
         await d.press("enter")
         assert "pipelined=off from the" in "".join(d.lines()[: pane.y])
@@ -465,7 +465,7 @@ async def test_without_a_verdict_enter_keeps_nothing():
 async def test_c_takes_home_what_the_a_b_was_about_wherever_the_levers_cursor_is():
     kept = changed(CONCLUDED, settings=settings(pipelined="off"))
     async with at_a_verdict(kept) as d:
-        d.app._main.levers.find("batch_size")
+        d.app.main_screen.levers.find("batch_size")
         await d.press("enter")
         assert "c shows the lines" in d.notices()[-1]
         assert "c code" in d.lines()[-1]
@@ -504,7 +504,7 @@ async def test_a_verdict_says_so_where_cores_were_short(size):
     short = "; cores were short: the training waited for one 48 % of the time"
     told = changed(training(), comparison=compared(40, verdict=VERDICT + short))
     async with at_a_verdict(told, size=size) as d:
-        pane = d.app._main.pane.region
+        pane = d.app.main_screen.pane.region
         lines = [line[1:-1].strip() for line in d.lines()[pane.y + 1 : pane.bottom]]
         assert f"{VERDICT}{short}" in " ".join(lines)
 
@@ -559,14 +559,14 @@ def verdict_row(text=VERDICT):
     return result(2, text, 1.0, verdict=True)
 
 
-async def test_a_verdict_stands_among_the_results_and_is_marked_where_it_is_proven():
+def test_a_verdict_stands_among_the_results_and_is_marked_where_it_is_proven():
     verdict = compared(40, verdict=VERDICT)
-    async with dashboard(snapshot=with_rows(verdict_row(), verdicts=(verdict,))) as d:
-        (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
-        assert "✓ proven" in line
-        await d.show(with_rows(verdict_row(), verdicts=(changed(verdict, low=-0.1),)))
-        (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
-        assert "proven" not in line
+    d = still(snapshot=with_rows(verdict_row(), verdicts=(verdict,)))
+    (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
+    assert "✓ proven" in line
+    d.show(with_rows(verdict_row(), verdicts=(changed(verdict, low=-0.1),)))
+    (line,) = [line for line in d.lines() if f"A/B {VERDICT}" in line]
+    assert "proven" not in line
 
 
 async def test_enter_on_a_row_puts_its_levers_in_force_as_one_change_that_u_takes_back():
@@ -585,11 +585,11 @@ async def test_enter_on_a_verdict_row_says_why_it_sets_nothing():
         assert d.notices() == ["a verdict has no settings of its own; choose a numbered row"]
 
 
-async def test_a_verdict_in_the_status_is_whole_at_80_columns():
+def test_a_verdict_in_the_status_is_whole_at_80_columns():
     own = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})
     told = changed(training(), status=f"training – {VERDICT}", host=own, instruments_ms=0.01)
-    async with dashboard(size=(80, 24), snapshot=told) as d:
-        assert f" {VERDICT} " in d.lines()[-2]
+    d = still(size=(80, 24), snapshot=told)
+    assert f" {VERDICT} " in d.lines()[-2]
 
 
 @pytest.mark.parametrize("workload", CATALOGUE)

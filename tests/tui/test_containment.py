@@ -10,7 +10,7 @@ import pytest
 from textual.drivers._writer_thread import WriterThread
 from textual.widgets import OptionList
 
-from gpudash.snapshot import Snapshot
+from gpudash.protocol import Playback
 from gpudash.tui import bars
 from gpudash.tui.containment import PatientDriver
 from gpudash.tui.screens.chooser import Chooser
@@ -39,7 +39,7 @@ def broken(*_args, **_kwargs):
 
 def said(d: Driver) -> list[str]:
     """Return the log's lines about failures."""
-    return [line for line in d.app._main.pane.lines["log"] if line.startswith("gpudash: ")]
+    return [line for line in d.app.main_screen.pane.lines["log"] if line.startswith("gpudash: ")]
 
 
 async def assert_goes_on(d: Driver, *, said_of: str) -> None:
@@ -49,7 +49,7 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
     assert line.startswith(f"gpudash: {said_of} failed")
     assert line.endswith("; the training goes on")
     assert "KeyError: 0" in line
-    assert d.app.screen is d.app._main
+    assert d.app.screen is d.app.main_screen
     before = len(d.engine.calls_of("change"))
     await d.press("p")
     assert len(d.engine.calls_of("change")) == before + 1
@@ -60,11 +60,11 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
 async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(part, monkeypatch):
     name = part.split()[0]
     async with dashboard(snapshot=training(), fails=True) as d:
-        widget = d.app._main.query_one(f"#{name}", Painted)
+        widget = d.app.main_screen.query_one(f"#{name}", Painted)
         with monkeypatch.context() as patch:
             patch.setattr(widget, "rows", broken)
             widget.repaint()
-            for tick in range(8):
+            for tick in range(2):
                 await d.show(training(moved=float(tick)))
             if widget.size.width > 40:
                 assert f"the {part} failed: KeyError: 0" in d.text()
@@ -81,7 +81,7 @@ async def test_what_cannot_be_computed_costs_its_own_widget_alone(monkeypatch):
             for tick in range(8):
                 await d.show(training(ticks=60 + tick))
             assert d.lines()[0].strip() == "the header bar failed: KeyError: 0"
-            assert d.app._main.query_one("#status").rows(100, 1) is not None
+            assert d.app.main_screen.query_one("#status").rows(100, 1) is not None
         await assert_goes_on(d, said_of="the header bar")
         assert "KeyError" not in d.lines()[0]
 
@@ -152,16 +152,23 @@ async def test_a_failing_answer_to_a_dialog_is_logged(monkeypatch):
         await assert_goes_on(d, said_of="the main screen")
 
 
-async def test_a_palette_that_lost_its_room_is_closed():
-    """Textual's KeyError at PageUp in a list without a row."""
-    async with dashboard(snapshot=training(), fails=True) as d:
+async def test_a_palette_that_lost_its_room_turns_no_page():
+    async with dashboard(snapshot=training()) as d:
         await d.press("ctrl+p")
         await d.until("Levers · ")
         await d.pilot.resize_terminal(30, 3)
         await d.press("pageup")
         await d.pilot.resize_terminal(120, 40)
         await d.settle()
-        await assert_goes_on(d, said_of="the open dialog")
+        assert "Levers · " in d.text()
+
+
+@pytest.mark.parametrize("state", ["training", "finished"])
+@pytest.mark.parametrize("key", ["pagedown", "pageup"])
+async def test_a_page_turned_in_a_palette_that_is_just_being_opened_is_no_failure(state, key):
+    async with dashboard(snapshot=msgspec.structs.replace(training(), state=state)) as d:
+        await d.press_together("ctrl+p", key)
+        await d.until("Levers · ")
 
 
 async def test_two_enters_in_the_palette_run_a_command_once():
@@ -173,26 +180,29 @@ async def test_two_enters_in_the_palette_run_a_command_once():
         while not d.engine.calls_of("new_row"):
             await d.pilot.pause(0.02)
         await d.settle()
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
         assert d.engine.calls_of("new_row") == [()]
 
 
-async def test_without_a_training_a_failure_ends_the_app(monkeypatch):
-    async def press_a_key_that_fails():
-        async with dashboard(snapshot=Snapshot(state="finished")) as d:
-            monkeypatch.setattr(d.engine, "restart", broken)
-            await d.press("R")
-
-    with pytest.raises(KeyError):
-        await press_a_key_that_fails()
+@pytest.mark.parametrize("playback", [None, Playback(name="run.csv")])
+async def test_without_a_training_a_failure_is_logged_all_the_same(playback, monkeypatch):
+    snapshot = msgspec.structs.replace(training(), state="finished", playback=playback)
+    async with dashboard(snapshot=snapshot, fails=True) as d:
+        monkeypatch.setattr(d.app, "action_help", broken)
+        await d.press("question_mark")
+        (line,) = said(d)
+        assert line.startswith("gpudash: the main screen failed: KeyError: 0")
+        assert not line.endswith("goes on")
+        await d.press("3")
+        assert "┏━ ³step, ms" in d.text()
 
 
 async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypatch):
     snapshot = msgspec.structs.replace(training(), recording=recording())
     async with dashboard(snapshot=snapshot, fails=True) as d:
-        monkeypatch.setattr(d.app._main._compositor, "update_widgets", broken)
+        monkeypatch.setattr(d.app.main_screen._compositor, "update_widgets", broken)
         for tick in count():
-            if d.app._exit:
+            if d.has_left:
                 break
             d.engine.publish(msgspec.structs.replace(snapshot, elapsed_s=float(tick)))
             await asyncio.sleep(0.01)  # not the pilot's: it paints by itself

@@ -13,6 +13,7 @@ from gpudash.protocol import Plan
 from gpudash.tui import inks
 from gpudash.tui.app import Dashboard
 from gpudash.tui.widgets.painted import Painted
+from tests.tui.driving import strips_of
 from tests.tui.fake_engine import FakeEngine
 
 ITS_OWN = 0.02
@@ -192,7 +193,7 @@ async def test_a_terminals_own_colours_are_left_alone_without_colour(monkeypatch
         await pilot.pause()
         colours = {
             (segment.style.color, segment.style.bgcolor)
-            for strip in app.screen._compositor.render_strips()
+            for strip in strips_of(app)
             for segment in strip
             if segment.style and segment.text.strip()
         }

@@ -14,7 +14,7 @@ from gpudash.tui.screens.help import Help, keys_text
 from gpudash.tui.screens.main import PANELS, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from tests.tui.comparisons import comparing
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, result, settings, training
 
 
@@ -35,7 +35,7 @@ async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_th
     app = Dashboard(open_engine, engine.plan)
 
     def driver_text():
-        return "\n".join(s.text for s in app.screen._compositor.render_strips())
+        return "\n".join(s.text for s in strips_of(app))
 
     async with app.run_test(size=(120, 40)) as pilot:
         while engine.listener is None:
@@ -140,7 +140,7 @@ async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first(down)
         await d.press(*["up"] * 4)
         assert "Seeds the weights" in d.text()
         await d.press("k", down, down)
-        assert d.app._main.levers.chosen.name == "pipelined"
+        assert d.app.main_screen.levers.chosen.name == "pipelined"
 
 
 async def test_arrows_right_and_left_step_through_a_choice():
@@ -178,7 +178,7 @@ async def test_keys_typed_into_a_dialog_are_text_and_escape_changes_nothing():
         assert "pqrR1z" in d.text()
         await d.press("escape")
         assert [call[0] for call in d.engine.calls] == ["start"]
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 async def test_w_lists_the_workloads_and_another_one_starts_fresh():
@@ -205,7 +205,7 @@ async def test_a_held_key_says_only_once_that_it_can_do_nothing():
 
 async def test_on_a_cpu_the_key_for_pipelining_is_grey_and_says_that_it_does_nothing():
     async with dashboard(snapshot=training(on_gpu=False)) as d:
-        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        footer = d.footer()
         assert footer["pipelining"]["p"] == "dim"
         await d.press("p")
         assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
@@ -242,7 +242,7 @@ CONCLUDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, hi
 
 async def test_x_compares_what_the_answer_proposes():
     async with dashboard(snapshot=training()) as d:
-        proposed = d.app._main.headline.tries[0]
+        proposed = d.app.main_screen.headline.tries[0]
         await d.press("x")
         ((question,),) = d.engine.calls_of("compare")
         assert (question.lever, question.b) == (proposed.lever, proposed.value)
@@ -257,7 +257,7 @@ async def test_e_shows_the_rules_of_the_answer_until_e_and_the_help_above_them()
         await d.press("question_mark")
         assert "why: GPU-bound" in d.text()
         await d.press("e")
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 async def test_a_verdict_is_kept_taken_back_and_asked_for_anew_by_keys_of_its_tab():
@@ -352,7 +352,7 @@ async def test_help_opens_with_the_keys_of_the_focused_panel_and_closes(closing)
         text = d.text()
         assert text.index("Here") < text.index("Charts: the whole run") < text.index("Run")
         await d.press(closing)
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 @pytest.mark.parametrize("keys", [KEYS, REPLAY_KEYS], ids=["run", "replay"])
@@ -393,7 +393,7 @@ IN_PALETTE = [key for key in KEYS if key.palette]
 async def test_above_a_dialog_the_palette_leaves_out_what_only_the_main_screen_can_do():
     async with dashboard(snapshot=training()) as d:
         await d.press("enter")
-        assert d.app.screen is not d.app._main
+        assert d.app.screen is not d.app.main_screen
         titles = [command.title for command in d.app.get_system_commands(d.app.screen)]
         for key in IN_PALETTE:
             works = not key.action.startswith("screen.")
@@ -424,7 +424,7 @@ async def test_the_palette_opens_and_runs_a_command(opening):
         await d.press("enter")
         while not d.engine.calls_of("new_row"):
             await d.pilot.pause(0.02)
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 @pytest.mark.parametrize("size", [(30, 3), (5, 2)])
@@ -432,15 +432,15 @@ async def test_the_palette_opens_and_runs_a_command(opening):
 async def test_the_palette_is_not_opened_where_it_has_no_room(size, key):
     async with dashboard(size=size, snapshot=training()) as d:
         await d.press("ctrl+p", key)
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 async def test_a_theme_repaints_what_is_painted():
     async with dashboard(snapshot=training()) as d:
-        before = d.app._main.query_one("#throughput").render_line(0)
+        before = d.app.main_screen.query_one("#throughput").render_line(0)
         d.app.theme = "textual-light"
         await d.settle()
-        after = d.app._main.query_one("#throughput").render_line(0)
+        after = d.app.main_screen.query_one("#throughput").render_line(0)
         assert before.text == after.text
         assert before != after
 
@@ -462,7 +462,7 @@ async def test_two_enters_close_a_dialog_once(opening, tmp_path, monkeypatch):
     async with dashboard(snapshot=training()) as d:
         await d.press(opening)
         await d.press_together("enter", "enter")
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
         assert len(d.engine.calls_of("record")) == (opening == "r")
 
 
@@ -483,7 +483,7 @@ async def test_leaving_is_answered_once(answer):
     async with dashboard(snapshot=snapshot) as d:
         await d.press("q")
         await d.press_together(answer, answer)
-        assert d.app._exit == (answer == "y")
+        assert d.has_left == (answer == "y")
         assert len(d.engine.calls_of("stop_recording")) == (answer == "y")
 
 
@@ -514,7 +514,7 @@ async def test_footer_keys_are_buttons():
 async def test_a_click_chooses_a_lever_and_a_second_one_opens_its_values():
     async with dashboard(snapshot=training()) as d:
         await d.click("pin_memory")
-        assert d.app._main.levers.chosen.name == "pin_memory"
+        assert d.app.main_screen.levers.chosen.name == "pin_memory"
         assert d.engine.calls_of("change") == []
         await d.click("pin_memory", times=2)
         assert len(d.app.screen_stack) == 2
@@ -562,7 +562,7 @@ async def test_a_file_that_cannot_be_made_is_a_notice(tmp_path):
         d.engine.refuse_record = "cannot write [x]/run.csv: permission denied"
         await d.press("r", "enter")
         assert d.notices() == ["cannot write [x]/run.csv: permission denied"]
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 async def test_an_empty_file_name_is_refused():
@@ -577,7 +577,7 @@ async def test_an_empty_file_name_is_refused():
 async def test_q_leaves_at_once_without_a_recording():
     async with dashboard(snapshot=training()) as d:
         await d.pilot.press("q")
-        assert d.app._exit
+        assert d.has_left
 
 
 async def test_q_asks_while_recording():
@@ -586,12 +586,12 @@ async def test_q_asks_while_recording():
         await d.press("q")
         assert "270 rows" in d.text()
         await d.press("escape")
-        assert not d.app._exit
+        assert not d.has_left
         assert d.engine.calls_of("stop_recording") == []
         await d.press("q")
         await d.pilot.press("y")
         await d.pilot.pause()
-        assert d.app._exit
+        assert d.has_left
         assert d.engine.calls_of("stop_recording") == [()]
 
 
@@ -601,5 +601,21 @@ async def test_ctrl_c_completes_the_file_and_leaves_from_anywhere(opened):
     async with dashboard(snapshot=snapshot) as d:
         await d.press(*opened)
         await d.pilot.press("ctrl+c")
-        assert d.app._exit
+        assert d.has_left
         assert d.engine.calls_of("stop_recording") == [()]
+
+
+@pytest.mark.parametrize("opening", ["r", "slash", "ctrl+p"])
+async def test_backspace_within_one_write_acts_between_the_letters_around_it(opening):
+    async with dashboard(snapshot=training()) as d:
+        await d.press(opening)
+        await d.press_together(*"zzq", "backspace", *"yx")
+        assert "zzyx" in d.text()
+
+
+async def test_backspace_within_one_write_acts_between_the_digits_around_it():
+    async with dashboard(snapshot=training()) as d:
+        await d.choose("batch_size")
+        await d.press("enter")
+        await d.press_together("1", "2", "backspace", "3")
+        assert "batch_size = 13" in d.text()

@@ -96,7 +96,7 @@ async def alone(panel, size):
 async def seen(panel, size, *shown):
     async with alone(panel, size):
         panel.show(*shown)
-        return "\n".join(strip.text for strip in panel._draw())
+        return "\n".join(panel.render_line(y).text for y in range(panel.size.height))
 
 
 # ── any size, anything measured ─────────────────────────────────────────────────────────
@@ -178,9 +178,9 @@ async def test_a_column_that_does_not_change_is_not_painted_again():
     panel = StepTime(id="step")
     async with alone(panel, (85, 10)):
         panel.show(run(), LIVE)
-        before = panel._strips
+        before = panel.render_line(0)
         panel.show(run(loss=0.5), LIVE)
-        assert panel._strips is before
+        assert panel.render_line(0) is before
 
 
 # ── activity ────────────────────────────────────────────────────────────────────────────
@@ -282,11 +282,11 @@ async def test_the_device_panel_scrolls_to_its_last_line_and_no_further():
         panel.show(snapshot)
         for _ in range(99):
             panel.scroll_rows(1)
-        last = [strip.text for strip in panel._draw()]
+        last = [panel.render_line(y).text for y in range(panel.size.height)]
         assert "1,234" in last[-2]
         assert "more" not in last[-1]
         panel.scroll_rows(-1)
-        assert "↓ 1 more" in panel._draw()[-1].text
+        assert "↓ 1 more" in panel.render_line(panel.size.height - 1).text
 
 
 async def test_a_low_and_wide_device_panel_has_two_columns():

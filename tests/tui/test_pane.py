@@ -20,6 +20,7 @@ from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
 from gpudash.tui.widgets.results import in_sight, ratio_text, result_rows, table_of
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing, text_of
+from tests.tui.driving import mouse
 from tests.tui.fake_engine import result, settings, training
 
 changed = msgspec.structs.replace
@@ -352,7 +353,7 @@ async def test_a_click_chooses_the_row_under_the_pointer_also_the_pinned_one():
 
 async def test_the_wheel_moves_the_cursor():
     async with pane(changed(training(), results=BATCHES)) as one:
-        await one.app.pilot._post_mouse_events([events.MouseScrollUp], one, offset=(9, 4))
+        await mouse(one.app.pilot, [events.MouseScrollUp], one, offset=(9, 4))
         assert one.chosen_result.number == 499
 
 

@@ -147,15 +147,15 @@ def test_ranks_whose_batches_differ_have_the_least_and_the_most_in_the_header():
 
 async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
     async with script(scripts.of_gpus(16), size=(120, 40)) as d:
-        usual = d.app._main.pane.size.height
-        d.app._main.open_tab("ranks")
+        usual = d.app.main_screen.pane.size.height
+        d.app.main_screen.open_tab("ranks")
         await d.settle()
         await d.settle()
-        assert d.app._main.pane.size.height > usual
-        d.app._main.open_tab("results")
+        assert d.app.main_screen.pane.size.height > usual
+        d.app.main_screen.open_tab("results")
         await d.settle()
         await d.settle()
-        assert d.app._main.pane.size.height == usual
+        assert d.app.main_screen.pane.size.height == usual
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -175,5 +175,5 @@ def test_nan_and_infinity_are_shown_as_not_measured(value):
 @pytest.mark.parametrize("count", [2, 64])
 async def test_no_size_raises(size, count):
     async with script(scripts.of_gpus(count), size=size) as d:
-        d.app._main.open_tab("ranks")
+        d.app.main_screen.open_tab("ranks")
         await d.press("down", "pagedown", "end", "home")

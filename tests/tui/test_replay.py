@@ -92,19 +92,19 @@ async def test_a_key_that_a_recording_cannot_obey_says_so_and_requests_nothing(k
     )
     async with dashboard(snapshot=judged, player=FakePlayer()) as d:
         if key in "om":
-            d.app._main.open_tab("ab")
+            d.app.main_screen.open_tab("ab")
         calls = len(d.engine.calls)
         await d.press(key)
         assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
         assert len(d.engine.calls) == calls
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 @pytest.mark.parametrize("tab", ["results", "ab"])
 async def test_enter_in_the_pane_of_a_recording_sets_nothing(tab):
     judged = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
     async with dashboard(snapshot=judged, player=FakePlayer()) as d:
-        d.app._main.open_tab(tab)
+        d.app.main_screen.open_tab(tab)
         await d.press("enter")
         assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
         assert d.engine.calls_of("change") == []
@@ -112,10 +112,10 @@ async def test_enter_in_the_pane_of_a_recording_sets_nothing(tab):
 
 async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only():
     async with dashboard(size=(200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
-        footer = {cell.action: dict(cell.parts) for cell in d.app._main.query_one("#footer")._cells}
+        footer = d.footer()
         assert footer["compare"]["a"] == "dim"
         assert footer["screen.play"]["space"] == "key"
-        levers = d.app._main.levers.region
+        levers = d.app.main_screen.levers.region
         assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
 
 
@@ -123,7 +123,7 @@ async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only()
 async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(size):
     running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
     async with dashboard(size, snapshot=running, player=FakePlayer()) as d:
-        d.app._main.open_tab("ab")
+        d.app.main_screen.open_tab("ab")
         await d.settle()
         assert "so far pipelined=off +6.0 %" in d.text()
         await d.show(msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK))
@@ -163,9 +163,11 @@ async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered():
     async with dashboard((200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
         newest = f"at {minutes(SHOWN.series.at_s[-1])}"
         assert (d.text().count(newest), "live" in d.text()) == (2, False)
-        (values,) = (one for one in d.app._main.query_one("#footer")._cells if "values" in str(one))
+        (values,) = (
+            one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
+        )
         assert values.parts[0] == ("⏎", "dim")
-        d.app._main.action_freeze()
+        d.app.main_screen.action_freeze()
         await d.settle()
         assert "f newest" in d.text()
 
@@ -173,7 +175,7 @@ async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered():
 async def test_a_running_ab_of_a_recording_does_not_offer_to_end_it():
     running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
     async with dashboard(snapshot=running, player=FakePlayer()) as d:
-        d.app._main.open_tab("ab")
+        d.app.main_screen.open_tab("ab")
         await d.settle()
         assert "a ends it" not in d.text()
         await d.press("a")
@@ -190,23 +192,23 @@ async def test_a_replay_shows_what_was_on_the_screen_live(size, tab):
     """It has no levers to try or to change, and a row less: that of the scrubber."""
     width, height = size
     async with dashboard(size, snapshot=CONCLUDED) as d:
-        d.app._main.open_tab(tab)
+        d.app.main_screen.open_tab(tab)
         await d.settle()
-        shown = d.app._main.headline
+        shown = d.app.main_screen.headline
         live = {name: figures(d, name) for name in PARTS}
     known = {"answer": shown.answer, "playback": PLAYBACK}
     recorded = msgspec.structs.replace(CONCLUDED, can=(), **known)
     async with dashboard((width, height + 1), snapshot=recorded, player=FakePlayer()) as d:
-        d.app._main.open_tab(tab)
+        d.app.main_screen.open_tab(tab)
         await d.settle()
         for name in PARTS:
             assert figures(d, name) == live[name], name
-        assert d.app._main.headline == msgspec.structs.replace(shown, tries=())
+        assert d.app.main_screen.headline == msgspec.structs.replace(shown, tries=())
 
 
 def figures(d, name):
     """What stands inside a panel, but what a lever's change would cost; nothing out of sight."""
-    panel = d.app._main.query_one(f"#{name}")
+    panel = d.app.main_screen.query_one(f"#{name}")
     if not d.app.screen.can_view_entire(panel):
         return []
     region = panel.region
@@ -217,7 +219,7 @@ def figures(d, name):
 
 async def test_a_log_sent_again_is_not_shown_twice():
     async with dashboard(snapshot=SHOWN, player=FakePlayer()) as d:
-        d.app._main.open_tab("log")
+        d.app.main_screen.open_tab("log")
         d.app.inbox.on_log(["first"])
         await d.until("first")
         d.app.inbox.on_rewind()

@@ -9,7 +9,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, still, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, settings, training
 
 changed = msgspec.structs.replace
@@ -51,11 +51,11 @@ def pauses(engine):
     return [call[0] for call in engine.calls if call[0] in ("pause", "resume")]
 
 
-async def test_a_pause_that_was_asked_for_before_the_first_step_is_in_sight_and_taken_back():
+def test_a_pause_that_was_asked_for_before_the_first_step_is_in_sight_and_taken_back():
     waits = Snapshot(workload="encdec", status="loading torch", pausing=True)
-    async with dashboard(snapshot=waits) as d:
-        assert "loading torch · pauses before the first step; space takes it back" in d.text()
-        assert "space resume" in d.text()
+    d = still(snapshot=waits)
+    assert "loading torch · pauses before the first step; space takes it back" in d.text()
+    assert "space resume" in d.text()
 
 
 async def test_two_quick_presses_of_space_go_on():
@@ -193,9 +193,10 @@ async def test_a_failed_start_is_shown_and_can_be_tried_again():
     engine.refuse_worker = "cannot start the training process: no more processes"
     app = Dashboard(lambda: engine, engine.plan)
     async with app.run_test(size=(120, 40)) as pilot:
-        while not app._notifications:
+        text = ""
+        while "cannot start" not in text:
             await pilot.pause(0.01)
-        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+            text = "\n".join(strip.text for strip in strips_of(app))
         assert f"{engine.refuse_worker} · change a setting and press R" in text
         await pilot.press("minus", "R")
         await pilot.pause()
@@ -224,13 +225,15 @@ RECORDING = changed(training(), recording=recording("/data/run.csv"))
 
 
 @pytest.mark.parametrize("state", DEAD)
-async def test_where_nothing_runs_there_is_nothing_to_record(state, tmp_path):
-    async with dashboard(snapshot=changed(training(), state=state)) as d:
+async def test_where_nothing_runs_there_is_nothing_to_record(state):
+    async with dashboard(snapshot=training()) as d:
         await d.press("r")
-        assert d.app.screen is d.app._main
-        assert d.notices() == ["nothing is running to record; press R first"]
-        d.app._record(str(tmp_path / "run.csv"))  # the run ended while the dialog was open
+        await d.show(changed(training(), state=state))  # the run ends while the dialog is open
+        await d.press("enter")
         assert d.engine.calls_of("record") == []
+        await d.press("r")
+        assert d.app.screen is d.app.main_screen
+        assert d.notices() == ["nothing is running to record; press R first"]
 
 
 async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete():

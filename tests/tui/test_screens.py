@@ -4,6 +4,7 @@
 """
 
 import os
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,13 @@ import pytest
 from gpudash.offers import levers_of
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
+from gpudash.tui.arrangement import PanelChoice, is_wide
+from gpudash.tui.inbox import Mail
+from gpudash.tui.panels import View, frame
+from gpudash.views.answer import Answers
 from tests.tui import scenes, scripts
-from tests.tui.driving import Driver, dashboard
-from tests.tui.fake_engine import FakeEngine
+from tests.tui.driving import dashboard, text_of
+from tests.tui.fake_engine import FakeEngine, answered
 from workloads.levers import Count
 
 SCREENS = Path(__file__).parent / "screens"
@@ -67,34 +72,59 @@ def cores(monkeypatch):
         monkeypatch.setattr(f"{module}.levers_of", levers)
 
 
-async def arrive(d: Driver, name: str) -> None:
-    """Bring the dashboard into a state."""
-    d.app._main.last_start_s = None if name.startswith("script") else 4.8
+def shown_in(name: str) -> Snapshot:
+    """The snapshot of a state, with its answer; an A/B has that from before it."""
+    answers = Answers()
     if name == "comparing":
-        await d.show(scenes.serial())  # what is known from before it
-    await d.show(STATES[name]())
-    if name == "failed":
-        d.engine.log(*scenes.TRACEBACK, scenes.FAILURE)
-        await d.settle()
-    if name in ("script", "script-ranks"):
-        d.engine.print(*scripts.PRINTED)
-        await d.settle()
-    if name in TAB:
-        d.app._main.open_tab(TAB[name])
-        await d.settle()
-        await d.settle()  # the panels may have other places now
+        answered(scenes.serial(), answers)
+    return answered(STATES[name](), answers)
+
+
+def mail_of(name: str) -> Mail:
+    """What has been printed and logged in a state."""
+    logged = [*scenes.TRACEBACK, scenes.FAILURE] if name == "failed" else []
+    if found := STATES[name]().found:
+        logged = [f"found: {found}"]
+    printed = scripts.PRINTED if name in ("script", "script-ranks") else ()
+    return Mail(lines=deque(logged), output=deque(printed))
+
+
+def view_of(name: str, size: tuple[int, int]) -> View:
+    """What the user, or the app, has opened in a state."""
+    tab = TAB.get(name, "output" if name.startswith("script") else "results")
+    in_pane = name in TAB or (name.startswith("script") and not is_wide(size[0]))
+    focus = "pane" if in_pane else "levers"
+    return View(tab=tab, focus=focus, panels=PanelChoice(chosen=focus))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", STATES)
-async def test_a_state_looks_like_its_golden_file(name, size):
-    player = Player() if name == "replay" else None
-    engine = FakeEngine(SCRIPT if name.startswith("script") else None)
-    async with dashboard(size, engine, player=player) as d:
-        await arrive(d, name)
-        seen = "".join(f"{line.rstrip()}\n" for line in d.lines())
+def test_a_state_looks_like_its_golden_file(name, size):
+    last_start_s = None if name.startswith("script") else 4.8
+    view, mail = view_of(name, size), mail_of(name)
+    shown = frame(shown_in(name), view, size, mail=mail, last_start_s=last_start_s)
+    seen = "".join(f"{line.rstrip()}\n" for line in map(text_of, shown))
     path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"
     if os.environ.get("GPUDASH_WRITE_SCREENS"):
         SCREENS.mkdir(exist_ok=True)
         path.write_text(seen)
     assert seen == path.read_text()
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_the_screen_shows_its_frame_at_every_size(name):
+    """The golden files are of frames: this is what makes them files of the screen."""
+    player = Player() if name == "replay" else None
+    engine = FakeEngine(SCRIPT if name.startswith("script") else None)
+    async with dashboard(SIZES[0], engine, STATES[name](), player=player) as d:
+        mail = mail_of(name)
+        d.engine.log(*(line for line in mail.lines if not line.startswith("found")))
+        d.engine.print(*mail.output)
+        await d.settle()
+        for tab in ("ab", TAB.get(name, "results")):
+            d.app.main_screen.open_tab(tab)
+            for size in (*SIZES, (60, 16), (50, 10)):
+                await d.resize(*size)
+                view, snapshot = d.app.main_screen.view, d.app.control.snapshot
+                shown = frame(snapshot, view, size, mail=mail)
+                assert d.lines() == [*map(text_of, shown)]

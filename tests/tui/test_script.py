@@ -52,7 +52,7 @@ async def test_a_refused_lever_says_why_and_is_neither_set_nor_chosen_nor_compar
         assert "the script has no DataLoader" in d.text()
         for key in ("enter", "right", "a"):
             await d.press(key)
-            assert d.app.screen is d.app._main
+            assert d.app.screen is d.app.main_screen
         assert set(d.notices()) == {f"num_workers: {scripts.NO_LOADER}"}
         assert not d.engine.requests
 
@@ -79,7 +79,7 @@ async def test_a_key_that_a_script_has_no_use_for_is_grey_and_says_why(key, why)
 
 async def test_a_line_is_typed_for_a_script_that_runs_alone():
     async with script() as d:
-        d.app._main.open_tab("output")
+        d.app.main_screen.open_tab("output")
         await d.press("5")
         assert "type a line" in d.text()
         await d.show(changed(d.app.control.snapshot, state="finished"))
@@ -134,7 +134,7 @@ async def test_a_key_for_the_lever_under_the_cursor_says_why_there_is_none(key):
 async def test_a_script_that_starts_again_has_no_lever_of_the_last_ab_to_show_the_code_of():
     shown = compared(lever="fused_optimizer", a="script", b="fused", failure="it ended")
     async with script(changed(scripts.starting(), comparison=shown)) as d:
-        d.app._main.open_tab("ab")
+        d.app.main_screen.open_tab("ab")
         await d.press("5", "c")
         assert d.notices() == ["levers are known from the first training step on"]
 
@@ -239,7 +239,7 @@ async def test_redoing_what_changes_the_numbers_asks_as_well():
     async with script() as d:
         await d.press("right", "y")
         await d.press("u")
-        d.app.control._agreed = False  # as after an attach to a run that is known already
+        d.app.control.agreed = False  # as after an attach to a run that is known already
         await d.press("U")
         assert asked(d) is not None
         await d.press("y")
@@ -258,7 +258,7 @@ async def test_a_lever_that_keeps_the_numbers_needs_no_confirmation():
 async def test_a_confirmed_ab_opens_its_tab():
     async with script() as d:
         await d.press("x", "y")
-        assert d.app._main.pane.tab == "ab"
+        assert d.app.main_screen.pane.tab == "ab"
         assert d.engine.calls_of("compare")[0][0].b == "bf16"
 
 
@@ -270,11 +270,11 @@ async def test_quitting_asks_whether_the_training_is_to_go_on():
         await d.press("q")
         assert "train.py is running" in asked(d)
         await d.press("enter", "escape")
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
         await d.press("q", "l")
         assert d.engine.calls_of("leave") == [()]
         assert not d.engine.calls_of("stop")
-        assert d.app._exit
+        assert d.has_left
 
 
 @pytest.mark.parametrize(
@@ -299,9 +299,9 @@ async def test_a_training_that_is_stopped_is_waited_for():
         await d.press("q", "s")
         assert d.engine.calls_of("stop") == [()]
         assert "train.py is ending; q again leaves it" in d.text()
-        assert not d.app._exit
+        assert not d.has_left
         await d.show(scripts.training(state="finished", status="train.py was interrupted"))
-        assert d.app._exit
+        assert d.has_left
         assert not d.engine.calls_of("leave")
 
 
@@ -309,7 +309,7 @@ async def test_a_training_that_does_not_stop_is_left():
     async with script() as d:
         await d.press("q", "s", "q")
         assert d.engine.calls_of("leave") == [()]
-        assert d.app._exit
+        assert d.has_left
 
 
 async def test_ctrl_c_reaches_the_script_first_and_then_asks():
@@ -317,7 +317,7 @@ async def test_ctrl_c_reaches_the_script_first_and_then_asks():
         await d.press("ctrl+c")
         assert d.engine.calls_of("stop") == [()]
         assert d.notices() == ["train.py was sent Ctrl-C; ^c again asks to quit"]
-        assert not d.app._exit
+        assert not d.has_left
         await d.press("ctrl+c")
         assert "train.py is running" in asked(d)
         assert "by SIGTERM this time" in d.text()
@@ -327,7 +327,7 @@ async def test_ctrl_c_reaches_the_script_first_and_then_asks():
 async def test_after_the_end_of_a_script_a_verdict_offers_its_copies_alone():
     verdict = compared(40, verdict="num_workers=2 is 82.3 % faster [47.7, 125.1]", b="2")
     async with script(scripts.training(comparison=verdict)) as d:
-        d.app._main.open_tab("ab")
+        d.app.main_screen.open_tab("ab")
         await d.until("sets 2")
         await d.show(scripts.training(state="finished", comparison=verdict))
         await d.until("train.py has ended")
@@ -340,7 +340,7 @@ async def test_the_end_of_a_script_keeps_the_dashboard_open_and_ctrl_c_then_quit
     async with script() as d:
         await d.press("ctrl+c")
         await d.show(scripts.training(state="failed", status="train.py: exit code 130"))
-        assert not d.app._exit
+        assert not d.has_left
         assert "train.py: exit code 130" in d.text()
         await d.press("right")
         assert "train.py has ended" in d.notices()
@@ -350,7 +350,7 @@ async def test_the_end_of_a_script_keeps_the_dashboard_open_and_ctrl_c_then_quit
         (new_row,) = (one for one in footer(d.app.control.snapshot) if one.action == "new_row")
         assert new_row.parts[0] == ("n", "dim")
         await d.press("ctrl+c")
-        assert d.app._exit
+        assert d.has_left
         assert not d.engine.calls_of("leave")
 
 
@@ -364,7 +364,7 @@ async def test_a_signal_leaves_the_script_running():
 async def test_a_training_of_our_own_is_not_asked_about():
     async with dashboard(snapshot=own_training()) as d:
         await d.press("q")
-        assert d.app._exit
+        assert d.has_left
         assert not d.engine.calls_of("leave")
 
 
@@ -382,21 +382,21 @@ async def test_what_a_script_prints_has_a_tab_of_its_own():
         d.engine.print("epoch 1 done", replaces=2)
         await d.settle()
         assert "20 %" not in d.text()
-        assert list(d.app._main.pane.lines["output"]) == ["epoch 1 done"]
-        assert not any("epoch" in line for line in d.app._main.pane.lines["log"])
+        assert list(d.app.main_screen.pane.lines["output"]) == ["epoch 1 done"]
+        assert not any("epoch" in line for line in d.app.main_screen.pane.lines["log"])
 
 
 async def test_more_lines_than_were_printed_can_be_replaced():
     async with script() as d:
         d.engine.print("one", replaces=7)
         await d.settle()
-        assert list(d.app._main.pane.lines["output"]) == ["one"]
+        assert list(d.app.main_screen.pane.lines["output"]) == ["one"]
 
 
 async def test_a_workload_of_our_own_has_no_output_tab():
     async with dashboard(snapshot=own_training()) as d:
-        assert "output" not in d.app._main.pane.tabs
-        assert "ranks" not in d.app._main.pane.tabs
+        assert "output" not in d.app.main_screen.pane.tabs
+        assert "ranks" not in d.app.main_screen.pane.tabs
 
 
 async def test_a_line_can_be_typed_for_the_script():
@@ -413,7 +413,7 @@ async def test_an_enter_that_is_held_types_nothing_and_a_space_is_an_empty_line(
         await d.press("5")
         await d.press_together(*["enter"] * 4)
         assert not d.engine.calls_of("type")
-        if d.app.screen is d.app._main:
+        if d.app.screen is d.app.main_screen:
             await d.press("enter")
         await d.press("space", "enter")
         assert d.engine.calls_of("type") == [("\n",)]
@@ -433,7 +433,7 @@ async def test_what_was_found_is_on_the_screen_and_once_in_the_log(size):
     async with script(size=size) as d:
         assert scripts.FOUND in d.lines()[-2]
         await d.show(scripts.training(total_steps=400))
-        assert list(d.app._main.pane.lines["log"]) == [f"found: {scripts.FOUND}"]
+        assert list(d.app.main_screen.pane.lines["log"]) == [f"found: {scripts.FOUND}"]
 
 
 @pytest.mark.parametrize("doing", ASIDES.values())
@@ -478,7 +478,7 @@ async def test_the_answer_says_why_a_script_has_failed(size):
 
 async def test_each_of_several_processes_has_a_row():
     async with script(scripts.of_ranks(3), size=(200, 50)) as d:
-        d.app._main.open_tab("ranks")
+        d.app.main_screen.open_tab("ranks")
         await d.settle()
         rows = [line for line in d.lines() if "5001" in line]
         assert len(rows) == 1
@@ -509,7 +509,7 @@ async def test_a_choice_of_an_offer_can_be_made():
 @pytest.mark.parametrize(("size", "focus"), [((80, 24), "pane"), ((120, 40), "levers")])
 async def test_what_it_prints_is_in_sight_from_the_start_for_it_may_ask_something(size, focus):
     async with script(size=size) as d:
-        assert d.app._main.focus_id == focus
-        d.app._main.pane.print(["How many epochs?"], 0)
+        assert d.app.main_screen.focus_id == focus
+        d.app.main_screen.pane.print(["How many epochs?"], 0)
         await d.settle()
         assert "How many epochs?" in d.text()

@@ -177,29 +177,10 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     assert json.loads(path.with_suffix(".json").read_text())["complete"]
 
 
-def test_an_ab_at_80_columns_leaves_the_charts_in_sight_and_a_ends_it(terminal: Type) -> None:
-    screen = terminal(*MASKED_LOSS, columns=80, rows=24)
-    screen.until(r"step, ms .*p50 \d")
-    screen.press("ka")  # on a CPU the cursor begins below pipelined, which needs streams
-    screen.until(r"A/B: pipelined off or on, \d+ of 40 pairs · a ends it")
-    screen.until(r"[0-3] of 4 pairs before an interval is shown")
-    screen.until(r"so far pipelined=on [+-][\d.]+ % \[\S+, \S+\]")
-    assert "an a/b is running: pipelined off or on" in screen.text.lower()
-    assert "¹samples/s" in screen.text
-    assert "³step, ms" in screen.text
-    screen.press("a")
-    screen.until(r"ended[\s┃]+before[\s┃]+its[\s┃]+40")  # a longer number breaks the line elsewhere
-    screen.until(r"⏎ sets on")
-    screen.press("4")
-    screen.until(r"pipelined +\[off\] on ")
-    screen.press("q")
-    assert screen.end() == 0
-
-
 def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     terminal: Type, tmp_path: Path
 ) -> None:
-    """A replay at both sizes; at the same size it has the same pane."""
+    """At the same size its replay has the same pane."""
     screen = terminal(*MASKED_LOSS, "--record", "run.csv", "--live")
     screen.until(row(1, "pipelined=off batch_size=1"))
     screen.press("ka")
@@ -211,35 +192,22 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     screen.press("\x03")
     assert screen.end() == 0
 
-    for columns, rows in ((120, 41), (80, 24)):  # one row is the scrubber's
-        replay = terminal("replay", str(tmp_path / "run.csv"), columns=columns, rows=rows)
-        replay.until("◀ replay run.csv")
-        replay.until(r"├.*┤ 0:00:\d\d")
-        replay.press("\x1b[F")  # End
-        replay.press("v")
-        replay.until("⁵results")
-        replay.until(r"A/B .*pipelined=on")
-        replay.press("v")
-        replay.until("⁵A/B 1")
-        replay.until(re.escape(verdict))
-        while columns == 120 and replay.pane != judged:  # painted row by row
-            replay.read()
-        replay.press("a")
-        replay.until("a recording is shown")
-        replay.press("q")
-        assert replay.end() == 0
-
-
-def test_two_enters_in_one_write_answer_a_chooser_once(terminal: Type) -> None:
-    screen = terminal(*MASKED_LOSS)
-    screen.until(r"training .* step +\d*[1-9]\d*")
-    screen.press("\r")
-    screen.until("enter set")
-    screen.press("2\r\r")
-    screen.until(r"batch_size ◦ +2 ")
-    screen.until(row(2, "batch_size=2"))
-    screen.press("\x03")
-    assert screen.end() == 0
+    replay = terminal("replay", str(tmp_path / "run.csv"), rows=41)  # one row is the scrubber's
+    replay.until("◀ replay run.csv")
+    replay.until(r"├.*┤ 0:00:\d\d")
+    replay.press("\x1b[F")  # End
+    replay.press("v")
+    replay.until("⁵results")
+    replay.until(r"A/B .*pipelined=on")
+    replay.press("v")
+    replay.until("⁵A/B 1")
+    replay.until(re.escape(verdict))
+    while replay.pane != judged:  # painted row by row
+        replay.read()
+    replay.press("a")
+    replay.until("a recording is shown")
+    replay.press("q")
+    assert replay.end() == 0
 
 
 def test_a_worker_that_is_killed_is_told_and_a_restart_brings_another(terminal: Type) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from gpudash.protocol import HostReading
 from gpudash.views.answer import FIGURES_S
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, still
 from tests.tui.fake_engine import CPU, training, with_series
 
 changed = msgspec.structs.replace
@@ -18,27 +18,27 @@ def lasting(**values):
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_the_lane_of_the_host_says_by_how_much_it_runs_ahead(size):
-    async with dashboard(size, snapshot=lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0)) as d:
-        (host,) = [line for line in d.lines()[:6] if "host ▏" in line]
-        assert "busy 0.40" in host or "ahead" in host
-        assert "3.60 ahead" in host
-        busy = lasting(host_ms=3.9, data_ms=0.0, step_ms=4.0)
-        await d.show(changed(busy, elapsed_s=busy.elapsed_s + FIGURES_S))
-        (host,) = [line for line in d.lines()[:6] if "host ▏" in line]
-        assert "busy 3.90" in host
+def test_the_lane_of_the_host_says_by_how_much_it_runs_ahead(size):
+    d = still(size, snapshot=lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0))
+    (host,) = [line for line in d.lines()[:6] if "host ▏" in line]
+    assert "busy 0.40" in host or "ahead" in host
+    assert "3.60 ahead" in host
+    busy = lasting(host_ms=3.9, data_ms=0.0, step_ms=4.0)
+    d.show(changed(busy, elapsed_s=busy.elapsed_s + FIGURES_S))
+    (host,) = [line for line in d.lines()[:6] if "host ▏" in line]
+    assert "busy 3.90" in host
 
 
-async def test_on_a_cpu_nobody_runs_ahead_of_anybody():
+def test_on_a_cpu_nobody_runs_ahead_of_anybody():
     on_cpu = changed(lasting(host_ms=3.9, step_ms=4.0), device=CPU)
-    async with dashboard(snapshot=on_cpu) as d:
-        assert "ahead" not in d.text()
+    d = still(snapshot=on_cpu)
+    assert "ahead" not in d.text()
 
 
-async def test_an_idle_host_that_waits_for_data_does_not_run_ahead():
-    async with dashboard(snapshot=lasting(host_ms=2.2, data_ms=19.8, step_ms=22.0)) as d:
-        assert "input-bound" in d.lines()[1]
-        assert "0.00 ahead" not in d.text()
+def test_an_idle_host_that_waits_for_data_does_not_run_ahead():
+    d = still(snapshot=lasting(host_ms=2.2, data_ms=19.8, step_ms=22.0))
+    assert "input-bound" in d.lines()[1]
+    assert "0.00 ahead" not in d.text()
 
 
 async def test_a_training_that_waits_for_data_names_its_slowest_transform():
@@ -50,17 +50,17 @@ async def test_a_training_that_waits_for_data_names_its_slowest_transform():
         assert all(name in d.text() for name in times)
 
 
-async def test_the_time_in_which_both_streams_were_busy_is_a_line_of_the_activity():
-    async with dashboard((200, 50), snapshot=training()) as d:
-        assert "both streams" not in d.text()
-        await d.show(lasting(overlap_ms=1.0, step_ms=4.0))
-        (line,) = [line for line in d.lines() if "both streams" in line]
-        assert "25 %" in line
+def test_the_time_in_which_both_streams_were_busy_is_a_line_of_the_activity():
+    d = still((200, 50), snapshot=training())
+    assert "both streams" not in d.text()
+    d.show(lasting(overlap_ms=1.0, step_ms=4.0))
+    (line,) = [line for line in d.lines() if "both streams" in line]
+    assert "25 %" in line
 
 
-async def test_a_training_that_takes_no_step_for_long_is_not_taken_for_one_that_hangs():
-    async with dashboard((80, 24), snapshot=changed(training(), quiet_s=12.4)) as d:
-        assert "pipelined=on since 0:00:15 · no step for 12 s" in d.lines()[-2]
+def test_a_training_that_takes_no_step_for_long_is_not_taken_for_one_that_hangs():
+    d = still((80, 24), snapshot=changed(training(), quiet_s=12.4))
+    assert "pipelined=on since 0:00:15 · no step for 12 s" in d.lines()[-2]
 
 
 OWN = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})

@@ -14,7 +14,7 @@ from gpudash.protocol import Plan
 from gpudash.tui.app import Dashboard
 from gpudash.tui.keys import PROFILED_STEPS, TIMELINE_KEYS
 from gpudash.tui.screens.timeline import TimelineScreen
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, training
 from tests.tui.traces import LANES, SUMMARY, profiled, shown, trace_of, training_trace
 
@@ -173,9 +173,9 @@ async def test_a_new_profile_takes_the_place_of_the_one_shown_and_knows_it(trace
         assert f"profiling {PROFILED_STEPS} steps …" in d.text()
         await d.show(changed(snapshot, profile=profiled(2, str(second))))
         await d.until("2 steps")
-        await until(d, lambda: d.app.screen._shown.before == SUMMARY)
+        await until(d, lambda: d.app.screen.shown.before == SUMMARY)
         await d.press("escape")
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen
 
 
 @pytest.mark.parametrize("key", ["s", "c"])
@@ -247,7 +247,7 @@ async def test_the_newest_traces_are_kept(traces, tmp_path):
 async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
     traces[Path("/traces/trace.json")] = training_trace()
     async with dashboard(snapshot=RUNNING) as d:
-        d.app._main.open_tab("timeline")
+        d.app.main_screen.open_tab("timeline")
         await d.settle()
         assert "no profile of this run yet: t makes one" in d.text()
         await d.show(changed(RUNNING, profile=profiled(steps=3)))
@@ -355,7 +355,7 @@ async def test_nothing_of_it_is_unicode_in_ascii():
         for keys in ((), ("s",), ("s", "question_mark")):
             await pilot.press(*keys)
             await pilot.pause()
-            rows = [strip.text for strip in app.screen._compositor.render_strips()]
+            rows = [strip.text for strip in strips_of(app)]
             assert any(row.strip() for row in rows)
             assert all(row.isascii() for row in rows)
 
@@ -493,11 +493,11 @@ async def test_a_drag_pans_and_puts_no_cursor():
 async def test_the_wheel_zooms_around_the_pointer():
     async with timeline() as d:
         lanes = d.app.screen.lanes
-        at_us = lanes._time_at(40)
-        await d.pilot._post_mouse_events([_wheel()], offset=(40, 6))
+        at_us = lanes.time_at(40)
+        await d.mouse([_wheel()], offset=(40, 6))
         await d.settle()
         assert view(d).span.length_us == 5_000
-        assert lanes._time_at(40) == pytest.approx(at_us, abs=lanes.cell_us)
+        assert lanes.time_at(40) == pytest.approx(at_us, abs=lanes.cell_us)
 
 
 def _wheel():
@@ -541,8 +541,8 @@ async def test_the_summary_scrolls_and_escape_leads_back_to_the_lanes():
 
 async def test_a_trace_without_device_events_says_so_and_has_no_bar():
     async with timeline() as d:
-        d.app.screen._shown = changed(
-            d.app.screen._shown, summary=changed(SUMMARY, on_device=False, busy_ms=None)
+        d.app.screen.shown = changed(
+            d.app.screen.shown, summary=changed(SUMMARY, on_device=False, busy_ms=None)
         )
         await d.press("s")
         assert "3 steps traced" in d.lines()[1]
@@ -598,4 +598,4 @@ async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions(
 async def test_these_keys_lead_back(key):
     async with timeline() as d:
         await d.press(key)
-        assert d.app.screen is d.app._main
+        assert d.app.screen is d.app.main_screen

@@ -16,7 +16,7 @@ from gpudash.trace.summary import (
     SyncUse,
 )
 from gpudash.tui.keys import PROFILED_STEPS
-from gpudash.tui.profiles import Shown
+from gpudash.tui.profiles import ShownProfile
 from gpudash.views.timeline import timeline_of
 
 MAIN, TRAIN, ENCODE, COPIES, COLLECTIVES = range(5)
@@ -110,9 +110,9 @@ SUMMARY = Summary(
 )
 
 
-def shown(trace: Trace, before: Summary | None = None) -> Shown:
+def shown(trace: Trace, before: Summary | None = None) -> ShownProfile:
     """A trace as the screen shows it."""
-    return Shown(Path("/traces/trace.json"), timeline_of(trace), SUMMARY, before)
+    return ShownProfile(Path("/traces/trace.json"), timeline_of(trace), SUMMARY, before)
 
 
 def profiled(

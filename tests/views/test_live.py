@@ -408,7 +408,26 @@ def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trai
 def test_another_workload_is_named_where_it_begins():
     watched = Watched().trained()
     watched.feed(starting(watched.run.now_s, Plan(workload="augment", settings={})))
-    assert watched.now().markers[-1].label == "workload=augment"
+    assert [marker.label for marker in watched.now().markers] == ["workload=augment"]
+
+
+def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
+    watched = Watched().trained().feed(comparison())
+    block(watched, 0, pipelined="on")
+    before = home(watched, pipelined="off").now()
+    assert before.series.at_s
+    assert before.blocks
+    watched.feed(starting(watched.run.now_s, Plan(workload="augment", settings={})))
+    shown = watched.now()
+    assert (shown.series.at_s, shown.blocks, shown.results) == ((), (), ())
+    watched.feed(watched.run.start(workload="augment"), *watched.run.steps(40))
+    shown = watched.now()
+    assert shown.series.at_s[0] > before.series.at_s[-1]
+    assert [(row.workload, row.number, row.ratio) for row in shown.results] == [("augment", 1, 1.0)]
+    watched.feed(starting(watched.run.now_s, PLAN))
+    of_before = [(row.configuration, row.steps) for row in before.results]
+    assert [(row.configuration, row.steps) for row in watched.now().results] == of_before
+    assert [marker.label for marker in watched.now().markers] == ["workload=encdec"]
 
 
 def test_the_gpu_trained_on_is_shown_and_no_other():

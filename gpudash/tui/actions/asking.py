@@ -14,7 +14,7 @@ class Asking(ContainedApp):
     """The base of all actions."""
 
     control: Control
-    _main: MainScreen
+    main_screen: MainScreen
 
     def _ask(self, request: Callable[[], None]) -> bool:
         """Make a request, and show it or why it is refused; return whether it was made."""
@@ -27,7 +27,7 @@ class Asking(ContainedApp):
             self._refuse(error)
             return False
         finally:
-            self._main.show()
+            self.main_screen.show()
         return True
 
     def _ask_first(self, question: str, request: Callable[[], None]) -> None:

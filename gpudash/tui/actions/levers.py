@@ -29,7 +29,7 @@ class LeverActions(Asking):
 
     def _chosen(self) -> Lever | None:
         """Return the lever under the cursor; without one, show why."""
-        lever = self._main.levers.chosen
+        lever = self.main_screen.levers.chosen
         if lever is None:
             self._ask(lambda: self.control.require("levers"))
         return lever
@@ -56,7 +56,7 @@ class LeverActions(Asking):
 
     def action_use_row(self) -> None:
         """Set the levers as in the results row under the cursor."""
-        row = self._main.pane.chosen_result
+        row = self.main_screen.pane.chosen_result
         if row is not None:
             self._ask(lambda: self.control.use_row(row))
 
@@ -83,7 +83,7 @@ class LeverActions(Asking):
     def action_code(self) -> None:
         """Show the lines of PyTorch for the A/B's lever, or for the one under the cursor."""
         shown = self.control.snapshot.comparison
-        if self._main.focus_id == "ab" and shown is not None:
+        if self.main_screen.focus_id == "ab" and shown is not None:
             self.action_code_of(shown.lever)
         elif (lever := self._chosen()) is not None:
             self.action_code_of(lever.name)
@@ -108,7 +108,7 @@ class LeverActions(Asking):
         """Compare the lever's present value with another one, or end the running A/B."""
         if self.control.comparing:
             self._ask_and_notify(self.control.end_comparison)
-            self._main.open_tab("ab")  # a small terminal hides its verdict behind the levers
+            self.main_screen.open_tab("ab")  # a small terminal hides its verdict behind the levers
             return
         lever = self._chosen()
         if lever is None or not self._ask(lambda: self.control.check_comparable(lever)):
@@ -120,13 +120,13 @@ class LeverActions(Asking):
 
     def action_try_it(self) -> None:
         """Run an A/B of the answer's first proposal."""
-        proposed = self._main.headline.tries
+        proposed = self.main_screen.headline.tries
         if not self._ask(lambda: self.control.require("blocks")):
             return
         if (busy := self.control.why_busy) is not None:
             self.notify(busy)
         elif proposed:
-            self._main.levers.find(proposed[0].lever)
+            self.main_screen.levers.find(proposed[0].lever)
             self._compare(proposed[0].lever, proposed[0].value)
         elif self._ask(self.control.check_trains):
             compares = f"press {key_for('compare')} to compare the one under the cursor"
@@ -135,7 +135,7 @@ class LeverActions(Asking):
     def _compare(self, name: str, value: str) -> None:
         def compare() -> None:
             self.control.compare(name, value)
-            self._main.open_tab("ab")
+            self.main_screen.open_tab("ab")
 
         self._ask(compare)
 

@@ -14,7 +14,7 @@ from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import PROFILED_STEPS, key_for
 
 if TYPE_CHECKING:  # they load numpy, which most runs of the dashboard never need
-    from gpudash.tui.profiles import Shown
+    from gpudash.tui.profiles import ShownProfile
     from gpudash.tui.screens.timeline import TimelineScreen
 
 
@@ -22,7 +22,7 @@ class ProfileActions(Asking):
     """Actions on the newest profile."""
 
     _profile: Profiled | None = None  # the profile that was read last
-    _shown: "Shown | None" = None  # its timeline and summary
+    _shown: "ShownProfile | None" = None  # its timeline and summary
     _timeline: "TimelineScreen | None" = None
 
     def action_timeline(self) -> None:
@@ -87,14 +87,14 @@ class ProfileActions(Asking):
 
     def _set_profile_note(self, line: str) -> None:
         self.control.profile_note = line
-        self._main.show()
+        self.main_screen.show()
 
-    def _show_profile(self, shown: "Shown") -> None:
+    def _show_profile(self, shown: "ShownProfile") -> None:
         """Open the timeline, unless a dialog is open in which the user may be typing."""
         from gpudash.tui.screens.timeline import TimelineScreen  # noqa: PLC0415  # loads numpy
 
         timeline = TimelineScreen(self.control, shown)
-        if self.screen is self._main:
+        if self.screen is self.main_screen:
             self.push_screen(timeline)
         elif self.screen is self._timeline:
             self.switch_screen(timeline)
@@ -104,7 +104,7 @@ class ProfileActions(Asking):
         self._timeline = timeline
 
 
-def _loaded(path: Path) -> "Shown":
+def _loaded(path: Path) -> "ShownProfile":
     """Return the profile in a trace; called on a thread, as its imports are slow too."""
     from gpudash.tui.profiles import load  # noqa: PLC0415  # loads numpy
 

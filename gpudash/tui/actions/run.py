@@ -122,7 +122,7 @@ class RunActions(Asking):
         def answered(key: str | None) -> None:
             if key == "s":
                 self.control.end()
-                self._main.show()
+                self.main_screen.show()
             elif key == "l":
                 self._quit()
 

@@ -4,7 +4,7 @@ from textual.geometry import NULL_OFFSET, NULL_SPACING, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from gpudash.tui.arrangement import Shown, places
+from gpudash.tui.arrangement import PanelChoice, places
 
 
 class Board(Layout):
@@ -13,7 +13,7 @@ class Board(Layout):
     name = "board"
 
     def __init__(self) -> None:
-        self.shown = Shown()
+        self.shown = PanelChoice()
 
     def arrange(
         self,

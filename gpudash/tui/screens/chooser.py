@@ -36,7 +36,6 @@ class Chooser(Dialog[Chosen]):
         Binding("pageup", f"move({-PAGE})", "back", show=False),
         Binding("end", f"move({ALL})", "last", show=False),
         Binding("home", f"move({-ALL})", "first", show=False),
-        Binding("backspace", "erase", "erase", show=False),
     ]
 
     def __init__(self, table: ValueTable) -> None:
@@ -44,19 +43,18 @@ class Chooser(Dialog[Chosen]):
         self._table = table
 
     def on_key(self, event: events.Key) -> None:
-        """Add a digit to the typed number."""
+        """Add a digit to the typed number, or erase the last one: in the order of the keys."""
         digit = event.character or ""
-        if isinstance(self._table.lever, Count) and digit.isascii() and digit.isdigit():
+        if event.key == "backspace":
+            event.stop()
+            self._table.type(self._table.typed[:-1])
+        elif isinstance(self._table.lever, Count) and digit.isascii() and digit.isdigit():
             event.stop()
             # a digit must not vanish: a number that is too long is refused as it was typed
             if len(self._table.typed) < MOST_DIGITS:
                 self._table.type(self._table.typed + digit)
             else:
                 self._table.complain(f"a number has at most {MOST_DIGITS} digits")
-
-    def action_erase(self) -> None:
-        """Remove the last digit typed."""
-        self._table.type(self._table.typed[:-1])
 
     def action_move(self, rows: int) -> None:
         """Move the cursor."""

@@ -11,34 +11,25 @@ from textual.layout import Layout
 from textual.screen import Screen
 from textual.widgets import Static
 
-from gpudash.tui import bars
 from gpudash.tui.arrangement import (
-    LEAST,
+    PanelChoice,
     Part,
     is_roomy,
     is_too_small,
     is_wide,
     notices_margin,
     places,
+    too_small,
 )
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
-from gpudash.tui.keys import CHARTS, KEYS, RECORDED, Key
-from gpudash.tui.lever_rows import lever_rows
+from gpudash.tui.keys import CHARTS, KEYS, Key
+from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.board import Board
 from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.activity import Activity
-from gpudash.tui.widgets.answer import AnswerStrip
-from gpudash.tui.widgets.bar import Bar
-from gpudash.tui.widgets.device import DevicePanel
-from gpudash.tui.widgets.levers import LeverPanel
-from gpudash.tui.widgets.pane import Pane
-from gpudash.tui.widgets.status import StatusLine
-from gpudash.tui.widgets.step_time import StepTime
-from gpudash.tui.widgets.throughput import ThroughputChart
 from gpudash.tui.wording import result_text, verdict_text
 from gpudash.views.headline import headline
 
@@ -66,15 +57,10 @@ class MainScreen(Contained, Screen[None]):
         """The keys of footer, help and palette."""
         self.chosen_tab: Tab = "results"
         """The pane's tab that the user has chosen last."""
-        self._time = TimeView()
-        self._header, self._footer = Bar(id="header"), Bar(id="footer")
-        self._status = StatusLine(id="status")
-        self._strip = AnswerStrip(id="answer")
-        self._chart = ThroughputChart(id="throughput")
-        self._charts = (self._chart, Activity(id="activity"), StepTime(id="step"))
-        self.levers = LeverPanel(id="levers")
-        self._device = DevicePanel(id="device")
-        self.pane = Pane()
+        self._time, self._time_of = TimeView(), control.workload
+        self._panels = Panels()
+        self._strip, self._chart = self._panels.answer, self._panels.throughput
+        self.levers, self.pane = self._panels.levers, self._panels.pane
         self._too_small = Static(id="too-small", markup=False)
 
     @property
@@ -84,8 +70,9 @@ class MainScreen(Contained, Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield every part; the arrangement decides which are visible."""
-        yield from (self._header, self._strip, *self._charts, self.levers, self._device)
-        yield from (self.pane, self._status, self._footer, self._too_small)
+        parts = self._panels
+        yield from (parts.header, self._strip, *parts.charts, self.levers, parts.device)
+        yield from (self.pane, parts.status, parts.footer, self._too_small)
 
     def on_mount(self) -> None:
         """Show the initial snapshot, so that the first frame has content."""
@@ -99,10 +86,9 @@ class MainScreen(Contained, Screen[None]):
         width, height = event.size
         self._strip.framed = is_roomy(width, height)
         self._place_notices()
+        self._show_footer()
         if self.too_small:
-            self._too_small.update(
-                f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
-            )
+            self._too_small.update(too_small(width, height))
         elif self.focused is None:  # the focused panel was hidden
             shown = self._board.shown
             self.call_after_refresh(self.query_one(f"#{shown.zoomed or shown.chosen}").focus)
@@ -114,8 +100,14 @@ class MainScreen(Contained, Screen[None]):
 
     @property
     def focus_id(self) -> str:
-        """The panel whose keys apply; for the pane's A/B tab `ab`, as it has its own keys."""
-        return "ab" if self._focused == "pane" and self.pane.tab == "ab" else self._focused
+        """The panel whose keys apply."""
+        return self.view.keys_of
+
+    @property
+    def view(self) -> View:
+        """What the user has chosen to see."""
+        shown, tab = self._board.shown, self.pane.tab
+        return View(panels=shown, focus=self._focused, tab=tab, time=self._time)
 
     @property
     def _focused(self) -> str:
@@ -127,49 +119,17 @@ class MainScreen(Contained, Screen[None]):
     def show(self, mail: Mail = NO_MAIL) -> None:
         """Pass the newest snapshot and log lines to every part; each paints what has changed."""
         control, snapshot = self._control, self._control.snapshot
-        undo, redo = control.label("undo"), control.label("redo")
-        with self._header.contained():
-            self._header.show(bars.header(snapshot), bars.header_right(snapshot))
-        with self._status.contained():
-            next_start, ending, line = control.next_start, control.ending, control.profile_status
-            self._status.show(
-                bars.status(snapshot, next_start, undo, redo, ending=ending, profile=line)
-            )
         with self._strip.contained():
             self.headline = headline(snapshot)
             self._strip.show(self.headline, snapshot, self.last_start_s)
         self._show_footer()
-        self._show_charts()
-        with self.levers.contained():
-            fixed = RECORDED if snapshot.playback else control.why_no_change
-            self.levers.show(lever_rows(control), fixed, undo=undo)
-        with self.pane.contained():
-            self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
-            self.pane.print(mail.output, mail.replaces)
-        status_rows = self._status.wanted_rows(self.size.width)
-        self._rearrange(pane_rows=self.pane.wanted_rows, status_rows=status_rows)
-        with self._device.contained():
-            self._device.show(snapshot, control.cores)
-
-    def _show_charts(self) -> None:
-        for chart in self._charts:
-            with chart.contained():
-                chart.show(self._control.snapshot, self._time)
+        if self._time_of != control.workload:  # the moments were another workload's
+            self._time_of, self._time = control.workload, self._time.live()
+        self._panels.show(control, mail, self._time)
+        self._arrange(self._panels.wanted(self._board.shown, self.size.width))
 
     def _show_footer(self) -> None:
-        with self._footer.contained():
-            self._footer.show(
-                bars.footer(
-                    self._control.snapshot,
-                    self.keys,
-                    focus=self.focus_id,
-                    roomy=is_roomy(*self.size),
-                    comparing=self._control.comparing,
-                    proposing=bool(self.headline.tries),
-                    undoing=bool(self._control.label("undo")),
-                    refused=self._control.refused_now,
-                )
-            )
+        self._panels.show_footer(self._control, self.keys, self.view, self.size)
 
     def allow_drawing(self) -> None:
         """Let the chart draw: plotext has been imported."""
@@ -178,11 +138,14 @@ class MainScreen(Contained, Screen[None]):
     # ── focus and arrangement ───────────────────────────────────────────────────────────
 
     def _rearrange(self, **changes: object) -> None:
+        self._arrange(msgspec.structs.replace(self._board.shown, **changes))
+
+    def _arrange(self, shown: PanelChoice) -> None:
         before = places(*self.size, self._board.shown)
-        self._board.shown = msgspec.structs.replace(self._board.shown, **changes)
+        self._board.shown = shown
         if places(*self.size, self._board.shown) != before:
             # by a child, as Textual caches a screen's arrangement until a child requests another
-            self._header.refresh(layout=True)
+            self._panels.header.refresh(layout=True)
             self._place_notices()
 
     def _place_notices(self) -> None:
@@ -299,7 +262,7 @@ class MainScreen(Contained, Screen[None]):
                 column_s = self._chart.time_range.bin_s
                 self._look(self._time.moved(columns, column_s, self._newest_s))
         elif focused == "device":
-            self._device.scroll_rows(rows)
+            self._panels.device.scroll_rows(rows)
         elif focused == "pane":
             if columns:
                 self.pane.next_tab(columns)
@@ -342,7 +305,7 @@ class MainScreen(Contained, Screen[None]):
 
     def _look(self, time: TimeView) -> None:
         self._time = time
-        self._show_charts()
+        self._panels.show_charts(self._control.snapshot, time)
 
     def action_range(self, direction: int) -> None:
         """Show a shorter (-1) or a longer (+1) time range."""

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from gpudash.tui.arrangement import Shown
+from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.control import Control
-from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import REPLAY_KEYS
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.main import MainScreen
-from gpudash.tui.widgets.scrubber import Scrubber
 
 if TYPE_CHECKING:  # the first frame does not wait for it
     from gpudash.run.replay import Player
@@ -28,19 +26,12 @@ class ReplayScreen(MainScreen):
     def __init__(self, control: Control, player: "Player") -> None:
         super().__init__(control)
         self._player = player
-        self._board.shown = Shown(scrubber=True)
-        self._scrubber = Scrubber(id="scrubber")
+        self._board.shown = PanelChoice(scrubber=True)
 
     def compose(self) -> ComposeResult:
         """Yield the main screen's parts and the scrubber."""
         yield from super().compose()
-        yield self._scrubber
-
-    def show(self, mail: Mail = NO_MAIL) -> None:
-        """Show the snapshot, and the position in the recording."""
-        super().show(mail)
-        with self._scrubber.contained():
-            self._scrubber.show(self._control.snapshot.playback)
+        yield self._panels.scrubber
 
     def action_play(self) -> None:
         """Toggle between playing and holding."""

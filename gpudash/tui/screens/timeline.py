@@ -13,15 +13,14 @@ from gpudash.tui.cells import Cell, cell
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import TIMELINE_KEYS, Key
-from gpudash.tui.profiles import Shown
+from gpudash.tui.profiles import ShownProfile
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.dialog import AskText
 from gpudash.tui.screens.help import Help
 from gpudash.tui.span import PAN
 from gpudash.tui.trace_view import TraceView, view_of
 from gpudash.tui.widgets.bar import Bar
-from gpudash.tui.widgets.profile_tables import change_rows, summary_rows
-from gpudash.tui.widgets.tables import Painter, Tables
+from gpudash.tui.widgets.profile_tables import Painter, Tables, change_rows, summary_rows
 from gpudash.tui.widgets.timeline import Lanes
 from gpudash.tui.widgets.trace_rows import duration, facts
 
@@ -42,10 +41,10 @@ class TimelineScreen(Contained, Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(TIMELINE_KEYS)
 
-    def __init__(self, control: Control, shown: Shown) -> None:
+    def __init__(self, control: Control, shown: ShownProfile) -> None:
         super().__init__()
         self._control = control
-        self._shown = shown
+        self.shown = shown
         self._page: Page = "lanes"
         self.keys: tuple[Key, ...] = TIMELINE_KEYS
         """The keys of footer, help and palette."""
@@ -71,18 +70,18 @@ class TimelineScreen(Contained, Screen[None]):
         self.show_bars()
 
     def _table(self, page: Page) -> Painter:
-        summary, before = self._shown.summary, self._shown.before
+        summary, before = self.shown.summary, self.shown.before
         if summary is None:
             return lambda _width: ((("the trace is being summed up …", "dim"),),)
         if page == "changes" and before is not None:
             return partial(change_rows, before, summary)
         return partial(summary_rows, summary)
 
-    def take(self, shown: Shown) -> None:
+    def take(self, shown: ShownProfile) -> None:
         """Update the profile with its summary, if it is the one that is shown."""
-        if shown.timeline is not self._shown.timeline:
+        if shown.timeline is not self.shown.timeline:
             return
-        self._shown = shown
+        self.shown = shown
         if self._page != "lanes" and self.is_mounted:
             self._turn_to("summary" if shown.before is None else self._page)
 
@@ -96,7 +95,7 @@ class TimelineScreen(Contained, Screen[None]):
             self._footer.show(keys)
 
     def _title(self) -> tuple[Cell, ...]:
-        trace = self._shown.timeline.trace
+        trace = self.shown.timeline.trace
         status = fmt.plain(self._control.profile_status)
         steps = f"{len(trace.steps)} steps" if len(trace.steps) != 1 else "one step"
         return (
@@ -197,14 +196,14 @@ class TimelineScreen(Contained, Screen[None]):
 
     def action_show(self, page: Page) -> None:
         """Show a page, or the lanes again."""
-        if page == "changes" and self._shown.summary is not None and self._shown.before is None:
+        if page == "changes" and self.shown.summary is not None and self.shown.before is None:
             self.app.notify("there is no profile before this one in this session", markup=False)
         else:
             self._turn_to("lanes" if page == self._page else page)
 
     def action_where(self) -> None:
         """Show and copy the path of the trace."""
-        path = str(self._shown.path)
+        path = str(self.shown.path)
         self.app.copy_to_clipboard(path)
         self.app.notify(f"copied: {fmt.plain(path)}; Perfetto opens it too", markup=False)
 

@@ -28,20 +28,20 @@ class Activity(TimePanel):
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
         """Return the readings, their times, why there are none of a GPU, and if there are ranks."""
-        self._readings = readings(snapshot, self._view)
+        self._readings = readings(snapshot, self.view)
         return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks)
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width, height = self.inside
         label_width, columns = _layout(self._fitting(width, height), width)
-        time_range = range_of(self._snapshot.series, columns, self._view)
+        time_range = range_of(self._snapshot.series, columns, self.view)
         return time_range.moment_in(x - label_width - 2) if columns else None
 
     def frame(self) -> Frame:
         """Return the title, and the scales of the sparklines."""
         width, height = self.inside
-        shown, view = self._fitting(width, height), self._view
+        shown, view = self._fitting(width, height), self.view
         kinds = {one.kind for one in shown}
         title = "GPU" if "gpu" in kinds else "host"
         if width >= ROOMY and {"gpu", "host"} <= kinds:
@@ -63,7 +63,7 @@ class Activity(TimePanel):
         for line in self._why(width, height):
             yield ((f" {line}", "dim"),)
         shown = self._fitting(width, height)
-        yield from reading_rows(shown, self._snapshot.series, self._view, width)
+        yield from reading_rows(shown, self._snapshot.series, self.view, width)
 
     def _why(self, width: int, height: int) -> list[str]:
         """Return the reason in at most two lines; the device panel has all of it."""

@@ -1,34 +1,87 @@
-"""One row of cells: header and footer. A cell with an action can be clicked."""
+"""The bars: header, footer and status line. A cell with an action can be clicked."""
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from textual import events
 
-from gpudash.tui.cells import Cell, Parts, placed, width_of
+from gpudash import format as fmt
+from gpudash.tui.cells import Cell, Parts, fitted, placed, whole, width_of
+from gpudash.tui.widgets.log import wrapped
 from gpudash.tui.widgets.painted import Painted
 
 
 class Bar(Painted):
     """One row of cells, some of them at its right end."""
 
-    _cells: tuple[Cell, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    """What is shown from the left end on."""
     _right: tuple[Cell, ...] = ()
 
     def show(self, cells: tuple[Cell, ...], right: tuple[Cell, ...] = ()) -> None:
         """Update the cells; repaint if they changed."""
-        if (cells, right) != (self._cells, self._right):
-            self._cells, self._right = cells, right
+        if (cells, right) != (self.cells, self._right):
+            self.cells, self._right = cells, right
             self.repaint()
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # a bar is one row
         """Yield the one row."""
         row: list[tuple[str, str]] = []
-        for at, cell in placed(self._cells, self._right, width, margin=1, gap=2):
+        for at, cell in placed(self.cells, self._right, width, margin=1, gap=2):
             row += [(" " * (at - width_of(row)), ""), *cell.parts]
         yield row
 
     def on_click(self, event: events.Click) -> None:
         """Run the action of the cell under the pointer."""
-        for x, cell in placed(self._cells, self._right, self.size.width, margin=1, gap=2):
+        for x, cell in placed(self.cells, self._right, self.size.width, margin=1, gap=2):
             if x <= event.x < x + cell.width and cell.action:
                 self.act(cell.action)
+
+
+LEAST = 16
+"""Fewest columns of the sentence."""
+MOST_ROWS = 3
+"""Most rows of a refusal."""
+REFUSED = "refused: "
+"""Marks a clause that is shown in whole."""
+
+
+class StatusLine(Bar):
+    """One cell with a sentence and a hint; the sentence loses clauses to make room for it.
+
+    A refusal that needs more than one row is shown alone.
+    """
+
+    def wanted_rows(self, width: int) -> int:
+        """Return the rows that the sentence needs in this width: more than one for a refusal."""
+        return max((len(_in_whole(one.parts[0][0], width - 2)) for one in self.cells), default=1)
+
+    def rows(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield the rows; a single one but for a refusal."""
+        for cell in self.cells:
+            (sentence, style), (hint, _) = cell.parts
+            room = width - 2
+            refusal = _in_whole(sentence, room)
+            if height > 1 and len(refusal) > 1:
+                yield from (((f" {row}", style),) for row in refusal)
+                continue
+            shown = clauses_in(sentence, max(room - len(hint), LEAST))
+            yield ((f" {fmt.clip(shown + hint, room)}", style),)
+
+
+def clauses_in(sentence: str, width: int) -> str:
+    """Return the clauses that fit uncut, or at least some words of the first one."""
+    clauses = sentence.split(" · ")
+    fits = cell_len(clauses[0]) <= width
+    return whole(clauses, width) if fits else fitted(clauses[0], width).rstrip()
+
+
+def _in_whole(sentence: str, width: int) -> list[str]:
+    """Return the rows of a refusal, at most `MOST_ROWS`; one empty row for any other sentence."""
+    refusal = next((one for one in sentence.split(" · ") if REFUSED in one), "")
+    if not refusal or width < 1:
+        return [""]
+    rows = wrapped(refusal, width)
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return [*rows[: MOST_ROWS - 1], fmt.clip(" ".join(rows[MOST_ROWS - 1 :]), width)]

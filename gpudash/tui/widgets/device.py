@@ -25,7 +25,7 @@ TEXT_WIDTH = 30
 TWO_COLUMNS = 68
 """Width from which lines that do not fit are in two columns."""
 NOW = TimeView()
-BESIDE = {
+SHOWN_TOGETHER = {
     "mem_used_mib": (" of ", "mem_total_mib"),
     "pcie_rx_mib_s": (" in, ", "pcie_tx_mib_s"),
     "nvlink_rx_mib_s": (" in, ", "nvlink_tx_mib_s"),
@@ -69,7 +69,7 @@ def _gpu(snapshot: Snapshot) -> Iterator[Line]:
     for metric, known in METRICS.items():
         if known.kind == "gpu" and known.label and (metric in gpu.values or metric not in IF_THERE):
             one = reading(snapshot, metric, known.spark or known.label, NOW)
-            beside = BESIDE.get(metric)
+            beside = SHOWN_TOGETHER.get(metric)
             if beside is not None and metric in gpu.values:
                 value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
                 one = msgspec.structs.replace(one, value=_joined(one.value, beside[0], value))

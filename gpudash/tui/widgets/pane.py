@@ -37,7 +37,7 @@ DIGIT = "⁵"
 """The pane's key; it marks the open tab."""
 WIDE = 150
 """Columns from which the run's comparisons are beside the open tab."""
-BESIDE = 64
+SIDE_COLUMNS = 64
 """Columns of the comparisons there."""
 LEAST_BELOW = 4
 """Fewest rows for the list below a comparison: a blank one, an axis, and two comparisons."""
@@ -228,9 +228,9 @@ class Pane(Panel, Scrolled):
         shown = self._snapshot.verdicts if self.tab == "results" else self._earlier
         if width < WIDE or self.tab not in ("results", "ab") or not shown:
             return self._tab_rows(width, height)
-        left = width - BESIDE - MARGIN
+        left = width - SIDE_COLUMNS - MARGIN
         rows = chain(self._tab_rows(left, height), repeat((), height))
-        return beside(rows, forest_rows(shown, BESIDE, height), left, " │ ", "border")
+        return beside(rows, forest_rows(shown, SIDE_COLUMNS, height), left, " │ ", "border")
 
     @property
     def _earlier(self) -> list[ComparisonShown]:

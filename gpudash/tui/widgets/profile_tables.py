@@ -1,12 +1,14 @@
-"""Rows of the profile's summary, and of its changes since the previous profile."""
+"""A profile's summary and its changes since the previous profile: their rows, and their widget."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from gpudash import format as fmt
 from gpudash.trace.compare import compare
 from gpudash.trace.summary import IdleCause, Summary
 from gpudash.trace.text import comparison_lines, summary_lines
 from gpudash.tui.cells import Cell, Parts, fitted, fitting
+from gpudash.tui.widgets.painted import Scrolled
 
 MOST = 30
 """Most lines of a table, which can be scrolled."""
@@ -55,3 +57,39 @@ def _bar(summary: Summary, width: int) -> Iterator[Parts]:
     yield tuple(bar)
     kept = fitting(legend, width)
     yield ((" ", "text"), *(part for one in kept for part in (*one.parts, ("  ", "text"))))
+
+
+Painter: TypeAlias = Callable[[int], Iterable[Parts]]
+"""A function that returns all rows for a width."""
+COPIED_COLUMNS = 120
+
+
+class Tables(Scrolled):
+    """Shows the rows of a painter."""
+
+    def __init__(self) -> None:
+        super().__init__(id="tables")
+        self._painter: Painter = lambda _width: ()
+        self._first = 0
+
+    def show(self, painter: Painter) -> None:
+        """Show a table from its first row on."""
+        self._painter, self._first = painter, 0
+        self.redraw()
+
+    def scroll_rows(self, direction: int) -> None:
+        """Scroll down by rows, or up if negative; not beyond the ends."""
+        width, height = self.size
+        beyond = sum(1 for _ in self._painter(width)) - height
+        self._first = max(min(self._first + direction, beyond), 0)
+        self.repaint()
+
+    @property
+    def text(self) -> str:
+        """All rows as text to copy."""
+        rows = self._painter(COPIED_COLUMNS)
+        return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
+
+    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # the base cuts them
+        """Yield the rows from the topmost visible one on."""
+        yield from list(self._painter(width))[self._first :]

@@ -60,7 +60,7 @@ class StepTime(TimePanel):
 
     def frame(self) -> Frame:
         """Return p50 and p95 of the newest steps, or the mean at the cursor."""
-        snapshot, view = self._snapshot, self._view
+        snapshot, view = self._snapshot, self.view
         if view.moment_s is None:
             named = {"p50": snapshot.step_ms_p50, "p95": snapshot.step_ms_p95}
         else:
@@ -99,7 +99,7 @@ class StepTime(TimePanel):
     # ── columns ─────────────────────────────────────────────────────────────────────────
 
     def _plot(self, parts: tuple[Part, ...], width: int, rows: int) -> Iterator[Parts]:
-        snapshot, series, view = self._snapshot, self._snapshot.series, self._view
+        snapshot, series, view = self._snapshot, self._snapshot.series, self.view
         time_range, gutter = self._range(width), gutter_of(width)
         bins = bins_of(series.at_s, time_range)
         stretches = [stretch for _, stretch in bins]
@@ -134,7 +134,7 @@ class StepTime(TimePanel):
         return f"{text:>5}{'┤' if text else ' '}", "faint"
 
     def _range(self, width: int) -> TimeRange:
-        return range_of(self._snapshot.series, max(width - gutter_of(width), 1), self._view)
+        return range_of(self._snapshot.series, max(width - gutter_of(width), 1), self.view)
 
     def _legend(self, parts: tuple[Part, ...], width: int) -> Iterator[tuple[str, str]]:
         step = self._spent(parts)
@@ -143,7 +143,7 @@ class StepTime(TimePanel):
 
     def _spent(self, parts: tuple[Part, ...]) -> Spent | None:
         """Return the step time by part, of the newest steps or at the cursor."""
-        snapshot, view = self._snapshot, self._view
+        snapshot, view = self._snapshot, self.view
         return spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
 
 

@@ -40,7 +40,7 @@ FINE_ROWS = 12
 """Rows from which the axis has numbers at its quarters."""
 LEAST_BANDED = 6
 """Rows from which one shows the sides of an A/B."""
-BESIDE = (100, 36)
+SIDE_BY_SIDE_FROM = (100, 36)
 """Width from which the histogram is beside the plot, and the histogram's columns there."""
 BELOW = (20, 8)
 """In a narrower panel: height from which it is below the plot, and its rows there."""
@@ -56,7 +56,8 @@ class ThroughputChart(TimePanel):
 
     maximised = False
     """Whether it has labels on its time axis, and the histogram of step times."""
-    _can_draw = False
+    can_draw = False
+    """Whether plotext has been imported."""
     _drawn: tuple[object, Sequence[str]] = ((), ())
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
@@ -69,7 +70,7 @@ class ThroughputChart(TimePanel):
 
     def allow_drawing(self) -> None:
         """Paint the curve from now on: plotext has been imported."""
-        self._can_draw = True
+        self.can_draw = True
         self.repaint()
 
     def time_at(self, x: int) -> float | None:
@@ -81,13 +82,13 @@ class ThroughputChart(TimePanel):
     def time_range(self) -> TimeRange:
         """The time range that is shown; the cursor moves by its bins."""
         columns = _split(self._room(*self.inside)[0])[1]
-        return range_of(self._snapshot.series, columns, self._view)
+        return range_of(self._snapshot.series, columns, self.view)
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> Frame:
         """Return the present value or the cursor's, and the time range."""
-        snapshot, view, live = self._snapshot, self._view, is_live(self._snapshot)
+        snapshot, view, live = self._snapshot, self.view, is_live(self._snapshot)
         newest_s = snapshot.series.at_s[-1] if snapshot.series.at_s else 0.0
         end, f = newest_moment(newest_s, live=live), "freeze"
         if view.end_s is not None:
@@ -95,7 +96,7 @@ class ThroughputChart(TimePanel):
         ranges = f"{key_for('screen.range(-1)')} {key_for('screen.range(1)')} zoom"
         texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
         keys = cell("   ".join(texts), "dim", rank=4)
-        roomy = self.size.width >= BESIDE[0]
+        roomy = self.size.width >= SIDE_BY_SIDE_FROM[0]
         return Frame(
             top=(cell(f"¹{throughput(snapshot).unit}", "strong"),),
             top_right=tuple(self._values()),
@@ -104,13 +105,13 @@ class ThroughputChart(TimePanel):
         )
 
     def _values(self) -> Iterator[Cell]:
-        snapshot, at_s, rate = self._snapshot, self._view.moment_s, throughput(self._snapshot)
+        snapshot, at_s, rate = self._snapshot, self.view.moment_s, throughput(self._snapshot)
         now, steps = rate.now, snapshot.steps_per_s
         if at_s is not None:
             now = value_at(snapshot.series, rate.name, at_s)
             steps = value_at(snapshot.series, "steps_per_s", at_s)
         if now is not None or at_s is not None:
-            yield moment_cell(self._view, snapshot.steps_per_s)
+            yield moment_cell(self.view, snapshot.steps_per_s)
         if at_s is not None and (side := side_at(snapshot.blocks, at_s)):
             yield cell(side.upper(), side, rank=2)
         if rate.unit != "steps/s":
@@ -130,8 +131,8 @@ class ThroughputChart(TimePanel):
     def _room(self, width: int, height: int) -> tuple[int, int]:
         """Return the size of the plot, with its axes and labels."""
         if self.maximised and self._snapshot.step_histogram:
-            if width >= BESIDE[0]:
-                return width - BESIDE[1], height
+            if width >= SIDE_BY_SIDE_FROM[0]:
+                return width - SIDE_BY_SIDE_FROM[1], height
             if height >= BELOW[0]:
                 return width, height - BELOW[1]
         return width, height
@@ -140,9 +141,9 @@ class ThroughputChart(TimePanel):
         snapshot = self._snapshot
         gutter, columns = _split(width)
         at_s, values = snapshot.series.at_s, throughput(snapshot).values
-        time_range = range_of(snapshot.series, columns, self._view)
+        time_range = range_of(snapshot.series, columns, self.view)
         runs = cut(values, bins_of(at_s, time_range), time_range, at_s)
-        if not runs or not self._can_draw:
+        if not runs or not self.can_draw:
             yield from self._empty(width, height)
             return
         marked = columns_of(snapshot.markers, time_range)
@@ -188,7 +189,7 @@ class ThroughputChart(TimePanel):
         """Yield the rows of the plot: the curve over markers and cursor, over shaded blocks."""
         columns = len(canvas[0]) if canvas else 0
         behind = dict.fromkeys(marked, MARKER)
-        cursor_s = self._view.cursor_s
+        cursor_s = self.view.cursor_s
         if cursor_s is not None and time_range.holds(cursor_s):
             behind[time_range.column_of(cursor_s)] = CURSOR
         shades = {

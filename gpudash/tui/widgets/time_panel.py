@@ -45,13 +45,13 @@ class TimePanel(Panel):
     """A chart. A click puts the cursor, a drag chooses a range, the wheel zooms."""
 
     _snapshot = Snapshot()
-    _view = TimeView()
+    view = TimeView()
     _shown: tuple[object, ...] = ()
     _pressed_at = 0  # column of the body
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
         """Update the data; repaint if anything shown changed."""
-        self._snapshot, self._view = snapshot, view
+        self._snapshot, self.view = snapshot, view
         before, self._shown = self._shown, (view, *self.shown_of(snapshot))
         if self._shown != before:
             self.repaint()

@@ -45,7 +45,8 @@ class Lanes(Painted):
 
     # ── the mouse ───────────────────────────────────────────────────────────────────────
 
-    def _time_at(self, x: int) -> float:
+    def time_at(self, x: int) -> float:
+        """Return the moment in this column, or in the nearest one of the trace."""
         where = self._places
         column = min(max(x - where.gutter, 0), where.columns - 1)
         return self.view.span.begin_us + (column + 0.5) * self.cell_us
@@ -73,14 +74,14 @@ class Lanes(Painted):
         shown = rows_in_sight(self.view.timeline.rows, self.view.lane, where.lanes)
         number = event.y - where.above
         view = self.view.in_lane(shown[number]) if 0 <= number < len(shown) else self.view
-        self.show(view.at(self._time_at(event.x)))
+        self.show(view.at(self.time_at(event.x)))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Show less time."""
         event.stop()
-        self.show(self.view.zoomed(-1, self._time_at(event.x)))
+        self.show(self.view.zoomed(-1, self.time_at(event.x)))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Show more time."""
         event.stop()
-        self.show(self.view.zoomed(+1, self._time_at(event.x)))
+        self.show(self.view.zoomed(+1, self.time_at(event.x)))

@@ -11,7 +11,7 @@ from gpudash.tui.preferences import Tab
 VALID = {"theme": sorted(BUILTIN_THEMES), "pane": get_args(Tab)}
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class Appearance(msgspec.Struct, frozen=True, kw_only=True):
     """The user's settings. None: as in the last run."""
 
     theme: str | None = None

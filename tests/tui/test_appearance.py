@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from gpudash.tui import preferences
+from gpudash.tui.appearance import Appearance
 from gpudash.tui.keymap import ACTIONS, clash, key_named, keys_of, name_of, remapped
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
-from gpudash.tui.look import Look
 from gpudash.tui.preferences import Preferences
 from gpudash.tui.screens.help import Help
 from tests.tui.comparisons import comparing
@@ -26,9 +26,9 @@ def remembered(monkeypatch):
 async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_not_replace_them(
     remembered,
 ):
-    async with dashboard(look=Look(theme="nord", pane="log")) as d:
+    async with dashboard(look=Appearance(theme="nord", pane="log")) as d:
         assert d.app.theme == "nord"
-        assert d.app._main.pane.tab == "log"
+        assert d.app.main_screen.pane.tab == "log"
         assert d.app.remembered() == REMEMBERED
         d.app.theme = "monokai"
         d.app.action_pane("results")
@@ -38,17 +38,17 @@ async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_no
 async def test_the_timeline_is_not_remembered_for_a_run_that_has_none(remembered):
     async with dashboard() as d:
         d.app.action_pane("timeline")
-        assert d.app._main.pane.tab == "timeline"
+        assert d.app.main_screen.pane.tab == "timeline"
         assert d.app.remembered() == REMEMBERED
 
 
 async def test_without_a_configuration_it_is_as_it_was_left(remembered):
     async with dashboard() as d:
-        assert (d.app.theme, d.app._main.pane.tab) == ("gruvbox", "ab")
+        assert (d.app.theme, d.app.main_screen.pane.tab) == ("gruvbox", "ab")
 
 
 async def test_an_action_has_its_configured_keys_and_no_others():
-    look = Look(
+    look = Appearance(
         keys={"pipelining": ("space",), "pause": ("p",), "batch_up": ("f5", "exclamation_mark")}
     )
     async with dashboard(look=look, snapshot=training()) as d:
@@ -67,7 +67,7 @@ async def test_an_action_has_its_configured_keys_and_no_others():
 
 async def test_sentences_and_buttons_name_the_configured_keys_too():
     keys = {"pause": ("P",), "restart": ("f5",), "compare": ("A",), "try_it": ("X",)}
-    async with dashboard((80, 24), look=Look(keys=keys), snapshot=training()) as d:
+    async with dashboard((80, 24), look=Appearance(keys=keys), snapshot=training()) as d:
         assert "X try " in d.lines()[1]
         assert "A A/B · ⏎ values" in d.text()
         await d.show(changed(training(), state="paused"))
@@ -106,7 +106,7 @@ def test_in_a_replay_what_plays_it_comes_first_as_it_does_by_default():
 
 
 async def test_a_recording_is_played_with_the_configured_keys():
-    look = Look(keys={"play": ("p",), "seek_back": ("f5",), "pause": ("P",)})
+    look = Appearance(keys={"play": ("p",), "seek_back": ("f5",), "pause": ("P",)})
     async with dashboard(look=look, snapshot=SHOWN, player=FakePlayer()) as d:
         await d.press("p", "f5", "space", "left")
         assert d.app.control.player.calls == [("play_or_hold",), ("seek", 26.0)]
