@@ -1,7 +1,7 @@
 """A worker that runs blocks as worker/loop.py does, over the real BlockQueue and no device.
 
 Its clock is made up, its steps last what `step_ms` says of the settings, and the device is
-`behind` steps late: a block's Changed arrives before the last steps of the one before.
+`behind` steps late: a block's state arrives before the last steps of the one before.
 """
 
 import itertools
