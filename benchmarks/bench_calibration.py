@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.paired_t import Estimate
+from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.protocol import (
@@ -32,9 +33,12 @@ from gpudash.protocol import (
     Event,
     Plan,
     Reading,
-    Started,
+    State,
     Stop,
+    TrainingProcess,
 )
+from gpudash.run.normalise import Normaliser
+from gpudash.worker.__main__ import ready
 from gpudash.worker.loop import Loop
 from workloads import CATALOGUE, Entry
 from workloads.encdec import EncoderDecoder
@@ -97,9 +101,9 @@ def cycles_per_us(device: torch.device) -> float:
 class ShortComparison(Comparison):
     """The same procedure in blocks as short as it allows."""
 
-    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
+    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
         """Return the same blocks, shorter."""
-        return tuple(shortened(block) for block in super().begin(started, run))
+        return tuple(shortened(block) for block in super().begin(state, run))
 
 
 def shortened(block: Block) -> Block:
@@ -124,7 +128,10 @@ class Driver:
         self._comparison: Comparison | None = None
         self.found: list[Estimate] = []
         plan = Plan(workload="slowed", settings={})
-        self._loop = Loop(training, plan, CommandPipe(commands_fd), self._hear)
+        self._normaliser = Normaliser()
+        life = Life(ready(training, plan, PROCESS), self._hear)
+        self._state = life.state
+        self._loop = Loop(training, plan, CommandPipe(commands_fd), life)
 
     def run(self) -> list[Estimate]:
         """Return what each comparison found."""
@@ -133,9 +140,12 @@ class Driver:
         return self.found
 
     def _hear(self, sent: Sent) -> None:
+        stamped = self._normaliser.stamp(_as_read(sent))
+        if isinstance(stamped, State):
+            self._state = stamped
         if self._comparison is None:
             return
-        blocks = self._comparison.fold(_as_read(sent))
+        blocks = self._comparison.fold(stamped)
         if blocks is not None:
             self._send(Blocks(id=0, run=self._number, blocks=blocks))
         if self._comparison.done:
@@ -151,22 +161,14 @@ class Driver:
             return
         self._comparison = ShortComparison(self._questions.pop())
         self._number += 1
-        blocks = self._comparison.begin(STARTED, self._number)
+        blocks = self._comparison.begin(self._state, self._number)
         self._send(Blocks(id=0, run=self._number, blocks=blocks))
 
     def _send(self, command: Command) -> None:
         os.write(self._commands_fd, msgspec.json.encode(command) + b"\n")
 
 
-STARTED = Started(
-    warmup_steps=2,
-    at_s=0.0,
-    pid=0,
-    workload="",
-    device=Device(kind="cpu", name=""),
-    settings={},
-    versions={},
-)
+PROCESS = TrainingProcess(pid=0, ready_s=0.0, device=Device(kind="cpu", name=""), versions={})
 
 
 def step_ms(training: Training, steps: int = 30) -> float:

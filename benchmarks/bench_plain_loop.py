@@ -30,6 +30,10 @@ from typing import TYPE_CHECKING
 
 from plain_loop import Plain
 
+from gpudash.instrument.life import Life
+from gpudash.protocol import Device, TrainingProcess
+from gpudash.worker.__main__ import ready
+
 if TYPE_CHECKING:
     from workloads.training import Training
 
@@ -148,7 +152,12 @@ def work(training: "Training", settings: dict[str, str]) -> None:
 
     read_end, _ = os.pipe()
     events = EventPipe(os.open(os.devnull, os.O_WRONLY))
-    Loop(training, Plan(workload="encdec", settings=settings), Turns(read_end), events.send).run()
+    plan = Plan(workload="encdec", settings=settings)
+    process = TrainingProcess(
+        pid=os.getpid(), ready_s=time.monotonic(), device=Device(kind="cuda", name=""), versions={}
+    )
+    life = Life(ready(training, plan, process), events.send)
+    Loop(training, plan, Turns(read_end), life).run()
 
 
 def start(sides: list[str], rounds: int, batch_size: int) -> dict[str, list[float]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.protocol import Envelope, Progress, Started
+from gpudash.protocol import Envelope, Progress, State
 from gpudash.views.ranks import Ranks
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
@@ -53,7 +53,7 @@ def judge(log: Path, schedule: Path, options: argparse.Namespace) -> tuple[int, 
             if isinstance(body, Progress):
                 within = [one for one in body.steps if first < one.step <= first + steps_a_case]
                 body = msgspec.structs.replace(body, steps=tuple(within))
-            elif not isinstance(body, Started):
+            elif not isinstance(body, State):
                 continue
             ranks.take(msgspec.structs.replace(envelope, body=body))
             found = ranks.straggler

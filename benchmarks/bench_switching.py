@@ -2,7 +2,7 @@
 
     python benchmarks/bench_switching.py
 
-Against the real worker over its pipes, in milliseconds: from sending a command to `Changed`
+Against the real worker over its pipes, in milliseconds: from sending a command to the new state
 (`answer_ms`) and to the end of the first step under the new setting (`prepare_ms`), what the
 change took the host (`took_ms`), and from the last step before to the first after (`gap_ms`),
 beside the step itself.
@@ -13,7 +13,7 @@ import random
 import statistics
 import time
 
-from gpudash.protocol import Change, Changed, Failed, Plan, Progress, Refused, Step
+from gpudash.protocol import Change, Plan, Progress, Refused, State, Step
 from gpudash.run.worker_process import WorkerProcess
 
 TIMEOUT_S = 120
@@ -34,7 +34,7 @@ class Worker:
     def __init__(self, plan: Plan) -> None:
         self.link = WorkerProcess(plan)
         self.steps: list[Step] = []
-        self.changes: list[Changed] = []
+        self.changes: list[State] = []
 
     def read(self) -> None:
         """Take what has arrived."""
@@ -43,9 +43,10 @@ class Worker:
             match event := envelope.body:
                 case Progress():
                     self.steps += event.steps
-                case Changed():
-                    self.changes.append(event)
-                case Failed() | Refused():
+                case State(failure=None, segment=segment):
+                    if segment > len(self.changes):
+                        self.changes.append(event)
+                case State() | Refused():
                     raise SystemExit(str(event))
 
     def train(self, steps: int) -> None:

@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 
-from gpudash.protocol import Change, Failed, Plan, Progress, Refused, Step
+from gpudash.protocol import Change, Plan, Progress, Refused, State, Step
 from gpudash.run.worker_process import WorkerProcess
 
 WARMUP_STEPS = 20
@@ -36,7 +36,7 @@ def main() -> None:
                 case Progress(total_steps=total) if event.steps and total > WARMUP_STEPS:
                     arrivals.append((time.monotonic(), total))
                     steps += event.steps
-                case Failed() | Refused():
+                case State(phase="failed") | Refused():
                     raise SystemExit(str(event))
         if arrivals and time.monotonic() - switched_s > 1:
             switched_s = time.monotonic()

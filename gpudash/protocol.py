@@ -80,23 +80,14 @@ class Phase(Record, frozen=True, kw_only=True, tag=False):
     """The half of a step that it belongs to: preparing a batch, or training on it."""
 
 
-class Started(Record, frozen=True, kw_only=True):
-    """The worker is ready to take its first step."""
+class TrainingProcess(Record, frozen=True, kw_only=True, tag=False, omit_defaults=True):
+    """What does not change while a process trains."""
 
-    at_s: float
-    segment: int = 0
-    """As in `Step`."""
     pid: int
-    workload: str
+    ready_s: float
+    """When it was ready to take its first step, or when it was first watched."""
     device: Device
-    settings: Settings
-    """Every lever with its active value, `auto` resolved."""
-    requested: Settings = {}
-    """The levers that were requested, as requested (`auto` kept): a restart sends these."""
-    warmup_steps: int
-    """Steps until loader, caches and schedule are warm; measurements leave them out."""
     versions: dict[str, str]
-    notes: tuple[Note, ...] = ()
     phases: tuple[Phase, ...] = ()
     """The phases that `Step.phases_ms` may contain, in the order of a step."""
     world_size: int = 1
@@ -105,6 +96,96 @@ class Started(Record, frozen=True, kw_only=True):
     """The machine's name, where several processes train together."""
     bus_gb_s: float | None = None
     """Bus bandwidth of a short all-reduce of a large tensor on these GPUs, in GB/s."""
+
+
+LifePhase: TypeAlias = Literal[
+    "starting", "training", "paused", "finished", "failed", "stopped", "parted"
+]
+"""`finished`: the planned steps or time are reached, a Stop was obeyed, or a script has ended.
+`stopped`: ended by gpudash, as requested. `parted`: the process has ended, its command runs on."""
+Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile"]
+
+
+class Failed(Record, frozen=True, kw_only=True, tag=False):
+    """Why a training cannot go on."""
+
+    kind: Literal["bad_setting", "out_of_memory", "error"]
+    sentence: str
+    """One plain sentence for the status line."""
+    traceback: str = ""
+    """For the log pane; empty where it would not help."""
+
+
+class State(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """The life of a training in one rank: it replaces the state before, and needs none of them.
+
+    The training process sends one when it is ready and whenever something below has changed. The
+    session adds the fields of the run. It also sends the states that no process can: `starting`
+    before there is one, `stopped`, and an end that the process could not report. Such an end has no
+    `process` on the wire; the session's normaliser completes it from the state before.
+
+    Two things change in a life: what the process does (`phase`, `why`), and the settings with which
+    it trains (`segment` and the fields after it). Who needs a change itself compares with the state
+    before: another `worker`, another `segment`, another `phase`.
+    """
+
+    at_s: float
+    """When the newest of the changes took place."""
+    phase: LifePhase
+    why: Aside | None = None
+    """Why it is paused: `asked` by a Pause command, or what it does instead of steps."""
+    answers: tuple[int, ...] = ()
+    """Ids of the commands that this answers. A Stop is answered by the end, and so are commands
+    that came too late to be obeyed."""
+    process: TrainingProcess | None = None
+    """None while no process of this worker is ready."""
+    workload: str = ""
+    after_step: int = 0
+    """The last step enqueued before the newest change, at the end the last step of all; 0 at a
+    start. The device may still work on it."""
+
+    segment: int = 0
+    """As in `Step`."""
+    settings: Settings = {}
+    """Every lever with its active value, `auto` resolved; before a process is ready, the requested
+    levers."""
+    requested: Settings = {}
+    """The levers that were requested, as requested (`auto` kept): a restart sends these. Settings
+    of blocks do not count as requested."""
+    changes: Settings = {}
+    """What the change that began this segment was to set; empty for the first one."""
+    took_ms: float = 0.0
+    """Host time of that change, from the command's arrival until the next step may start."""
+    warmup_steps: int = 0
+    """Steps after a start, a change or a pause until loader, caches and schedule are warm;
+    measurements leave them out."""
+    notes: tuple[Note, ...] = ()
+    run: int | None = None
+    """The run of blocks in progress; None outside of one."""
+    block: int | None = None
+    """The block in progress; None between two of them."""
+    baseline: Settings = {}
+    """During a run of blocks, the settings from before it."""
+
+    failure: Failed | None = None
+    trained_until_s: float | None = None
+    """When the training closed its connection, if its process went on afterwards until `at_s`."""
+
+    worker: int = 0
+    """Number of processes that were ready in this rank so far, this one included; set by the
+    session. 0: none, or not set yet."""
+    since_s: float = 0.0
+    """Begin of `phase`; set by the session."""
+
+    def starts_after(self, before: "State | None") -> bool:
+        """Return whether another process trains than in the state before, if there is one."""
+        return self.process is not None and (before is None or self.worker != before.worker)
+
+    def changed_from(self, before: "State | None") -> bool:
+        """Return whether the process has changed its settings since the state before."""
+        return (
+            not self.starts_after(before) and before is not None and self.segment > before.segment
+        )
 
 
 LeverKind: TypeAlias = Literal["switch", "choice", "count"]
@@ -191,6 +272,8 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     since_break: int = 0
     """Steps since the last start, change or pause, this one included; set by the session. An
     evaluation or a checkpoint is no pause."""
+    warm: int = 0
+    """How many of the `count` steps came after the warm-up; set by the session."""
 
 
 class Progress(Record, frozen=True, kw_only=True):
@@ -215,29 +298,6 @@ class Progress(Record, frozen=True, kw_only=True):
     and the collectives of a step. Absent where unknown; read about twice a second."""
 
 
-class Changed(Record, frozen=True, kw_only=True):
-    """A lever change took effect between two steps."""
-
-    at_s: float
-    answers: tuple[int, ...] = ()
-    """Ids of the commands that this answers; empty if no command asked for it."""
-    segment: int
-    after_step: int
-    """The last step enqueued with the previous settings."""
-    changes: Settings
-    settings: Settings
-    took_ms: float
-    """Host time from the command's arrival until the next step may start."""
-    requested: Settings = {}
-    warmup_steps: int
-    """Like `requested` as in `Started`; settings of blocks do not count as requested."""
-    notes: tuple[Note, ...] = ()
-    run: int | None = None
-    """The run of blocks that it belongs to; None outside of one."""
-    block: int | None = None
-    """The block that begins here; None if one only ends."""
-
-
 class Timed(Record, frozen=True, kw_only=True):
     """A block timed by the wall clock, between two moments at which the device was idle."""
 
@@ -255,7 +315,7 @@ RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile", "
 class Refused(Record, frozen=True, kw_only=True):
     """A command or a block is refused, and the training goes on.
 
-    Settings that ran out of memory may have trained for a while. Then a `Changed` back follows.
+    Settings that ran out of memory may have trained for a while. Then a `State` follows, back.
     """
 
     answers: tuple[int, ...] = ()
@@ -268,7 +328,7 @@ class Refused(Record, frozen=True, kw_only=True):
 
 
 class TooLate(Record, frozen=True, kw_only=True):
-    """A command for all ranks reached one of them after its step; no rank has obeyed it."""
+    """Rank 0 has not obeyed the command: it came after its step, or nothing trains any more."""
 
     answers: tuple[int, ...]
 
@@ -282,27 +342,6 @@ class BlocksEnded(Record, frozen=True, kw_only=True):
     run: int
     why: str
     """The reason as a clause, for the user."""
-
-
-Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile"]
-
-
-class Paused(Record, frozen=True, kw_only=True):
-    """No further step is started until a Resume; repeated for each further Pause."""
-
-    at_s: float
-    answers: tuple[int, ...] = ()
-    after_step: int = 0
-    """The last step enqueued; the device may still work on it."""
-    why: Aside = "asked"
-    """`asked` for a Pause command; else what the training does instead of steps."""
-
-
-class Resumed(Record, frozen=True, kw_only=True):
-    """The training goes on; sent also if it was not paused."""
-
-    at_s: float
-    answers: tuple[int, ...] = ()
 
 
 class SyncCall(Record, frozen=True, kw_only=True, array_like=True, tag=False):
@@ -452,37 +491,6 @@ class Stack(Record, frozen=True, kw_only=True):
     cannot be asked."""
     joined: tuple[Joined, ...] = ()
     """One for each process group; empty if the flight recorder is not read."""
-
-
-class Parted(Record, frozen=True, kw_only=True):
-    """A training process has ended, but its command still runs."""
-
-    at_s: float
-    pid: int
-
-
-class Finished(Record, frozen=True, kw_only=True):
-    """The planned steps or time are reached, or a Stop was obeyed; the worker exits."""
-
-    at_s: float
-    answers: tuple[int, ...] = ()
-    """Ids of all Stops, and of commands that came too late to be obeyed."""
-    total_steps: int
-    trained_until_s: float | None = None
-    """When the training closed its connection, if its process went on afterwards; None: `at_s`."""
-
-
-class Failed(Record, frozen=True, kw_only=True):
-    """The worker cannot go on and exits."""
-
-    at_s: float
-    kind: Literal["bad_setting", "out_of_memory", "error"]
-    sentence: str
-    """One plain sentence for the status line."""
-    traceback: str = ""
-    """For the log pane; empty where it would not help."""
-    trained_until_s: float | None = None
-    """When the training closed its connection, if its process went on afterwards; None: `at_s`."""
 
 
 # ── session → worker ────────────────────────────────────────────────────────────────────
@@ -650,19 +658,6 @@ class GpuMissing(Record, frozen=True, kw_only=True):
 
 
 # ── session → views and log: these, the plan, and each command as it is sent ────────────
-
-
-class Restarted(Record, frozen=True, kw_only=True):
-    """Another worker is being started; later messages of the training are from it."""
-
-    at_s: float
-    plan: Plan
-
-
-class Stopped(Record, frozen=True, kw_only=True):
-    """The worker was ended on purpose."""
-
-    at_s: float
 
 
 class NewRow(Record, frozen=True, kw_only=True):
@@ -885,28 +880,20 @@ Event: TypeAlias = (
     Hello
     | Printed
     | Status
-    | Started
+    | State
     | Offered
     | Progress
-    | Changed
     | Timed
     | Refused
     | TooLate
     | BlocksEnded
-    | Paused
-    | Resumed
     | Profiled
     | MemoryOwners
     | Stack
-    | Parted
-    | Finished
-    | Failed
     | AnyCommand
     | GpuMissing
     | OtherJobs
     | Plan
-    | Restarted
-    | Stopped
     | NewRow
     | Notice
     | Verdict

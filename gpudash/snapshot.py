@@ -29,7 +29,7 @@ from gpudash.protocol import (
     Straggler,
 )
 
-State: TypeAlias = Literal[
+ShownState: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
 ]
 Values: TypeAlias = tuple[float | None, ...]
@@ -115,7 +115,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     set."""
 
 
-RankState: TypeAlias = State | Literal["ended", "silent"]
+RankState: TypeAlias = ShownState | Literal["ended", "silent"]
 """`silent`: the rank sends nothing while others report steps."""
 
 
@@ -245,7 +245,7 @@ class Training(Run, kw_only=True):
 class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # msgspec allows it
     """Everything the dashboard shows, at one moment."""
 
-    state: State = "starting"
+    state: ShownState = "starting"
     status: str = "starting"
     """One sentence: what is going on, or what went wrong. The screen adds what to do."""
     elapsed_s: float = 0.0

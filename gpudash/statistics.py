@@ -11,6 +11,9 @@ import msgspec
 from gpudash.protocol import Step
 
 T = TypeVar("T", int, float)
+WARMUP_STEPS = 5
+"""Least steps after a start, a change or a pause that are left out of results. Caches and the
+allocator warm up in them. They also use up prefetched batches, which mask a loader's rate."""
 
 
 def percentiles(
@@ -122,10 +125,9 @@ def without(step: Step, left_out: int) -> Step | None:
     return msgspec.structs.replace(step, samples=samples, tokens=tokens, count=count)
 
 
-def warm(step: Step, warmup_steps: int) -> Step | None:
+def warm(step: Step) -> Step | None:
     """Return those of equal steps that came after the warm-up; None if none did."""
-    before = step.since_break - step.count
-    return without(step, min(max(warmup_steps - before, 0), step.count))
+    return without(step, step.count - step.warm)
 
 
 def _at(ordered: Sequence[tuple[float, int]], ends: Sequence[int], position: float) -> float:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpudash.protocol import Block, Blocks, Event
+from tests.lives import turns
 
 
 def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
@@ -13,6 +14,15 @@ def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) 
         for i, one in enumerate(changes)
     ]
     return Blocks(id=number, run=run, blocks=tuple(made))
+
+
+def answered_by(events: Iterable[Event]) -> dict[int, list[str]]:
+    """Return what answers each command, as in `lives.turns`."""
+    named: dict[int, list[str]] = {}
+    for name, event in turns(events):
+        for number, count in Counter(getattr(event, "answers", ())).items():
+            named.setdefault(number, []).extend([name] * count)
+    return named
 
 
 def answers_in(events: Iterable[Event]) -> dict[int, list[Event]]:

@@ -2,23 +2,23 @@
 
 from msgspec.structs import replace
 
+from gpudash.instrument.life import OUTSIDE_BLOCKS
 from gpudash.protocol import (
-    Changed,
+    Aside,
     Device,
-    Finished,
     GpuReading,
     HostReading,
     Note,
-    Paused,
     Phase,
     Plan,
     Progress,
-    Resumed,
     Settings,
-    Started,
+    State,
     Step,
+    TrainingProcess,
 )
 from gpudash.run.normalise import Normaliser
+from tests.lives import Next, in_process
 
 FIELDS = GpuReading.__struct_fields__
 BEGAN_S = 1000.0
@@ -27,17 +27,22 @@ PLAN = Plan(workload="encdec", settings=SETTINGS)
 DEVICE = Device(kind="cuda", name="NVIDIA H200", uuid="GPU-1111")
 
 
-def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec") -> Started:
-    return Started(
+def started(at_s: float, settings: Settings = SETTINGS, workload: str = "encdec") -> State:
+    """The first state of a process, as it sends it."""
+    return State(
         at_s=at_s,
-        pid=42,
+        phase="training",
+        process=TrainingProcess(
+            pid=42,
+            ready_s=at_s,
+            device=DEVICE,
+            versions={"torch": "2.11.0"},
+            phases=(Phase(name="forward", label="forward", lane="train"),),
+        ),
         workload=workload,
-        device=DEVICE,
         settings=settings,
         warmup_steps=2,
-        versions={"torch": "2.11.0"},
         notes=(Note(lever=None, text="8 loader workers"),),
-        phases=(Phase(name="forward", label="forward", lane="train"),),
     )
 
 
@@ -74,17 +79,37 @@ def host(at_s: float, cpu_pct: float = 150.0, **values: float) -> HostReading:
 class Trainer:
     """Trains on a made-up clock, and reports each step as the session passes it on."""
 
-    def __init__(self, at_s: float = BEGAN_S) -> None:
-        self._stamp = Normaliser().stamp
+    def __init__(self, at_s: float = BEGAN_S, *, stamps: bool = True) -> None:
+        """Without `stamps` messages are as a process sends them."""
+        self.stamp = Normaliser().stamp if stamps else lambda item: item
         self.now_s = at_s
         self.number = 0
         self.segment = 0
         self.settings = SETTINGS
+        self.state = started(at_s)
 
-    def start(self, settings: Settings = SETTINGS, workload: str = "encdec") -> Started:
+    def start(
+        self,
+        settings: Settings = SETTINGS,
+        workload: str = "encdec",
+        warmup_steps: int = 2,
+        **process: object,
+    ) -> State:
         self.number = self.segment = 0
         self.settings = settings
-        return self._stamp(started(self.now_s, settings, workload))
+        first = replace(started(self.now_s, settings, workload), warmup_steps=warmup_steps)
+        self.state = in_process(first, **process)
+        return self.stamp(self.state)
+
+    def turn(self, **changes: object) -> State:
+        """The next state, that differs in this."""
+        return self.say(Next({"at_s": self.now_s} | changes))
+
+    def say(self, item: object) -> object:
+        """What happens in the training, as the session passes it on."""
+        if isinstance(item, Next):
+            self.state = item = item.after(self.state)
+        return self.stamp(item) if isinstance(item, State) and not item.worker else item
 
     def steps(self, count: int, step_ms: float = 50.0) -> list[Progress]:
         return [self.step(step_ms) for _ in range(count)]
@@ -104,32 +129,34 @@ class Trainer:
             loss=1 / self.number if self.number else None,
             loss_step=self.number or None,
         )
-        return self._stamp(report)
+        return self.stamp(report)
 
     def wait(self, seconds: float) -> Progress:
         self.now_s = round(self.now_s + seconds, 6)
         return self.progress()
 
-    def change(self, **changes: str) -> Changed:
+    def change(self, **changes: str) -> State:
+        return self.change_and({}, **changes)
+
+    def change_and(self, more: dict[str, object], **changes: str) -> State:
         self.segment += 1
         self.settings = self.settings | changes
-        changed = Changed(
-            at_s=self.now_s,
-            segment=self.segment,
-            after_step=self.number,
-            changes=changes,
-            settings=self.settings,
-            took_ms=0.5,
-            warmup_steps=2,
-        )
-        return self._stamp(changed)
+        about = {"changes": changes, "settings": self.settings, "took_ms": 0.5}
+        return self.turn(segment=self.segment, after_step=self.number, **(about | more))
 
-    def pause(self) -> Paused:
-        self._stamp(Paused(at_s=self.now_s, after_step=self.number))
-        return Paused(at_s=self.now_s)
+    def enter_block(self, number: int | None, run: int = 1, **changes: str) -> State:
+        baseline = self.state.baseline or self.settings
+        return self.change_and({"run": run, "block": number, "baseline": baseline}, **changes)
 
-    def resume(self) -> Resumed:
-        return Resumed(at_s=self.now_s)
+    def leave_blocks(self, answers: tuple[int, ...] = (), **changes: str) -> State:
+        return self.change_and({"answers": answers, **OUTSIDE_BLOCKS}, **changes)
 
-    def finish(self) -> Finished:
-        return Finished(at_s=self.now_s, total_steps=self.number)
+    def pause(self, why: Aside = "asked", after_step: int | None = None) -> State:
+        after_step = self.number if after_step is None else after_step
+        return self.turn(phase="paused", why=why, after_step=after_step)
+
+    def resume(self) -> State:
+        return self.turn(phase="training", why=None)
+
+    def finish(self) -> State:
+        return self.turn(phase="finished", why=None, after_step=self.number)

@@ -34,7 +34,7 @@ class ScriptedSession:
             Snapshot(
                 state="training",
                 workload=self.plan.workload,
-                device=self.worker.start().device,
+                device=self.worker.start().process.device,
                 settings=self.worker.settings,
                 comparison=self.experiment.shown(),
                 skipped_samples=self.worker.skipped,

@@ -1,28 +1,25 @@
 """A worker that runs blocks as worker/loop.py does, over the real BlockQueue and no device.
 
 Its clock is made up, its steps last what `step_ms` says of the settings, and the device is
-`behind` steps late: a block's Changed arrives before the last steps of the one before.
+`behind` steps late: a block's state arrives before the last steps of the one before.
 """
 
 import itertools
 import shutil
 from pathlib import Path
 
+from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
-    Finished,
     Pause,
-    Paused,
     Profile,
     Profiled,
     Progress,
     Refused,
     Resume,
-    Resumed,
-    Started,
+    State,
     Step,
 )
 from gpudash.run.normalise import Normaliser
@@ -60,9 +57,19 @@ class Worker:
         self.samples = lambda settings: int(settings["batch_size"])
         self.skipped = 0  # samples that could not be read
         self.stops = ()  # commands that asked for the end
+        self.begin(started(self.now_s, dict(self.settings)))
 
-    def start(self) -> Started:
-        return started(self.now_s, dict(self.settings))
+    def start(self) -> State:
+        return self.life.state
+
+    def begin(self, state: State) -> State:
+        """The first state, which is not sent but returned."""
+        self.life = Life(state, self.tell)
+        self.sent.pop()
+        return state
+
+    def tell(self, event) -> None:
+        self.sent.append(event)
 
     def obey(self, command):
         match command:
@@ -77,16 +84,15 @@ class Worker:
                     self.sent.append(ended)
             case Change():
                 self.blocks.current = None
-                self.switch(command.settings, answers=(command.id,))
+                self.switch(command.settings, answers=(command.id,), leaves=True)
                 if self.blocks.running:
                     self.sent.append(self.blocks.end(self.now_s, "another change ended it"))
             case Pause():
                 self.paused = True
-                answers = (command.id,)
-                self.sent.append(Paused(at_s=self.now_s, after_step=self.trained, answers=answers))
+                self.life.pause(self.now_s, self.trained, answers=(command.id,))
             case Resume():
                 self.paused = False
-                self.sent.append(Resumed(at_s=self.now_s, answers=(command.id,)))
+                self.life.resume(self.now_s, (command.id,))
             case Profile():
                 self.profile(command, PROFILE_S)
 
@@ -104,12 +110,13 @@ class Worker:
             steps_ms=1e3 * lasts_s,
             took_ms=1.0,
         )
-        paused = Paused(at_s=began_s, after_step=self.trained, why="profile")
-        self.sent += [paused, profiled, Resumed(at_s=self.now_s)]
+        self.life.pause(began_s, self.trained, "profile")
+        self.sent.append(profiled)
+        self.life.resume(self.now_s)
 
     def leave_blocks(self, why):
         self.blocks.current = None
-        self.switch(self.blocks.baseline)
+        self.switch(self.blocks.baseline, leaves=True)
         self.sent.append(self.blocks.end(self.now_s, why))
 
     def turn(self):
@@ -138,26 +145,28 @@ class Worker:
         self.began.append(block.number)
         self.switch(wanted)
 
-    def switch(self, settings, answers=()):
+    def switch(self, settings, answers=(), *, leaves=False):
         self.iterate(LAST_MS)  # drained: nothing runs beside it
         before, self.settings = self.settings, self.settings | settings
         self.segment += 1
         self.warm_from = self.trained + WARMUP
         self.blocks.entered(self.trained, WARMUP)
-        self.sent.append(
-            Changed(
-                at_s=self.now_s,
-                answers=answers,
-                segment=self.segment,
-                after_step=self.trained,
-                changes={k: v for k, v in self.settings.items() if before[k] != v},
-                settings=dict(self.settings),
-                took_ms=0.5,
-                warmup_steps=WARMUP,
-                requested=dict(self.settings),
-                run=None if answers else self.blocks.run,
-                block=self.blocks.current.number if self.blocks.current else None,
-            )
+        within = OUTSIDE_BLOCKS
+        if self.blocks.running and not leaves:
+            number = self.blocks.current.number if self.blocks.current else None
+            baseline = dict(self.blocks.baseline)
+            within = {"run": self.blocks.run, "block": number, "baseline": baseline}
+        self.life.turn(
+            self.now_s,
+            answers=answers,
+            segment=self.segment,
+            after_step=self.trained,
+            changes={k: v for k, v in self.settings.items() if before[k] != v},
+            settings=dict(self.settings),
+            took_ms=0.5,
+            warmup_steps=WARMUP,
+            requested=dict(self.settings),
+            **within,
         )
 
     def retreat(self):
@@ -213,7 +222,8 @@ class Worker:
         self.report()
         if self.blocks.running:
             self.sent.append(self.blocks.end(self.now_s, "the training ended"))
-        self.sent.append(Finished(at_s=self.now_s, answers=self.stops, total_steps=self.trained))
+        end = {"phase": "finished", "why": None, "after_step": self.trained}
+        self.life.turn(self.now_s, answers=self.stops, **end, **OUTSIDE_BLOCKS)
 
     def take(self):
         sent, self.sent = self.sent, []
@@ -234,7 +244,7 @@ class Conducted:
         self._underway = []
         self._turns = itertools.count()
         self._ids = itertools.count()
-        self.send(experiment.begin(worker.start(), run))
+        self.send(experiment.begin(self.normaliser.stamp(worker.start()), run))
 
     def send(self, blocks):
         command = Blocks(id=next(self._ids), run=self.number, blocks=blocks)

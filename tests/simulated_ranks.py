@@ -5,7 +5,17 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from gpudash.protocol import Device, Envelope, Event, Phase, Progress, Reading, Started, Step
+from gpudash.protocol import (
+    Device,
+    Envelope,
+    Event,
+    Phase,
+    Progress,
+    Reading,
+    State,
+    Step,
+    TrainingProcess,
+)
 
 PARTS_MS = {"copy": 0.5, "forward": 4.3, "your_code": 0.2, "backward": 10.0, "optimizer": 0.7}
 """In the order of a step; between `backward` and `optimizer` the ranks wait for each other."""
@@ -17,17 +27,17 @@ HOST = ("data", "host")
 NAMES = (*list(PARTS_MS)[:4], "communication", "optimizer")
 
 
-def start(rank: int, kind: str = "cuda", world_size: int = 4) -> Started:
-    return Started(
-        at_s=0.0,
+def start(rank: int, kind: str = "cuda", world_size: int = 4) -> State:
+    process = TrainingProcess(
         pid=1000 + rank,
-        workload="train.py",
+        ready_s=0.0,
         device=Device(kind=kind, name="NVIDIA H200", uuid=f"GPU-{rank}"),
-        settings={},
-        warmup_steps=5,
         versions={},
         phases=tuple(Phase(name=name, label=name, lane="train") for name in NAMES),
         world_size=world_size,
+    )
+    return State(
+        at_s=0.0, phase="training", process=process, workload="train.py", warmup_steps=5, worker=1
     )
 
 

@@ -16,16 +16,17 @@ from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol import (
     Change,
     Device,
-    Failed,
     Hello,
     Plan,
     Profile,
     Refused,
-    Started,
+    State,
     Status,
     Stop,
 )
 from gpudash.run.worker_process import WorkerProcess
+from tests.lives import failed, in_process
+from tests.scripted_run import started
 from tests.scripted_worker import Worker
 from workloads.levers import LeverError, resolve
 from workloads.lifetime import die_with
@@ -78,13 +79,11 @@ class RealTime(Worker):
         self.proven = dict(self.settings)
         self.now_s = self.began_s = time.monotonic()
 
-    def start(self) -> Started:
-        return msgspec.structs.replace(
-            super().start(),
-            pid=os.getpid(),
-            workload=self.plan.workload,
-            device=Device(kind="cpu", name="CPU"),
-        )
+    def start(self) -> State:
+        device = Device(kind="cpu", name="CPU")
+        first = started(self.now_s, dict(self.settings))
+        state = in_process(first, pid=os.getpid(), device=device)
+        return self.begin(msgspec.structs.replace(state, workload=self.plan.workload))
 
     def refusal(self, settings: dict[str, str]) -> str | None:
         try:
@@ -121,9 +120,9 @@ class RealTime(Worker):
         if self.over:
             self.finish()
 
-    def switch(self, settings, answers=()):
+    def switch(self, settings, answers=(), *, leaves=False):
         print("switching", settings, flush=True)
-        super().switch(settings, answers)
+        super().switch(settings, answers, leaves=leaves)
 
     def iterate(self, step_ms=None):
         super().iterate((time.monotonic() - self.now_s) * 1e3)
@@ -153,7 +152,7 @@ def main() -> int:
         events.send(Status(text="loading nothing"))
         train(plan, events, CommandPipe(sys.stdin.fileno()))
     except LeverError as error:
-        events.send(Failed(at_s=time.monotonic(), kind="bad_setting", sentence=str(error)))
+        events.send(failed(time.monotonic(), str(error), "bad_setting"))
         code = 1
     events.drain()
     return code

@@ -16,7 +16,7 @@ from gpudash.cli.sweep_outputs import Outputs
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import NPROC, Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
-from gpudash.protocol import Block, Event, Plan, Progress, Reading, Started
+from gpudash.protocol import Block, Event, Plan, Progress, Reading, State
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
@@ -119,25 +119,25 @@ class RecordedSweep:
         self.verdict: str | None = None
         self.failure: str | None = None
         """Why the sweep ended early."""
-        self.started: Started | None = None
-        """The worker's start."""
+        self.state: State | None = None
+        """The worker's state when the blocks began."""
         self._waits = False  # for the training with the next number of processes
         self.refusal: str | None = None
         """Why the sweep was not begun: the file's blocks have other circumstances."""
 
-    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
+    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
         """Return the blocks that the worker runs under this run number."""
         self._began_s = self._began_s or time.monotonic()
-        self.started, self._waits = started, False
+        self.state, self._waits = state, False
         try:
             if self._file is not None:
-                self._file.started_on(started)
+                self._file.started_on(state)
         except UsageError as error:
             self.done, self.refusal = True, str(error)
             return ()
         except RecordingError as error:
             return self._fail(str(error))
-        blocks = self._sweep.begin(run, started.world_size)
+        blocks = self._sweep.begin(run, state)
         self.done = self._sweep.done
         return blocks
 
@@ -225,8 +225,8 @@ def run_sweep(
         complain(f"gpudash: {refusal}")
         return Exit.REFUSED
     unwritten = None
-    if sweep.blocks_done and (started := recorded.started) is not None:
-        run = provenance.on(started)
+    if sweep.blocks_done and (state := recorded.state) is not None:
+        run = provenance.on(state)
         run = msgspec.structs.replace(run, skipped_samples=recorded.skipped_samples)
         unwritten = outputs.publish(sweep, run)
     why = recorded.failure or unwritten

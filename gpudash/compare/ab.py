@@ -23,7 +23,7 @@ from gpudash.compare.paired_t import (
 )
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Block, ComparisonShown, Event, HostReading, Reading, Started
+from gpudash.protocol import Block, ComparisonShown, Event, HostReading, Reading, State
 from gpudash.statistics import Means
 
 MIN_STEPS = 5
@@ -103,14 +103,14 @@ class Comparison:
         """The A/A check so far."""
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
-    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
+    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
         """Return the blocks that the worker runs under this run number."""
         question = self.question
         blocks = tuple(
             question.block(number, question.a if side == "A" else question.b)
             for number, side in enumerate("".join(self._orders))
         )
-        self._log = BlockLog(run, blocks, started.world_size)
+        self._log = BlockLog(run, blocks, state)
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:

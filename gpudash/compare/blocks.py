@@ -9,17 +9,14 @@ import msgspec
 from gpudash.protocol import (
     Block,
     BlocksEnded,
-    Changed,
     Event,
-    Failed,
-    Finished,
     GpuReading,
     HostReading,
     Progress,
     Reading,
     RefusalKind,
     Refused,
-    Started,
+    State,
     Step,
     Timed,
 )
@@ -71,10 +68,9 @@ Outcome: TypeAlias = Measured | NotRun
 class _Open:
     """A block in progress, or one whose last steps the device has not finished yet."""
 
-    def __init__(self, event: Changed, number: int) -> None:
+    def __init__(self, state: State, number: int) -> None:
         self.number = number
-        self.segment = event.segment
-        self._warmup_steps = event.warmup_steps
+        self.segment = state.segment
         self.last_step: int | None = None  # known once the worker has left the block
         self.steps: list[Step] = []
         self.timed: Timed | None = None
@@ -82,7 +78,7 @@ class _Open:
     def count(self, step: Step) -> None:
         if step.since_break <= step.count:  # a loader prefetches batches in a pause
             self.steps = []
-        kept = warm(step, self._warmup_steps)
+        kept = warm(step)
         if kept is not None:
             self.steps.append(kept)
 
@@ -93,10 +89,17 @@ class BlockLog:
     A block that another change cut off before its least number of steps has no outcome.
     """
 
-    def __init__(self, run: int = -1, blocks: Iterable[Block] = (), ranks: int = 1) -> None:
-        """Rank 0's records stand for all `ranks`, which train on as many samples each."""
+    def __init__(
+        self, run: int = -1, blocks: Iterable[Block] = (), state: State | None = None
+    ) -> None:
+        """`state` is the newest one before the run.
+
+        Rank 0's records stand for all ranks, which train on as many samples each.
+        """
         self._run = run
-        self._ranks = ranks
+        self._state = state
+        process = state.process if state is not None else None
+        self._ranks = process.world_size if process is not None else 1
         self._blocks = {block.number: block for block in blocks}
         self._open: deque[_Open] = deque()
         self._readings: deque[Reading] = deque(maxlen=2 * SAMPLES_KEPT)  # of GPU and host
@@ -107,8 +110,8 @@ class BlockLog:
     def fold(self, item: Event | Reading) -> tuple[Outcome, ...]:
         """Fold one record; return the outcomes that are now known."""
         match item:
-            case Changed():
-                self._change(item)
+            case State():
+                self._turn(item)
             case Refused(run=self._run, block=int(number)):
                 self._open = deque(one for one in self._open if one.number != number)
                 return (NotRun(number=number, kind=item.kind, reason=item.reason),)
@@ -116,8 +119,6 @@ class BlockLog:
                 return self._progress(item)
             case BlocksEnded(run=self._run):
                 self._ended = item.why
-            case Finished() | Failed() | Started():  # Started: another worker
-                self.over = "the training ended"
             case GpuReading() | HostReading():
                 self._readings.append(item)
             case Timed():
@@ -129,12 +130,17 @@ class BlockLog:
             if one.last_step is None and event.block == one.number:
                 one.timed = event
 
-    def _change(self, event: Changed) -> None:
-        for one in self._open:
-            if one.last_step is None:
-                one.last_step = event.after_step
-        if event.run == self._run and event.block is not None:
-            self._open.append(_Open(event, event.block))
+    def _turn(self, state: State) -> None:
+        before, self._state = self._state, state
+        has_ended = state.phase in ("starting", "finished", "failed")
+        if has_ended or (before is not None and state.starts_after(before)):
+            self.over = "the training ended"
+        elif before is None or state.changed_from(before):
+            for one in self._open:
+                if one.last_step is None:
+                    one.last_step = state.after_step
+            if state.run == self._run and state.block is not None:
+                self._open.append(_Open(state, state.block))
 
     def _progress(self, event: Progress) -> tuple[Outcome, ...]:
         for step in event.steps:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started
+from gpudash.protocol import Block, ComparisonShown, Event, Reading, State
 
 
 class Experiment(Protocol):
@@ -16,11 +16,11 @@ class Experiment(Protocol):
     verdict: str | None
     """The verdict; None until there is one."""
 
-    def begin(self, started: Started, run: int, /) -> tuple[Block, ...]:
-        """Return the blocks that the worker runs under this run number, if any."""
+    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
+        """Return the blocks that the worker in this state runs under this run number, if any."""
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record that came after `begin`; another `Started` means another worker.
+        """Fold one record that came after `begin`; after another worker has started, none counts.
 
         Returns blocks to run instead of the present ones, where none at all ends the run; else
         None.

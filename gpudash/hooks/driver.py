@@ -24,6 +24,7 @@ from gpudash.hooks.wording import found_line
 from gpudash.instrument import stack_signal
 from gpudash.instrument.device import describe_device, versions
 from gpudash.instrument.endpoint import Endpoint, Line
+from gpudash.instrument.life import Life
 from gpudash.instrument.memory import device_memory
 from gpudash.instrument.memory_history import MemoryHistory, observe
 from gpudash.instrument.pipes import Sent
@@ -34,10 +35,9 @@ from gpudash.protocol import (
     Hello,
     Notice,
     Offered,
-    Paused,
     Phase,
-    Resumed,
-    Started,
+    State,
+    TrainingProcess,
 )
 from gpudash.rendezvous import Rendezvous
 from gpudash.training.command_loop import CommandLoop
@@ -84,7 +84,8 @@ class Driver:
         self._reports: Reports | None = None  # while measuring
         self._since_s = 0.0  # when measuring began
         self._offered: Offered | None = None  # as it was sent last
-        self._aside: Paused | None = None
+        self._aside: tuple[float, Aside] | None = None  # since when
+        self._life: Life | None = None  # as the dashboard knows it
         self._border_s = 0.0  # after the newest step's border
         self._due_s = 0.0
         self._border_due_s = 0.0
@@ -145,7 +146,7 @@ class Driver:
                 self._endpoint.forget()
             never_destroy(*vars(self).values())
             self._training = self._endpoint = self._line = self._commands = None
-            self._reports = self._aside = None
+            self._reports = self._aside = self._life = None
             self.tracker.active = False
             self._due_s = self._border_due_s = 0.0
 
@@ -187,7 +188,7 @@ class Driver:
             self._line.close()
         if self._endpoint is not None:
             self._endpoint.close()
-        self._line = self._commands = self._endpoint = None
+        self._line = self._commands = self._life = self._endpoint = None
 
     # ── the training ────────────────────────────────────────────────────────────────────
 
@@ -269,7 +270,7 @@ class Driver:
 
     def _stop_measuring(self) -> None:
         """Stop measuring, because no dashboard is connected."""
-        self._line = self._commands = self._reports = self._aside = None
+        self._line = self._commands = self._life = self._reports = self._aside = None
         if self._training is not None:
             self._training.unwatch()
 
@@ -281,10 +282,12 @@ class Driver:
         if self._aside is not None:
             began_s, self._aside = time.monotonic(), None
             self._border_s = began_s  # an aside that follows without a step in between begins here
-            self._send(Resumed(at_s=began_s))
+            if self._life is not None:
+                self._life.resume(began_s)
         if why is not None:
-            self._aside = Paused(at_s=began_s, after_step=training.step, why=why)
-            self._send(self._aside)
+            self._aside = began_s, why
+            if self._life is not None:
+                self._life.pause(began_s, training.step, why)
 
     # ── the dashboard ───────────────────────────────────────────────────────────────────
 
@@ -326,31 +329,38 @@ class Driver:
         if self._reports is None:
             self._measure()
         assert self._reports is not None
-        history = MemoryHistory(training.device, training.owned, line.send)
-        self._commands = CommandLoop(line, training, self._reports, history)
         several = training.is_shared  # with several ranks, a paused one would hold up the others
         can = tuple(one for one in CAN if not (several and one == "pause"))
         self._send(Hello(can=can, pid=os.getpid(), job=job() if several else ""))
         self._offered = self._offer(training)
         self._send(self._offered)
-        self._send(
-            Started(
-                at_s=self._since_s,
-                segment=training.segment,
+        self._life = Life(self._state(training), self._send)
+        if self._aside is not None:
+            self._life.pause(self._aside[0], training.step, self._aside[1])
+        history = MemoryHistory(training.device, training.owned, line.send)
+        self._commands = CommandLoop(line, self._life, training, self._reports, history)
+
+    def _state(self, training: ScriptTraining) -> State:
+        """Return the state of a training that goes on."""
+        several = training.is_shared
+        return State(
+            at_s=self._since_s,
+            phase="training",
+            process=TrainingProcess(
                 pid=os.getpid(),
-                workload=Path(*sys.argv[:1]).name,  # a script may have emptied it
+                ready_s=self._since_s,
                 device=describe_device(training.device),
-                settings=training.settings,
-                requested=training.requested,
-                warmup_steps=training.levers.warmup_steps,
                 versions=versions(),
                 phases=tuple(one for one in self._phases if several or one.name != "communication"),
                 world_size=training.world_size,
                 node=socket.gethostname() if several else "",
-            )
+            ),
+            workload=Path(*sys.argv[:1]).name,  # a script may have emptied it
+            segment=training.segment,
+            settings=training.settings,
+            requested=dict(training.requested),
+            warmup_steps=training.levers.warmup_steps,
         )
-        if self._aside is not None:
-            self._send(self._aside)
 
     def _offer(self, training: ScriptTraining) -> Offered:
         return Offered(found=found_line(training.found), levers=training.levers.offers)

@@ -11,13 +11,22 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from math import floor, inf
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.input_file import open_input
 from gpudash.metrics import METRICS, Kind
-from gpudash.protocol import Changed, Device, Envelope, Failed, Note, Settings, Started
+from gpudash.protocol import (
+    Device,
+    Envelope,
+    Failed,
+    Note,
+    Settings,
+    State,
+    TrainingProcess,
+)
 from gpudash.recording import provenance
 from gpudash.recording.files import no_recording
 from gpudash.recording.intervals import Interval
@@ -41,8 +50,6 @@ UNKNOWN = (
     "CSV"
 )
 """The screen's note for a recording without a log."""
-Came: TypeAlias = Started | Changed | Failed
-"""Messages that follow from a CSV and its JSON, besides intervals."""
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
 NO_VALUES = {"gpu_index", "gpu_uuid", "steps", "steps_per_s", "samples_per_s", "tokens_per_s"}
 """Columns that say which GPU it is, or how much was trained."""
@@ -83,7 +90,7 @@ class CsvReader(LineReader):
         self._size = 0  # their bytes
         self._before: Interval | None = None
         self._seq = 0
-        self._base = 0  # the newest worker's first segment
+        self._newest: State | None = None
         self._metadata = provenance.read(path_beside(self.path)) or NO_JSON
         seen = re.search(rb",((GPU|MIG)-[^,\n]+),", self._file.peek())
         self._uuid = seen[1].decode("utf-8", "replace") if seen else None
@@ -110,7 +117,7 @@ class CsvReader(LineReader):
     def _interval(self, following: list[dict[str, str]]) -> Sequence[Logged]:
         """Return the collected interval, after the messages that led to it; begin the next one."""
         rows, self._rows = self._rows, following
-        found: list[Came | Interval] = []
+        found: list[State | Interval] = []
         if rows:
             before, self._before = self._before, _read(rows, self._before)
             found += self._failed_before(self._before.began_s)
@@ -119,59 +126,63 @@ class CsvReader(LineReader):
             found += self._failed_before(inf)
         return [each for one in found for each in self._of_ranks(one)]
 
-    def _of_ranks(self, one: Came | Interval) -> Iterator[Logged]:
-        """Yield the interval or message; a start is followed by those of the other ranks."""
+    def _of_ranks(self, one: State | Interval) -> Iterator[Logged]:
+        """Yield the interval or message; a state is followed by those of the other ranks."""
         yield one if isinstance(one, Interval) else self._envelope(one)
-        if isinstance(one, Started) and self._before is not None:
+        if isinstance(one, State) and one.process is not None and self._before is not None:
             for other in self._before.ranks[1:]:
-                device = msgspec.structs.replace(one.device, uuid=other.gpu_uuid)
-                yield self._envelope(msgspec.structs.replace(one, device=device), other.rank)
+                device = replace(one.process.device, uuid=other.gpu_uuid)
+                process = replace(one.process, device=device)
+                yield self._envelope(replace(one, process=process), other.rank)
 
-    def _envelope(self, body: Came, rank: int = 0) -> Envelope:
+    def _envelope(self, body: State, rank: int = 0) -> Envelope:
         self._seq += 1
         return Envelope(source="training", rank=rank, seq=self._seq, sent_s=body.at_s, body=body)
 
-    def _failed_before(self, at_s: float) -> list[Came]:
-        found: list[Came] = []
+    def _failed_before(self, at_s: float) -> list[State]:
+        found = []
         while self._failures and self._failures[0].at_s <= at_s:
             one = self._failures.pop(0)
             kind: Any = one.kind if one.kind in ("bad_setting", "out_of_memory") else "error"
-            found.append(Failed(at_s=one.at_s, kind=kind, sentence=one.sentence))
+            failure = Failed(kind=kind, sentence=one.sentence)
+            found.append(State(at_s=one.at_s, phase="failed", failure=failure))
         return found
 
-    def _led_to(self, interval: Interval, before: Interval | None) -> list[Came]:
+    def _led_to(self, interval: Interval, before: Interval | None) -> list[State]:
         if before is not None and interval.segment == before.segment:
             return []
-        if before is not None and _same_worker(interval, before):
-            changed = interval.settings.items() - before.settings.items()
-            return [
-                Changed(
-                    at_s=interval.began_s,
-                    segment=interval.segment - self._base,
-                    after_step=before.step,
-                    changes=dict(sorted(changed)),
-                    settings=interval.settings,
-                    took_ms=0.0,
-                    warmup_steps=0,
-                )
-            ]
-        metadata, self._base = self._metadata, interval.segment
+        at_s, segment, settings = interval.began_s, interval.segment, interval.settings
+        if self._newest is not None and before is not None and _same_worker(interval, before):
+            changed = dict(sorted(settings.items() - before.settings.items()))
+            self._newest = replace(
+                self._newest,
+                at_s=at_s,
+                segment=segment,
+                after_step=before.step,
+                changes=changed,
+                settings=settings,
+            )
+            return [self._newest]
+        metadata = self._metadata
         kind: Any = "cuda" if self._uuid else "cpu"
         device = Device(kind=kind, name=NOT_RECORDED, uuid=self._uuid)
-        return [
-            Started(
-                at_s=interval.began_s,
-                segment=interval.segment,
+        self._newest = State(
+            at_s=at_s,
+            phase="training",
+            process=TrainingProcess(
                 pid=0,
-                workload=interval.workload,
+                ready_s=at_s,
                 device=metadata.device or device,
-                settings=interval.settings,
-                warmup_steps=0,
-                world_size=interval.world_size,
                 versions=metadata.versions,
-                notes=(Note(lever=None, text=UNKNOWN),),
-            )
-        ]
+                world_size=interval.world_size,
+            ),
+            worker=1 if self._newest is None else self._newest.worker + 1,
+            segment=segment,
+            workload=interval.workload,
+            settings=settings,
+            notes=(Note(lever=None, text=UNKNOWN),),
+        )
+        return [self._newest]
 
 
 def _origin(metadata: Metadata) -> Origin:
@@ -220,7 +231,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     if before is not None and _same_worker(interval, before):
         known = {one.rank: one for one in before.ranks}
     ranks = (_rank(one, interval, known.get(rank)) for rank, one in sorted(of_rank.items()))
-    found = msgspec.structs.replace(interval, ranks=tuple(ranks))
+    found = replace(interval, ranks=tuple(ranks))
     refuse_nonsense(msgspec.to_builtins(found))
     return found
 

@@ -18,18 +18,13 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.protocol import (
-    Changed,
     Event,
-    Failed,
-    Finished,
     GpuReading,
     HostReading,
-    Paused,
     Progress,
     Reading,
-    Resumed,
     Settings,
-    Started,
+    State,
     Step,
 )
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
@@ -123,7 +118,8 @@ class Intervals:
         self._last_finish_s = -inf  # or the time when the worker was ready
         self._breaks: list[tuple[float, float]] = []  # from, to: times without training
         self._stopped_s = -inf  # training stopped then; infinite while it runs
-        self._pausing: Paused | None = None  # a pause whose last step is not finished yet
+        self._state: State | None = None
+        self._pausing: State | None = None  # a pause whose last step is not finished yet
         self._last_segment = 0
         self._gpus: dict[str, GpuTrack] = {}
         self._ranks = ranks or RankTracks()
@@ -132,20 +128,10 @@ class Intervals:
     def fold(self, item: Event | Reading) -> tuple[Interval, ...]:
         """Fold one record; return the rows that are now complete."""
         match item:
-            case Started():
-                self._start(item)
-            case Changed():
-                self._change(item.segment, item.settings, item.after_step, item.at_s)
+            case State():
+                self._turn(item)
             case Progress():
                 self._progress(item)
-            case Paused():
-                self._pausing = item
-                self._pause()
-            case Resumed():
-                self._go_on(item.at_s)
-            case Finished() | Failed():
-                ended_s = max(item.trained_until_s or item.at_s, self._last_finish_s)
-                self._stopped_s = min(self._stopped_s, ended_s)
             case GpuReading():
                 track = self._gpus.setdefault(item.uuid, GpuTrack(item.index, item.uuid))
                 track.add(item)
@@ -169,24 +155,38 @@ class Intervals:
         self._closed = True
         return rows
 
-    def _start(self, event: Started) -> None:
-        self._ranks.take(0, event)
+    def _turn(self, state: State) -> None:
+        before, self._state = self._state, state
+        if state.process is not None and state.starts_after(before):
+            self._start(state, state.process.ready_s)
+        elif state.changed_from(before):
+            self._change(state.segment, state.settings, state.after_step, state.at_s)
+        was_paused = before is not None and before.phase == "paused"
+        if state.phase in ("finished", "failed"):
+            ended_s = max(state.trained_until_s or state.at_s, self._last_finish_s)
+            self._stopped_s = min(self._stopped_s, ended_s)
+        elif state.phase == "paused" and not was_paused:
+            self._pausing = state
+            self._pause()
+        elif state.phase == "training" and was_paused:
+            self._go_on(state.at_s)
+
+    def _start(self, state: State, ready_s: float) -> None:
+        self._ranks.take(0, state)
+        number, workload, settings = state.segment, state.workload, state.settings
         worker = self._latest.worker + 1
         if worker == 0:  # the first worker's rows begin with the run
             began_s = self._began_s
-            self._now = _Segment(0, event.workload, event.settings, 0, began_s, began_s)
+            self._now = _Segment(number, workload, settings, 0, began_s, began_s)
             self._ranks.begin(worker)
         else:
             self._next = deque(one for one in self._next if one.begins_s < inf)
-            ready_s = event.at_s
-            self._next.append(
-                _Segment(event.segment, event.workload, event.settings, worker, ready_s, ready_s)
-            )
+            self._next.append(_Segment(number, workload, settings, worker, ready_s, ready_s))
         self._stopped_s = min(self._stopped_s, self._last_finish_s)
-        self._go_on(event.at_s)
+        self._go_on(ready_s)
         self._last_step = 0
-        self._last_finish_s = max(self._last_finish_s, event.at_s)
-        self._known_s = max(self._known_s, event.at_s)
+        self._last_finish_s = max(self._last_finish_s, ready_s)
+        self._known_s = max(self._known_s, ready_s)
 
     def _pause(self) -> None:
         if self._pausing is not None and self._last_step >= self._pausing.after_step:

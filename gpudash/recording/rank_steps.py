@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpudash.metrics import phases_ms, process_reading
-from gpudash.protocol import HostReading, Progress, Started, Step
+from gpudash.protocol import HostReading, Progress, State, Step
 from gpudash.recording.readings import MOST_HELD, hold, over_time, take
 from gpudash.statistics import Means, mean, percentiles, total
 
@@ -86,6 +86,7 @@ class RankTrack:
         self._reports: deque[Progress] = deque()  # for values that are not a step's
         self._readings: list[HostReading] = []
         self._losses: deque[tuple[int, int, float]] = deque()  # (process, step, loss)
+        self._state: State | None = None
         self._pid: int | None = None
         self._newest = 0  # step number of its process; a time could change with the clock
         self._started = -1  # number of the newest process
@@ -104,20 +105,26 @@ class RankTrack:
         if process > self._process:
             self._begin(process)
 
-    def take(self, message: Started | Progress | HostReading) -> None:
-        """Fold a start, a report of steps, or a reading of the rank's processes."""
+    def take(self, message: State | Progress | HostReading) -> None:
+        """Fold a state, a report of steps, or a reading of the rank's processes."""
         match message:
             case HostReading():
                 hold(self._readings, message, self._most_readings)
-            case Started():
-                self._gpu_uuid = message.device.uuid
-                self._started += 1
-                if message.pid != self._pid or not self._rank:  # what rank 0 says comes once
-                    self._newest = 0
-                self._pid = message.pid
+            case State():
+                self._turn(message)
             case Progress():
                 self._take_steps(message)
                 self._take_values(message)
+
+    def _turn(self, state: State) -> None:
+        before, self._state = self._state, state
+        process = state.process
+        if process is not None and state.starts_after(before):
+            self._gpu_uuid = process.device.uuid
+            self._started += 1
+            if process.pid != self._pid or not self._rank:  # what rank 0 says comes once
+                self._newest = 0
+            self._pid = process.pid
 
     def _take_steps(self, report: Progress) -> None:
         new = [step for step in report.steps if step.step > self._newest]
@@ -207,10 +214,10 @@ class RankTracks:
         self._tracks = {0: RankTrack(0, self._held_s)}
         self._world_size = 1
 
-    def take(self, rank: int, message: Started | Progress | HostReading) -> None:
+    def take(self, rank: int, message: State | Progress | HostReading) -> None:
         """Fold a rank's message."""
-        if isinstance(message, Started):
-            self._world_size = message.world_size
+        if isinstance(message, State) and message.process is not None:
+            self._world_size = message.process.world_size
         self._tracks.setdefault(rank, RankTrack(rank, self._held_s)).take(message)
 
     def begin(self, process: int) -> None:

@@ -7,16 +7,12 @@ A recording that fails is reported once and dropped; the run and the other recor
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from gpudash import snapshot
 from gpudash.errors import RecordingError
 from gpudash.protocol import (
     AnswerShown,
-    Changed,
     ComparisonShown,
     Envelope,
     GpuMissing,
@@ -24,13 +20,9 @@ from gpudash.protocol import (
     Hello,
     HostReading,
     Offered,
-    Parted,
-    Paused,
     Plan,
     Progress,
-    Restarted,
-    Resumed,
-    Started,
+    State,
     StragglerShown,
 )
 from gpudash.recording.files import shown
@@ -43,19 +35,14 @@ from gpudash.views.time_breakdown import TimeBreakdown
 LASTING = (
     Hello,
     Plan,
-    Started,
+    State,
     Offered,
-    Changed,
-    Paused,
-    Parted,
     GpuMissing,
     ComparisonShown,
     StragglerShown,
     AnswerShown,
 )
-"""Messages whose newest one a log begun later needs at its beginning."""
-ENDS: dict[type, tuple[type, ...]] = {Started: (Changed, Paused, Parted), Resumed: (Paused,)}
-"""Messages that no longer hold after this one of the same source and rank."""
+"""Messages whose newest one of a rank a log begun later needs at its beginning."""
 
 
 @dataclass
@@ -80,7 +67,7 @@ class Recordings:
     def __init__(self, report: Callable[[RecordingError], None]) -> None:
         self._report = report
         self._active: list[_Active] = []
-        self._lasting: dict[tuple[str, int, type, object], Envelope] = {}  # in order of arrival
+        self._lasting: dict[tuple[int, type, object], Envelope] = {}  # in order of arrival
         self.rows = 0
         """Rows written to all recordings."""
 
@@ -100,21 +87,18 @@ class Recordings:
     def begin(
         self,
         recording: RecordingWriter | RowStream,
-        started: Started | None,
         now_s: float,
         account: TimeBreakdown,
     ) -> None:
         """Begin a recording, and end the one before.
 
-        It first gets the messages that still hold: the plan, the settings, the GPUs. `started` is
-        the worker's start, with its segment in the run.
+        It first gets the messages that still hold: the plan, the states, the GPUs.
         """
         self.end(now_s, account)
         active = _Active(recording, account)
         self._active.append(active)
         for one in self._lasting.values():
-            is_start = isinstance(one.body, Started) and one.rank == 0
-            self._guard(active, replace(one, body=started or one.body) if is_start else one)
+            self._guard(active, one)
 
     def end(self, now_s: float, account: TimeBreakdown) -> None:
         """End the active recording; rows that have begun are written when they are complete."""
@@ -137,21 +121,18 @@ class Recordings:
 
     def _remember(self, envelope: Envelope) -> bool:
         """Keep a message that still holds; return whether it is a GPU's first reading."""
-        body = envelope.body
-        if isinstance(body, Restarted):
+        body, rank = envelope.body, envelope.rank
+        if isinstance(body, State) and body.phase == "starting":
             kept = self._lasting.items()
             self._lasting = {key: one for key, one in kept if one.source != "training"}
-            body = body.plan
-            envelope = replace(envelope, body=body)
-        place = (envelope.source, envelope.rank)
-        for ended, no_run in product(ENDS.get(type(body), ()), (True, False)):
-            self._lasting.pop((*place, ended, no_run), None)
         if isinstance(body, GpuReading):
-            return self._lasting.setdefault((*place, GpuReading, body.uuid), envelope) is envelope
+            key = (rank, GpuReading, (envelope.source, body.uuid))
+            return self._lasting.setdefault(key, envelope) is envelope
         if isinstance(body, LASTING):
-            key = (*place, type(body), getattr(body, "run", None) is None)
-            self._lasting.pop(key, None)
-            self._lasting[key] = envelope
+            # a state replaces another one, whoever has sent it
+            source = "" if isinstance(body, State) else envelope.source
+            self._lasting.pop((rank, type(body), source), None)
+            self._lasting[rank, type(body), source] = envelope
         return False
 
     def write(self, intervals: Iterable[Interval]) -> None:

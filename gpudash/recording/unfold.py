@@ -18,18 +18,18 @@ BESIDE_S = 1e-6
 
 
 def unfold(
-    interval: Interval, gpus: Mapping[str, GpuReading] | None = None, base: int = 0
+    interval: Interval, gpus: Mapping[str, GpuReading] | None = None
 ) -> Iterator[tuple[int, Event | Reading]]:
     """Yield rank and message: each rank's Progress and reading, rank 0's last; then the GPUs'.
 
     Without a report of a rank there is no Progress. `gpus` has a reading of each GPU by UUID, for
-    values that an interval lacks: name and total memory. `base` is the first segment of the
-    interval's worker. Energy, a difference of two counter readings, is left out.
+    values that an interval lacks: name and total memory. Energy, a difference of two counter
+    readings, is left out.
     """
     at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
     for rank in reversed(interval.ranks):
         if rank.steps or rank.instruments_ms is not None:
-            yield rank.rank, _progress(interval, rank, interval.segment - base)
+            yield rank.rank, _progress(interval, rank, interval.segment)
         if host := _of_processes(rank):
             yield rank.rank, HostReading(at_s=at_s, values=host)
     for gpu in interval.gpus:

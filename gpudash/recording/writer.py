@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import RecordingError
-from gpudash.protocol import Envelope, Failed, Started
+from gpudash.protocol import Envelope, State
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cells, columns, csv_lines, wall_time
 from gpudash.recording.files import Output, replaces
@@ -46,7 +46,7 @@ class RecordingWriter:
             origin, versions=versions, command=command, set_by=set_by
         )
         self.every_step = origin.every_step
-        self._training_failed = False  # without a restart since
+        self._state: State | None = None  # the newest one of rank 0
         self._described = True  # whether the metadata can still be written
         self._written = False  # whether they have been
         self._metadata = Metadata(
@@ -155,21 +155,26 @@ class RecordingWriter:
 
     def _note(self, event: object) -> None:
         """Describe a worker's device, seed and versions, or its failure, in the provenance."""
-        if isinstance(event, Started):
-            self._training_failed = False
+        if not isinstance(event, State):
+            return
+        before, self._state = self._state, event
+        process, failed = event.process, event.failure
+        if process is not None and event.starts_after(before):
             seed = None
             with suppress(KeyError, ValueError):  # in a log of another origin
                 seed = int(event.settings["seed"])
-            self._describe(
-                device=event.device,
-                seed=seed,
-                versions=self._metadata.versions | event.versions,
-            )
-        elif isinstance(event, Failed):  # incomplete unless another start follows
-            self._training_failed = True
+            versions = self._metadata.versions | process.versions
+            self._describe(device=process.device, seed=seed, versions=versions)
+        if failed is not None and (before is None or before.failure != failed):
             at_s = round(event.at_s - self._origin.began_s, 3)
-            failure = Failure(at_s=at_s, kind=event.kind, sentence=event.sentence)
+            failure = Failure(at_s=at_s, kind=failed.kind, sentence=failed.sentence)
             self._describe(failures=(*self._metadata.failures, failure)[: provenance.MOST_LISTED])
+
+    @property
+    def _training_failed(self) -> bool:
+        """Whether the training has failed, and was not started again since."""
+        state = self._state
+        return state is not None and state.failure is not None
 
     def _take_place(self) -> None:
         """Replace existing files by the drafts."""

@@ -195,8 +195,8 @@ def _others(tried: Iterable[str], value: str) -> Iterator[Element]:
 
 def provenance(run: Replayed) -> Iterator[Element]:
     """Yield the sections about the recording's origin and gpudash's notices."""
-    started, origin = run.started, run.origin
-    versions = origin.versions | (started.versions if started else {})
+    process, origin = run.process, run.origin
+    versions = origin.versions | (process.versions if process else {})
     device = device_of(run.snapshot)
     rows = [
         ("command", shlex.join(origin.command)),

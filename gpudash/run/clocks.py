@@ -5,6 +5,7 @@ difference is at most half the round trip.
 """
 
 from functools import cache
+from types import NoneType, UnionType
 from typing import TypeVar, get_args, get_origin
 
 import msgspec
@@ -17,7 +18,9 @@ MOMENTS = frozenset(
         "at_s",
         "energy_at_s",
         "finished_s",
+        "ready_s",
         "sent_s",
+        "since_s",
         "trained_until_s",
         "until_s",
     }
@@ -45,28 +48,35 @@ class ClockDifference:
 
 
 def moved(record: RecordT, by_s: float) -> RecordT:
-    """Return the record with all its moments `by_s` later, also in records that it lists."""
-    moments, lists = _fields(type(record))
+    """Return the record with all its moments `by_s` later, also in records that it contains."""
+    moments, inner = _fields(type(record))
     changes: dict[str, object] = {}
     for name in moments:
         at_s = getattr(record, name)
         if at_s is not None:
             changes[name] = at_s + by_s
-    for name in lists:
-        changes[name] = tuple(moved(one, by_s) for one in getattr(record, name))
+    for name in inner:
+        value = getattr(record, name)
+        if isinstance(value, tuple):
+            changes[name] = tuple(moved(one, by_s) for one in value)
+        elif value is not None:
+            changes[name] = moved(value, by_s)
     return msgspec.structs.replace(record, **changes) if changes else record
 
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the fields that are moments, and the fields that list records with moments."""
+    """Return the fields that are moments, and the fields that contain records with moments."""
     fields = msgspec.structs.fields(kind)
     moments = tuple(field.name for field in fields if field.name in MOMENTS)
-    lists = tuple(field.name for field in fields if _lists_moments(field.type))
-    return moments, lists
+    inner = tuple(field.name for field in fields if _contains_moments(field.type))
+    return moments, inner
 
 
-def _lists_moments(kind: object) -> bool:
-    items = get_args(kind) if get_origin(kind) is tuple else ()
+def _contains_moments(kind: object) -> bool:
+    """Return whether this is a list of records with moments, or such a record or None."""
+    items = get_args(kind)
+    if not (get_origin(kind) is tuple or (isinstance(kind, UnionType) and NoneType in items)):
+        return False
     structs = (one for one in items if isinstance(one, type) and issubclass(one, msgspec.Struct))
     return any(any(_fields(one)) for one in structs)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gpudash.compare.ab import Comparison
 from gpudash.compare.experiment import Experiment
-from gpudash.protocol import Block, ComparisonShown, Event, Reading, Started, Verdict
+from gpudash.protocol import Block, ComparisonShown, Event, Reading, State, Verdict
 
 
 class Conductor:
@@ -24,10 +24,10 @@ class Conductor:
         self._waits = False  # for the worker to be ready
         self._shown: ComparisonShown | None = None
 
-    def conduct(self, experiment: Experiment, started: Started | None) -> None:
-        """Begin the experiment, as soon as the worker has `started`."""
+    def conduct(self, experiment: Experiment, state: State | None) -> None:
+        """Begin the experiment, as soon as a worker is ready; `state` is the newest."""
         self._experiment, self._waits = experiment, True
-        self._begin(experiment, started)
+        self._begin(experiment, state)
         self._show(experiment)
 
     def cancel(self, reason: str) -> str | None:
@@ -44,13 +44,13 @@ class Conductor:
         lever = experiment.question.name
         return experiment.verdict or f"no verdict for {lever}: {experiment.failure}"
 
-    def fold(self, item: Event | Reading, started: Started | None) -> None:
+    def fold(self, item: Event | Reading, state: State | None) -> None:
         """Fold one record."""
         experiment = self._experiment
         if experiment is None:
             return
         if self._waits:
-            self._begin(experiment, started)
+            self._begin(experiment, state)
             return
         known = experiment.verdict
         blocks = experiment.fold(item)
@@ -58,11 +58,11 @@ class Conductor:
             self._send(self.run, blocks)
         self._report(experiment, known)
 
-    def _begin(self, experiment: Experiment, started: Started | None) -> None:
-        if started is not None:
+    def _begin(self, experiment: Experiment, state: State | None) -> None:
+        if state is not None and state.process is not None:
             self._waits = False
             self.run += 1
-            self._send(self.run, experiment.begin(started, self.run))
+            self._send(self.run, experiment.begin(state, self.run))
 
     def _report(self, experiment: Experiment, known: str | None) -> None:
         """Show the experiment, and emit its verdict unless it is `known`."""

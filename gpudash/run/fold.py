@@ -5,7 +5,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from gpudash.protocol import AnswerShown, Envelope, Event, Plan, Progress, Reading, Settings
+from gpudash.protocol import AnswerShown, Envelope, Event, Hello, Plan, Progress, Reading, Settings
 from gpudash.run.normalise import Normaliser
 from gpudash.snapshot import Hang, Snapshot
 from gpudash.trace.summary import Summary
@@ -41,25 +41,31 @@ class Fold:
         self._job_steps = JobSteps()
         self._normaliser = Normaliser()
 
-    def take(self, envelope: Envelope) -> Event | Reading | None:
-        """Fold a source's message into the rank views; return it normalised, for `fold`.
-
-        None for repeats, and for messages that are not rank 0's.
-        """
-        if isinstance(envelope.body, AnswerShown):  # a recording's
-            self._answers.tell(envelope.body.answer)
-        self._take_ranks(envelope)
+    def stamp(self, envelope: Envelope) -> Envelope | None:
+        """Return a message in terms of the run, for the methods below; None for a repeat."""
         return self._normaliser.take(envelope)
 
-    def take_own(self, envelope: Envelope) -> Event | Reading:
-        """Fold a message of the session itself; return it normalised, for `fold`."""
+    def stamp_own(self, envelope: Envelope) -> Envelope:
+        """Return a message of the session itself in terms of the run, for the methods below."""
         if isinstance(envelope.body, AnswerShown):
             self._said = envelope.body
-        self._take_ranks(envelope)
-        return self._normaliser.stamp(envelope.body)
+        return self._normaliser.take_own(envelope)
+
+    def take(self, envelope: Envelope) -> Event | Reading | None:
+        """Fold a stamped message into the rank views; return it for `fold`.
+
+        None if the other views do not use it: of another rank, or the Hello of a source beside the
+        training.
+        """
+        if isinstance(envelope.body, AnswerShown) and envelope.body is not self._said:
+            self._answers.tell(envelope.body.answer)  # a recording's
+        self.ranks.take(envelope)
+        self._job_steps.take(envelope)
+        is_beside = isinstance(envelope.body, Hello) and envelope.source != "training"
+        return None if envelope.rank or is_beside else envelope.body
 
     def fold(self, item: Event | Reading) -> None:
-        """Fold a normalised message into the views of rank 0 and of the job."""
+        """Fold a message of rank 0 into its views and those of the job."""
         if isinstance(item, Progress) and item.until_s >= self._look_s:
             self.snapshot(item.until_s)
         self.live.fold(self._job_steps.of_job(item))
@@ -96,7 +102,3 @@ class Fold:
             return None
         workload, settings, summary = self._profiled
         return summary if (workload, settings) == (snapshot.workload, snapshot.settings) else None
-
-    def _take_ranks(self, envelope: Envelope) -> None:
-        self.ranks.take(envelope)
-        self._job_steps.take(envelope)

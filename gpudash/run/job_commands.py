@@ -24,10 +24,10 @@ from gpudash.protocol import (
     Profile,
     Refused,
     Resume,
-    Resumed,
-    Started,
+    State,
     Stop,
     TooLate,
+    TrainingProcess,
 )
 from gpudash.run.member import AHEAD_S, Key, Member
 
@@ -51,6 +51,7 @@ class JobCommands:
         self._world_size = world_size
         self._unsent: deque[tuple[AnyCommand, float]] = deque()  # with a time limit
         self._pending: dict[int, _Pending] = {}  # by its id
+        self._processes: dict[int, TrainingProcess | None] = {}  # of each rank
         self._at_step = 0  # of the newest command for all ranks
 
     def take(self, command: AnyCommand) -> None:
@@ -68,7 +69,8 @@ class JobCommands:
 
         One answer to a command is passed on: rank 0's, or another rank's if rank 0 is lost.
         """
-        if isinstance(envelope.body, Started):
+        if isinstance(envelope.body, State) and envelope.body.process != self._processes.get(rank):
+            self._processes[rank] = envelope.body.process
             self._at_step = 0
         for number in getattr(envelope.body, "answers", ()):
             pending = self._pending.get(number)
@@ -139,6 +141,8 @@ class JobCommands:
             answer = pending.answer
             if answer is None or isinstance(answer.body, TooLate):
                 answer = _unanswered(pending.command, TOO_LATE if left else ENDED)
+            elif isinstance(answer.body, State):  # of another rank: not the state of this one
+                answer = msgspec.structs.replace(answer, body=TooLate(answers=(number,)))
             found.append(msgspec.structs.replace(answer, rank=0))
         return found
 
@@ -169,7 +173,7 @@ def _unanswered(command: AnyCommand, why: str) -> Envelope:
         case Memory():
             body = Refused(answers=mine, kind="no_memory_owners", changes={}, reason=why)
         case Pause() | Resume():
-            body = Resumed(at_s=now_s, answers=mine)
+            body = TooLate(answers=mine)
         case _:
             changes = command.settings if isinstance(command, Change) else {}
             body = Refused(answers=mine, kind="bad_setting", changes=changes, reason=why)

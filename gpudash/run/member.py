@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol import AnyCommand, Envelope, Hello, Progress, Started
+from gpudash.protocol import AnyCommand, Envelope, Hello, Progress, State, TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.keeper import began_ticks
 from gpudash.run.lines import HungUp, Lost
@@ -81,6 +81,7 @@ class Member:
         """The job named in its `Hello`."""
         self.world_size = 1
         """Number of processes in its job, as it reports."""
+        self._process: TrainingProcess | None = None
         self._steps = 0
         self._until_s = time.monotonic()
         self._step_s = 0.0  # recent step time; 0 before any step
@@ -134,8 +135,8 @@ class Member:
         body = envelope.body
         if isinstance(body, Hello):
             self.job = body.job
-        elif isinstance(body, Started):
-            self.world_size = body.world_size
+        elif isinstance(body, State) and body.process not in (None, self._process):
+            self._process, self.world_size = body.process, body.process.world_size
             self._steps, self._until_s, self._step_s = 0, time.monotonic(), 0.0
         elif isinstance(body, Progress):
             if body.steps:

@@ -14,7 +14,7 @@ import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError, UsageError
 from gpudash.format import plain
-from gpudash.protocol import Envelope, GpuReading, HostReading, Reading, Stacks, Started
+from gpudash.protocol import Envelope, GpuReading, HostReading, Reading, Stacks, State
 from gpudash.run.addresses import Address, resolved, why_not
 from gpudash.run.clocks import ClockDifference, moved
 from gpudash.run.lines import LINE_BYTES, HungUp, Lines, Lost
@@ -314,10 +314,11 @@ class _Node:
     def converted(self, envelope: Envelope) -> Envelope:
         """Return a training process's message by the local clock."""
         body = envelope.body
-        if isinstance(body, Started):
-            body = msgspec.structs.replace(body, node=self.name)
-            if body.device.uuid is not None:
-                self._ranks[body.device.uuid] = envelope.rank
+        if isinstance(body, State) and body.process is not None:
+            process = msgspec.structs.replace(body.process, node=self.name)
+            body = msgspec.structs.replace(body, process=process)
+            if process.device.uuid is not None:
+                self._ranks[process.device.uuid] = envelope.rank
         by_s = self.difference.behind_s
         return msgspec.structs.replace(moved(envelope, by_s), body=moved(body, by_s))
 

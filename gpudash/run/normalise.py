@@ -1,76 +1,130 @@
-"""Order messages and number segments over the whole run, so that views need not.
+"""Put messages in terms of the run, so that views need not know its workers.
 
-Each worker counts its segments from 0, and a run may have several workers. No I/O, no clock.
+A run may have several workers, and each counts its segments and steps from 0. No I/O, no clock.
 """
 
 from collections import deque
 
 from msgspec.structs import replace
 
-from gpudash.protocol import (
-    Changed,
-    Envelope,
-    Event,
-    Hello,
-    Paused,
-    Progress,
-    Reading,
-    Restarted,
-    Started,
-    Step,
-)
+from gpudash.protocol import Envelope, Event, Progress, Reading, State, Step
+from gpudash.snapshot import ENDED
+from gpudash.statistics import WARMUP_STEPS
 
 WORKER = ("training", "output")
 """Source names of a worker's process."""
 
 
 class Normaliser:
-    """Stamps run-wide segments and steps since the last break; drops repeats."""
+    """Completes states, stamps steps, drops repeats. A message stamped before stays the same."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, int], int] = {}  # newest `seq` of each source and rank
-        self._base: int | None = None  # added to the worker's count of segments
-        self._segment = 0
-        self._breaks = deque([0])  # steps followed by a start, a change or a pause
+        self._ranks: dict[int, _Rank] = {}
 
-    def take(self, envelope: Envelope) -> Event | Reading | None:
-        """Return the message for the views; None for a repeat, and for one that views do not use.
-
-        Views use rank 0's messages, and only the training's Hello.
-        """
-        key, body = (envelope.source, envelope.rank), envelope.body
+    def take(self, envelope: Envelope) -> Envelope | None:
+        """Return the message in terms of the run; None for a repeat."""
+        key = (envelope.source, envelope.rank)
         if envelope.seq <= self._newest.get(key, -1):
             return None
         self._newest[key] = envelope.seq
-        speaks_for_another = isinstance(body, Hello) and envelope.source != "training"
-        return None if envelope.rank or speaks_for_another else self.stamp(body)
+        return self.take_own(envelope)
 
-    def stamp(self, body: Event | Reading) -> Event | Reading:
-        """Return the message in terms of the run."""
-        match body:
-            case Restarted():  # another process, which counts from 0
-                newest = self._newest.items()
-                self._newest = {key: seq for key, seq in newest if key[0] not in WORKER}
-            case Started():
-                self._base = body.segment if self._base is None else self._segment + 1
-                self._segment = self._base
-                self._breaks = deque([0])
-                return replace(body, segment=self._base)
-            case Changed():
-                self._breaks.append(body.after_step)
-                return replace(body, segment=self._of_run(body.segment))
-            case Paused(why="asked"):  # an evaluation is part of the training
-                self._breaks.append(body.after_step)
-            case Progress():
-                return replace(body, steps=tuple(map(self._step, body.steps)))
-        return body
+    def take_own(self, envelope: Envelope) -> Envelope:
+        """Return a message of the session itself in terms of the run."""
+        body = self.stamp(envelope.body, envelope.rank)
+        return envelope if body is envelope.body else replace(envelope, body=body)
 
-    def _step(self, step: Step) -> Step:
-        while len(self._breaks) > 1 and self._breaks[1] < step.step:
+    def stamp(self, body: Event | Reading, rank: int = 0) -> Event | Reading:
+        """Return a rank's message in terms of the run."""
+        if not isinstance(body, State | Progress):
+            return body
+        own = self._ranks.setdefault(rank, _Rank())
+        if isinstance(body, Progress):
+            return replace(body, steps=tuple(map(own.step, body.steps)))
+        if body.phase == "starting":  # another process, which counts from 0
+            newest = self._newest.items()
+            self._newest = {key: seq for key, seq in newest if key[0] not in WORKER}
+        return own.state(body)
+
+
+class _Rank:
+    """The newest state of a rank, and how its process counts."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._workers = 0
+        self._segment = 0  # the newest one of the run
+        self._base = 0  # added to the process's segments
+        self._breaks = deque([(0, WARMUP_STEPS)])  # steps before a break, and its warm-up
+
+    def state(self, state: State) -> State:
+        """Return the state with the fields of the run."""
+        before, is_stamped = self._state, state.worker > 0
+        if state.process is None and state.phase != "starting" and before is not None:
+            state = _completed(state, before)
+        is_new = state.process is not None and (
+            state.worker != self._workers
+            if is_stamped
+            else before is None or state.process != before.process
+        )
+        if is_new:
+            begins = state.segment if is_stamped else self._segment + (self._workers > 0)
+            self._base = begins - state.segment
+            self._workers = state.worker or self._workers + 1
+        segment = state.segment if state.worker else self._base + state.segment
+        state = replace(
+            state,
+            worker=self._workers,
+            segment=segment,
+            since_s=state.since_s if is_stamped else _since_s(state, None if is_new else before),
+        )
+        self._note_break(state, before)
+        self._segment = max(self._segment, segment)
+        self._state = state
+        return state
+
+    def step(self, step: Step) -> Step:
+        """Return the step with its segment in the run, and how warm it is."""
+        while len(self._breaks) > 1 and self._breaks[1][0] < step.step:
             self._breaks.popleft()
-        since_break = step.step - self._breaks[0]
-        return replace(step, segment=self._of_run(step.segment), since_break=since_break)
+        after_step, warmup_steps = self._breaks[0]
+        since_break = step.step - after_step
+        segment = self._base + step.segment
+        self._segment = max(self._segment, segment)
+        warm = min(max(since_break - warmup_steps, 0), step.count)
+        return replace(step, segment=segment, since_break=since_break, warm=warm)
 
-    def _of_run(self, segment: int) -> int:
-        self._segment = max(self._segment, (self._base or 0) + segment)
-        return (self._base or 0) + segment
+    def _note_break(self, state: State, before: State | None) -> None:
+        """Note that the next steps are warm-up; an evaluation is part of the training."""
+        # a block is as long as its own warm-up needs
+        least = WARMUP_STEPS if state.block is None else 0
+        warmup_steps = max(state.warmup_steps, least)
+        if state.starts_after(before):
+            self._breaks = deque([(0, warmup_steps), (state.after_step, warmup_steps)])
+        elif state.changed_from(before) or state.why == "asked":
+            self._breaks.append((state.after_step, warmup_steps))
+
+
+def _completed(end: State, before: State) -> State:
+    """Return the state before with an end that tells nothing else."""
+    return replace(
+        before,
+        at_s=end.at_s,
+        phase=end.phase,
+        why=None,
+        answers=end.answers,
+        after_step=end.after_step or before.after_step,
+        failure=end.failure or before.failure,
+        trained_until_s=end.trained_until_s,
+    )
+
+
+def _since_s(state: State, before: State | None) -> float:
+    """Return when the phase began; of several ends, the first one counts."""
+    if before is not None and (
+        (state.phase, state.why) == (before.phase, before.why)
+        or (state.phase in ENDED and before.phase in ENDED)
+    ):
+        return before.since_s
+    return state.at_s

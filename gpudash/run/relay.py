@@ -24,7 +24,7 @@ from gpudash.protocol import (
     GpuReading,
     HostReading,
     Stack,
-    Started,
+    State,
 )
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
@@ -258,7 +258,7 @@ class _Watched:
             said = [b""]
         for line in said:
             self._lines.send(line_of(key[0], line))
-            if b'"Started"' in line:
+            if b'"State"' in line:
                 self._watch(line)
 
     def _obey(self, process: int, said: bytes) -> None:
@@ -295,8 +295,8 @@ class _Watched:
     def _watch(self, line: bytes) -> None:
         with suppress(*UNDECODABLE):
             envelope = ENVELOPES.decode(line)
-            if isinstance(envelope.body, Started):
-                self._telemetry.watch(envelope.body, envelope.rank)
+            if isinstance(envelope.body, State) and envelope.body.process is not None:
+                self._telemetry.watch(envelope.body.process, envelope.rank)
 
 
 def _of_training(reading: HostReading) -> HostReading:

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol import (
-    Changed,
     Envelope,
     Event,
     GpuReading,
@@ -27,14 +26,14 @@ from gpudash.protocol import (
     Playback,
     Progress,
     Reading,
-    Restarted,
-    Started,
+    State,
     StragglerShown,
 )
 from gpudash.recording.csv_reader import log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed
 from gpudash.recording.unfold import unfold
+from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Source
 from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView
@@ -130,6 +129,7 @@ class Replay(Source):
         """Whether the last read came to the end of the file."""
         self._began_s = self.origin.began_s
         self._overview = LiveView(NOTHING, self._began_s)
+        self._stamp = Normaliser().stamp
         self._markers: tuple[tuple[float, str], ...] = ()
         self._rows_s = self._newest_s = self._began_s  # end of the rows, newest message
         self._grew_s = player.now()
@@ -190,8 +190,6 @@ class Replay(Source):
         self._held: list[tuple[float, int, Envelope | Interval]] = []
         self._every_step = self._reader.origin.every_step
         self._gpus: dict[str, GpuReading] = {}
-        self._base: int | None = None  # the recorded worker's first segment
-        self._segment = 0  # the newest one
         self._first = [self._envelope("training", self._began_s, Hello())]
         if not self._every_step:  # the means of rows would often name a wrong rank
             nobody = StragglerShown(straggler=None)
@@ -216,7 +214,7 @@ class Replay(Source):
             elif isinstance(one, Interval) or isinstance(one.body, Progress):
                 self._rows_s = max(self._rows_s, _moment(one))
             elif not isinstance(one.body, GpuReading | HostReading) and one.rank == 0:
-                self._overview.fold(one.body)
+                self._overview.fold(self._stamp(one.body))
                 self._newest_s = max(self._newest_s, _moment(one))
         if found:
             self._grew_s = self.player.now()
@@ -249,7 +247,7 @@ class Replay(Source):
             if isinstance(one, Envelope):  # sent in the order in which they came
                 at_s = self._event_s = max(one.sent_s if self._every_step else at_s, self._event_s)
                 late_s = 0.0 if self._every_step else LATE_S + self._reader.origin.interval_s
-                if isinstance(one.body, Restarted):
+                if isinstance(one.body, State) and one.body.phase == "starting":
                     self._restarted_s = at_s
             elif self._every_step:
                 continue
@@ -265,10 +263,9 @@ class Replay(Source):
 
     def _messages(self, one: Envelope | Interval) -> list[Envelope]:
         if isinstance(one, Interval):
-            self._segment = max(self._segment, one.segment)
             return [  # rank 0's is folded with the others' samples up to then
                 self._envelope("training", one.ended_s, body, rank)
-                for rank, body in unfold(one, self._gpus, self._base or 0)
+                for rank, body in unfold(one, self._gpus)
             ]
         match one.body:
             case Hello():
@@ -276,11 +273,6 @@ class Replay(Source):
             case GpuReading(uuid=uuid) as reading if not self._every_step:
                 self._gpus[uuid] = replace(reading, values={})  # rows lack the GPU's name
                 return []
-            case Started() as started if one.rank == 0:
-                self._base = started.segment or (0 if self._base is None else self._segment + 1)
-                self._segment = self._base
-            case Changed(segment=segment) if one.rank == 0:
-                self._segment = max(self._segment, (self._base or 0) + segment)
         return [self._envelope(one.source, one.sent_s, one.body, one.rank)]
 
 

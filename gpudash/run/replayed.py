@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol import Envelope, Failed, Finished, Notice, Parted, Started
+from gpudash.protocol import Envelope, Notice, State, TrainingProcess
 from gpudash.recording.csv_reader import UNKNOWN
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
@@ -30,8 +30,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """From the JSON beside the recording; None without one."""
     snapshot: Snapshot
     """At the recording's end."""
-    started: Started | None
-    """The last worker's start; None if none started."""
+    process: TrainingProcess | None
+    """The last process that trained; None if none did."""
     steps_per_s: float | None
     """The last worker's rate, without its first step."""
     account: TimeBreakdown
@@ -69,7 +69,7 @@ def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) ->
         origin=replay.origin,
         metadata=metadata,
         snapshot=snapshot,
-        started=fold.started,
+        process=fold.process,
         steps_per_s=fold.whole_run.steps_per_s,
         account=known or fold.time.account(),
         limits=tuple(fold.limits.shares()),
@@ -86,7 +86,8 @@ class _FoldToEnd(Fold):
     def __init__(self, began_s: float) -> None:
         super().__init__(NOTHING, began_s)
         self.at_end = False
-        self.started: Started | None = None
+        self.process: TrainingProcess | None = None
+        self._state: State | None = None
         self.failures: list[Failure] = []
         self.notices: list[str] = []
         self._began_s = began_s
@@ -96,11 +97,14 @@ class _FoldToEnd(Fold):
         """Fold the messages that are due; at the end only the Playback is left."""
         *envelopes, _playback = replay.read()
         for envelope in envelopes:
-            self._keep_last(envelope)
-            item = self.take(envelope)
+            stamped = self.stamp(envelope)
+            if stamped is None:
+                continue
+            self._keep_last(stamped)
+            item = self.take(stamped)
             if item is not None:
-                self.fold(item)
                 self._keep(item)
+                self.fold(item)
         self.at_end = replay.at_file_end and not envelopes
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
@@ -113,20 +117,23 @@ class _FoldToEnd(Fold):
 
     def _keep_last(self, envelope: Envelope) -> None:
         match envelope.body:
-            case Started():
+            case State(phase="training" | "paused"):
                 self._last_rows.pop(envelope.rank, None)
-            case Finished() | Failed() | Parted() as end:
+            case State(phase="finished" | "failed" | "parted") as end:
                 rows = {row.rank: row for row in self.ranks.rows(end.at_s)}
-                if isinstance(end, Parted):
+                if end.phase == "parted":
                     rows = {envelope.rank: rows[envelope.rank]} if rows else {}
                 self._last_rows = rows | self._last_rows
 
     def _keep(self, item: object) -> None:
         match item:
-            case Started():
-                self.started = item
-            case Failed():
-                at_s = item.at_s - self._began_s
-                self.failures.append(Failure(at_s=at_s, kind=item.kind, sentence=item.sentence))
+            case State():
+                before, self._state = self._state, item
+                self.process = item.process or self.process
+                failed = item.failure
+                if failed is not None and (before is None or before.failure != failed):
+                    at_s = item.at_s - self._began_s
+                    failure = Failure(at_s=at_s, kind=failed.kind, sentence=failed.sentence)
+                    self.failures.append(failure)
             case Notice():
                 self.notices.append(item.text)

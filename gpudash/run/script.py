@@ -15,17 +15,15 @@ from gpudash.format import signal_name
 from gpudash.protocol import (
     Ability,
     AnyCommand,
-    Changed,
     Envelope,
     Event,
     Failed,
-    Finished,
     Hello,
     Notice,
     Offered,
     Progress,
     Stacks,
-    Started,
+    State,
     Status,
     Stop,
 )
@@ -100,7 +98,7 @@ class ScriptSource(Source):
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
         self._status = ""
-        self._has_moved = False  # whether a lever was changed on request
+        self._state: State | None = None  # rank 0's newest one
 
     @property
     def filenos(self) -> tuple[int, ...]:
@@ -178,10 +176,10 @@ class ScriptSource(Source):
         found = []
         for envelope in self._processes.read():
             body, rank = envelope.body, envelope.rank
-            if isinstance(body, Started):
+            if isinstance(body, State) and body.process is not None:
                 self.started, body = True, replace(body, workload=self.name)
-            if isinstance(body, Started | Changed) and rank == 0:
-                self._note_levers(body)
+                if rank == 0:
+                    self._note_levers(body)
             if isinstance(body, Offered) and rank == 0:
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
@@ -189,11 +187,12 @@ class ScriptSource(Source):
             found.append(self._stamped(envelope.source, rank, envelope.sent_s, body))
         return found
 
-    def _note_levers(self, body: Started | Changed) -> None:
+    def _note_levers(self, state: State) -> None:
         """Notify the user if a restart has undone changes of levers."""
-        if isinstance(body, Started) and self._has_moved and not body.requested:
+        before, self._state = self._state, state
+        is_new = before is not None and before.process != state.process
+        if before is not None and is_new and before.requested and not state.requested:
             self._waiting.append(Notice(text=PUT_BACK))
-        self._has_moved = len(body.requested) > 0
 
     def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:
         self._seqs[source, rank] += 1
@@ -246,14 +245,19 @@ class ScriptSource(Source):
         self._why = self.how_it_ended()
         events: list[Event] = []
         if code == 0 or (code is None and not self._held.lost):
-            answers = tuple(self._answers)
-            steps = self.total_steps
             events.append(
-                Finished(at_s=now_s, trained_until_s=until_s, answers=answers, total_steps=steps)
+                State(
+                    at_s=now_s,
+                    phase="finished",
+                    trained_until_s=until_s,
+                    answers=tuple(self._answers),
+                    after_step=self.total_steps,
+                )
             )
         elif not self._stops:
-            why = self._why
-            events.append(Failed(at_s=now_s, trained_until_s=until_s, kind="error", sentence=why))
+            failure = Failed(kind="error", sentence=self._why)
+            failed = State(at_s=now_s, phase="failed", trained_until_s=until_s, failure=failure)
+            events.append(failed)
         if not self.started and not self._stops:
             events.append(Notice(text=self.why_no_step()))
         return [self._stamped("training", 0, now_s, event) for event in events]

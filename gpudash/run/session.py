@@ -31,7 +31,6 @@ from gpudash.protocol import (
     Envelope,
     Event,
     Failed,
-    Finished,
     Hello,
     HostReading,
     Memory,
@@ -45,13 +44,11 @@ from gpudash.protocol import (
     Progress,
     Reading,
     Refused,
-    Restarted,
     Resume,
     Settings,
     Stacks,
-    Started,
+    State,
     Stop,
-    Stopped,
 )
 from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
@@ -67,7 +64,7 @@ from gpudash.run.requests import Requests
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
-from gpudash.snapshot import Hang, Listener, Snapshot
+from gpudash.snapshot import ENDED, Hang, Listener, Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.hangs import LEAST_S
 from gpudash.views.limits import Limits
@@ -138,13 +135,12 @@ class Session:
         self._hangs = HangWatch(self.hang_s, self._ask_for_stacks, self._log)
         self._rank_tracks = RankTracks(self._interval_s)
         self._intervals: Intervals | None = None
-        self._started: Started | None = None
-        self._last_word: Finished | Failed | None = None
+        self._state = State(at_s=began_s, phase="starting")  # rank 0's newest one
 
     @property
     def failure(self) -> Failed | None:
         """The failure of the newest worker, or of gpudash itself; None without one."""
-        return self._last_word if isinstance(self._last_word, Failed) else None
+        return self._state.failure
 
     @property
     def rows_recorded(self) -> int:
@@ -235,14 +231,23 @@ class Session:
             self._release()
             for source in self._beside:
                 source.forget()
-            self._emit(Restarted(at_s=self._clock(), plan=plan))
+            self._emit(
+                State(
+                    at_s=self._clock(),
+                    phase="starting",
+                    workload=plan.workload,
+                    settings=plan.settings,
+                    requested=plan.settings,
+                )
+            )
+            self._emit(plan)
             self._adopt(training)
 
         return self._request(replace)
 
     def conduct(self, experiment: Experiment) -> int:
         """Run a comparison or a sweep as soon as the worker is ready; it ends another one."""
-        return self._request(lambda _number: self._conductor.conduct(experiment, self._started))
+        return self._request(lambda _number: self._conductor.conduct(experiment, self._state))
 
     def compare(self, question: Question) -> int:
         """Run an A/B comparison; its verdict is kept in the table of results."""
@@ -296,7 +301,7 @@ class Session:
     def _begin_recording(self, recording: RecordingWriter | RowStream, origin: Origin) -> None:
         def begin() -> None:
             account = self._fold.time.settled()
-            self._recordings.begin(recording, self._started, origin.began_s, account)
+            self._recordings.begin(recording, origin.began_s, account)
 
         self._requests.put(begin)
 
@@ -349,12 +354,14 @@ class Session:
             sentence = f"gpudash itself failed: {type(error).__name__}: {error}"
             trace = traceback.format_exc()
             now_s = self._clock()
-            failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
-            self._last_word = failure
+            failure = Failed(kind="error", sentence=sentence, traceback=trace)
+            failed = State(at_s=now_s, phase="failed", failure=failure)
+            envelope = self._fold.stamp_own(self._of_session(failed))
+            self._state = failed
             self._notify_failure(failure)
-            self._recordings.take(self._of_session(failure))
+            self._recordings.take(envelope)
             self._recordings.abandon()
-            self._fold.live.fold(failure)
+            self._fold.live.fold(envelope.body)
             self._show(self._fold.live.snapshot(now_s))
         finally:
             self._end()
@@ -404,28 +411,30 @@ class Session:
                 self._begin(envelope.sent_s)
                 self._notify(lambda listener: listener.on_rewind())
             self._greeted, self._can = True, envelope.body.can
+        stamped = self._fold.stamp(envelope)
+        if stamped is not None:
+            self._take_stamped(stamped)
+
+    def _take_stamped(self, envelope: Envelope) -> None:
         self._recordings.take(envelope)
         self._hangs.take(envelope)
-        if envelope.rank and isinstance(envelope.body, Started | Progress | HostReading):
+        if isinstance(envelope.body, State) and envelope.body.process is not None:
+            for source in self._beside:
+                source.watch(envelope.body.process, envelope.rank)
+        if envelope.rank and isinstance(envelope.body, State | Progress | HostReading):
             self._take_rank(envelope.rank, envelope.body)
         item = self._fold.take(envelope)
         if item is not None:
             self._act_on(item)
 
-    def _take_rank(self, rank: int, body: Started | Progress | HostReading) -> None:
-        """Note another rank's start, steps and processes, which rank 0's views do not use."""
-        if isinstance(body, Started):
-            for source in self._beside:
-                source.watch(body, rank)
-        if isinstance(body, Started) or self._intervals is not None:  # else no recording needs them
+    def _take_rank(self, rank: int, body: State | Progress | HostReading) -> None:
+        """Note another rank's state, steps and processes, which rank 0's views do not use."""
+        if isinstance(body, State) or self._intervals is not None:  # else no recording needs them
             self._rank_tracks.take(rank, body)
 
     def _emit(self, event: Event) -> None:
         """Treat the session's own events as messages too, so that a log holds all that is shown."""
-        envelope = self._of_session(event)
-        self._recordings.take(envelope)
-        self._hangs.take(envelope)
-        self._act_on(self._fold.take_own(envelope))
+        self._take_stamped(self._fold.stamp_own(self._of_session(event)))
 
     def _of_session(self, event: Event) -> Envelope:
         now_s = self._clock()
@@ -438,24 +447,25 @@ class Session:
                 self._notify(lambda listener: listener.on_output(item.lines, item.replaces))
             case Printed():
                 self._log(item.lines)
-            case Started():
-                self._started = item
-                for source in self._beside:
-                    source.watch(item)
-                if self._intervals is None and "record" in self._can:
-                    self._intervals = Intervals(item.at_s, self._interval_s, self._rank_tracks)
-                self._log([note.text for note in item.notes])
+            case State():
+                self._turn(item)
             case Refused() | Notice() | MemoryOwners():
                 self._log(_words(item))  # in full: a status line may be too short
-            case Finished():
-                self._last_word = item
-            case Failed():
-                self._last_word = item
-                self._notify_failure(item)
         if self._intervals is not None:
             self._recordings.write(self._intervals.fold(item))
         self._fold.fold(item)
-        self._conductor.fold(item, self._started)
+        self._conductor.fold(item, self._state)
+
+    def _turn(self, state: State) -> None:
+        """Note the training's next state."""
+        before, self._state = self._state, state
+        if state.process is not None and state.starts_after(before):
+            if self._intervals is None and "record" in self._can:
+                ready_s = state.process.ready_s
+                self._intervals = Intervals(ready_s, self._interval_s, self._rank_tracks)
+            self._log([note.text for note in state.notes])
+        if state.failure is not None and state.failure != before.failure:
+            self._notify_failure(state.failure)
 
     def _send_blocks(self, run: int, blocks: tuple[Block, ...]) -> None:
         self._send(Blocks(id=next(self._ids), run=run, blocks=blocks))
@@ -511,9 +521,7 @@ class Session:
     def _adopt(self, training: Source) -> None:
         self._training, self._greeted = training, False
         self._joined = training.joined
-        self._last_word = None
         self._stopping, self._kill_at_s = False, math.inf
-        self._started = None
         self._ended.clear()
 
     def _send(self, command: AnyCommand) -> None:
@@ -539,7 +547,7 @@ class Session:
         self._stopping = True
         if self._training is not None and self._training.is_ours:
             # a worker that is still importing reads no commands
-            patience_s = STOP_TIMEOUT_S if self._started else 0.0
+            patience_s = STOP_TIMEOUT_S if self._state.process is not None else 0.0
             self._kill_at_s = time.monotonic() + patience_s
 
     def _notice_end(self) -> None:
@@ -555,11 +563,12 @@ class Session:
         """End the training; `why` is said unless it has said so itself."""
         if self._training is None:  # its last messages could not be decoded
             return
-        has_reported_its_end = self._last_word is not None and not self._training.is_ours
-        if self._stopping and not has_reported_its_end:
-            self._emit(Stopped(at_s=self._clock()))
-        elif self._last_word is None:
-            self._emit(Failed(at_s=self._clock(), kind="error", sentence=why))
+        has_ended = self._state.phase in ENDED
+        if self._stopping and not (has_ended and not self._training.is_ours):
+            self._emit(State(at_s=self._clock(), phase="stopped"))
+        elif not has_ended:
+            failure = Failed(kind="error", sentence=why)
+            self._emit(State(at_s=self._clock(), phase="failed", failure=failure))
         self._find(self._clock())  # while it can be recorded
         self._end()
 
@@ -574,10 +583,12 @@ class Session:
     def _complete_recordings(self) -> None:
         """Write the remaining rows and close the recordings: this worker has ended."""
         if self._intervals is not None:
-            ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
-            self._recordings.write(self._intervals.close(ended or self._clock()))
+            in_order = self._state.phase in ("finished", "stopped")
+            ended_s = self._state.since_s if in_order else self._clock()
+            self._recordings.write(self._intervals.close(ended_s))
             self._intervals = None
-        if self.failure is not None or (self._last_word is not None and self._started is None):
+        without_training = self._state.phase == "finished" and self._state.process is None
+        if self.failure is not None or without_training:
             self._recordings.discard_empty()  # else a second try would need --force
         self._recordings.close(self._fold.time.account())
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Printed, Started
+from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Printed, TrainingProcess
 
 MOST_LINES = 32
 """Most lines of a message, so that a log's reader accepts it, whatever is printed."""
@@ -38,7 +38,7 @@ class Source(ABC):
     def type(self, text: str, /) -> None:  # noqa: B027  # most have no terminal
         """Type on the terminal of the user's command."""
 
-    def watch(self, started: Started, /, rank: int = 0) -> None:  # noqa: B027  # for telemetry
+    def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:  # noqa: B027  # for telemetry
         """Read this rank's device and processes from now on, if the source reads any."""
 
     def forget(self) -> None:  # noqa: B027  # as `watch`

@@ -5,7 +5,15 @@ import platform
 import time
 from queue import SimpleQueue
 
-from gpudash.protocol import Envelope, GpuMissing, Hello, HostReading, OtherJobs, Reading, Started
+from gpudash.protocol import (
+    Envelope,
+    GpuMissing,
+    Hello,
+    HostReading,
+    OtherJobs,
+    Reading,
+    TrainingProcess,
+)
 from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler
 
@@ -18,23 +26,23 @@ class TelemetrySource(Source):
         self._arrived: SimpleQueue[Envelope] = SimpleQueue()
         self._sampler = Sampler(self._put)
         self._missing: str | None = None
-        self._started: dict[int, Started] = {}  # of each rank, replaced as a whole
+        self._watched: dict[int, TrainingProcess] = {}  # of each rank, replaced as a whole
         self._put(Hello())
 
-    def watch(self, started: Started, /, rank: int = 0) -> None:
+    def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:
         """Read the rank's processes and GPU from now on, on two threads.
 
         Those of another node are read there.
         """
-        if started.node not in ("", platform.node()):
+        if process.node not in ("", platform.node()) or self._watched.get(rank) == process:
             return
-        known = self._started | {rank: started}
-        if started.world_size > 1:
-            known = {one: of for one, of in known.items() if one < started.world_size}
-        self._started = known
+        known = self._watched | {rank: process}
+        if process.world_size > 1:
+            known = {one: of for one, of in known.items() if one < process.world_size}
+        self._watched = known
         self._sampler.start()
         if rank == 0:
-            self._sampler.watch(started.pid, started.device.uuid)
+            self._sampler.watch(process.pid, process.device.uuid)
         first = known.get(0)
         others = {one.device.uuid for one in known.values()} - {first and first.device.uuid}
         self._sampler.watch_others({uuid for uuid in others if uuid is not None})
@@ -45,7 +53,7 @@ class TelemetrySource(Source):
 
         Rank 0's readings go on until the next start, because they include gpudash's own usage.
         """
-        self._started = {rank: of for rank, of in self._started.items() if rank == 0}
+        self._watched = {rank: of for rank, of in self._watched.items() if rank == 0}
 
     def read(self) -> list[Envelope]:
         """Return the readings since the last call, or why there are none of a GPU."""
@@ -66,4 +74,4 @@ class TelemetrySource(Source):
         self._arrived.put(Envelope(source="telemetry", rank=rank, seq=seq, sent_s=now_s, body=body))
 
     def _rank_of(self, pid: int | None) -> int | None:
-        return next((rank for rank, one in self._started.items() if one.pid == pid), None)
+        return next((rank for rank, one in self._watched.items() if one.pid == pid), None)

@@ -15,10 +15,9 @@ from gpudash.protocol import (
     Envelope,
     Hello,
     Notice,
-    Parted,
     Stack,
     Stacks,
-    Started,
+    State,
     TooLate,
 )
 from gpudash.rendezvous import Rendezvous
@@ -209,7 +208,7 @@ class TrainingProcesses:
             self._refused.discard(member.key)
 
     def _departed(self) -> list[Envelope]:
-        """Return a Parted for each process that has ended before its command."""
+        """Return the end of each process that has ended before its command."""
         found, now_s = [], time.monotonic()
         for gone in [one for one in self._gone if one.has_ended]:
             if now_s - gone.parted_s <= PATIENCE_S:
@@ -218,7 +217,7 @@ class TrainingProcesses:
             others = "; the others go on" if self._members else ""
             self._sentences.append(f"{gone.described} has ended{others}")
             if gone.rank not in self._ranks:  # else another process has the rank
-                parted = Parted(at_s=gone.parted_s, pid=gone.pid)
+                parted = State(at_s=gone.parted_s, phase="parted")
                 rank = gone.rank or 0
                 found.append(
                     Envelope(source="training", rank=rank, seq=0, sent_s=now_s, body=parted)
@@ -253,6 +252,8 @@ def _run_id(job: str) -> str:
 
 def _counted_here(pid: int, envelope: Envelope) -> Envelope:
     """Return the message with the process id used here: a container counts its own."""
-    if not isinstance(envelope.body, Started) or envelope.body.pid == pid:
+    body = envelope.body
+    if not isinstance(body, State) or body.process is None or body.process.pid == pid:
         return envelope
-    return msgspec.structs.replace(envelope, body=msgspec.structs.replace(envelope.body, pid=pid))
+    process = msgspec.structs.replace(body.process, pid=pid)
+    return msgspec.structs.replace(envelope, body=msgspec.structs.replace(body, process=process))

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from gpudash.errors import WorkerError
 from gpudash.format import signal_name
-from gpudash.protocol import AnyCommand, Envelope, Failed, Plan
+from gpudash.protocol import AnyCommand, Envelope, Plan, State
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child
 from gpudash.run.lines import TURN_BYTES, receive
@@ -165,8 +165,8 @@ class RankProcesses(WorkerProcess):
         self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)), world_size=plan.nproc)
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._unanswered: list[Envelope] = []
-        self._failures: list[tuple[int, Failed]] = []  # each with its rank
-        self._death: Failed | None = None  # of a rank that could not report it
+        self._failures: list[tuple[int, State]] = []  # each with its rank
+        self._death: State | None = None  # of a rank that could not report it
 
     def send(self, command: AnyCommand, /) -> None:
         """Send the command to the ranks that it is for."""
@@ -178,19 +178,20 @@ class RankProcesses(WorkerProcess):
         unanswered, self._unanswered = self._unanswered, []
         found = []
         for envelope in (*super().read(), *unanswered):
-            if isinstance(envelope.body, Failed):
+            if isinstance(envelope.body, State) and envelope.body.failure is not None:
                 self._death = envelope.body
             else:
                 found.append(envelope)
         for envelope in self._ranks.read():
-            if isinstance(envelope.body, Failed):
+            if isinstance(envelope.body, State) and envelope.body.failure is not None:
                 self._failures.append((envelope.rank, envelope.body))
             else:
                 found.append(envelope)
         why = self._death or self._first_failure()
         if has_ended and why is not None:
             self._death, self._failures = None, []
-            found.append(Envelope(source="training", seq=0, sent_s=why.at_s, body=why))
+            failed = State(at_s=why.at_s, phase="failed", failure=why.failure)
+            found.append(Envelope(source="training", seq=0, sent_s=why.at_s, body=failed))
         return [self._numbered(one) for one in found]
 
     def close(self) -> None:
@@ -198,13 +199,16 @@ class RankProcesses(WorkerProcess):
         super().close()
         self._ranks.close()
 
-    def _first_failure(self) -> Failed | None:
+    def _first_failure(self) -> State | None:
         """Return the first failure: the other ranks' failures follow from it."""
         if not self._failures:
             return None
         rank, first = min(self._failures, key=lambda one: one[1].at_s)
-        is_alone = len({failed.sentence for _, failed in self._failures}) == 1
-        return first if is_alone else replace(first, sentence=f"rank {rank}: {first.sentence}")
+        sentences = {state.failure.sentence for _, state in self._failures if state.failure}
+        if len(sentences) == 1 or first.failure is None:
+            return first
+        sentence = f"rank {rank}: {first.failure.sentence}"
+        return replace(first, failure=replace(first.failure, sentence=sentence))
 
     def _numbered(self, envelope: Envelope) -> Envelope:
         key = envelope.source, envelope.rank

@@ -15,26 +15,23 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
 from gpudash.protocol import (
     AnyCommand,
-    Aside,
     Block,
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
     Event,
     Memory,
     Pause,
-    Paused,
     Profile,
     RefusalKind,
     Refused,
     Resume,
-    Resumed,
     Settings,
     Stop,
     TooLate,
@@ -87,11 +84,13 @@ class CommandLoop:
     def __init__(
         self,
         line: Line,
+        life: Life,
         training: CommandedTraining,
         reports: Reports,
         history: MemoryHistory,
     ) -> None:
         self._line = line
+        self._life = life
         self._training = training
         self._reports = reports
         self._blocks = BlockQueue()
@@ -101,7 +100,7 @@ class CommandLoop:
         self._decisions = DecisionSteps(training, self._blocks)
         self._wall_clock = WallClock(training, reports, line.send)
         self._tracing: Tracing | None = None
-        self._paused: Paused | None = None
+        self._paused = False
         self._has_left = False
         self.stops: tuple[int, ...] = ()
         """Ids of the commands to stop, which the end of the training answers."""
@@ -112,7 +111,7 @@ class CommandLoop:
     @property
     def paused(self) -> bool:
         """Whether the next step must wait."""
-        return self._paused is not None
+        return self._paused
 
     @property
     def is_tracing(self) -> bool:
@@ -144,7 +143,7 @@ class CommandLoop:
 
     def _note_work(self) -> None:
         waits = self._waiting is not None or self._tracing is not None or self._history.is_on
-        is_asked = len(self._inbox) > 0 or self._paused is not None
+        is_asked = len(self._inbox) > 0 or self._paused
         self.is_busy = self._blocks.running or waits or is_asked
         # several ranks come to each decision prepared
         is_else_due = waits or is_asked or self._training.is_shared
@@ -211,16 +210,18 @@ class CommandLoop:
             profile = self._tracing.command
             self._tracing.abandon()
             self._refuse(f"{why} before {profile.steps} steps were traced", profile)
-            self._report_resume()
+            self._life.resume(time.monotonic())
         for command in commands:
             self._refuse(why, command)
         self._release_ranks(commands, why)
         if self._blocks.running:
+            self._life.turn(time.monotonic(), **OUTSIDE_BLOCKS)
             self._line.send(self._blocks.end(time.monotonic(), why))
         self._history.report_shortage()
         self._history.stop(why)
         self._inbox.clear()
-        self._waiting = self._tracing = self._paused = None
+        self._waiting = self._tracing = None
+        self._paused = False
         self._wall_clock.abandon()
         self._training.keep_calls(keep=False)
         self._note_work()
@@ -231,8 +232,8 @@ class CommandLoop:
         self._history.stop(GONE)
         self._release_ranks(self._inbox, GONE)
         self._inbox.clear()
-        if self._paused is not None:
-            self._paused = None
+        if self._paused:
+            self._paused = False
             self._training.interrupt()
         if self._waiting is not None:
             self._waiting = None
@@ -300,19 +301,20 @@ class CommandLoop:
 
     def _pause(self, command: Pause) -> None:
         if self._decide(command):
-            self._paused = self._report_pause(self._paused, "asked", command.id)
+            self._paused = True
+            self._life.pause(time.monotonic(), self._training.step, answers=(command.id,))
 
     def _resume(self, command: Resume) -> None:
         if not self._decide(command):
             return
-        if self._paused is not None:
-            self._paused = None
+        if self._paused:
+            self._paused = False
             self._training.interrupt()
-            self._report_resume(command.id)
+            self._life.resume(time.monotonic(), (command.id,))
             # prefetched batches would distort the block
             self._begin_block()
         else:
-            self._report_resume(command.id)
+            self._life.resume(time.monotonic(), (command.id,))
 
     def _stop(self, command: Stop) -> None:
         if self._decide(command):
@@ -386,38 +388,31 @@ class CommandLoop:
 
     # ── the life of the training ────────────────────────────────────────────────────────
 
-    def _report_pause(self, paused: Paused | None, why: Aside, *answers: int) -> Paused:
-        """Report a pause, which may have begun before."""
-        if paused is None:
-            paused = Paused(at_s=time.monotonic(), after_step=self._training.step, why=why)
-        paused = replace(paused, answers=answers)
-        self._line.send(paused)
-        return paused
-
-    def _report_resume(self, *answers: int) -> None:
-        """Report that the training goes on."""
-        self._line.send(Resumed(at_s=time.monotonic(), answers=answers))
-
     def _report_change(
-        self, changes: Settings, began_s: float | None = None, answers: tuple[int, ...] = ()
+        self,
+        changes: Settings,
+        began_s: float | None = None,
+        answers: tuple[int, ...] = (),
+        *,
+        leaves: bool = False,
     ) -> None:
-        """Report the settings that apply from now on."""
-        training, blocks, now_s = self._training, self._blocks, time.monotonic()
-        self._line.send(
-            Changed(
-                at_s=now_s,
-                answers=answers,
-                segment=training.segment,
-                after_step=training.step,
-                changes=changes,
-                settings=training.settings,
-                requested=training.requested,
-                took_ms=0.0 if began_s is None else (now_s - began_s) * 1e3,
-                warmup_steps=training.levers.warmup_steps,
-                notes=training.notes,
-                run=None if answers else blocks.run,
-                block=blocks.current.number if blocks.current else None,
-            )
+        """Report the settings that apply from now on; the run of blocks may end with them."""
+        training, blocks, now_s, within = self._training, self._blocks, time.monotonic(), {}
+        if blocks.running and not leaves:
+            number = blocks.current.number if blocks.current else None
+            within = {"run": blocks.run, "block": number, "baseline": dict(blocks.baseline)}
+        self._life.turn(
+            now_s,
+            answers=answers,
+            segment=training.segment,
+            after_step=training.step,
+            changes=changes,
+            settings=dict(training.settings),
+            requested=dict(training.requested),
+            took_ms=0.0 if began_s is None else (now_s - began_s) * 1e3,
+            warmup_steps=training.levers.warmup_steps,
+            notes=training.notes,
+            **(OUTSIDE_BLOCKS | within),
         )
 
     # ── a profile ───────────────────────────────────────────────────────────────────────
@@ -443,9 +438,7 @@ class CommandLoop:
             self._refuse(str(why_not), command)
             return True
         self._training.interrupt()
-        self._report_pause(
-            Paused(at_s=began_s, after_step=self._training.step, why="profile"), "profile"
-        )
+        self._life.pause(began_s, self._training.step, "profile")
         return True
 
     def _trace_on(self, tracing: Tracing) -> bool:
@@ -479,7 +472,7 @@ class CommandLoop:
         self._reports.set_aside()
         self._training.profiled()
         self._training.interrupt()
-        self._report_resume()
+        self._life.resume(time.monotonic())
 
     # ── blocks ──────────────────────────────────────────────────────────────────────────
 
@@ -583,7 +576,7 @@ class CommandLoop:
         training, command = self._training, switch.command
         refusal = self._try(switch)
         if isinstance(refusal, Return):
-            self._go_back(refusal, began_s, command)
+            self._go_back(refusal, began_s, command, leaves=bool(switch.leaves))
         elif refusal is not None and (command is not None or not switch.leaves):
             self._refuse(refusal, command)
             self._go_on_after_refusal(switch)
@@ -597,7 +590,8 @@ class CommandLoop:
             if command is not None:
                 training.requested = training.requested | command.settings
             training.begin_segment()
-            self._report_change(switch.changes, began_s, () if command is None else (command.id,))
+            answers = () if command is None else (command.id,)
+            self._report_change(switch.changes, began_s, answers, leaves=bool(switch.leaves))
             self._begin_block()
         if switch.leaves:
             self._line.send(self._blocks.end(time.monotonic(), switch.leaves))
@@ -631,12 +625,19 @@ class CommandLoop:
         went_back = training.put_back(before, refusal or Refusal(why), entered=refusal is None)
         return went_back or why
 
-    def _go_back(self, went_back: Return, began_s: float, command: Change | None = None) -> None:
+    def _go_back(
+        self,
+        went_back: Return,
+        began_s: float,
+        command: Change | None = None,
+        *,
+        leaves: bool = False,
+    ) -> None:
         """Report that the training went back to settings that worked; a block ends with that."""
         self._refuse(went_back.reason, command, went_back.kind, went_back.failed)
         self._end_block()
         self._training.begin_segment()
-        self._report_change(went_back.restored, began_s)
+        self._report_change(went_back.restored, began_s, leaves=leaves)
         self._begin_block()
 
     def _go_on_after_refusal(self, switch: _Switch) -> None:

@@ -8,8 +8,8 @@ from gpudash.snapshot import (
     ASIDES,
     ENDED,
     Marker,
+    ShownState,
     Snapshot,
-    State,
     aside,
     is_live,
     silence,
@@ -21,7 +21,7 @@ from gpudash.tui.keys import KEYS, Key, by_focus, is_pausing, key_for
 from gpudash.views.rules import HOST_PCT
 from workloads.levers import phrase
 
-STATE_STYLES: dict[State, tuple[str, str]] = {
+STATE_STYLES: dict[ShownState, tuple[str, str]] = {
     "starting": ("◌", "busy"),
     "training": ("▶", "good"),
     "switching": ("◌", "busy"),

@@ -9,19 +9,11 @@ from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.protocol import (
-    Changed,
     Envelope,
-    Failed,
-    Finished,
-    Parted,
-    Paused,
     Progress,
-    Restarted,
-    Resumed,
     Stack,
     Stacks,
-    Started,
-    Stopped,
+    State,
 )
 from gpudash.snapshot import Hang, RankStack
 from gpudash.views.joined import awaited
@@ -46,10 +38,22 @@ PLURALS = {"is": "are", "has": "have", "does": "do", "waits": "wait", "compiles"
 
 @dataclass
 class _Rank:
-    on_gpu: bool = False
-    pauses: bool = False
-    has_parted: bool = False
+    state: State | None = None
     stack: RankStack | None = None
+
+    @property
+    def has_parted(self) -> bool:
+        return self.state is not None and self.state.phase == "parted"
+
+    @property
+    def stands(self) -> bool:
+        """Whether no step is expected of it."""
+        return self.state is not None and self.state.phase in ("paused", "parted")
+
+    @property
+    def on_gpu(self) -> bool:
+        process = self.state.process if self.state is not None else None
+        return process is not None and process.device.kind == "cuda"
 
 
 class Hangs:
@@ -73,11 +77,12 @@ class Hangs:
         match body:
             case Stacks():
                 self._requested_s = envelope.sent_s
-            case Restarted() | Finished() | Stopped():
+            case State(phase="starting" | "finished" | "stopped"):
                 self._begin()
-            case Failed() if envelope.rank == 0:
-                self._begin()
-            case Started() | Changed() | Resumed() | Paused() | Progress() | Stack() | Parted():
+            case State(phase="failed"):
+                if envelope.rank == 0:
+                    self._begin()
+            case State() | Progress() | Stack():
                 self._fold_rank(self._ranks.setdefault(envelope.rank, _Rank()), envelope.rank, body)
 
     def wants_stacks(self, now_s: float) -> bool:
@@ -101,9 +106,7 @@ class Hangs:
         )
 
     def _for_s(self, now_s: float) -> float | None:
-        if self.newest_s is None or all(
-            rank.pauses or rank.has_parted for rank in self._ranks.values()
-        ):
+        if self.newest_s is None or all(rank.stands for rank in self._ranks.values()):
             return None
         for_s = now_s - self.newest_s
         if self._usual_s is None:
@@ -112,18 +115,8 @@ class Hangs:
 
     def _fold_rank(self, rank: _Rank, number: int, body: object) -> None:
         match body:
-            case Started(at_s=at_s) | Changed(at_s=at_s):
-                self._note_progress(at_s)
-                self._usual_s = None
-                rank.pauses = rank.has_parted = False
-                if isinstance(body, Started):
-                    rank.on_gpu = body.device.kind == "cuda"
-                    self._forget_from(body.world_size)
-            case Paused():
-                rank.pauses = True
-            case Resumed(at_s=at_s):
-                rank.pauses = False
-                self._note_progress(at_s)
+            case State():
+                self._turn(rank, number, body)
             case Progress():
                 for step in body.steps:
                     self._note_progress(step.finished_s)
@@ -132,9 +125,18 @@ class Hangs:
                     self._usual_s = usual_s + SMOOTHING * (step_s - usual_s)
             case Stack():
                 rank.stack = _rank_stack(number, rank, body)
-            case Parted():
-                rank.has_parted = True
-                rank.stack = RankStack(rank=number, doing="has ended")
+
+    def _turn(self, rank: _Rank, number: int, state: State) -> None:
+        before, rank.state = rank.state, state
+        if state.phase == "parted":
+            rank.stack = RankStack(rank=number, doing="has ended")
+        if state.phase == "training":
+            self._note_progress(state.at_s)
+        if state.process is not None and state.starts_after(before):
+            self._usual_s = None
+            self._forget_from(state.process.world_size)
+        elif state.changed_from(before):
+            self._usual_s = None
 
     def _forget_from(self, world_size: int) -> None:
         """Forget ranks that have ended and are not part of the restarted job."""

@@ -11,11 +11,11 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.protocol import Answer, Lane, Try
 from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
+from gpudash.statistics import WARMUP_STEPS
 from gpudash.views import hangs
 from gpudash.views.evidence import caution_in_ab
 from gpudash.views.lanes import lanes_of
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
-from gpudash.views.settings_history import WARMUP_STEPS
 from workloads.levers import phrase
 
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Event, Parted, Progress, Reading, Restarted, Started, Step
+from gpudash.protocol import Envelope, Event, Progress, Reading, State, Step
 from gpudash.statistics import total
 
 
@@ -29,41 +29,38 @@ class JobSteps:
 
     def _begin(self) -> None:
         self._world_size = 1
-        self._started: set[int] = {0}
-        self._ended: set[int] = set()
+        self._states: dict[int, State] = {}
         self._sizes: dict[int, _Size] = {}  # of each rank but 0, in its newest steps
 
     def take(self, envelope: Envelope) -> None:
         """Fold the number of ranks, and what ranks other than 0 train."""
         rank = envelope.rank
         match envelope.body:
-            case Restarted():
+            case State(phase="starting"):
                 self._begin()
-            case Started() as started:
-                self._start(rank, started.world_size)
-            case Parted():
-                self._ended.add(rank)
+            case State() as state:
+                before, self._states[rank] = self._states.get(rank), state
+                if state.process is not None and state.starts_after(before):
+                    self._start(rank, state.process.world_size)
             case Progress() as progress if rank and progress.steps:
                 self._sizes[rank] = _size(progress)
 
     def _start(self, rank: int, world_size: int) -> None:
         self._world_size = world_size
         if world_size > 1:  # else each rank trains alone, and the others are unaffected
-            self._started = {one for one in self._started if one < world_size}
-            self._ended = {one for one in self._ended if one < world_size}
+            self._states = {one: state for one, state in self._states.items() if one < world_size}
             self._sizes = {one: size for one, size in self._sizes.items() if one < world_size}
-        self._started.add(rank)
-        self._ended.discard(rank)
         self._sizes.pop(rank, None)
 
     def of_job(self, item: Event | Reading) -> Event | Reading:
         """Return rank 0's item, with the samples and tokens of all ranks."""
-        ranks = max(self._world_size, len(self._started))
+        ranks = max(self._world_size, len(self._states.keys() | {0}))
         if not isinstance(item, Progress) or ranks == 1:
             return item
-        known = [size for rank, size in self._sizes.items() if rank not in self._ended]
+        ended = {rank for rank, state in self._states.items() if state.phase == "parted"}
+        known = [size for rank, size in self._sizes.items() if rank not in ended]
         # rank 0, and ranks that have not reported
-        alike = max(ranks - len(self._ended) - len(known), 1)
+        alike = max(ranks - len(ended) - len(known), 1)
         samples = total(size.samples for size in known)
         tokens = total(size.tokens for size in known)
 

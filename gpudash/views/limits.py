@@ -4,7 +4,7 @@ from collections import deque
 from typing import NamedTuple
 
 from gpudash.format import percent
-from gpudash.protocol import Answer, AnswerShown, Changed, Event, Progress, Reading, Started
+from gpudash.protocol import Answer, AnswerShown, Event, Progress, Reading, State
 
 MOST_MOMENTS = 50
 """Most moments kept at which a limit began: the newest."""
@@ -45,9 +45,7 @@ class Limits:
     def fold(self, item: Event | Reading, answer: Answer | None) -> None:
         """Fold one record, while this answer stands."""
         match item:
-            case Started():
-                self._in_block = False
-            case Changed():
+            case State():
                 self._in_block = item.block is not None
             case Progress() if item.steps and not self._in_block:
                 self._train(item)

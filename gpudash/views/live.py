@@ -7,7 +7,7 @@ alone, so a replayed log shows the same as the run.
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from msgspec.structs import asdict, replace
 
@@ -19,11 +19,8 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
     ComparisonShown,
     Event,
-    Failed,
-    Finished,
     GpuMissing,
     GpuReading,
     Hello,
@@ -35,7 +32,6 @@ from gpudash.protocol import (
     Offered,
     OtherJobs,
     Pause,
-    Paused,
     Plan,
     Playback,
     Profile,
@@ -43,17 +39,25 @@ from gpudash.protocol import (
     Progress,
     Reading,
     Refused,
-    Restarted,
     Resume,
-    Resumed,
     Settings,
-    Started,
+    State,
     Status,
     Stop,
-    Stopped,
     Verdict,
 )
-from gpudash.snapshot import AB, ASIDES, BlockShown, Hang, Marker, Run, Snapshot, State, Training
+from gpudash.snapshot import (
+    AB,
+    ASIDES,
+    ENDED,
+    BlockShown,
+    Hang,
+    Marker,
+    Run,
+    ShownState,
+    Snapshot,
+    Training,
+)
 from gpudash.views.readings import Readings
 from gpudash.views.requests import Requests
 from gpudash.views.settings_history import SettingsHistory
@@ -79,8 +83,6 @@ MARKED_S = 1.0
 INSTRUMENT_REPORTS = 100
 """Reports (five seconds) over which the instruments' own time is averaged."""
 
-_Phase: TypeAlias = Literal["starting", "training", "finished", "failed", "stopped"]
-
 
 class LiveView:
     """Folds events and readings in order of arrival; `snapshot` returns what to show."""
@@ -89,7 +91,6 @@ class LiveView:
         self._known = Training()
         self._verdicts: deque[tuple[str, ComparisonShown]] = deque(maxlen=MOST_VERDICTS)
         self._began_s = began_s
-        self._ended_s: float | None = None
         self._ticks = Ticks(began_s)
         self._results = SettingsHistory()
         self._other_results: dict[str, SettingsHistory] = {}  # of other workloads
@@ -98,7 +99,8 @@ class LiveView:
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._busy_since_s = began_s  # end of the newest step, start or pause
         self._readings = Readings()
-        self._await(plan, "starting")
+        self._await(State(at_s=began_s, phase="starting"), "starting")
+        self._plan(plan)
 
     def fold(self, item: Event | Reading) -> None:
         """Fold one event or reading."""
@@ -108,10 +110,8 @@ class LiveView:
                 self._progress(item)
             case GpuReading() | HostReading() | OtherJobs():
                 self._fold_reading(item)
-            case Started():
-                self._start(item)
-            case Changed():
-                self._change(item)
+            case State():
+                self._turn(item)
             case Refused():
                 self._refuse(item)
             case Playback():
@@ -120,7 +120,7 @@ class LiveView:
                 self._known.profile = item
                 self._known.profile_of = self._known.workload, self._known.settings
             case _:
-                self._fold_state(item)
+                self._fold_training(item)
                 self._fold_session(item)
 
     @property
@@ -132,15 +132,15 @@ class LiveView:
         """Return the snapshot to show at `now_s`."""
         rate = self._rate(now_s, hangs=hang is not None)
         ended_s = now_s if self._ended_s is None else self._ended_s
-        since_s = self._trains_since_s
+        process = self._state.process
         verdicts = (one for workload, one in self._verdicts if workload == self._known.workload)
         return Snapshot(
             **asdict(self._known),
             **rate._asdict(),
-            state=self._state(),
+            state=self._word(),
             status=self._status(now_s),
             elapsed_s=max(ended_s - self._began_s, 0.0),
-            training_s=None if since_s is None else max(ended_s - since_s, 0.0),
+            training_s=None if process is None else max(ended_s - process.ready_s, 0.0),
             pending=self._pending,
             pausing=self._requests.pausing,
             quiet_s=self._quiet_s(now_s),
@@ -152,38 +152,35 @@ class LiveView:
             markers=tuple(one for one in self._markers if one.at_s >= self._anew_s),
             blocks=tuple(self._blocks),
             step_histogram=self._results.step_histogram(),
-            results=self._results.results(live=self._phase == "training" and not self._in_blocks),
+            results=self._results.results(live=self._trains and not self._in_blocks),
             profiling=self._requests.profiling,
             verdicts=tuple(verdicts),
             instruments_ms=self._instruments_ms(),
         )
 
-    def _await(self, plan: Plan, sentence: str) -> None:
+    def _await(self, state: State, sentence: str) -> None:
         """Forget one worker and wait for the next."""
         kept = {name: getattr(self._known, name) for name in Run.__struct_fields__}
         self._known = Training(
-            workload=plan.workload,
-            settings=dict(plan.settings),
-            requested=plan.settings,
-            planned_steps=plan.steps,
-            planned_s=plan.duration_s,
-            **kept,
+            workload=state.workload, settings=state.settings, requested=state.requested, **kept
         )
-        self._phase: _Phase = "starting"
-        self._sentence = sentence
+        self._state = state
+        self._progress_of_start = sentence
         self._notice = ""  # shown beside the state, until the next change of state
         self._passing = ("", 0.0)  # a notice that expires, and when
-        self._paused: Paused | None = None
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._readings.memory = None
-        self._in_blocks = False  # of a comparison
-        self._entered: Changed | None = None  # the newest change, until a step of it has finished
-        self._left_block: Changed | None = None  # the change back to the settings before the blocks
+        self._untried: Settings = {}  # the newest change, until a step of it has finished
         self._verdict = ""  # or why there is none; shown once the blocks are over
-        self._trains_since_s: float | None = None
-        self._ended_s = None
         self._recent = RecentSteps()
         self._requests = Requests()
+
+    def _plan(self, plan: Plan) -> None:
+        known = self._known
+        known.planned_steps, known.planned_s = plan.steps, plan.duration_s
+        if self._state.process is None:
+            known.workload, known.settings = plan.workload, plan.settings
+            known.requested = plan.settings
 
     def _send(self, command: AnyCommand) -> None:
         self._requests.sent(command)
@@ -192,19 +189,21 @@ class LiveView:
         if isinstance(command, Profile):
             self._known.profile_refusal = ""
 
-    def _restart(self, event: Restarted) -> None:
+    def _restart(self, state: State) -> None:
         """Wait for another worker; series, markers and results are kept.
 
         Another workload begins anew: nothing of the one before can be compared with it.
         """
-        workload = event.plan.workload
-        self._leave_block(event.at_s)
-        if workload == self._known.workload:
-            self._mark(event.at_s, "restart")
+        workload = state.workload
+        self._leave_block(state.at_s)
+        if state.at_s < self._began_s:  # a recording that begins with it
+            pass
+        elif workload == self._known.workload:
+            self._mark(state.at_s, "restart")
         else:
-            self._begin_anew(workload, event.at_s)
-            self._mark(event.at_s, f"workload={workload}")
-        self._await(event.plan, "restarting")
+            self._begin_anew(workload, state.at_s)
+            self._mark(state.at_s, f"workload={workload}")
+        self._await(state, "restarting")
 
     def _begin_anew(self, workload: str, at_s: float) -> None:
         """Show nothing of the workload before; its results are shown when it trains again."""
@@ -234,14 +233,12 @@ class LiveView:
         match item:
             case Change() | Pause() | Resume() | Stop() | Blocks() | Profile():
                 self._send(item)
-            case Restarted():
-                self._restart(item)
             case Verdict():
                 self._conclude(item.text)
             case Hello():
                 self._known.can = item.can
             case Plan():
-                self._await(item, "starting")
+                self._plan(item)
             case GpuMissing():
                 self._known.gpu_missing = item.why
             case ComparisonShown():
@@ -251,114 +248,131 @@ class LiveView:
             case NewRow():
                 self._results.new_row()
 
-    def _fold_state(self, item: Event) -> None:
+    def _fold_training(self, item: Event) -> None:
         match item:
             case Status():
-                self._sentence = item.text
+                self._progress_of_start = item.text
             case MemoryOwners():
                 self._known.memory_owners = item
             case Offered():
                 self._known.found, self._known.levers = item.found, item.levers
                 self._results.offered({one.name: one.default for one in item.levers})
             case BlocksEnded():
-                self._end_blocks()
-            case Paused():
-                self._pause(item)
-            case Resumed() if self._paused is not None:
-                self._resume(self._paused, item.at_s)
-            case Finished():
-                self._ticks.cover(item.at_s)
-                self._end("finished", f"finished after {fmt.steps(item.total_steps)}", item.at_s)
-            case Failed():
-                self._end("failed", item.sentence.rstrip(". "), item.at_s)
-            case Stopped():
-                self._end("stopped", "stopped", item.at_s)
+                self._notice, self._verdict = self._verdict, ""
 
-    def _pause(self, event: Paused) -> None:
-        before, self._paused = self._paused, event
-        if event.why == "asked" and (before is None or before.why != "asked"):
-            self._mark(event.at_s, "paused")
-            self._notice = ""
+    # ── the life of the training ────────────────────────────────────────────────────────
 
-    def _resume(self, paused: Paused, at_s: float) -> None:
-        self._paused = None
-        self._busy_since_s = max(self._busy_since_s, at_s)
-        if paused.why == "asked":
-            self._mark(at_s, "resumed")
-            self._notice, self._known.steps_since_break = "", 0
-        elif at_s - paused.at_s >= MARKED_S:
-            self._mark(paused.at_s, paused.why, at_s - paused.at_s)
+    @property
+    def _trains(self) -> bool:
+        """Whether a worker is ready; it may pause, or be gone while its command still runs."""
+        return self._state.phase in ("training", "paused", "parted")
 
-    def _start(self, event: Started) -> None:
-        known = self._known
-        if known.worker_pid not in (None, event.pid):  # torchrun restarts all ranks if one fails
-            self._mark(event.at_s, "restart")
-        self._phase, self._sentence = "training", "training"
-        self._paused = None  # a dead process reports no end of its pause
-        self._entered = None
-        known.worker_pid, known.device, known.steps_since_break = event.pid, event.device, 0
-        known.workload, known.settings = event.workload, event.settings
-        known.requested, known.notes = event.requested, _texts(event.notes)
-        known.phases, known.bus_gb_s = event.phases, event.bus_gb_s
-        self._busy_since_s = self._trains_since_s = event.at_s
-        self._ticks.begin(event.at_s)
-        self._results.start(event.segment, event.workload, event.settings, event.warmup_steps)
+    @property
+    def _stands(self) -> bool:
+        """Whether it does something other than steps."""
+        return self._state.phase == "paused"
 
-    def _change(self, event: Changed) -> None:
-        self._sentence = "training"
-        self._leave_block(event.at_s)
-        self._known.steps_since_break = 0
-        if event.run is None:
-            self._enter(event)
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether the blocks of a comparison are trained."""
+        return self._state.run is not None
+
+    @property
+    def _ended_s(self) -> float | None:
+        return self._state.since_s if self._state.phase in ENDED else None
+
+    def _turn(self, state: State) -> None:
+        """Follow the training into its next state."""
+        if state.phase == "starting":
+            self._restart(state)
             return
-        if event.block is not None:
-            self._enter_block(event)
-        # blocks are too short for a row, a marker and settings of their own
-        self._left_block = None if event.block is not None else event
-        if event.block is not None and not self._in_blocks:
-            self._in_blocks, self._notice = True, ""
-            self._mark(event.at_s, AB)
+        before, self._state = self._state, state
+        if state.starts_after(before):
+            self._start(state, before)
+        elif state.changed_from(before):
+            self._change(state, before)
+        if state.phase in ENDED:
+            self._end(state)
+        elif (state.phase, state.why) != (before.phase, before.why):
+            self._pause_or_resume(state, before)
 
-    def _enter_block(self, event: Changed) -> None:
+    def _pause_or_resume(self, state: State, before: State) -> None:
+        if state.why == "asked":
+            self._mark(state.at_s, "paused")
+            self._notice = ""
+        if before.phase != "paused" or state.phase != "training" or state.starts_after(before):
+            return
+        self._busy_since_s = max(self._busy_since_s, state.at_s)
+        if before.why == "asked":
+            self._mark(state.at_s, "resumed")
+            self._notice, self._known.steps_since_break = "", 0
+        elif state.at_s - before.since_s >= MARKED_S:
+            self._mark(before.since_s, str(before.why), state.at_s - before.since_s)
+
+    def _start(self, state: State, before: State) -> None:
+        known, process = self._known, state.process
+        assert process is not None, "it has started"
+        if before.process is not None and before.process.pid != process.pid:
+            self._mark(process.ready_s, "restart")  # torchrun restarts all ranks if one fails
+        self._untried = {}
+        known.worker_pid, known.device, known.steps_since_break = process.pid, process.device, 0
+        known.workload, known.settings = state.workload, state.baseline or state.settings
+        known.requested, known.notes = state.requested, _texts(state.notes)
+        known.phases, known.bus_gb_s = process.phases, process.bus_gb_s
+        self._busy_since_s = process.ready_s
+        self._ticks.begin(process.ready_s)
+        segment = state.segment - self._in_blocks  # a block belongs to no row
+        self._results.start(segment, state.workload, known.settings)
+        if self._in_blocks:
+            self._begin_blocks(state)
+
+    def _change(self, state: State, before: State) -> None:
+        self._leave_block(state.at_s)
+        self._known.steps_since_break = 0
+        if not self._in_blocks:
+            self._enter(state, before)
+        elif before.run is None:
+            self._begin_blocks(state)
+        else:
+            self._enter_block(state)
+
+    def _begin_blocks(self, state: State) -> None:
+        # blocks are too short for a row, a marker and settings of their own
+        self._notice = ""
+        self._mark(state.at_s, AB)
+        self._enter_block(state)
+
+    def _enter_block(self, state: State) -> None:
         """Note which side of the comparison is trained from here on."""
         shown = self._known.comparison
-        value = event.settings.get(shown.lever) if shown else None
+        value = state.settings.get(shown.lever) if shown and state.block is not None else None
         if shown is not None and value in (shown.a, shown.b):
             side: Literal["a", "b"] = "a" if value == shown.a else "b"
-            self._blocks.append(BlockShown(begin_s=event.at_s - self._began_s, side=side))
+            self._blocks.append(BlockShown(begin_s=state.at_s - self._began_s, side=side))
 
     def _leave_block(self, at_s: float) -> None:
         if self._blocks and self._blocks[-1].end_s is None:
             self._blocks[-1] = replace(self._blocks[-1], end_s=at_s - self._began_s)
 
-    def _end_blocks(self) -> None:
-        if self._left_block is not None:
-            self._enter(self._left_block)
-        self._in_blocks, self._left_block = False, None
-        self._notice, self._verdict = self._verdict, ""
-
-    def _enter(self, event: Changed) -> None:
+    def _enter(self, state: State, before: State) -> None:
         """Show the settings after a user's change, or after the blocks."""
-        self._known.notes, self._known.requested = _texts(event.notes), event.requested
-        changes = event.changes
-        if event.answers:
+        self._known.notes, self._known.requested = _texts(state.notes), state.requested
+        changes = state.changes
+        if state.answers:
             self._notice = ""
-        if self._in_blocks:  # the worker's changes are those since the last block
-            changes = {k: v for k, v in event.settings.items() if v != self._known.settings.get(k)}
-            self._in_blocks, self._left_block = False, None
+        if before.run is not None:  # the worker's changes are those since the last block
+            changes = {k: v for k, v in state.settings.items() if v != self._known.settings.get(k)}
             if not changes:
-                self._mark(event.at_s, "end of A/B")
+                self._mark(state.at_s, "end of A/B")
         if not changes:
-            self._results.go_on(event.segment, event.warmup_steps)
+            self._results.go_on(state.segment)
             return
-        self._known.settings, self._entered = event.settings, replace(event, changes=changes)
-        self._mark(event.at_s, phrase(changes))
-        self._results.change(event.segment, event.settings, event.warmup_steps)
+        self._known.settings, self._untried = state.settings, changes
+        self._mark(state.at_s, phrase(changes))
+        self._results.change(state.segment, state.settings)
 
     def _refuse(self, event: Refused) -> None:
         reason = f"refused: {event.reason}"  # the reason names the lever
-        if self._phase == "training":  # else it shows how far the start is
-            self._sentence = "training"
         if event.kind == "no_profile":
             self._known.profile_refusal = event.reason
         if event.kind in ("no_profile", "no_memory_owners"):
@@ -372,8 +386,8 @@ class LiveView:
         known, (passing, until_s) = self._known, self._passing
         if self._notice == passing and event.until_s > until_s:
             self._notice = ""
-        if self._entered and any(one.segment >= self._entered.segment for one in event.steps):
-            self._entered = None
+        if self._untried and any(one.segment >= self._state.segment for one in event.steps):
+            self._untried = {}
         for step in event.steps:
             self._recent.add(step, in_block=self._in_blocks)
             self._ticks.step(step)
@@ -383,7 +397,7 @@ class LiveView:
         known.total_steps, known.total_samples = event.total_steps, event.total_samples
         if event.loss is not None:
             known.loss = event.loss
-        if event.steps or not self._paused:
+        if event.steps or not self._stands:
             steps = sum(step.count for step in event.steps)
             self._instruments.append((event.instruments_ms, steps))
         known.transform_ms = event.transform_ms or known.transform_ms
@@ -393,7 +407,7 @@ class LiveView:
             self._readings.memory = memory
             self._read(memory)
         quiet_s = event.until_s - self._busy_since_s
-        waiting = not self._paused and quiet_s <= self._patience_s(STALL_S)
+        waiting = not self._stands and quiet_s <= self._patience_s(STALL_S)
         self._ticks.cover(self._busy_since_s if waiting else event.until_s)
 
     def _fold_reading(self, item: Reading | OtherJobs) -> None:
@@ -412,11 +426,11 @@ class LiveView:
             self._ticks.read(reading)
         self._results.sample(reading)
 
-    def _end(self, phase: _Phase, sentence: str, at_s: float) -> None:
-        self._leave_block(at_s)
-        self._phase, self._sentence, self._notice = phase, sentence, ""
-        if self._ended_s is None:
-            self._ended_s = at_s
+    def _end(self, state: State) -> None:
+        self._leave_block(state.at_s)
+        if state.phase == "finished":
+            self._ticks.cover(state.at_s)
+        self._notice = ""
         self._requests = Requests()  # nobody is left to answer
 
     def _mark(self, at_s: float, label: str, lasts_s: float = 0.0) -> None:
@@ -431,29 +445,36 @@ class LiveView:
     @property
     def _is_paused(self) -> bool:
         """Whether the training is paused on request."""
-        return self._paused is not None and self._paused.why == "asked"
+        return self._stands and self._state.why == "asked"
 
-    def _state(self) -> State:
-        if self._phase != "training":
-            return self._phase
+    def _word(self) -> ShownState:
+        """Return the state as one word."""
         if self._is_paused:
             return "paused"
-        return "switching" if self._pending else "training"
+        match self._state.phase:
+            case "training" | "paused" | "parted":
+                return "switching" if self._pending else "training"
+            case phase:
+                return phase
 
     def _status(self, now_s: float) -> str:
-        sentence, first = self._sentence, self._first_step(now_s)
-        match self._state():
-            case "training" if self._paused is not None:
-                sentence = ASIDES[self._paused.why]
+        state, first = self._state, self._first_step(now_s)
+        match self._word():
+            case "training" if state.phase == "paused" and state.why is not None:
+                sentence = ASIDES[state.why]
             case "training" if self._in_blocks and self._known.comparison is not None:
                 sentence = _comparing(self._known.comparison)
-            case "training":
-                sentence = first or "training"
-            case "paused":
-                sentence = "paused"
-            case "switching" if sentence == "training":
+            case "switching":
                 wanted = ", ".join(f"{name} to {value}" for name, value in self._pending.items())
                 sentence = f"{first}; then {wanted}" if first else f"switching {wanted} …"
+            case "starting":
+                sentence = self._progress_of_start
+            case "finished":
+                sentence = f"finished after {fmt.steps(state.after_step)}"
+            case "failed" if state.failure is not None:
+                sentence = state.failure.sentence.rstrip(". ")
+            case word:
+                sentence = (word == "training" and first) or word
         return f"{sentence} – {self._notice}" if self._notice else sentence
 
     def _first_step(self, now_s: float) -> str:
@@ -461,23 +482,23 @@ class LiveView:
 
         The newest request may be for others: a key held down asks for one after another.
         """
-        if self._entered is None or self._paused is not None or self._in_blocks:
+        if not self._untried or self._stands or self._in_blocks:
             return ""
-        for_s = now_s - max(self._busy_since_s, self._entered.at_s)
+        for_s = now_s - max(self._busy_since_s, self._state.at_s)
         if for_s < STALL_S:
             return ""
-        tried = ", ".join(f"{name} {value}" for name, value in self._entered.changes.items())
+        tried = ", ".join(f"{name} {value}" for name, value in self._untried.items())
         return f"first step with {tried}: {for_s:.0f} s so far"
 
     def _quiet_s(self, now_s: float) -> float | None:
-        if self._state() not in ("training", "switching"):
+        if self._word() not in ("training", "switching"):
             return None
         quiet_s = now_s - self._busy_since_s
-        if self._paused is not None:
-            if self._paused.why != "profile":
+        if self._stands:
+            if self._state.why != "profile":
                 return None
             # profiled steps are not reported; a profile ends within this limit
-            quiet_s = now_s - self._paused.at_s - PROFILE_LIMIT_S
+            quiet_s = now_s - self._state.since_s - PROFILE_LIMIT_S
         return quiet_s if quiet_s > self._patience_s(QUIET_S) else None
 
     def _patience_s(self, least_s: float) -> float:
@@ -489,7 +510,7 @@ class LiveView:
         return sum(ms for ms, _ in self._instruments) / steps if steps else None
 
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
-        if self._phase != "training":
+        if not self._trains:
             return UNKNOWN
         if self._is_paused or hangs or self._quiet_s(now_s) is not None:
             return self._recent.at_rest()

@@ -8,16 +8,10 @@ from msgspec.structs import replace
 from gpudash.metrics import process_reading
 from gpudash.protocol import (
     Envelope,
-    Failed,
-    Finished,
     GpuReading,
     HostReading,
-    Parted,
-    Paused,
     Progress,
-    Restarted,
-    Resumed,
-    Started,
+    State,
     Straggler,
     StragglerShown,
 )
@@ -59,7 +53,8 @@ class Ranks:
         """
         if isinstance(envelope.body, GpuReading | HostReading):
             self._take_reading(envelope.rank, envelope.body)
-        if isinstance(envelope.body, Restarted):  # new processes, which count from 0
+        state = envelope.body if isinstance(envelope.body, State) else None
+        if state is not None and state.phase == "starting":  # new processes, which count from 0
             self._ranks.clear()
             self._hosts.clear()
             self._stragglers = Stragglers()
@@ -76,7 +71,7 @@ class Ranks:
         if not own.take(envelope):
             return
         self._stragglers.take(envelope.rank, envelope.body)
-        if envelope.rank == 0 and isinstance(envelope.body, Finished | Failed):
+        if envelope.rank == 0 and own.state in ENDED:
             for rank in self._ranks.values():
                 rank.state = own.state
 
@@ -136,6 +131,7 @@ class _Rank:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._newest = -1  # newest `seq`: an older one is a repeat
+        self._life: State | None = None
         self.state: RankState = "starting"
         self.heard_s = 0.0
         """When the newest message was sent."""
@@ -158,25 +154,23 @@ class _Rank:
             return False
         self._newest, self.heard_s = envelope.seq, envelope.sent_s
         match envelope.body:
-            case Started() as started:
-                self._begin(started.at_s)
-                self._restarts += self._pid not in (None, started.pid)
-                self.state, self._pid = "training", started.pid
-                self._node, self.gpu_uuid = started.node, started.device.uuid or ""
+            case State() as state:
+                self._turn(state)
             case Progress() as progress:
                 self._progress(progress)
-            case Parted():
-                self.state = "ended"
-            case Paused():
-                self.state = "paused"
-            case Resumed() as resumed:
-                self.state = "training"
-                self._busy_since_s = max(self._busy_since_s, resumed.at_s)
-            case Finished():
-                self.state = "finished"
-            case Failed():
-                self.state = "failed"
         return True
+
+    def _turn(self, state: State) -> None:
+        before, self._life = self._life, state
+        self.state = "ended" if state.phase == "parted" else state.phase
+        process = state.process
+        if process is not None and state.starts_after(before):
+            self._begin(process.ready_s)
+            self._restarts += self._pid not in (None, process.pid)
+            self._pid = process.pid
+            self._node, self.gpu_uuid = process.node, process.device.uuid or ""
+        if state.phase == "training":
+            self._busy_since_s = max(self._busy_since_s, state.since_s)
 
     def _progress(self, progress: Progress) -> None:
         for step in progress.steps:

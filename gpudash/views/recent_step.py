@@ -12,9 +12,9 @@ from gpudash import statistics
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol import Aside
 from gpudash.snapshot import ASIDES, Snapshot
+from gpudash.statistics import WARMUP_STEPS
 from gpudash.trace.summary import Summary
 from gpudash.views.same_steps import WAIT
-from gpudash.views.settings_history import WARMUP_STEPS
 from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 MEASURED_STEPS = 20

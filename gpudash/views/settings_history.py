@@ -1,10 +1,8 @@
 """Fold steps into the results table, a row for each setting. Memory does not grow with the run.
 
-Warm-up steps after a start, a change or a pause are left out: `WARMUP_STEPS`, or more if the worker
-says so. Caches and the allocator warm up in them. They also use up prefetched batches, which mask a
-loader's rate. A rate is the number of steps over the sum of their durations. A step's duration
-contains neither pauses nor lever changes, so a pause lowers no rate. A row without counted steps is
-dropped when the next one begins.
+Warm-up steps after a start, a change or a pause are left out. A rate is the number of steps over
+the sum of their durations. A step's duration contains neither pauses nor lever changes, so a pause
+lowers no rate. A row without counted steps is dropped when the next one begins.
 """
 
 from collections import Counter, deque
@@ -16,7 +14,6 @@ from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
 from gpudash.snapshot import STEP_CLASS, Result
 from gpudash.statistics import Batches, Means, percentiles, total, warm
 
-WARMUP_STEPS = 5
 RESERVOIR = 4096
 """Latest steps of a row that its percentiles are taken over."""
 MOST_ROWS = 200
@@ -30,11 +27,10 @@ _GAP_S = 0.02
 class _Row:
     """One row while it grows: sums, and the latest step times."""
 
-    def __init__(self, segment: int, workload: str, settings: Settings, warmup_steps: int) -> None:
+    def __init__(self, segment: int, workload: str, settings: Settings) -> None:
         self.segment = segment
         self.workload = workload
         self.settings = settings
-        self.warmup_steps = max(warmup_steps, WARMUP_STEPS)
         self.steps = 0
         self.samples: int | None = 0
         self.busy_s = 0.0
@@ -49,7 +45,7 @@ class _Row:
 
     def count(self, finished: Step) -> None:
         """Count a finished step, unless it is warm-up."""
-        step = warm(finished, self.warmup_steps)
+        step = warm(finished)
         if step is None:
             return
         busy_s = step.count * step.step_ms / 1000
@@ -136,29 +132,24 @@ class SettingsHistory:
         classes = sorted(self._rows[-1].histogram.items())
         return tuple((STEP_CLASS**exponent, steps) for exponent, steps in classes)
 
-    def start(self, segment: int, workload: str, settings: Settings, warmup_steps: int) -> None:
-        """Begin the first row of a new worker; `warmup_steps` as in `change`."""
+    def start(self, segment: int, workload: str, settings: Settings) -> None:
+        """Begin the first row of a new worker."""
         self._waiting.clear()
-        self._begin(_Row(segment, workload, settings, warmup_steps))
+        self._begin(_Row(segment, workload, settings))
 
     def offered(self, own: Settings) -> None:
         """Set the script's own settings."""
         self._own = own
 
-    def change(self, segment: int, settings: Settings, warmup_steps: int) -> None:
-        """Begin a segment's row; steps still on the device count in the row before.
-
-        `warmup_steps` is the number of steps that are still affected by the settings before.
-        """
+    def change(self, segment: int, settings: Settings) -> None:
+        """Begin a segment's row; steps still on the device count in the row before."""
         if self._rows:
-            workload = self._rows[-1].workload
-            self._begin(_Row(segment, workload, settings, warmup_steps))
+            self._begin(_Row(segment, self._rows[-1].workload, settings))
 
-    def go_on(self, segment: int, warmup_steps: int) -> None:
+    def go_on(self, segment: int) -> None:
         """Continue the newest row with this segment; those between belong to no row."""
         if self._rows:
             self._rows[-1].segment = segment
-            self._rows[-1].warmup_steps = max(warmup_steps, WARMUP_STEPS)
 
     def verdict(self, text: str) -> None:
         """Add a comparison's verdict below the newest row."""
@@ -169,7 +160,7 @@ class SettingsHistory:
         """Begin another row with the active settings, without a new warm-up."""
         if self._rows:
             row = self._rows[-1]
-            self._begin(_Row(row.segment, row.workload, row.settings, row.warmup_steps))
+            self._begin(_Row(row.segment, row.workload, row.settings))
 
     def step(self, step: Step) -> None:
         """Count a finished step in the newest row of its segment."""

@@ -20,7 +20,7 @@ from gpudash.protocol import (
     HostReading,
     Progress,
     Reading,
-    Started,
+    State,
     Straggler,
 )
 from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
@@ -63,6 +63,7 @@ class Stragglers:
     def __init__(self) -> None:
         self._readings = Readings()
         self._named: Straggler | None = None
+        self._states: dict[int, State] = {}
         self._on_gpu = False
         self._begin()
 
@@ -74,10 +75,12 @@ class Stragglers:
     def take(self, rank: int, body: Event | Reading) -> None:
         """Fold a rank's message, or a reading of a GPU or of the host."""
         match body:
-            case Started():
-                self._begin()  # all ranks restart, or one has joined
-                self._on_gpu = body.device.kind == "cuda"
-                self._readings.train(rank, body.device.uuid)
+            case State():
+                before, self._states[rank] = self._states.get(rank), body
+                if body.process is not None and body.starts_after(before):
+                    self._begin()  # all ranks restart, or one has joined
+                    self._on_gpu = body.process.device.kind == "cuda"
+                    self._readings.train(rank, body.process.device.uuid)
             case Progress():
                 for step in body.steps:
                     block = self._steps.add(rank, step)

@@ -6,7 +6,7 @@ from itertools import starmap
 from operator import mul
 from typing import NamedTuple
 
-from gpudash.protocol import Event, Progress, Reading, Started, Step
+from gpudash.protocol import Event, Progress, Reading, State, Step
 from gpudash.statistics import percentiles, total
 
 NOW_S = 2.0
@@ -97,14 +97,20 @@ class WholeRun:
     """
 
     def __init__(self) -> None:
+        self._state: State | None = None
+        self._begin()
+
+    def _begin(self) -> None:
         self._steps = -1  # after the first one
         self._busy_s = 0.0
 
     def fold(self, item: Event | Reading) -> None:
         """Fold one record; another worker begins anew."""
         match item:
-            case Started():
-                self._steps, self._busy_s = -1, 0.0
+            case State():
+                before, self._state = self._state, item
+                if item.starts_after(before):
+                    self._begin()
             case Progress():
                 for step in item.steps:
                     self._step(step)

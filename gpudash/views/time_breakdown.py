@@ -20,15 +20,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from gpudash.protocol import (
-    Changed,
     Event,
-    Failed,
-    Finished,
-    Paused,
     Progress,
     Reading,
-    Resumed,
-    Started,
+    State,
     Step,
     Timed,
 )
@@ -80,7 +75,7 @@ class TimeAccount:
 
     def __init__(self) -> None:
         self._stretches: list[tuple[float, float, Why]] = []  # from, to
-        self._paused: tuple[float, Why] | None = None  # since when
+        self._state: State | None = None
         self._end_s: float | None = None  # of the newest step, or the worker's start
         self._spent_s: dict[str, float] = asdict(TimeBreakdown())
         self._unshared_s = 0.0  # in steps since the newest measured ones
@@ -90,23 +85,14 @@ class TimeAccount:
     def fold(self, item: Event | Reading) -> None:
         """Fold one record."""
         match item:
-            case Started():
-                self._start(item.at_s)
-            case Finished() | Failed():
-                self._finish(item.trained_until_s or item.at_s)
+            case State():
+                self._turn(item)
             case Progress():
                 for step in item.steps:
                     self._step(step)
                 self._share_out()
-            case Changed():
-                self._stretches.append((item.at_s - item.took_ms / 1e3, item.at_s, "switching"))
             case Timed():  # without instruments, its steps are never reported
                 self._stretches.append((item.at_s - item.seconds, item.at_s, "phases"))
-            case Paused():
-                self._resume(item.at_s)
-                self._paused = item.at_s, "paused" if item.why == "asked" else item.why
-            case Resumed():
-                self._resume(item.at_s)
 
     def account(self) -> TimeBreakdown:
         """Return the breakdown up to the newest step."""
@@ -124,24 +110,33 @@ class TimeAccount:
         self._unshared_s = 0.0
         return self.account()
 
-    def _resume(self, at_s: float) -> None:
-        if self._paused is not None:
-            since_s, why = self._paused
-            self._stretches.append((since_s, at_s, why))
-            self._paused = None
+    def _turn(self, state: State) -> None:
+        before, self._state = self._state, state
+        until_s = state.trained_until_s or state.at_s
+        if before is None or state.starts_after(before) or state.phase == "starting":
+            self._start(state)
+            return
+        if state.changed_from(before):
+            self._stretches.append((state.at_s - state.took_ms / 1e3, state.at_s, "switching"))
+        if before.phase == "paused" and state.since_s > before.since_s:
+            self._stretches.append((before.since_s, until_s, _why(before)))
+        if state.phase in ("finished", "failed"):
+            self._finish(until_s)
 
     def _finish(self, at_s: float) -> None:
-        self._resume(at_s)
         if self._end_s is not None:
             self._gap(self._end_s, at_s)
         self._end_s = None  # the time until another start, if any, is not counted
 
-    def _start(self, at_s: float) -> None:
+    def _start(self, state: State) -> None:
+        if state.process is None:  # the time until it is ready belongs to the restart
+            return
+        at_s = state.process.ready_s
         if self._end_s is not None and at_s > self._end_s:  # another worker trained until then
             self._stretches.append((self._end_s, at_s, "restarting"))
             self._gap(self._end_s, at_s)
         self._end_s = at_s if self._end_s is None else max(at_s, self._end_s)
-        self._paused, self._stretches = None, []
+        self._stretches = []
 
     def _step(self, step: Step) -> None:
         if self._end_s is None:
@@ -199,6 +194,10 @@ class TimeAccount:
                 left = [(from_s, to_s) for from_s, to_s in (*before, *after) if from_s < to_s]
         self._stretches = [one for one in self._stretches if one[1] > ended_s]
         self._book(unattributed_s=_length_s(left))
+
+
+def _why(state: State) -> Why:
+    return "paused" if state.why is None or state.why == "asked" else state.why
 
 
 def _length_s(pieces: Iterable[tuple[float, float]]) -> float:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpudash.imports import without_collecting
+from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.protocol import (
     Ability,
@@ -30,8 +31,9 @@ from gpudash.protocol import (
     Note,
     Phase,
     Plan,
-    Started,
+    State,
     Status,
+    TrainingProcess,
 )
 from gpudash.worker.phases import phases
 from workloads.cache import keep_compiled_code
@@ -70,16 +72,16 @@ def main() -> int:
 def work(
     plan: Plan,
     events: EventPipe,
-    build: Callable[[Plan, EventPipe], "Training"],
-    train: Callable[["Training", Plan, EventPipe], None],
+    build: Callable[[Plan, EventPipe], tuple["Training", TrainingProcess]],
+    train: Callable[["Training", Plan, Life], None],
 ) -> int:
     """Build the planned training, run it, and report a failure. Returns the exit code."""
     training = None
     try:
         events.send(Hello(can=CAN, pid=os.getpid()))
         events.send(Status(text="loading torch"))
-        training = build(plan, events)
-        train(training, plan, events)
+        training, process = build(plan, events)
+        train(training, plan, Life(ready(training, plan, process), events.send))
     except ParentGone:
         return 1
     except (Exception, SystemExit) as error:  # noqa: BLE001  # every failure is reported
@@ -110,8 +112,8 @@ def take_input() -> int:
     return commands
 
 
-def build(plan: Plan, events: EventPipe) -> "Training":
-    """Build the workload and report it. Raises any error on the way."""
+def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
+    """Build the workload, and describe this process. Raises any error on the way."""
     # imported here because it takes seconds
     with without_collecting():
         from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
@@ -119,8 +121,7 @@ def build(plan: Plan, events: EventPipe) -> "Training":
     device, entry = pick_device(plan.device), find(plan.workload)
     described = announce(plan, device, events)
     training = Training(entry, plan.settings, device)
-    events.send(started(training, plan, described, phases(entry.prepares)))
-    return training
+    return training, of_process(described, phases(entry.prepares))
 
 
 def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
@@ -132,44 +133,58 @@ def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
     return described
 
 
-def started(training: "Training", plan: Plan, device: Device, phases: tuple[Phase, ...]) -> Started:
-    """Return the `Started` message of a training that is ready."""
+def of_process(device: Device, phases: tuple[Phase, ...]) -> TrainingProcess:
+    """Return what does not change while this process trains. It is ready now."""
     from gpudash.instrument.device import versions  # noqa: PLC0415  # imports torch
 
-    return Started(
-        at_s=time.monotonic(),
+    return TrainingProcess(
         pid=os.getpid(),
-        workload=plan.workload,
+        ready_s=time.monotonic(),
         device=device,
-        settings=dict(training.settings),
-        requested=plan.settings,
-        warmup_steps=training.warmup_steps,
         versions=versions(),
-        notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
         phases=phases,
     )
 
 
-def train(training: "Training", plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
+def ready(training: "Training", plan: Plan, process: TrainingProcess) -> State:
+    """Return the first state of a training."""
+    return State(
+        at_s=process.ready_s,
+        phase="training",
+        process=process,
+        workload=plan.workload,
+        settings=dict(training.settings),
+        requested=plan.settings,
+        warmup_steps=training.warmup_steps,
+        notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
+    )
+
+
+def train(training: "Training", plan: Plan, life: Life, commands: CommandPipe) -> None:
     """Run the loop. Raises any error on the way."""
     from gpudash.worker.loop import Loop  # noqa: PLC0415  # imports torch
 
     with closing(training):
-        Loop(training, plan, commands, events.send).run()
+        Loop(training, plan, commands, life).run()
 
 
-def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> Failed:
+def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> State:
     """Return the error as a message; `asked` are the settings with which it happened."""
     from workloads.memory import is_out_of_memory  # noqa: PLC0415  # imports torch
 
-    now_s, trace = time.monotonic(), traceback.format_exc()
+    trace = traceback.format_exc()
     if isinstance(error, LeverError):
-        return Failed(at_s=now_s, kind="bad_setting", sentence=str(error))
+        return failed(Failed(kind="bad_setting", sentence=str(error)))
     if is_out_of_memory(error):
         lack = f"out of memory with {phrase(asked) or 'the default settings'}"
         sentence = "; ".join((lack, *getattr(error, "__notes__", ())))
-        return Failed(at_s=now_s, kind="out_of_memory", sentence=sentence, traceback=trace)
-    return Failed(at_s=now_s, kind="error", sentence=failure(error, workload), traceback=trace)
+        return failed(Failed(kind="out_of_memory", sentence=sentence, traceback=trace))
+    return failed(Failed(kind="error", sentence=failure(error, workload), traceback=trace))
+
+
+def failed(failure: Failed) -> State:
+    """Return the end of the training by a failure."""
+    return State(at_s=time.monotonic(), phase="failed", failure=failure)
 
 
 if __name__ == "__main__":

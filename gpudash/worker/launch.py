@@ -7,7 +7,6 @@ process dies with the dashboard's.
 import logging
 import os
 import sys
-import time
 from signal import SIGTERM
 
 import msgspec
@@ -16,7 +15,7 @@ from gpudash.format import signal_name
 from gpudash.imports import without_collecting
 from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol import Failed, Hello, Plan, Status
-from gpudash.worker.__main__ import CAN, describe, take_input
+from gpudash.worker.__main__ import CAN, describe, failed, take_input
 from workloads.levers import LeverError
 from workloads.lifetime import die_with, end
 from workloads.standard_levers import usable_cores
@@ -65,7 +64,7 @@ def main() -> int:
         ]
         if deaths:  # failures of the other ranks follow from these
             sentence = "; ".join(deaths)
-            events.send(Failed(at_s=time.monotonic(), kind="error", sentence=sentence))
+            events.send(failed(Failed(kind="error", sentence=sentence)))
         return 1
     return 0
 

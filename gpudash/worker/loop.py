@@ -8,9 +8,10 @@ that it names.
 import time
 from collections.abc import Callable
 
+from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.reporter import REPORT_EVERY_S
-from gpudash.protocol import Finished, Plan
+from gpudash.protocol import Plan
 from gpudash.training.command_loop import CommandLoop
 from gpudash.training.decision_steps import DECIDE_EVERY_S
 from gpudash.training.levers import OutOfMemory
@@ -43,15 +44,14 @@ class _Pipes:
 class Loop:
     """Steps a training until its plan is fulfilled or a Stop arrives."""
 
-    def __init__(
-        self, training: Training, plan: Plan, commands: CommandPipe, send: Callable[[Sent], None]
-    ) -> None:
-        self.training = WorkloadTraining(training, plan, send)
+    def __init__(self, training: Training, plan: Plan, commands: CommandPipe, life: Life) -> None:
+        self._life = life
+        self.training = WorkloadTraining(training, plan, life.send)
         self._plan = plan
-        self._line = _Pipes(commands, send)
+        self._line = _Pipes(commands, life.send)
         self._clock, self._reports = self.training.clock, self.training.reports
         self._commands = CommandLoop(
-            self._line, self.training, self._reports, self.training.history
+            self._line, life, self.training, self._reports, self.training.history
         )
         self._due_s = 0.0  # when to look for commands and reports next
         self._began_s = time.monotonic()
@@ -95,7 +95,14 @@ class Loop:
         self._reports.send_last()
         answers = commands.finish("the training ended")
         total_steps = self._reports.total_steps
-        self._line.send(Finished(at_s=time.monotonic(), answers=answers, total_steps=total_steps))
+        self._life.turn(
+            time.monotonic(),
+            phase="finished",
+            why=None,
+            after_step=total_steps,
+            answers=answers,
+            **OUTSIDE_BLOCKS,
+        )
 
     def _serve(self, now_s: float) -> None:
         """Report if it is due, and read commands."""

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from gpudash.imports import without_collecting
 from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe
-from gpudash.protocol import Plan, Status
+from gpudash.protocol import Plan, Status, TrainingProcess
 from gpudash.rendezvous import Rendezvous
-from gpudash.worker.__main__ import announce, keep_sockets_in, started, train, work
+from gpudash.worker.__main__ import announce, keep_sockets_in, of_process, train, work
 from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
 from workloads.lifetime import die_with, end
@@ -56,8 +56,8 @@ def await_dashboard(place: Rendezvous) -> socket.socket:
         return endpoint.wait()
 
 
-def build(plan: Plan, events: EventPipe) -> "Training":
-    """Join the other ranks, build the workload and report it. Raises any error on the way."""
+def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
+    """Join the other ranks, build the workload, describe this process. Raises any error."""
     with without_collecting():
         # the first optimizer would import it while the other ranks wait
         import torch._dynamo  # noqa: F401, PLC0415  # slow
@@ -71,10 +71,9 @@ def build(plan: Plan, events: EventPipe) -> "Training":
     joined = processes.join(device)
     described = announce(plan, device, events)
     training = Training(entry.of_processes(), plan.settings, device, joined)
-    said = started(training, plan, described, phases_of_ranks(entry.prepares))
     about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
-    events.send(replace(said, **about))
-    return training
+    process = of_process(described, phases_of_ranks(entry.prepares))
+    return training, replace(process, **about)
 
 
 def leave() -> None:

@@ -226,7 +226,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
 def test_a_failing_worker_is_reported_in_a_line(kind, code, capsys):
-    failure = Failed(at_s=1.0, kind=kind, sentence="it cannot be")
+    failure = Failed(kind=kind, sentence="it cannot be")
     assert run(ScriptedSession(failure=failure)) == code
     assert "gpudash: it cannot be" in capsys.readouterr().err
 

@@ -75,13 +75,13 @@ def test_without_a_terminal_no_line_of_progress_is_printed_twice_in_a_row():
 )
 def test_unreadable_samples_are_reported_at_the_end(capsys, samples, clause):
     assert lines(capsys, samples) == [clause, TRAINED]
-    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
+    failed = Failed(kind="error", sentence="it broke")
     assert lines(capsys, samples, failed)[0] == clause
 
 
 def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
     run_headless(Ended(Snapshot(state="finished", total_steps=30)), Path("a\nb.csv"))
-    failed = Failed(at_s=1.0, kind="error", sentence="it broke")
+    failed = Failed(kind="error", sentence="it broke")
     run_headless(Ended(Snapshot(state="failed"), failed), Path("a\tb.csv"))
     assert capsys.readouterr().err.splitlines() == [
         r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",

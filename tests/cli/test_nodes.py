@@ -78,7 +78,8 @@ def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
     messages = messages_of(tmp_path / "r.jsonl")
     steps_of = {one[1] for one in messages if one[-1].get("type") == "Progress"}
     assert steps_of == {0, 1}
-    (node,) = {one[-1]["node"] for one in messages if one[-1].get("node")}
+    nodes = (one[-1].get("process", {}).get("node") for one in messages)
+    (node,) = {node for node in nodes if node}
     assert node == f"another {os.uname().nodename}"
 
 

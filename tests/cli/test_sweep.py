@@ -17,6 +17,7 @@ from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
 from gpudash.errors import OutputError, RecordingError, UsageError
 from gpudash.protocol import Device, Failed, Note
 from gpudash.snapshot import Snapshot
+from tests.lives import in_process
 from tests.scripted_run import DEVICE, started
 from tests.scripted_session import ScriptedSession
 from tests.scripted_worker import Conducted, Worker
@@ -309,7 +310,7 @@ def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
     """The title of a sweep of encdec with defaults, except for these settings."""
     defaults = {lever.name: lever.default_text for lever in ENCDEC.levers}
     begun = started(0.0, {**defaults, "num_workers": "8", "model_scale": "full", **in_force})
-    begun = msgspec.structs.replace(begun, device=device, notes=notes)
+    begun = msgspec.structs.replace(in_process(begun, device=device), notes=notes)
     return title_of(sweep_of(grid, settings).on(begun))
 
 
@@ -449,7 +450,7 @@ def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch
 def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, capsys):
     file = sweep_file(tmp_path)
     other = Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2")
-    file.started_on(msgspec.structs.replace(Worker().start(), device=other))
+    file.started_on(in_process(Worker().start(), device=other))
     file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
     file.close()
     file = sweep_file(tmp_path, resume=True)
@@ -486,7 +487,7 @@ def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(tmp_path, capsys, m
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
 def test_a_worker_that_fails_at_the_start_leaves_a_line_and_no_file(tmp_path, kind, code, capsys):
-    session = ScriptedSession(failure=Failed(at_s=1.0, kind=kind, sentence="it cannot be"))
+    session = ScriptedSession(failure=Failed(kind=kind, sentence="it cannot be"))
     assert run(session, file=sweep_file(tmp_path), csv=tmp_path / "s.csv") == code
     captured = capsys.readouterr()
     assert captured.out == ""

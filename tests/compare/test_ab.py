@@ -13,6 +13,7 @@ from gpudash.compare.ab import (
 )
 from gpudash.compare.paired_t import MIN_PAIRS, block_order
 from gpudash.protocol import Change, HostReading
+from tests.lives import in_process
 from tests.scripted_run import host
 from tests.scripted_worker import Conducted, Worker
 
@@ -309,7 +310,7 @@ def test_the_end_of_the_training_ends_it():
 def test_another_worker_ends_it():
     done = conduct(pipelined())
     done.turn(5)
-    done.tell(Worker().start())
+    done.tell(in_process(Worker().start(), pid=43))
     assert done.experiment.failure == "the training ended"
 
 
@@ -317,7 +318,7 @@ def test_records_after_its_end_are_ignored():
     done = conduct(pipelined(), step_ms=faster(1.25)).run()
     known = done.experiment.shown()
     done.turn(50)
-    done.tell(Worker().start())
+    done.tell(in_process(Worker().start(), pid=43))
     assert done.experiment.shown() == known
     assert done.commands == []
 

@@ -12,16 +12,13 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
-    Failed,
-    Finished,
-    Paused,
     Progress,
     Refused,
-    Resumed,
+    State,
     Timed,
 )
 from gpudash.run.normalise import Normaliser
+from tests.lives import Narrator, changed, failed, finished, paused, resumed
 from tests.scripted_run import BEGAN_S, gpu, host, started, step
 from tests.scripted_worker import WARMUP, Worker
 
@@ -52,32 +49,22 @@ class Bench:
     """A log, and the worker's records written by hand."""
 
     def __init__(self, *numbers, **length):
-        self.log = BlockLog(RUN, blocks_of(*numbers, **length))
-        self.normaliser = Normaliser()
+        self.log = BlockLog(
+            RUN, blocks_of(*numbers, **length), Narrator().tell(started(BEGAN_S - 1))
+        )
+        self.narrator = Narrator()
+        self.narrator.tell(started(BEGAN_S - 1))
         self.now_s = BEGAN_S
-        self.segment = 0
         self.step = 0
         self.outcomes = []
 
     def fold_all(self, *records):
-        for record in map(self.normaliser.stamp, records):
+        for record in map(self.narrator.tell, records):
             self.outcomes += self.log.fold(record)
 
     def changed(self, block, after_step, warmup_steps=WARMUP, run=RUN):
-        self.segment += 1
-        self.fold_all(
-            Changed(
-                at_s=self.now_s,
-                segment=self.segment,
-                after_step=after_step,
-                changes={},
-                settings=ON,
-                took_ms=1.0,
-                warmup_steps=warmup_steps,
-                run=run,
-                block=block,
-            )
-        )
+        about = {"after_step": after_step, "warmup_steps": warmup_steps, "run": run, "block": block}
+        self.fold_all(changed(self.now_s, settings=ON, **about))
 
     def ended(self, why="no block is left"):
         self.fold_all(BlocksEnded(at_s=self.now_s, run=RUN, why=why))
@@ -88,7 +75,7 @@ class Bench:
         for step_ms in times_ms:
             self.now_s += step_ms / 1e3
             self.step += 1
-            of = self.segment if segment is None else segment
+            of = self.narrator.segment if segment is None else segment
             steps.append(step(self.step, self.now_s, step_ms, of))
         self.fold_all(
             Progress(until_s=self.now_s, steps=tuple(steps), total_steps=self.step, total_samples=0)
@@ -220,8 +207,8 @@ def test_blocks_of_an_earlier_experiment_are_not_its_own():
 @pytest.mark.parametrize(
     "end",
     [
-        Finished(at_s=BEGAN_S, total_steps=9),
-        Failed(at_s=1.0, kind="error", sentence="it broke"),
+        finished(BEGAN_S, 9),
+        failed(1.0, "it broke"),
         started(BEGAN_S),  # another worker
     ],
     ids=["finished", "failed", "restarted"],
@@ -298,7 +285,7 @@ def test_a_pause_restarts_only_the_block_it_came_in():
     bench.changed(block=1, after_step=3, warmup_steps=0)
     bench.finished(50.0, segment=1)
     bench.finished(900.0)
-    bench.fold_all(Paused(at_s=bench.now_s, after_step=4), Resumed(at_s=bench.now_s))
+    bench.fold_all(paused(bench.now_s, after_step=4), resumed(bench.now_s))
     bench.finished(50.0, 50.0, 1.0)
     bench.changed(block=None, after_step=7)
     bench.finished(50.0)
@@ -420,7 +407,7 @@ def expected(blocks, records):
     steps = [one for record in records if isinstance(record, Progress) for one in record.steps]
     refused = {record.block for record in records if isinstance(record, Refused)}
     least = {block.number: block.min_steps for block in blocks}
-    entered = [record for record in records if isinstance(record, Changed)]
+    entered = [record for record in records if isinstance(record, State)]
     for event, following in pairwise(entered):
         own = [one for one in steps if one.segment == event.segment]
         kept = [one for one in own[WARMUP:] if one.step < following.after_step]
@@ -432,10 +419,10 @@ def expected(blocks, records):
 @given(runs(), st.data())
 def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     blocks, records = run
-    log = BlockLog(RUN, blocks)
-    outcomes = [
-        one for record in map(Normaliser().stamp, late(data, records)) for one in log.fold(record)
-    ]
+    first = Worker().start()
+    stamp = Normaliser().stamp
+    log = BlockLog(RUN, blocks, stamp(first))
+    outcomes = [one for record in map(stamp, late(data, records)) for one in log.fold(record)]
     measured = [one for one in outcomes if isinstance(one, Measured)]
     truth = list(expected(blocks, records))
     assert [one.number for one in measured] == [number for number, _ in truth]
@@ -449,15 +436,13 @@ def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
 
 
 def test_the_scripted_worker_marks_what_must_not_be_counted():
-    worker = Worker()
+    worker, stamp = Worker(), Normaliser().stamp
+    log = BlockLog(RUN, blocks_of(0, 1), stamp(worker.start()))
     worker.obey(Blocks(id=1, run=RUN, blocks=tuple(blocks_of(0, 1))))
     while worker.blocks.running:
         worker.turn()
     worker.finish()
-    log = BlockLog(RUN, blocks_of(0, 1))
-    outcomes = [
-        one for record in map(Normaliser().stamp, worker.take()) for one in log.fold(record)
-    ]
+    outcomes = [one for record in map(stamp, worker.take()) for one in log.fold(record)]
     assert [one.number for one in outcomes] == [0, 1]
     assert [one.busy_s / one.steps for one in outcomes] == pytest.approx([0.05, 0.05])
     assert all(msgspec.structs.asdict(one)["steps"] >= 2 for one in outcomes)

@@ -9,8 +9,9 @@ from gpudash.compare.sweep import table
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.errors import UsageError
-from gpudash.protocol import Device, Started
+from gpudash.protocol import Device, State
 from tests.compare.test_sweep_table import of
+from tests.lives import in_process
 from tests.scripted_run import started
 
 GRID = Grid(rows=({"nproc": "1"}, {"nproc": "2"}), columns=({},), rounds=3, min_steps=5, min_s=0.0)
@@ -28,7 +29,7 @@ def measured(*seconds: float) -> list[BlockRow]:
 def test_each_number_of_processes_runs_its_own_cells_alone():
     sweep = Sweep(GRID)
     sweep.nproc = 2
-    blocks = sweep.begin(1, ranks=2)
+    blocks = sweep.begin(1, started_with(2, threads=2))
     assert [block.changes for block in blocks] == [{}] * 3
     assert (sweep.blocks_done, sweep.blocks_planned) == (0, 6)
 
@@ -42,7 +43,7 @@ def test_a_resumed_sweep_goes_on_with_the_number_of_processes_that_it_broke_off_
     assert whole_rounds(both, [*cells[:6], unfinished]) == cells[:6]
     sweep = Sweep(GRID, rows[:4])
     assert sweep.nproc == 2
-    assert len(sweep.begin(1, ranks=2)) == 2
+    assert len(sweep.begin(1, started_with(2, threads=2))) == 2
 
 
 def test_a_sweep_that_broke_off_with_one_process_begins_with_it():
@@ -68,11 +69,11 @@ def test_a_number_of_processes_has_its_own_threads_and_defaults(tmp_path: Path):
     again.close()
 
 
-def started_with(count: int, threads: int) -> Started:
+def started_with(count: int, threads: int) -> State:
     """Return a start that divides the cores."""
     device = Device(kind="cpu", name=f"CPU, {threads} threads")
     start = started(0.0, {"num_workers": str(threads)})
-    return msgspec.structs.replace(start, device=device, world_size=count)
+    return in_process(start, device=device, world_size=count)
 
 
 def test_twice_the_samples_in_the_same_time_is_an_efficiency_of_1():

@@ -13,11 +13,12 @@ from gpudash.compare.sweep.file import SweepFile
 from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import Part
 from gpudash.errors import UsageError
-from gpudash.protocol import Changed, Envelope
+from gpudash.protocol import Envelope
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import Burst
 from gpudash.recording.writer import RecordingWriter
 from tests.compare.test_sweep_file import GRID, IN_FORCE, provenance, started
+from tests.lives import changed
 from tests.recording.test_csv_file import BEGAN_UTC, interval
 from tests.scripted_run import BEGAN_S
 from tests.scripted_run import started as worker_started
@@ -45,16 +46,14 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True, varies=T
     at_s, step, random = BEGAN_S, 0, Random(0)
     for segment, (settings, rows, steps) in enumerate(stretches):
         if segment:
-            changed = Changed(
-                at_s=at_s,
+            begun = changed(
+                at_s,
                 segment=segment,
                 after_step=step,
                 changes=dict(settings.items() - stretches[segment - 1][0].items()),
                 settings=settings,
-                took_ms=0.5,
-                warmup_steps=warmup_steps,
-            )
-            writer.take(Envelope(source="training", seq=segment, sent_s=at_s, body=changed))
+            ).after(begun)
+            writer.take(Envelope(source="training", seq=segment, sent_s=at_s, body=begun))
         for _ in range(rows):
             count = steps + (random.choice((-1, 0, 1)) if varies else 0)
             step, at_s = step + count, at_s + 0.5

@@ -8,7 +8,7 @@ import pytest
 from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import Device, Started
+from gpudash.protocol import Device, State, TrainingProcess
 
 GRID = Grid(
     rows=({"batch_size": "8"}, {"batch_size": "16"}),
@@ -62,14 +62,13 @@ def provenance(**changes):
 
 
 def started(device=H200, versions=VERSIONS, **settings):
-    return Started(
-        warmup_steps=2,
+    return State(
         at_s=0.0,
-        pid=42,
+        phase="training",
+        process=TrainingProcess(pid=42, ready_s=0.0, device=device, versions=versions),
         workload="encdec",
-        device=device,
         settings={"batch_size": "8", "pipelined": "off", **IN_FORCE, **settings},
-        versions=versions,
+        warmup_steps=2,
     )
 
 

@@ -11,7 +11,7 @@ from torch.distributed import HashStore
 
 from gpudash.hooks import driver
 from gpudash.hooks.training import ScriptTraining
-from gpudash.protocol import BlocksEnded, Change, Changed, Refused
+from gpudash.protocol import BlocksEnded, Change, Refused
 from gpudash.training import commanded
 from gpudash.training.agreement import Decision
 from tests.answers import blocks
@@ -72,4 +72,4 @@ def test_a_rank_keeps_a_call_to_rehearse_for_the_next_block(
         dashboard.send(replace(asked, at_step=training.steps + 200))
         training.until(lambda: dashboard.of(BlocksEnded) or dashboard.gone)
     assert [ended.why for ended in dashboard.of(BlocksEnded)] == ["no block is left"]
-    assert [one.block for one in dashboard.of(Changed)] == [0, 1, None]
+    assert [one.block for one in dashboard.of("changed")] == [0, 1, None]

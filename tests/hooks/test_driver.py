@@ -27,27 +27,25 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
     Event,
     Hello,
     Memory,
     Notice,
     Offered,
     Pause,
-    Paused,
     Profile,
     Profiled,
     Progress,
     Refused,
     Resume,
-    Resumed,
-    Started,
+    State,
     Stop,
     Timed,
 )
 from gpudash.training.command_loop import CommandLoop
-from tests.answers import answers_in, blocks
+from tests.answers import answered_by, blocks
 from tests.hooks.toy_script import Dashboard, Script, script
+from tests.lives import name_of, turns
 from tests.workloads.trainings import one_thread
 
 
@@ -76,30 +74,33 @@ def profile(number: int, where: str = "trace.json", steps: int = 3) -> Profile:
 
 
 LONG = blocks(1, 1, {"precision": "bf16"}, {}, min_steps=10**6)
-CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
+CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | str | None]]] = {
     "changes": (
         [Change(id=1, settings={"precision": "bf16"}), Change(id=2, settings={"precision": "?"})],
-        {1: Changed, 2: Changed},
+        {1: "changed", 2: "changed"},
     ),
     "what there is not": ([Change(id=1, settings={"batch": "2"})], {1: Refused}),
     "a change to what is": ([Change(id=1, settings={"precision": "script"})], {1: Refused}),
     "what does not work": ([Change(id=1, settings={"precision": "impossible"})], {1: Refused}),
     "a rehearsal": (
         [Change(id=1, settings={"compile": "on"}), Change(id=2, settings={"compile": "off"})],
-        {1: Changed, 2: Changed},
+        {1: "changed", 2: "changed"},
     ),
     "a rehearsal under pause": (
         [Pause(id=1), Change(id=2, settings={"compile": "on"}), Resume(id=3)],
-        {1: Paused, 2: Changed, 3: Resumed},
+        {1: "paused", 2: "changed", 3: "resumed"},
     ),
     "a pause during a rehearsal": (
         [Change(id=1, settings={"compile": "on"}), Pause(id=2), Resume(id=3), Resume(id=4)],
-        {1: Changed, 2: Paused, 3: Resumed, 4: Resumed},
+        {1: "changed", 2: "paused", 3: "resumed", 4: "resumed"},
     ),
-    "pausing twice": ([Pause(id=1), Pause(id=2), Resume(id=3)], {1: Paused, 2: Paused, 3: Resumed}),
+    "pausing twice": (
+        [Pause(id=1), Pause(id=2), Resume(id=3)],
+        {1: "paused", 2: "paused", 3: "resumed"},
+    ),
     "going on twice": (
         [Resume(id=1), Pause(id=2), Resume(id=3), Resume(id=4)],
-        {1: Resumed, 2: Paused, 3: Resumed, 4: Resumed},
+        {1: "resumed", 2: "paused", 3: "resumed", 4: "resumed"},
     ),
     "under pause": (
         [
@@ -108,7 +109,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
             Change(id=3, settings={"x": ""}),
             Resume(id=4),
         ],
-        {1: Paused, 2: Changed, 3: Refused, 4: Resumed},
+        {1: "paused", 2: "changed", 3: Refused, 4: "resumed"},
     ),
     "blocks": ([blocks(1, 1, {"precision": "bf16"}, {})], {1: BlocksEnded}),
     "blocks that are rehearsed": (
@@ -125,11 +126,11 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
     "nothing to end": ([blocks(1, 1)], {1: BlocksEnded}),
     "a change in blocks": (
         [LONG, Change(id=2, settings={"precision": "tf32"})],
-        {1: BlocksEnded, 2: Changed},
+        {1: BlocksEnded, 2: "changed"},
     ),
     "a rehearsal in blocks": (
         [LONG, Change(id=2, settings={"compile": "on"}), blocks(3, 2, {})],
-        {1: BlocksEnded, 2: Changed, 3: BlocksEnded},
+        {1: BlocksEnded, 2: "changed", 3: BlocksEnded},
     ),
     "refusals in blocks": (
         [
@@ -146,7 +147,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
             blocks(2, 1, {"compile": "off"}, min_steps=10**6),
             blocks(3, 2, {}),
         ],
-        {1: Changed, 2: BlocksEnded, 3: BlocksEnded},
+        {1: "changed", 2: BlocksEnded, 3: BlocksEnded},
     ),
     "a pause in blocks": (
         [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
@@ -159,15 +160,15 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | None]]] = {
     ),
     "a profile under pause": (
         [Pause(id=1), profile(2), Resume(id=3)],
-        {1: Paused, 2: Refused, 3: Resumed},
+        {1: "paused", 2: Refused, 3: "resumed"},
     ),
     "a profile during a rehearsal": (
         [Change(id=1, settings={"compile": "on"}), profile(2)],
-        {1: Changed, 2: Profiled},
+        {1: "changed", 2: Profiled},
     ),
     "a change in a profile": (
         [profile(1), Change(id=2, settings={"precision": "bf16"}), Pause(id=3), Resume(id=4)],
-        {1: Profiled, 2: Changed, 3: Paused, 4: Resumed},
+        {1: Profiled, 2: "changed", 3: "paused", 4: "resumed"},
     ),
     "a profile that cannot be written": ([profile(1, "/none/trace.json")], {1: Refused}),
     "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
@@ -195,16 +196,16 @@ def test_every_command_gets_one_answer_with_its_id(
     training.until(lambda until=training.steps + 20: training.steps > until)
     answers = answered(dashboard)
     assert answers.keys() == expected.keys()
-    assert all(len(events) == 1 for events in answers.values()), answers
+    assert all(len(names) == 1 for names in answers.values()), answers
     for number, kind in expected.items():
-        assert kind in (None, type(answers[number][0])), answers[number]
+        assert kind is None or answers[number] == [name_of(kind)], answers[number]
     assert not training.root.keeps_calls
     assert training.root.newest is None
 
 
-def answered(dashboard: Dashboard) -> dict[int, list[Event]]:
-    """Return the events that name each command."""
-    return answers_in(envelope.body for envelope in list(dashboard.envelopes))
+def answered(dashboard: Dashboard) -> dict[int, list[str]]:
+    """Return what answers each command."""
+    return answered_by(envelope.body for envelope in list(dashboard.envelopes))
 
 
 # ── reports ─────────────────────────────────────────────────────────────────────────────
@@ -221,7 +222,10 @@ def test_a_dashboard_gets_a_description_and_then_every_step(training, tmp_path) 
         Offered,
         ["precision", "compile"],
     )
-    assert (type(started), started.settings) == (Started, {"precision": "script", "compile": "off"})
+    assert (started.phase, started.settings) == (
+        "training",
+        {"precision": "script", "compile": "off"},
+    )
     assert all(isinstance(event, Progress) for event in rest)
     # the first steps too, though it came later
     assert [step.step for step in dashboard.reported] == list(range(1, len(dashboard.reported) + 1))
@@ -231,7 +235,7 @@ def test_a_dashboard_gets_a_description_and_then_every_step(training, tmp_path) 
 
 def test_later_findings_are_reported(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.of(Started))
+    training.until(lambda: dashboard.of("started"))
     training.driver.found(training.levers.found._replace(backwards=4))
     training.until(lambda: len(dashboard.of(Offered)) == 2)
     assert "4 backward passes a step" in dashboard.of(Offered)[-1].found
@@ -252,7 +256,7 @@ def test_a_late_dashboard_gets_the_steps_from_then_on(training, tmp_path, monkey
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: len(dashboard.reported) > 5)
     assert dashboard.reported[0].step > unseen
-    assert dashboard.reported[0].finished_s >= dashboard.of(Started)[0].at_s
+    assert dashboard.reported[0].finished_s >= dashboard.of("started")[0].at_s
     assert dashboard.of(Progress)[-1].total_steps == dashboard.reported[-1].step
     assert (
         dashboard.of(Progress)[-1].total_samples is None
@@ -268,8 +272,8 @@ def test_an_evaluation_is_reported_as_such(training, tmp_path) -> None:
     while len(dashboard.of(Progress)) < heard + 2 and time.monotonic() < deadline_s:
         training.driver.idle()  # reports leave though no step ends
     training.driver.aside(None)
-    training.until(lambda: dashboard.of(Resumed))
-    (paused,), (resumed,) = dashboard.of(Paused), dashboard.of(Resumed)
+    training.until(lambda: dashboard.of("resumed"))
+    (paused,), (resumed,) = dashboard.of("paused"), dashboard.of("resumed")
     assert (paused.why, paused.answers, resumed.answers) == ("evaluation", (), ())
     assert paused.at_s < resumed.at_s
     assert len(dashboard.of(Progress)) >= heard + 2
@@ -281,8 +285,8 @@ def test_a_checkpoint_after_an_evaluation_begins_where_that_ends(training, tmp_p
     for why in ("evaluation", "checkpoint", None):
         training.driver.aside(why)
         time.sleep(0.001)
-    training.until(lambda: len(dashboard.of(Resumed)) == 2)
-    (evaluation, checkpoint), (between, _) = dashboard.of(Paused), dashboard.of(Resumed)
+    training.until(lambda: len(dashboard.of("resumed")) == 2)
+    (evaluation, checkpoint), (between, _) = dashboard.of("paused"), dashboard.of("resumed")
     assert evaluation.at_s < between.at_s == checkpoint.at_s
 
 
@@ -298,8 +302,8 @@ def test_settings_that_change_with_new_findings_are_reported(training, tmp_path)
     training.levers.update = to_another_loader
     training.driver.found(training.levers.found)
     training.driver.found(training.levers.found)
-    training.until(lambda: dashboard.of(Changed))
-    (changed,) = dashboard.of(Changed)
+    training.until(lambda: dashboard.of("changed"))
+    (changed,) = dashboard.of("changed")
     assert (changed.changes, changed.answers, changed.requested) == ({"precision": "bf16"}, (), {})
     assert len(dashboard.of(Offered)) == 1  # the findings line and the offers did not change
     training.until(lambda: dashboard.reported[-1].step > changed.after_step)
@@ -312,10 +316,11 @@ def test_a_dashboard_that_connects_during_a_checkpoint_is_informed(training, tmp
     training.driver.aside("checkpoint")
     dashboard = Dashboard(path(tmp_path))
     deadline_s = time.monotonic() + 10
-    while not dashboard.of(Paused) and time.monotonic() < deadline_s:
+    while not dashboard.of("paused") and time.monotonic() < deadline_s:
         training.driver.idle()
-    assert [type(one.body) for one in dashboard.envelopes[:4]] == [Hello, Offered, Started, Paused]
-    assert dashboard.of(Paused)[0].why == "checkpoint"
+    first = turns(one.body for one in dashboard.envelopes[:4])
+    assert [name for name, _ in first] == ["Hello", "Offered", "started", "paused"]
+    assert dashboard.of("paused")[0].why == "checkpoint"
 
 
 def test_the_last_steps_are_reported_at_the_end(training, tmp_path) -> None:
@@ -354,8 +359,8 @@ def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of(Changed))
-    (changed,) = dashboard.of(Changed)
+    training.until(lambda: dashboard.of("changed"))
+    (changed,) = dashboard.of("changed")
     training.until(lambda: dashboard.reported[-1].step > changed.after_step + 3)
     assert changed.settings == {"precision": "bf16", "compile": "off"}
     assert (changed.requested, changed.warmup_steps) == ({"precision": "bf16"}, 2)
@@ -369,8 +374,8 @@ def test_an_unknown_value_is_no_setting(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of(Changed))
-    settings = (*dashboard.of(Started), *dashboard.of(Changed))
+    training.until(lambda: dashboard.of("changed"))
+    settings = (*dashboard.of("started"), *dashboard.of("changed"))
     assert [set(one.settings) for one in settings] == [{"precision", "compile"}] * 2
 
 
@@ -382,8 +387,8 @@ def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
     before = training.steps
     training.step()
     assert training.levers.settings["compile"] == "on"
-    training.until(lambda: dashboard.of(Changed))
-    assert dashboard.of(Changed)[0].after_step == before + 1
+    training.until(lambda: dashboard.of("changed"))
+    assert dashboard.of("changed")[0].after_step == before + 1
 
 
 def test_commands_are_obeyed_even_if_a_hook_always_comes_just_before_the_border(
@@ -400,7 +405,7 @@ def test_commands_are_obeyed_even_if_a_hook_always_comes_just_before_the_border(
         border(step)
 
     training.driver.border = after_a_hook
-    training.until(lambda: dashboard.of(Changed), pace_s=0.02)
+    training.until(lambda: dashboard.of("changed"), pace_s=0.02)
 
 
 def test_a_change_ends_a_run_of_blocks(training, tmp_path) -> None:
@@ -408,7 +413,7 @@ def test_a_change_ends_a_run_of_blocks(training, tmp_path) -> None:
     training.until(lambda: dashboard.reported)
     dashboard.send(LONG, Change(id=2, settings={"precision": "tf32"}))
     training.until(lambda: dashboard.of(BlocksEnded))
-    changed = dashboard.of(Changed)[-1]
+    changed = dashboard.of("changed")[-1]
     assert (changed.answers, changed.run, changed.block) == ((2,), None, None)
 
 
@@ -427,8 +432,13 @@ def test_blocks_change_levers_and_change_them_back(training, tmp_path) -> None:
     training.until(lambda: dashboard.reported)
     dashboard.send(blocks(1, 7, {"precision": "bf16"}, {}, {"precision": "bf16"}))
     training.until(lambda: dashboard.of(BlocksEnded))
-    changes = dashboard.of(Changed)
-    assert [(one.run, one.block) for one in changes] == [(7, 0), (7, 1), (7, 2), (7, None)]
+    changes = dashboard.of("changed")
+    assert [(one.run, one.block) for one in changes] == [
+        (7, 0),
+        (7, 1),
+        (7, 2),
+        (None, None),
+    ]
     values = [one.settings["precision"] for one in changes]
     assert values == ["bf16", "script", "bf16", "script"]
     assert {one.requested.get("precision") for one in changes} == {None}
@@ -452,8 +462,9 @@ def test_several_ranks_report_their_node_and_a_communication_phase(
 ) -> None:
     with script(tmp_path, world_size=world_size) as training:
         dashboard = Dashboard(path(tmp_path))
-        training.until(lambda: dashboard.of(Started))
-        (started,) = dashboard.of(Started)
+        training.until(lambda: dashboard.of("started"))
+        (state,) = dashboard.of("started")
+        started = state.process
         assert started.world_size == world_size
         assert bool(started.node) is communicates
         assert ("communication" in {phase.name for phase in started.phases}) is communicates
@@ -483,11 +494,11 @@ def test_the_cost_of_the_instruments_is_timed_with_and_without_them(training, tm
     ]
     dashboard.send(Blocks(id=1, run=1, blocks=tuple(timed)))
     training.until(lambda: dashboard.of(BlocksEnded))
-    training.until(lambda: dashboard.reported[-1].step > dashboard.of(Changed)[-1].after_step)
+    training.until(lambda: dashboard.reported[-1].step > dashboard.of("changed")[-1].after_step)
     found = dashboard.of(Timed)
     assert [one.block for one in found] == [0, 1, 2]
     assert all(one.seconds > 0 and one.samples is None for one in found)
-    begins = [one.after_step for one in dashboard.of(Changed)]
+    begins = [one.after_step for one in dashboard.of("changed")]
     without = training.active_in[begins[1] : begins[2]]
     assert without == [False] * found[1].steps
     seen = {step.step for step in dashboard.reported}
@@ -511,7 +522,7 @@ def test_blocks_end_with_their_dashboard_and_changed_levers_stay(training, tmp_p
     assert training.levers.settings["precision"] == "tf32"
     other = Dashboard(path(tmp_path))
     training.until(lambda: other.reported)
-    started = other.of(Started)[0]
+    started = other.of("started")[0]
     assert started.settings["precision"] == "tf32"
     assert started.requested == {"precision": "tf32"}
     assert {step.segment for step in other.reported} == {started.segment}
@@ -527,7 +538,7 @@ def test_going_back_from_blocks_is_rehearsed_even_without_a_dashboard(training, 
     run = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
     dashboard.send(Change(id=1, settings={"compile": "on"}), run)
     training.until(
-        lambda: dashboard.of(Changed)[-1:] and training.levers.settings["compile"] == "off"
+        lambda: dashboard.of("changed")[-1:] and training.levers.settings["compile"] == "off"
     )
     dashboard.die()
     training.until(lambda: not training.active)
@@ -537,14 +548,14 @@ def test_going_back_from_blocks_is_rehearsed_even_without_a_dashboard(training, 
 
 def test_a_pause_ends_with_its_dashboard(training, tmp_path) -> None:
     def react(dashboard: Dashboard, event: Event) -> None:
-        if isinstance(event, Paused):
+        if isinstance(event, State) and event.why == "asked":
             dashboard.die()
 
     dashboard = Dashboard(path(tmp_path), react)
     training.until(lambda: dashboard.reported)
     dashboard.send(Pause(id=1))
     training.until(lambda: not training.active)
-    assert dashboard.of(Paused)
+    assert dashboard.of("paused")
 
 
 def test_an_interrupt_passes_through_a_pause(training, tmp_path, monkeypatch) -> None:
@@ -623,7 +634,7 @@ def test_after_a_hook_failed_levers_are_put_back_at_the_next_border(training, tm
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: dashboard.reported)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of(Changed))
+    training.until(lambda: dashboard.of("changed"))
     training.driver.failed("forward", RuntimeError("odd\nmodel"))
     training.driver.failed("backward", RuntimeError("odder"))
     assert training.levers.settings["precision"] == "bf16"  # in the middle of a step
@@ -691,7 +702,7 @@ def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(
         signal.signal(signal.SIGUSR1, before)
     dashboard.send(Resume(id=2))
     monkeypatch.undo()
-    training.until(lambda: dashboard.of(Resumed))  # gpudash still works
+    training.until(lambda: dashboard.of("resumed"))  # gpudash still works
 
 
 def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, monkeypatch):
@@ -723,7 +734,7 @@ def test_profiled_steps_are_counted_but_not_timed(training, tmp_path) -> None:
     assert {one.segment for one in dashboard.reported} == {0}
     assert dashboard.of(Progress)[-1].total_steps == dashboard.reported[-1].step
     assert dashboard.of(Progress)[-1].total_samples == 4 * dashboard.reported[-1].step
-    (paused,), (resumed,) = dashboard.of(Paused), dashboard.of(Resumed)
+    (paused,), (resumed,) = dashboard.of("paused"), dashboard.of("resumed")
     assert (paused.why, paused.after_step < found.first_step) == ("profile", True)
     assert paused.at_s < resumed.at_s
     names = {
@@ -738,7 +749,7 @@ def test_a_command_ends_a_profile_early(training, tmp_path) -> None:
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
     training.until(torch.autograd._profiler_enabled)
     dashboard.send(Change(id=2, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of(Changed))
+    training.until(lambda: dashboard.of("changed"))
     assert 1 <= dashboard.of(Profiled)[0].steps < 10**6
 
 
@@ -787,9 +798,9 @@ def test_a_failure_of_gpudash_ends_a_profile(training, tmp_path) -> None:
     training.until(torch.autograd._profiler_enabled)
     training.driver.failed("backward", ValueError("x"))
     assert not torch.autograd._profiler_enabled()
-    training.until(lambda: dashboard.of(Resumed))
+    training.until(lambda: dashboard.of("resumed"))
     assert dashboard.of(Refused)[0].answers == (1,)
-    assert [one.why for one in dashboard.of(Paused)] == ["profile"]
+    assert [one.why for one in dashboard.of("paused")] == ["profile"]
 
 
 @pytest.mark.parametrize("at_work", [torch.autograd._profiler_enabled, is_counting])

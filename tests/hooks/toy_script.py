@@ -28,6 +28,7 @@ from gpudash.protocol import (
     Step,
 )
 from gpudash.rendezvous import Rendezvous
+from tests.lives import told
 
 PATIENCE_S = 30.0
 PHASES = tuple(
@@ -191,8 +192,8 @@ class Dashboard:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def of(self, kind: type) -> list:
-        return [one.body for one in list(self.envelopes) if isinstance(one.body, kind)]
+    def of(self, kind: type | str) -> list:
+        return told((one.body for one in list(self.envelopes)), kind)
 
     @property
     def reported(self) -> list[Step]:

@@ -13,7 +13,7 @@ from docs.make_reference import metrics
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.metrics import METRICS, Metric
-from gpudash.protocol import Envelope, Phase, Progress, Started
+from gpudash.protocol import Envelope, Phase, Progress, State
 from gpudash.recording.csv_file import columns
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
@@ -26,6 +26,7 @@ from gpudash.run.replayed import replayed
 from gpudash.tui.sparks import readings
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.ranks import columns_of, job_of
+from tests.lives import in_process
 from tests.scripted_run import PLAN, started
 
 TOKENISING = Metric(
@@ -55,10 +56,10 @@ def train(rank: int) -> list[StepReport]:
     return sent
 
 
-def start(rank: int, at_s: float) -> Started:
+def start(rank: int, at_s: float) -> State:
     own = started(at_s)
-    device = msgspec.structs.replace(own.device, uuid=f"GPU-{rank}")
-    return msgspec.structs.replace(own, pid=42 + rank, device=device, world_size=RANKS)
+    device = msgspec.structs.replace(own.process.device, uuid=f"GPU-{rank}")
+    return in_process(own, pid=42 + rank, device=device, world_size=RANKS)
 
 
 @pytest.fixture
@@ -86,8 +87,8 @@ def recorded(told: list[Envelope], path: Path) -> None:
     intervals = Intervals(began_s, 1000.0, tracks)
     recording = RecordingWriter(path, origin)
     for one in told:
-        assert isinstance(one.body, Started | Progress)
-        if isinstance(one.body, Started):
+        assert isinstance(one.body, State | Progress)
+        if isinstance(one.body, State):
             recording.take(one)
         if one.rank:
             tracks.take(one.rank, one.body)
@@ -105,7 +106,7 @@ def test_a_new_time_is_in_the_snapshot_the_chart_and_the_ranks_table(told: list[
     body = msgspec.structs.replace(last.body, until_s=last.body.until_s + 1.0, steps=())
     later = msgspec.structs.replace(last, seq=last.seq + 1, body=body)  # its charts' ticks are over
     for one in [*told, later]:
-        item = fold.take(one)
+        item = fold.take(fold.stamp(one))
         if item is not None:
             fold.fold(item)
     snapshot = fold.snapshot(told[-1].sent_s + 1)

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.errors import GpudashError, UsageError
-from gpudash.protocol import Changed, Failed, Progress, Started
+from gpudash.protocol import Progress
 from gpudash.recording.csv_file import columns
 from gpudash.recording.csv_reader import UNKNOWN, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LOG_VERSION, LONGEST_LINE, LogReader
 from gpudash.recording.unfold import unfold
+from tests.lives import failed, turns
 from tests.recording.test_csv_file import GOLDEN, interval, scripted
 from tests.recording.test_log import MUTATIONS, intervals, mutated, recorded
 from tests.recording.test_writer import recorder_of, take
@@ -38,10 +39,13 @@ def test_rows_are_read_as_the_intervals_they_came_of():
 
 def test_segments_become_starts_and_changes():
     messages = [one.body for one in CsvReader(GOLDEN) if not isinstance(one, Interval)]
-    assert [type(one) for one in messages] == [Started, Changed, Started]
+    assert [name for name, _ in turns(messages)] == ["started", "changed", "started"]
     assert messages[1].changes == {"pipelined": "on"}
     assert [note.text for note in messages[0].notes] == [UNKNOWN]
-    assert (messages[0].device.uuid, messages[0].device.kind) == ("GPU-1111", "cuda")
+    assert (messages[0].process.device.uuid, messages[0].process.device.kind) == (
+        "GPU-1111",
+        "cuda",
+    )
 
 
 def steps_of(row):
@@ -52,13 +56,14 @@ def test_the_json_beside_knows_device_and_failures(tmp_path):
     recorder = recorder_of(tmp_path)
     take(recorder, started(BEGAN_S))
     take(recorder, interval())
-    take(recorder, Failed(at_s=BEGAN_S + 0.7, kind="out_of_memory", sentence="too large"))
+    take(recorder, failed(BEGAN_S + 0.7, "too large", "out_of_memory"))
     recorder.close()
     started_again, row, failure = CsvReader(recorder.path)
-    first, failed = started_again.body, failure.body
-    assert (first.device, first.versions["torch"]) == (DEVICE, "2.11.0")
+    process, end = started_again.body.process, failure.body
+    assert (process.device, process.versions["torch"]) == (DEVICE, "2.11.0")
     assert row.steps == 5
-    assert (failed.at_s, failed.kind, failed.sentence) == (0.7, "out_of_memory", "too large")
+    assert (end.at_s, end.failure.kind) == (0.7, "out_of_memory")
+    assert end.failure.sentence == "too large"
 
 
 def test_a_json_of_version_1_is_read(tmp_path):
@@ -71,7 +76,7 @@ def test_a_json_of_version_1_is_read(tmp_path):
     old = known | {"schema_version": 1, "account": {"wall_s": 1.0, "unexplained_s": 0.5}}
     recorder.metadata_path.write_text(json.dumps(old))
     first, row = CsvReader(recorder.path)
-    assert (first.body.device, row.steps) == (DEVICE, 5)
+    assert (first.body.process.device, row.steps) == (DEVICE, 5)
 
 
 NO_UTF8 = b'{"started_utc": "\xff"}'

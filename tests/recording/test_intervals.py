@@ -1,10 +1,11 @@
 import msgspec
 import pytest
 
-from gpudash.protocol import Failed, Finished, Notice, Paused, Progress
+from gpudash.protocol import Notice, Progress
 from gpudash.recording.intervals import GRACE_S, Intervals
 from gpudash.recording.rank_steps import SWITCH_S
 from gpudash.recording.readings import hold
+from tests.lives import failed, finished, paused
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
 
 
@@ -37,12 +38,11 @@ def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample):
     assert len(intervals.fold(sample(BEGAN_S + 0.1 + 0.01))) == 1
 
 
-@pytest.mark.parametrize("kind", [Finished, Failed])
-def test_time_after_the_training_does_not_count_as_training(kind):
+@pytest.mark.parametrize("end", [finished, failed])
+def test_time_after_the_training_does_not_count_as_training(end):
     run = Trainer()
     trained = [run.start(), *run.steps(20)]
-    how = {"total_steps": 20} if kind is Finished else {"kind": "error", "sentence": "it died"}
-    ended = kind(at_s=run.now_s + 60.0, trained_until_s=run.now_s + 0.1, **how)
+    ended = run.say(end(run.now_s + 60.0, trained_until_s=run.now_s + 0.1))
     rows = fold([*trained, ended], close_s=ended.at_s)
     assert sum(row.train_s for row in rows) == pytest.approx(1.1)
     assert rows[-1].ended_s == ended.at_s
@@ -124,10 +124,10 @@ def test_a_worker_that_stands_still_counts_as_training():
 def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it():
     run = Trainer()
     items = [run.start(), *run.steps(2, 1100.0)]
-    paused = Paused(at_s=BEGAN_S + 0.1, after_step=2)  # the host runs ahead of the device
+    pause = run.say(paused(BEGAN_S + 0.1, after_step=2))  # the host runs ahead of the device
     silent = [Progress(until_s=BEGAN_S + at_s, steps=(), total_steps=0, total_samples=0)
               for at_s in (0.2, 0.8)]  # fmt: skip
-    items = [items[0], paused, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)]
+    items = [items[0], pause, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)]
     rows = fold(items, close_s=run.now_s)
     assert sum(row.train_s for row in rows) == pytest.approx(2 * 1.1 + 0.05)
 

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
-from gpudash.protocol import AnswerShown, Envelope, Paused, Profiled, Progress, SyncCall
+from gpudash.protocol import AnswerShown, Envelope, Profiled, Progress, SyncCall
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.answer import FIGURES_S
 from gpudash.views.time_breakdown import TimeBreakdown
+from tests.lives import paused
 from tests.recording.test_csv_file import interval, scripted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, started
 from tests.tui import scenes
@@ -40,7 +41,7 @@ def recorded(folder):
     recorder.take(of_training(started(BEGAN_S), 1))
     for row in scripted():
         recorder.take(row)
-    recorder.take(of_training(Paused(at_s=BEGAN_S + 9), 2))
+    recorder.take(of_training(paused(BEGAN_S + 9).after(started(BEGAN_S)), 2))
     recorder.close(TimeBreakdown(wall_s=9.0, phases_s=9.0))
     return recorder.log_path
 
@@ -58,7 +59,7 @@ def test_a_log_is_read_as_written_to_5_significant_digits(tmp_path):
     messages = list(reader)
     assert (reader.origin.began_utc, reader.refused) == (ORIGIN.began_utc, 0)
     assert messages[0] == of_training(started(BEGAN_S), 1)
-    assert messages[-2].body == Paused(at_s=BEGAN_S + 9)
+    assert messages[-2].body == paused(BEGAN_S + 9).after(started(BEGAN_S))
     assert messages[-1] == Closed(account=TimeBreakdown(wall_s=9.0, phases_s=9.0))
     rows = scripted()
     assert len(intervals(messages)) == len(rows)

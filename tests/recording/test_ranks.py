@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Envelope, Parted, Progress, Started, Step
+from gpudash.protocol import Envelope, Progress, State, Step
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
@@ -20,17 +20,17 @@ from gpudash.recording.writer import RecordingWriter
 from gpudash.run.clocks import moved
 from gpudash.run.replayed import replayed
 from tests import simulated_ranks
+from tests.lives import in_process, parted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
 OTHER = "GPU-2222"
 
 
-def started(rank: int, run: Trainer) -> Started:
-    event = run.start()
-    if not rank:
-        return msgspec.structs.replace(event, world_size=2)
-    device = msgspec.structs.replace(event.device, uuid=OTHER)
-    return msgspec.structs.replace(event, device=device, world_size=2)
+def started(rank: int, run: Trainer) -> State:
+    state = in_process(run.start(), world_size=2)
+    device = state.process.device
+    uuid = OTHER if rank else device.uuid
+    return in_process(state, device=msgspec.structs.replace(device, uuid=uuid))
 
 
 def waiting(progress: Progress, wait_ms: float) -> Progress:
@@ -203,7 +203,7 @@ def test_no_step_is_lost_when_a_nodes_clock_is_corrected():
 
 def test_a_process_that_follows_another_begins_at_its_first_step():
     messages, again = two_ranks(), Trainer(BEGAN_S + 1.0)
-    begun = msgspec.structs.replace(started(1, again), pid=43)
+    begun = msgspec.structs.replace(in_process(started(1, again), pid=43), worker=2)
     rows = rows_of([*messages, (1, begun), *((1, one) for one in again.steps(5))], BEGAN_S + 1.5)
     assert [row.ranks[1].steps for row in rows] == [10, 10, 5]
 
@@ -267,21 +267,25 @@ def append_messages(path, *messages):
     log.write_bytes(b"".join([*lines, *said, closed]))
 
 
+def ended(at_s: float) -> State:
+    return State(at_s=at_s, phase="finished")
+
+
 def test_the_ranks_last_values_are_shown_at_the_end(recorded):
-    append_messages(recorded, (0, Trainer(BEGAN_S + 1.0).finish()))
+    append_messages(recorded, (0, ended(BEGAN_S + 1.0)))
     assert [row.step_ms_p50 for row in replayed(recorded).snapshot.ranks] == [50.0, 48.0]
 
 
 def test_the_ranks_last_values_are_shown_even_if_their_processes_have_ended(recorded):
-    parted = [(rank, Parted(at_s=BEGAN_S + 1.0, pid=1)) for rank in (0, 1)]
-    append_messages(recorded, *parted, (0, Trainer(BEGAN_S + 5.0).finish()))
+    gone = [(rank, parted(BEGAN_S + 1.0)) for rank in (0, 1)]
+    append_messages(recorded, *gone, (0, ended(BEGAN_S + 5.0)))
     rows = replayed(recorded).snapshot.ranks
     assert [row.step_ms_p50 for row in rows] == [50.0, 48.0]
     assert [row.steps_per_s for row in rows] == pytest.approx([20.0, 20.0], rel=0.1)
 
 
 def test_the_others_last_steps_are_kept_if_a_rank_ends_before_the_last_row(recorded):
-    ends = (1, Trainer(BEGAN_S + 0.7).finish()), (0, Trainer(BEGAN_S + 1.0).finish())
+    ends = (1, ended(BEGAN_S + 0.7)), (0, ended(BEGAN_S + 1.0))
     append_messages(recorded, *ends)
     assert [row.steps for row in replayed(recorded).snapshot.ranks] == [20, 20]
 
@@ -306,8 +310,8 @@ def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path
     messages: list[tuple[int, object]] = []
     for rank, uuid in enumerate(uuids):
         event = simulated_ranks.start(rank, world_size=ranks)
-        device = msgspec.structs.replace(event.device, uuid=uuid)
-        messages.append((rank, msgspec.structs.replace(event, device=device)))
+        device = msgspec.structs.replace(event.process.device, uuid=uuid)
+        messages.append((rank, in_process(event, device=device)))
     for rank, progress in simulated_ranks.Ranks(ranks).train(seconds):
         messages.append((rank, msgspec.structs.replace(progress, loss=pick.random())))
         of_gpu = {

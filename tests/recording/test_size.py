@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Changed, Envelope, Printed
+from gpudash.protocol import Envelope, Printed
 from gpudash.recording import export as exporting
 from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording
@@ -16,6 +16,7 @@ from gpudash.recording.log import Origin
 from gpudash.recording.writer import RecordingWriter
 from gpudash.run import replay as replaying
 from gpudash.views import live, settings_history, timeseries
+from tests.lives import changed
 from tests.recording.test_csv_file import BEGAN_UTC, interval
 from tests.run.test_replay import Replayed
 from tests.scripted_run import BEGAN_S, gpu, started
@@ -43,16 +44,9 @@ def record(path, rows):
         if row == 0:
             come.append(started(began_s, settings))
         else:
-            changed = Changed(
-                at_s=began_s,
-                segment=row,
-                after_step=row * STEPS,
-                changes=settings,
-                settings=settings,
-                took_ms=1.0,
-                warmup_steps=2,
-            )
-            come.append(changed)
+            about = {"after_step": row * STEPS, "changes": settings, "settings": settings}
+            change = changed(began_s, segment=row, **about)
+            come.append(change.after(started(BEGAN_S, settings)))
         for seq, body in enumerate(come, row * 3):
             writer.take(Envelope(source="training", seq=seq, sent_s=began_s, body=body))
         times = tuple((30.0 + 0.5 * place, 10) for place in range(STEPS // 10))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError
-from gpudash.protocol import Envelope, Failed
+from gpudash.protocol import Envelope
 from gpudash.recording import provenance
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
@@ -17,6 +17,7 @@ from gpudash.recording.provenance import Failure, Metadata, path_beside
 from gpudash.recording.recordings import Recordings
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
+from tests.lives import failed
 from tests.recording.test_csv_file import interval, scripted
 from tests.scripted_run import BEGAN_S, started
 
@@ -206,14 +207,14 @@ def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
     assert not described(recorder).complete
 
 
-def failed(at_s):
-    return Failed(at_s=at_s, kind="out_of_memory", sentence="out of memory with batch_size=64")
+def out_of_memory(at_s):
+    return failed(at_s, "out of memory with batch_size=64", "out_of_memory")
 
 
 def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     take(recorder, interval())
-    take(recorder, failed(BEGAN_S + 1.23456))
+    take(recorder, out_of_memory(BEGAN_S + 1.23456))
     recorder.close(account(1.0))
     found = described(recorder)
     assert (found.complete, found.account) == (False, account(1.0))
@@ -224,7 +225,7 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path)
 
 def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    take(recorder, failed(BEGAN_S + 1))
+    take(recorder, out_of_memory(BEGAN_S + 1))
     take(recorder, started(BEGAN_S + 2))
     recorder.close()
     assert described(recorder).complete
@@ -234,9 +235,9 @@ def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tm
 def test_a_failure_after_the_end_of_a_recording_is_not_in_it(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(first, None, BEGAN_S, account(0.0))
-    recordings.begin(second, None, BEGAN_S + 4, account(4.0))
-    recordings.take(replace(of_training(failed(BEGAN_S + 5)), sent_s=BEGAN_S + 5))
+    recordings.begin(first, BEGAN_S, account(0.0))
+    recordings.begin(second, BEGAN_S + 4, account(4.0))
+    recordings.take(replace(of_training(out_of_memory(BEGAN_S + 5)), sent_s=BEGAN_S + 5))
     recordings.close(account(5.0))
     assert [(described(one).complete, len(described(one).failures)) for one in (first, second)] == [
         (True, 0),
@@ -330,8 +331,8 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
 def test_each_recording_accounts_for_its_own_time(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(first, None, BEGAN_S, account(10.0))
-    recordings.begin(second, None, BEGAN_S + 4, account(13.5, paused_s=1.0))
+    recordings.begin(first, BEGAN_S, account(10.0))
+    recordings.begin(second, BEGAN_S + 4, account(13.5, paused_s=1.0))
     recordings.write([interval(), interval(began_s=BEGAN_S + 5, ended_s=BEGAN_S + 5.5)])
     assert described(first).account == account(3.5, paused_s=1.0)
     recordings.end(BEGAN_S + 7, account(17.0, paused_s=1.0))
@@ -342,7 +343,7 @@ def test_each_recording_accounts_for_its_own_time(tmp_path):
 
 def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
     recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), None, BEGAN_S, account(10.0))
+    recordings.begin(RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), BEGAN_S, account(10.0))
     assert recordings.shown.path.isprintable()
     recordings.close(account(10.0))
 
@@ -350,7 +351,7 @@ def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
 def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(recorder, None, BEGAN_S, account(10.0))
+    recordings.begin(recorder, BEGAN_S, account(10.0))
     recordings.close(account(10.0))
     assert described(recorder).complete
     assert described(recorder).account is None

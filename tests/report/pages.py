@@ -36,7 +36,7 @@ def run_of(snapshot, **changes):
         origin=ORIGIN,
         metadata=METADATA,
         snapshot=snapshot,
-        started=None,
+        process=None,
         steps_per_s=143.2,
         account=ACCOUNT,
         limits=(),

@@ -15,6 +15,8 @@ import msgspec
 from gpudash import rendezvous
 from gpudash.instrument import stack_signal
 from gpudash.protocol import AnyCommand, Envelope, Hello, LeverOffer, Offered
+from tests.lives import in_process
+from tests.scripted_run import started
 from tests.scripted_worker import Worker
 
 LEVERS = (
@@ -83,9 +85,10 @@ class Training:
         can = ("levers", "pause", "blocks", "record", "leave")
         self.send(Hello(can=can, pid=os.getpid(), job=self.job))
         self.send(Offered(found="SGD, root Net", levers=LEVERS))
-        started = self.worker.start()
-        facts = {"pid": os.getpid(), "world_size": self.world_size}
-        self.send(msgspec.structs.replace(started, **facts))
+        worker = self.worker
+        first = started(time.monotonic(), dict(worker.settings))
+        first = in_process(first, pid=os.getpid(), world_size=self.world_size)
+        self.send(worker.begin(msgspec.structs.replace(first, segment=worker.segment)))
 
     def await_dashboard(self):
         while self.connection is None:

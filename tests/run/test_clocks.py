@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpudash import protocol
-from gpudash.protocol import Envelope, Finished, GpuReading, Progress, Resumed, Step
+from gpudash.protocol import Envelope, GpuReading, Progress, State, Step
 from gpudash.run.clocks import MOMENTS, ClockDifference, moved
 
 LENGTHS_AND_RATES = {
@@ -17,7 +17,7 @@ LENGTHS_AND_RATES = {
     ("Plan", "duration_s"),
     ("Playback", "length_s"),
     ("Playback", "position_s"),
-    ("Started", "bus_gb_s"),
+    ("TrainingProcess", "bus_gb_s"),
 }
 """Fields that end in `_s` and are not points in time."""
 RECORDS = [
@@ -51,13 +51,13 @@ def test_what_is_not_known_stays_unknown_and_lengths_stay():
     reading = GpuReading(at_s=1.0, index=0, uuid="GPU-1", name="H200", energy_at_s=0.5)
     later = moved(reading, 100.0)
     assert (later.at_s, later.energy_at_s, later.activity_since_s) == (101.0, 100.5, None)
-    assert moved(Finished(at_s=1.0, total_steps=3), -1.0).trained_until_s is None
+    assert moved(State(at_s=1.0, phase="finished"), -1.0).trained_until_s is None
     block = protocol.Block(number=1, changes={}, min_steps=2, min_s=3.0)
     assert moved(block, 100.0) is block
 
 
 def test_an_envelope_moves_without_its_body():
-    body = Resumed(at_s=1.0)
+    body = State(at_s=1.0, phase="training")
     envelope = Envelope(source="training", seq=1, sent_s=2.0, body=body)
     later = moved(envelope, 10.0)
     assert (later.sent_s, later.body) == (12.0, body)

@@ -10,13 +10,10 @@ from gpudash.protocol import (
     AnswerShown,
     BlocksEnded,
     Change,
-    Changed,
     Envelope,
     Hello,
-    Paused,
     Profile,
     Profiled,
-    Resumed,
 )
 from gpudash.run.fold import Fold
 from gpudash.trace.summary import Summary
@@ -44,9 +41,9 @@ class Run:
         return self.trainer.now_s
 
     def say(self, *bodies):
-        for body in bodies:
+        for body in map(self.trainer.say, bodies):
             one = Envelope(source="training", seq=next(self.seq), sent_s=self.now_s, body=body)
-            item = self.fold.take(one)
+            item = self.fold.take(self.fold.stamp(one))
             if item is not None:
                 self.fold.fold(item)
             if self.now_s >= self.looked_s + self.looks_s:
@@ -54,7 +51,7 @@ class Run:
 
     def conduct(self, body):
         one = Envelope(source="session", seq=next(self.seq), sent_s=self.now_s, body=body)
-        self.fold.fold(self.fold.take_own(one))
+        self.fold.fold(self.fold.take(self.fold.stamp_own(one)))
 
     def look(self):
         self.looked_s = self.now_s
@@ -63,12 +60,12 @@ class Run:
     def train(self, seconds, step_ms=50.0, **times):
         for _ in range(round(1e3 * seconds / step_ms)):
             progress = self.trainer.step(step_ms)
-            steps = tuple(replace(one, **{**BUSY, **times}) for one in progress.steps)
+            steps = tuple(replace(one, values=one.values | BUSY | times) for one in progress.steps)
             self.say(replace(progress, steps=steps), host(self.now_s))
         return self.shown
 
     def pause(self):
-        self.say(Paused(at_s=self.now_s, after_step=self.trainer.number))
+        self.say(self.trainer.pause())
 
     def wait(self, seconds):
         for _ in range(round(seconds / 0.05)):
@@ -76,8 +73,7 @@ class Run:
         return self.shown
 
     def block(self, number, **changes):
-        changed = self.trainer.change(**changes)
-        self.say(replace(changed, run=1, block=number))
+        self.say(self.trainer.enter_block(number, **changes))
 
     @property
     def shown(self):
@@ -112,7 +108,7 @@ def test_beside_what_interrupts_the_steps_the_answer_stands_and_it_holds_afterwa
     run.train(3.0, **WAITING)
     if why == "profile":
         run.say(Profile(id=1, steps=3, path="t.json"))
-    run.say(Paused(at_s=run.now_s, why=why))
+    run.say(run.trainer.pause(why))
     shown = run.wait(4.0)
     assert shown.evidence[0] == "before that: input-bound"
     if why == "profile":
@@ -120,7 +116,7 @@ def test_beside_what_interrupts_the_steps_the_answer_stands_and_it_holds_afterwa
             at_s=run.now_s, answers=(1,), path="t", first_step=1, steps=3, steps_ms=1.0, took_ms=1.0
         )
         run.say(done)
-    run.say(Resumed(at_s=run.now_s))
+    run.say(run.trainer.resume())
     assert run.train(0.5, **WAITING).title == "input-bound"
 
 
@@ -134,7 +130,7 @@ def test_in_an_a_b_the_answer_from_before_it_stands_and_after_it_it_is_void():
         assert shown.title == "an A/B is running: pipelined off or on"
         assert shown.evidence[:2] == ("before that: input-bound", "waits 20.0 of 50.0 ms")
         assert (shown.answer, shown.tries) == (before, ())
-    run.say(replace(run.trainer.change(pipelined="off"), run=1))
+    run.say(run.trainer.leave_blocks(pipelined="off"))
     run.conduct(compared(lever="pipelined", a="off", b="on", verdict="no difference"))
     run.say(BlocksEnded(at_s=run.now_s, run=1, why="done"))
     assert run.train(0.3).kind == "measuring"
@@ -157,9 +153,7 @@ def test_while_a_lever_switches_the_answer_from_before_stands_and_with_the_chang
     run.conduct(Change(id=1, settings={"batch_size": "16"}))
     shown = run.train(2.0)
     assert (shown.kind, shown.evidence[0]) == ("switching", "before that: input-bound")
-    changed = run.trainer.change(batch_size="16")
-    assert isinstance(changed, Changed)
-    run.say(replace(changed, answers=(1,)))
+    run.say(run.trainer.change_and({"answers": (1,)}, batch_size="16"))
     run.pause()
     assert run.shown.evidence == ()
 

@@ -15,19 +15,14 @@ from gpudash.compare.ab import Question
 from gpudash.protocol import (
     BlocksEnded,
     Change,
-    Changed,
     ComparisonShown,
     Envelope,
     GpuReading,
     Hello,
-    Parted,
-    Paused,
     Plan,
     Printed,
     Progress,
-    Restarted,
-    Resumed,
-    Started,
+    State,
     Verdict,
 )
 from gpudash.recording.intervals import Interval
@@ -37,6 +32,7 @@ from gpudash.recording.recordings import Recordings
 from gpudash.recording.writer import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests import worker_double
+from tests.lives import in_process, starting, turns
 from tests.run.test_session import PATIENCE_S, SMALL, Begin, begin
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
@@ -86,17 +82,19 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
         log = tmp_path / f"{name}.jsonl"
         assert exported(log) == written(log)
     run_log = bodies(tmp_path / "whole.jsonl")
-    for kind in (Hello, Started, Change, Changed, ComparisonShown, Verdict, BlocksEnded, Paused):
+    for kind in (Hello, Change, ComparisonShown, Verdict, BlocksEnded):
         assert kind in map(type, run_log), kind
+    assert {"started", "changed", "paused"} <= {name for name, _ in turns(run_log)}
     assert any(isinstance(body, Printed) for body in run_log)
     assert not any(isinstance(body, Progress) for body in run_log)
     late = bodies(tmp_path / "late.jsonl")
-    kept = [body for body in late if isinstance(body, Plan | Started | Changed | Paused)]
+    kept = [body for body in late if isinstance(body, Plan | State)]
     assert (kept[0].settings, kept[1].workload) == (SMALL, "encdec")
-    assert kept[-2].at_s < kept[-1].at_s
-    assert [type(body) for body in late if isinstance(body, Restarted | Resumed)] == [
-        Resumed,
-        Restarted,
+    assert [body.phase for body in kept if isinstance(body, State)] == [
+        "paused",
+        "training",
+        "starting",
+        "training",
     ]
 
 
@@ -156,66 +154,50 @@ class RunLog:
                 Envelope(source=source, rank=rank, seq=self.seq, sent_s=self.run.now_s, body=body)
             )
 
-    def begun(self, started: Started | None = None) -> list[object]:
+    def begun(self) -> list[object]:
         """Return the first messages of a recording begun now."""
         origin = Origin(
             began_s=BEGAN_S, began_utc="2026-01-02T03:04:05Z", interval_s=0.5, command=()
         )
         origin = msgspec.convert(msgspec.to_builtins(origin), Origin)
         writer = RecordingWriter(self.folder / f"{self.seq}.csv", origin)
-        self.recordings.begin(writer, started, self.run.now_s, TimeBreakdown())
+        self.recordings.begin(writer, self.run.now_s, TimeBreakdown())
         return bodies(writer.log_path)
 
 
 def test_a_recording_begins_with_what_still_holds(tmp_path: Path) -> None:
     run_log = RunLog(tmp_path)
     run_log.take(PLAN, source="session")
-    start, change, pause = (
-        run_log.run.start(),
-        run_log.run.change(pipelined="on"),
-        run_log.run.pause(),
-    )
-    run_log.take(
-        Hello(), start, run_log.run.change(batch_size="4"), *run_log.run.steps(3), change, pause
-    )
-    assert run_log.begun() == [PLAN, Hello(), start, change, pause]
-    run_log.take(run_log.run.resume())
-    assert run_log.begun() == [PLAN, Hello(), start, change]
+    run_log.take(Hello(), run_log.run.start(), run_log.run.change(batch_size="4"))
+    run_log.take(*run_log.run.steps(3), run_log.run.change(pipelined="on"))
+    pause = run_log.run.pause()
+    run_log.take(pause)
+    assert run_log.begun() == [PLAN, Hello(), pause]
+    assert (pause.settings["batch_size"], pause.settings["pipelined"]) == ("4", "on")
+    resume = run_log.run.resume()
+    run_log.take(resume)
+    assert run_log.begun() == [PLAN, Hello(), resume]
     again = msgspec.structs.replace(PLAN, workload="augment")
-    run_log.take(Restarted(at_s=run_log.run.now_s, plan=again), source="session")
-    assert run_log.begun() == [again]
+    restart = starting(run_log.run.now_s, again)
+    run_log.take(restart, again, source="session")
+    assert run_log.begun() == [restart, again]
+    start = run_log.run.start()
     run_log.take(Hello(), start)
     assert run_log.begun() == [again, Hello(), start]
 
 
-def test_a_recordings_start_has_its_segment_in_the_run(tmp_path: Path) -> None:
-    run_log = RunLog(tmp_path)
-    start = run_log.run.start()
-    run_log.take(start)
-    in_run = msgspec.structs.replace(start, segment=3)
-    assert run_log.begun(in_run) == [in_run]
-
-
-def test_a_recording_begins_with_every_ranks_start(tmp_path: Path) -> None:
+def test_a_recording_begins_with_the_state_of_every_rank(tmp_path: Path) -> None:
     run_log = RunLog(tmp_path)
     first = run_log.run.start()
-    other = msgspec.structs.replace(first, versions={"torch": "0.1"})
+    other = in_process(first, versions={"torch": "0.1"})
     run_log.take(first)
     run_log.take(other, rank=1)
-    in_run = msgspec.structs.replace(first, segment=3)
-    assert run_log.begun(in_run) == [in_run, other]
+    assert run_log.begun() == [first, other]
     described = msgspec.json.decode((tmp_path / "2.json").read_bytes(), type=Metadata)
-    assert described.versions["torch"] == first.versions["torch"]
-
-
-def test_a_recording_begins_with_the_end_of_ranks_that_have_ended(tmp_path: Path) -> None:
-    run_log = RunLog(tmp_path)
-    start, parted = run_log.run.start(), Parted(at_s=BEGAN_S, pid=42)
-    run_log.take(start)
-    run_log.take(start, parted, rank=1)
-    assert run_log.begun() == [start, start, parted]
-    run_log.take(start, rank=1)
-    assert run_log.begun() == [start, start]
+    assert described.versions["torch"] == first.process.versions["torch"]
+    gone = msgspec.structs.replace(other, phase="parted")
+    run_log.take(gone, rank=1)
+    assert run_log.begun() == [first, gone]
 
 
 def test_a_recording_begins_with_each_gpu_once(tmp_path: Path) -> None:

@@ -24,11 +24,12 @@ from gpudash.protocol import (
     Joined,
     Progress,
     Refused,
-    Resumed,
     Stack,
     Stacks,
-    Started,
+    State,
     Step,
+    Timed,
+    TrainingProcess,
 )
 from gpudash.run import node_protocol, nodes, stacks
 from gpudash.run.addresses import LOOPBACK, Address
@@ -46,6 +47,7 @@ from gpudash.run.node_protocol import (
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
 from gpudash.run.normalise import Normaliser
 from gpudash.run.training_processes import TrainingProcesses
+from tests.lives import in_process, told_by
 from tests.waiting import until
 
 TOKEN = "a token of the tests"
@@ -81,7 +83,7 @@ class Here:
         return until(lambda: self.turn() or predicate(), lambda: (self.messages, self.sentences))
 
     def bodies(self, kind):
-        return [one.body for one in self.messages if isinstance(one.body, kind)]
+        return told_by(self.messages, kind)
 
     def sentence_with(self, words):
         return self.until(lambda: [one for one in self.sentences if words in one])[0]
@@ -137,15 +139,14 @@ def connected(here, **options):
 
 
 def started(at_s, uuid=None):
-    return Started(
-        at_s=at_s,
-        pid=412,
-        workload="train.py",
-        device=Device(kind="cuda" if uuid else "cpu", name="x", uuid=uuid),
-        settings={},
-        warmup_steps=0,
-        versions={},
-    )
+    device = Device(kind="cuda" if uuid else "cpu", name="x", uuid=uuid)
+    process = TrainingProcess(pid=412, ready_s=at_s, device=device, versions={})
+    return State(at_s=at_s, phase="training", process=process, workload="train.py")
+
+
+def timed(at_s):
+    """A message, whichever."""
+    return Timed(at_s=at_s, block=0, steps=1, samples=None, seconds=1.0)
 
 
 # ── nodes with the token ─────────────────────────────────────────────────────────────────
@@ -154,9 +155,9 @@ def started(at_s, uuid=None):
 def test_a_nodes_messages_join_the_local_ones(here, node):
     node.send(Hello(pid=412))
     node.send(started(time.monotonic()))
-    here.until(lambda: here.bodies(Started))
+    here.until(lambda: here.bodies("started"))
     assert [(one.source, one.rank) for one in here.messages] == [("training", 8)]
-    assert here.bodies(Started)[0].node == "gpu2"
+    assert here.bodies("started")[0].process.node == "gpu2"
     assert here.sentence_with("node gpu2 is connected; clocks within ")
 
 
@@ -227,7 +228,7 @@ def test_times_are_converted_to_the_local_clock(here):
 def test_a_gpu_is_read_under_the_rank_that_trains_on_it(here, node):
     node.send(Hello())
     node.send(started(1.0, uuid="GPU-7"))
-    here.until(lambda: here.bodies(Started))
+    here.until(lambda: here.bodies("started"))
     for uuid in ("GPU-7", "GPU-of-nobody"):
         reading = GpuReading(at_s=1.0, index=0, uuid=uuid, name="H200", values={"power_w": 300.0})
         node.send_line(own_line(reading))
@@ -264,8 +265,8 @@ def test_a_node_of_the_local_name_gets_another_name(here):
     node = connected(here, node=platform.node())
     node.send(Hello())
     node.send(started(time.monotonic()))
-    here.until(lambda: here.bodies(Started))
-    assert here.bodies(Started)[0].node == f"another {platform.node()}"
+    here.until(lambda: here.bodies("started"))
+    assert here.bodies("started")[0].process.node == f"another {platform.node()}"
 
 
 def test_clocks_are_compared_again_and_again(here, node, monkeypatch):
@@ -324,8 +325,8 @@ def test_a_gpudash_that_comes_again_replaces_itself(here, node):
     here.until(lambda: here.processes._members)
     again = connected(here)
     again.send(Hello())
-    again.send(Resumed(at_s=1.0))
-    here.until(lambda: here.bodies(Resumed))
+    again.send(timed(1.0))
+    here.until(lambda: here.bodies(Timed))
     assert (len(here.nodes._nodes), len(here.processes._members)) == (1, 1)
     assert not [one for one in here.sentences if "lost" in one or "rank" in one]
 
@@ -333,11 +334,11 @@ def test_a_gpudash_that_comes_again_replaces_itself(here, node):
 def test_a_successor_of_a_rank_is_read_if_both_messages_arrive_at_once(here, node):
     node.send(Hello())
     here.until(lambda: here.processes._members)
-    node.send(Resumed(at_s=1.0))
+    node.send(timed(1.0))
     node.send_line(line_of(412, b""))
     node.send(Hello(), process=413)
-    node.send(Resumed(at_s=2.0), process=413)
-    here.until(lambda: len(here.bodies(Resumed)) == 2)
+    node.send(timed(2.0), process=413)
+    here.until(lambda: len(here.bodies(Timed)) == 2)
     assert here.sentence_with("rank 8") == "rank 8 began again: training process 413 follows 412"
 
 
@@ -348,14 +349,14 @@ def restarted_without(here, node, before, after, of="gpu3"):
         node.send(Hello(job=before), rank=rank, process=412 + rank)
     here.until(lambda: len(here.processes._ranks) == 2)
     other.send(Hello(job=after), rank=0, process=99)
-    other.send(Resumed(at_s=1.0), rank=0, process=99)
+    other.send(timed(1.0), rank=0, process=99)
     return other  # else it hangs up
 
 
 def test_a_job_restarted_without_a_node_is_watched_though_its_port_is_new(here, node, monkeypatch):
     monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
     _other = restarted_without(here, node, "mine:29500", "mine:41234")
-    here.until(lambda: here.bodies(Resumed))
+    here.until(lambda: here.bodies(Timed))
     assert [node.receive(), node.receive()] == [b"412 \n", b"413 \n"]  # those of before are let go
     assert list(here.processes._ranks) == [0]
     assert (
@@ -379,7 +380,7 @@ def test_another_job_is_not_taken_for_a_restart(here, node, before, after, of):
     _other = restarted_without(here, node, before, after, of)
     assert here.sentence_with("another job").endswith("its other ranks train on, unwatched")
     assert set(here.processes._ranks) == {0, 1}
-    assert not here.bodies(Resumed)
+    assert not here.bodies(Timed)
 
 
 def test_a_second_gpudash_of_the_same_machine_is_another_node(here, node):
@@ -401,11 +402,11 @@ def test_a_rank_that_is_taken_is_refused_and_its_process_disconnected(here, node
     words = "it says it is rank 8, which another process is"
     assert here.sentence_with("rank 8") == f"training process 99 on gpu3 is left out: {words}"
     assert other.receive() == b"99 \n"
-    other.send(Resumed(at_s=1.0), rank=8, process=99)
-    node.send(Resumed(at_s=2.0))
-    here.until(lambda: here.bodies(Resumed))
+    other.send(timed(1.0), rank=8, process=99)
+    node.send(timed(2.0))
+    here.until(lambda: here.bodies(Timed))
     assert [one.rank for one in here.messages] == [8]
-    assert len(here.bodies(Resumed)) == 1
+    assert len(here.bodies(Timed)) == 1
     assert not here.processes._refused
 
 
@@ -427,7 +428,7 @@ def test_a_local_rank_that_another_node_has_already_is_reported(here, node, plac
 @pytest.mark.parametrize("source", ["session", "telemetry", "recording", "\x1b[2J"])
 def test_a_process_may_send_only_as_a_training(here, node, source):
     node.send(Hello())
-    node.send(Resumed(at_s=1.0), source=source)
+    node.send(timed(1.0), source=source)
     here.sentence_with(" on gpu2 is left out: it speaks as ")  # its rank may not be known yet
     assert not here.messages
 
@@ -500,12 +501,12 @@ def test_a_process_that_counts_itself_in_a_container_has_the_number_that_it_has_
         here.until(lambda: here.processes._members)
         process, _ = listening.accept()
         with closing(process):
-            begun = msgspec.structs.replace(started(time.monotonic()), pid=7)
+            begun = in_process(started(time.monotonic()), pid=7)
             for seq, body in enumerate((Hello(pid=7), begun)):
                 said = Envelope(source="training", seq=seq, sent_s=begun.at_s, body=body)
                 process.sendall(msgspec.json.encode(said) + b"\n")
-            here.until(lambda: here.bodies(Started))
-    assert here.bodies(Started)[0].pid == os.getpid()
+            here.until(lambda: here.bodies("started"))
+    assert here.bodies("started")[0].process.pid == os.getpid()
 
 
 # ── strangers ───────────────────────────────────────────────────────────────────────────

@@ -1,69 +1,100 @@
-"""Views receive every message once, with segments of the whole run."""
+"""Views receive every message once, in terms of the whole run."""
 
 import pytest
 from msgspec.structs import replace
 
-from gpudash.protocol import Changed, Envelope, Paused, Plan, Progress, Restarted, Started
+from gpudash.protocol import Envelope, Plan, Progress, State
 from gpudash.run.normalise import Normaliser
-from tests.scripted_run import SETTINGS, started, step
+from gpudash.statistics import WARMUP_STEPS
+from tests.lives import Narrator, changed, failed, in_process, parted, paused, resumed, starting
+from tests.scripted_run import PLAN, started, step
 
 
 def report(*steps):
     return Progress(until_s=0.0, steps=steps, total_steps=0, total_samples=0)
 
 
-def changed(segment, after_step):
-    return Changed(
-        at_s=0.0,
-        segment=segment,
-        after_step=after_step,
-        changes={},
-        settings=SETTINGS,
-        took_ms=1.0,
-        warmup_steps=2,
-    )
+def told(*items):
+    narrator = Narrator()
+    return [narrator.tell(item) for item in items]
 
 
-def stamped(*bodies):
-    normaliser = Normaliser()
-    return [normaliser.stamp(body) for body in bodies]
+def states_of(bodies):
+    return [body for body in bodies if isinstance(body, State)]
 
 
 def steps_of(bodies):
     return [one for body in bodies if isinstance(body, Progress) for one in body.steps]
 
 
-def test_segments_count_on_over_several_workers():
-    items = stamped(
+def test_workers_and_segments_count_on_over_several_workers():
+    items = told(
         started(0.0),
-        changed(1, 0),
-        changed(2, 0),
+        changed(1.0),
+        changed(2.0),
         started(9.0),
         report(step(1, 1.0)),
-        changed(1, 1),
+        changed(10.0, after_step=1),
         report(step(2, 2.0, segment=1)),
     )
-    assert [body.segment for body in items if isinstance(body, Started | Changed)] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
+    assert [state.segment for state in states_of(items)] == [0, 1, 2, 3, 4]
+    assert [state.worker for state in states_of(items)] == [1, 1, 1, 2, 2]
     assert [one.segment for one in steps_of(items)] == [3, 4]
 
 
-def test_the_first_start_of_a_log_begun_in_mid_run_names_its_segment_in_the_run():
-    items = stamped(replace(started(0.0), segment=3), changed(1, 0), started(9.0))
-    assert [body.segment for body in items] == [3, 4, 5]
+def test_a_training_whose_levers_were_changed_before_it_was_watched_begins_with_segment_0():
+    items = told(replace(started(0.0), segment=3), report(step(9, 1.0, segment=3)))
+    assert (items[0].segment, items[1].steps[0].segment) == (0, 0)
 
 
-@pytest.mark.parametrize("pause", [Paused(at_s=0.0, after_step=3), changed(0, 3)])
-def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pause):
-    items = stamped(
+def test_a_message_of_a_log_stays_as_it_is():
+    first = told(started(0.0), changed(1.0), started(9.0), changed(10.0), paused(12.0))
+    late = first[-1]
+    read = told(late, report(step(9, 13.0, segment=late.segment)), starting(20.0, PLAN))
+    assert (read[0], read[1].steps[0].segment) == (late, late.segment)
+    assert Narrator().tell(late) == late
+
+
+def test_a_phase_is_as_old_as_its_first_state():
+    items = told(
+        started(1.0),
+        changed(2.0),
+        paused(3.0),
+        changed(4.0),
+        resumed(5.0),
+        paused(6.0, "evaluation"),
+        paused(7.0),
+    )
+    assert [state.since_s for state in items] == [1.0, 1.0, 3.0, 3.0, 5.0, 6.0, 7.0]
+
+
+def test_an_end_is_completed_from_the_state_before():
+    normaliser = Normaliser()
+    before = normaliser.stamp(replace(started(1.0), settings={"batch_size": "2"}))
+    end = normaliser.stamp(failed(7.0))
+    assert (end.phase, end.at_s, end.failure.sentence) == ("failed", 7.0, "it died")
+    assert (end.process, end.settings, end.worker) == (before.process, before.settings, 1)
+    after = normaliser.stamp(State(at_s=9.0, phase="stopped"))
+    assert (after.phase, after.since_s, after.failure) == ("stopped", 7.0, end.failure)
+
+
+def test_each_rank_has_its_own_states():
+    narrator = Narrator()
+    first, other = (narrator.tell(started(at_s), rank) for rank, at_s in enumerate((1.0, 2.0)))
+    assert (first.worker, other.worker) == (1, 1)
+    gone = narrator.tell(parted(5.0), 1)
+    assert gone.process == other.process
+
+
+BREAKS = [paused(0.5, after_step=3), changed(0.5, after_step=3)]
+
+
+@pytest.mark.parametrize("a_break", BREAKS)
+def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(a_break):
+    items = told(
         started(0.0),
         report(step(1, 1.0)),
-        pause,
+        a_break,
         report(step(2, 2.0), step(3, 3.0), step(4, 4.0)),
         report(step(5, 5.0)),
         started(9.0),
@@ -72,10 +103,30 @@ def test_a_step_knows_how_long_ago_the_last_break_was_also_one_reported_late(pau
     assert [one.since_break for one in steps_of(items)] == [1, 2, 3, 1, 2, 1]
 
 
-@pytest.mark.parametrize("why", ["evaluation", "checkpoint"])
+@pytest.mark.parametrize("a_break", BREAKS)
+def test_steps_are_warm_some_steps_after_a_break(a_break):
+    before = [step(number, 1.0) for number in (1, 2, 3)]
+    after = [step(number, 2.0) for number in range(4, 4 + WARMUP_STEPS + 2)]
+    items = told(started(0.0), report(*before), a_break, report(*after))
+    assert [one.warm for one in steps_of(items)] == [0] * (3 + WARMUP_STEPS) + [1, 1]
+
+
+def test_of_equal_steps_those_after_the_warm_up_are_warm():
+    long = replace(started(0.0), warmup_steps=20)
+    items = told(long, report(replace(step(15, 1.0), count=15), replace(step(30, 2.0), count=15)))
+    assert [one.warm for one in steps_of(items)] == [0, 10]
+
+
+def test_a_block_is_warm_as_soon_as_its_own_warm_up_is_over():
+    block = changed(1.0, after_step=0, warmup_steps=1, run=1, block=0)
+    items = told(started(0.0), block, report(step(1, 2.0), step(2, 3.0)))
+    assert [one.warm for one in steps_of(items)] == [0, 1]
+
+
+@pytest.mark.parametrize("why", ["evaluation", "checkpoint", "profile"])
 def test_an_aside_is_no_break(why):
-    pause = Paused(at_s=1.0, after_step=1, why=why)
-    items = stamped(started(0.0), report(step(1, 1.0)), pause, report(step(2, 5.0)))
+    aside = paused(1.0, why, after_step=1)
+    items = told(started(0.0), report(step(1, 1.0)), aside, resumed(4.0), report(step(2, 5.0)))
     assert [one.since_break for one in steps_of(items)] == [1, 2]
 
 
@@ -88,8 +139,12 @@ def test_repeats_are_dropped_and_another_worker_counts_from_0():
     assert normaliser.take(later) is None
     assert normaliser.take(replace(later, seq=2)) is None
     assert normaliser.take(replace(later, seq=2, source="telemetry")) is not None
-    assert normaliser.take(replace(later, seq=5, rank=1)) is None
+    assert normaliser.take(replace(later, seq=2, rank=1)) is not None
     assert normaliser.take(replace(later, seq=5)) is not None
-    plan = Plan(workload="encdec", settings={})
-    normaliser.stamp(Restarted(at_s=0.0, plan=plan))
+    normaliser.stamp(starting(0.0, Plan(workload="encdec", settings={})))
     assert normaliser.take(first) is not None
+
+
+def test_the_same_process_reached_again_is_another_worker():
+    again = in_process(started(0.0), ready_s=5.0)
+    assert [state.worker for state in told(started(0.0), again)] == [1, 2]

@@ -14,25 +14,21 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
     Envelope,
     Event,
-    Failed,
-    Finished,
     Hello,
     Pause,
-    Paused,
     Plan,
     Progress,
     Refused,
     Resume,
-    Resumed,
-    Started,
+    State,
     Status,
     Stop,
 )
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.worker_process import RankProcesses, WorkerProcess, start
+from tests.lives import failed, told
 from tests.waiting import until
 from tests.warm import python
 
@@ -65,18 +61,18 @@ class Ranks:
         self.link = RankProcesses(plan)
         self.said: dict[int, list[Event]] = {0: [], 1: []}
 
-    def of(self, kind: type[Event]) -> list[list[Event]]:
+    def of(self, kind: type[Event] | str) -> list[list[Event]]:
         """Return each rank's messages of this kind."""
-        return [[one for one in said if isinstance(one, kind)] for said in self.said.values()]
+        return [told(said, kind) for said in self.said.values()]
 
-    def ask(self, command: AnyCommand, kind: type[Event]) -> tuple[Event, Event]:
+    def ask(self, command: AnyCommand, kind: type[Event] | str) -> tuple[Event, Event]:
         """Send a command; return both ranks' answers."""
         self.link.send(command)
         self.until(lambda: all(self._answers(command, kind)))
         first, second = self._answers(command, kind)
         return first[0], second[0]
 
-    def _answers(self, command: AnyCommand, kind: type[Event]) -> list[list[Event]]:
+    def _answers(self, command: AnyCommand, kind: type[Event] | str) -> list[list[Event]]:
         return [[one for one in said if command.id in one.answers] for said in self.of(kind)]
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -132,10 +128,10 @@ def test_a_plan_of_one_process_starts_no_launcher():
 def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     ranks.train()
     assert listening(ranks.link) == {"127.0.0.1"}
-    begun = [one[0] for one in ranks.of(Started)]
+    begun = [one[0].process for one in ranks.of("started")]
     assert [(one.world_size, one.bus_gb_s > 0) for one in begun] == [(2, True), (2, True)]
 
-    changed = ranks.ask(Change(id=1, settings={"bucket_cap_mb": "1"}), Changed)
+    changed = ranks.ask(Change(id=1, settings={"bucket_cap_mb": "1"}), "changed")
     assert changed[0].after_step == changed[1].after_step
 
     refused = ranks.ask(Change(id=2, settings={"cuda_graph": "on"}), Refused)
@@ -143,19 +139,19 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
         "cuda_graph=on: not with several processes, whose all-reduce is not recorded"
     }
 
-    paused = ranks.ask(Pause(id=3), Paused)
+    paused = ranks.ask(Pause(id=3), "paused")
     assert paused[0].after_step == paused[1].after_step
-    changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), Changed)
+    changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), "changed")
     assert changed[0].after_step == changed[1].after_step == paused[0].after_step
     blocks = tuple(
         Block(number=number, changes={"pipelined": way}, min_steps=3, min_s=0.05)
         for number, way in enumerate(("on", "off", "off", "on"))
     )
     ranks.link.send(Blocks(id=5, run=1, blocks=blocks))
-    ranks.ask(Resume(id=6), Resumed)
+    ranks.ask(Resume(id=6), "resumed")
     ranks.until(lambda: all(ranks.of(BlocksEnded)))
     switches = [
-        [(one.block, one.after_step, one.settings) for one in said] for said in ranks.of(Changed)
+        [(one.block, one.after_step, one.settings) for one in said] for said in ranks.of("changed")
     ]
     assert switches[0] == switches[1]
     assert [block for block, _, _ in switches[0]] == [None, None, 0, 1, 2, 3, None]
@@ -175,17 +171,17 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     }
     assert "communication_ms" in phases
 
-    ranks.ask(Change(id=8, settings={"batch_size": "16"}), Changed)
+    ranks.ask(Change(id=8, settings={"batch_size": "16"}), "changed")
     ranks.until(lambda: {len(one) for one in ranks.of(Refused)} == {2})  # as they compute
-    ranks.until(lambda: all(one[-1].answers == () for one in ranks.of(Changed)))
-    back = [one[-1] for one in ranks.of(Changed)]
+    ranks.until(lambda: all(one[-1].answers == () for one in ranks.of("changed")))
+    back = [one[-1] for one in ranks.of("changed")]
     assert [one.settings["batch_size"] for one in back] == ["4", "4"]
     assert back[0].after_step == back[1].after_step
     assert [one[-1].kind for one in ranks.of(Refused)] == ["out_of_memory"] * 2
 
     ranks.train()
-    finished = ranks.ask(Stop(id=9), Finished)
-    assert finished[0].total_steps == finished[1].total_steps
+    finished = ranks.ask(Stop(id=9), "finished")
+    assert finished[0].after_step == finished[1].after_step
     ranks.end()
     assert ranks.link.exit_code() == 0
 
@@ -213,25 +209,27 @@ def test_where_one_rank_dies_all_end(ranks: Ranks):
     by_rank["1"].kill()
     ranks.end()
     assert not by_rank["0"].is_running()
-    assert [one.sentence for one in ranks.of(Failed)[0]] == ["rank 1 was killed by SIGKILL"]
+    assert [one.failure.sentence for one in ranks.of("failed")[0]] == [
+        "rank 1 was killed by SIGKILL"
+    ]
 
 
 def test_which_rank_was_killed_is_told_and_not_what_another_says_came_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    killed = Failed(at_s=2.0, kind="error", sentence="rank 1 was killed by SIGKILL")
-    lost = Failed(at_s=1.0, kind="error", sentence="Connection closed by peer")
+    killed = failed(2.0, "rank 1 was killed by SIGKILL")
+    lost = failed(1.0, "Connection closed by peer")
 
     def begin(ranks: RankProcesses, *_: object) -> None:
         ranks._scratch = SimpleNamespace(name=str(tmp_path))
 
-    def told(failed: Failed) -> Callable[[object], list[Envelope]]:
-        return lambda _: [Envelope(source="training", seq=0, sent_s=3.0, body=failed)]
+    def saying(state: State) -> Callable[[object], list[Envelope]]:
+        return lambda _: [Envelope(source="training", seq=0, sent_s=3.0, body=state)]
 
     monkeypatch.setattr(WorkerProcess, "__init__", begin)
     monkeypatch.setattr(WorkerProcess, "exit_code", lambda _: 1)
-    monkeypatch.setattr(WorkerProcess, "read", told(killed))
-    monkeypatch.setattr(TrainingProcesses, "read", told(lost))
+    monkeypatch.setattr(WorkerProcess, "read", saying(killed))
+    monkeypatch.setattr(TrainingProcesses, "read", saying(lost))
     assert [
         one.body for one in RankProcesses(Plan(workload="encdec", settings={}, nproc=2)).read()
     ] == [killed]
@@ -245,7 +243,7 @@ def test_more_processes_than_gpus_are_refused_before_any_starts():
         msgspec.json.decode(one, type=Envelope)
         for one in python("-c", launch, *words).stdout.splitlines()
     ]
-    assert [type(one.body) for one in said] == [Hello, Status, Failed]
-    failed = said[-1].body
+    assert [type(one.body) for one in said] == [Hello, Status, State]
+    failed = said[-1].body.failure
     assert failed.kind == "bad_setting"
     assert failed.sentence.startswith("--nproc 2 is not valid")

@@ -13,23 +13,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.protocol import (
     PROTOCOL_VERSION,
     Change,
-    Changed,
     Device,
     Envelope,
     HostReading,
     Pause,
-    Paused,
     Progress,
     Stack,
     Stacks,
-    Started,
+    State,
 )
 from gpudash.run import relay as relays
 from gpudash.run.addresses import LOOPBACK, Address
@@ -39,6 +36,7 @@ from gpudash.run.node_protocol import Challenge, Welcome
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.training_processes import TrainingProcesses
+from tests.lives import in_process, told_by
 from tests.scripted_run import started
 from tests.waiting import until
 
@@ -107,7 +105,7 @@ class Dashboard:
         return until(turn, lambda: (self.messages[-3:], self.sentences))
 
     def bodies(self, kind):
-        return [one.body for one in self.messages if isinstance(one.body, kind)]
+        return told_by(self.messages, kind)
 
     def first(self, kind):
         return self.until(lambda: self.bodies(kind))[0]
@@ -181,7 +179,7 @@ def test_a_process_in_a_container_is_not_read_by_its_number_there(
     monkeypatch.setattr(relays, "peer", lambda line: peer(line) if peer(line) == pids[9] else 0)
     relayed(there.address)
     there.until(
-        lambda: {one.rank for one in there.messages if isinstance(one.body, Started)} == {8, 9}
+        lambda: {one.rank for one in there.messages if isinstance(one.body, State)} == {8, 9}
     )
     there.until(lambda: len([one for one in host_readings(there) if one.rank == 9]) > 1)
     assert {one.rank for one in host_readings(there)} == {9}
@@ -195,11 +193,11 @@ def test_commands_come_back_and_are_answered(training, dashboard, relayed):
     there = dashboard()
     training()
     relayed(there.address)
-    there.first(Started)
+    there.first("started")
     there.processes.send(Change(id=4, settings={"num_workers": "5"}))
-    assert there.first(Changed).answers == (4,)
+    assert there.first("changed").answers == (4,)
     there.processes.send(Pause(id=5))
-    assert there.first(Paused).answers == (5,)
+    assert there.first("paused").answers == (5,)
 
 
 def stack_of(there):
@@ -266,7 +264,7 @@ def test_at_the_end_of_the_command_its_last_messages_come_first(training, place,
     training("--steps", "50")
     relay = Relay(there.address, TOKEN, print)
     with relay.running(place):
-        there.first(Started)
+        there.first("started")
         there.until(lambda: there.bodies(Progress)[-1:] and there.processes.parted_s)
         relay.set_parting("train.py has ended")
     there.until(lambda: [one for one in there.sentences if one.endswith(": train.py has ended")])
@@ -279,8 +277,8 @@ class Telemetry:
     def __init__(self):
         self.gpus = {}
 
-    def watch(self, started, /, rank=0):
-        self.gpus[rank] = started.device.uuid
+    def watch(self, process, /, rank=0):
+        self.gpus[rank] = process.device.uuid
 
     def read(self):
         return []
@@ -298,7 +296,7 @@ def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
         for rank, (process, connection) in enumerate(processes, start=8):
             watched._processes[rank, 0] = Lines(connection)
             device = Device(kind="cuda", name="x", uuid=f"GPU-{rank}")
-            body = replace(started(0.0, {}), device=device, world_size=16)
+            body = in_process(started(0.0, {}), device=device, world_size=16)
             messages = Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
             with process:
                 process.sendall(msgspec.json.encode(messages) + b"\n")
@@ -315,11 +313,11 @@ def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(
     first = dashboard()
     process = training()
     said = relayed(first.address)
-    first.first(Started)
+    first.first("started")
     first.processes.close()
     until(lambda: said)
     second = dashboard(address=first.address)
-    second.first(Started)
+    second.first("started")
     assert process.poll() is None
     lost = f"cannot connect to {first.address}: Connection refused"
     assert said == [alone(lost), f"gpudash: connected to {first.address}"]
@@ -330,7 +328,7 @@ def test_a_gpudash_that_starts_later_is_found(training, dashboard, relayed):
     training()
     said = relayed(address)
     until(lambda: said)
-    dashboard(address=address).first(Started)
+    dashboard(address=address).first("started")
 
 
 def test_a_wrong_token_is_one_line(training, dashboard, relayed):
@@ -350,7 +348,7 @@ def test_a_gpudash_that_hangs_is_disconnected(training, dashboard, relayed, monk
     there = dashboard()
     process = training()
     relayed(there.address)
-    there.first(Started)
+    there.first("started")
     monkeypatch.setattr(relays, "SILENT_S", 0.3)
     node = there.nodes._nodes[0]
     node.say = lambda _line: None
@@ -362,7 +360,7 @@ def test_a_refused_process_is_disconnected_and_not_relayed_again(training, dashb
     there = dashboard()
     training("--rank", "8")
     relayed(there.address)
-    there.first(Started)
+    there.first("started")
     training("--rank", "8")
     there.until(lambda: [one for one in there.sentences if "it says it is rank 8" in one])
     for _ in range(30):
@@ -467,8 +465,8 @@ def test_the_gpu_of_each_rank_of_the_node_is_read(monkeypatch, dashboard, relaye
     watched = set()
 
     class Readings:
-        def watch(self, started, rank=0):
-            watched.add((rank, started.device.uuid))
+        def watch(self, process, rank=0):
+            watched.add((rank, process.device.uuid))
 
         def read(self):
             return []

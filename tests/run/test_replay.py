@@ -27,7 +27,7 @@ from gpudash.run.replay import NOTHING, SPEEDS, Player, Replay
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from tests.run.test_session import Screen
-from tests.scripted_run import BEGAN_S, SETTINGS, gpu, host, measured
+from tests.scripted_run import BEGAN_S, SETTINGS, gpu, host, measured, started
 from tests.scripted_worker import Worker
 
 ABLE = ("levers", "pause", "restart", "blocks", "record", "profile")
@@ -157,10 +157,9 @@ class Scripted(Source):
         self.worker = self.trains()
         self.worker.settings = dict(settings)
         self.worker.now_s = clock.now_s + BOOT_S
-        started = msgspec.structs.replace(
-            self.worker.start(), notes=(Note(lever=None, text="trains on a script"),)
-        )
-        self.said = [Hello(can=ABLE), started, Printed(lines=("hello",))]
+        first = started(self.worker.now_s, dict(settings))
+        noted = msgspec.structs.replace(first, notes=(Note(lever=None, text="trains on a script"),))
+        self.said = [Hello(can=ABLE), self.worker.begin(noted), Printed(lines=("hello",))]
         self.samples = 0
 
     def turn(self) -> None:

@@ -6,13 +6,14 @@ import shutil
 import pytest
 
 from gpudash.errors import UsageError
-from gpudash.protocol import Envelope, Failed, GpuReading, Notice
+from gpudash.protocol import Envelope, GpuReading, Notice
 from gpudash.recording.csv_reader import UNKNOWN
 from gpudash.recording.log import line_of
 from gpudash.run.replay import AT_ONCE
 from gpudash.run.replayed import replayed
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.compare.test_runs import OFF, ON, recorded
+from tests.lives import failed
 from tests.recording import test_log
 from tests.recording.test_csv_file import GOLDEN
 from tests.scripted_run import BEGAN_S
@@ -38,7 +39,7 @@ def test_a_recording_is_read_to_its_end(tmp_path, named):
     assert run.steps_per_s == pytest.approx(220, rel=0.01)
     assert (run.name, run.unknown, run.refused) == (named, None, 0)
     assert run.metadata.complete
-    assert run.started.device == run.snapshot.device
+    assert run.process.device == run.snapshot.device
 
 
 def test_a_log_of_many_messages_before_the_first_row_is_read_to_its_end(tmp_path):
@@ -68,8 +69,8 @@ def test_the_runs_own_time_breakdown_is_kept_or_else_folded(tmp_path):
 
 def test_failures_and_notices_are_kept(tmp_path):
     recorded(tmp_path / "run.csv", (OFF, 50, 100))
-    failed = Failed(at_s=BEGAN_S + 0.1, kind="error", sentence="it broke")
-    log = with_messages(tmp_path / "run.jsonl", failed, Notice(text="the disk is full"))
+    end = failed(BEGAN_S + 0.1, "it broke")
+    log = with_messages(tmp_path / "run.jsonl", end, Notice(text="the disk is full"))
     run = replayed(log)
     assert [(round(one.at_s, 3), one.sentence) for one in run.failures] == [(0.1, "it broke")]
     assert run.notices == ("the disk is full",)

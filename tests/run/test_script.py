@@ -18,24 +18,19 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
-    Failed,
-    Finished,
     Hello,
     Notice,
     Offered,
     Pause,
-    Paused,
     Plan,
     Printed,
     Profile,
     Progress,
     Refused,
     Resume,
-    Resumed,
-    Started,
     Status,
     Stop,
+    TooLate,
 )
 from gpudash.run import job_commands, keeper
 from gpudash.run.script import PUT_BACK, ScriptSource
@@ -43,6 +38,7 @@ from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.run.user_command_process import Foreground, keep
+from tests.lives import told_by
 from tests.waiting import until
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
@@ -71,14 +67,12 @@ class Watched:
             self.envelopes += self.source.read()
             return predicate()
 
-        return until(turn, lambda: [one for one in self.bodies() if not isinstance(one, Progress)])
+        return until(
+            turn, lambda: [one.body for one in self.envelopes if not isinstance(one.body, Progress)]
+        )
 
-    def bodies(self, kind=object, rank=None):
-        return [
-            one.body
-            for one in self.envelopes
-            if isinstance(one.body, kind) and rank in (None, one.rank)
-        ]
+    def bodies(self, kind, rank=None):
+        return told_by(self.envelopes, kind, rank)
 
     def first(self, kind, rank=None):
         return self.until(lambda: self.bodies(kind, rank))[0]
@@ -124,7 +118,7 @@ def run(place):
 def test_the_command_is_there_before_it_trains(run):
     watched = run("-c", "import time; time.sleep(60)")
     watched.until(lambda: len(watched.bodies(Status)) == 2)
-    hello, status = watched.bodies()[:2]
+    hello, status = [one.body for one in watched.envelopes[:2]]
     assert {"levers", "blocks", "leave", "type"} <= set(hello.can)
     assert status.text == "starting train.py"
     assert watched.bodies(Status)[-1].text == "train.py runs; torch is not imported so far"
@@ -138,10 +132,10 @@ def test_the_status_says_that_torch_is_imported(run, place):
 
 def test_a_training_is_relayed_in_order_and_under_the_commands_name(run):
     watched = run(TRAINING, "--steps", "100")
-    assert watched.first(Started).workload == "train.py"
+    assert watched.first("started").workload == "train.py"
     assert watched.first(Offered) == watched.source.offered
     assert watched.end() == "train.py has ended"
-    assert watched.bodies(Finished)[-1].total_steps == watched.bodies(Progress)[-1].total_steps > 0
+    assert watched.bodies("finished")[-1].after_step == watched.bodies(Progress)[-1].total_steps > 0
     assert len(watched.bodies(Hello)) == 1  # said again, it would void the log
     for name in ("training", "output"):
         seqs = [one.seq for one in watched.envelopes if one.source == name]
@@ -160,15 +154,15 @@ def test_a_training_that_answers_within_the_first_look_is_not_taken_for_late(run
 
     monkeypatch.setattr(TrainingProcesses, "_look", look_slowly)
     watched = run(TRAINING, kept=False)
-    watched.first(Started)
+    watched.first("started")
     seqs = [one.seq for one in watched.envelopes if one.source == "training"]
     assert seqs == sorted(seqs)
-    assert [type(one) for one in watched.bodies()[:2]] == [Hello, Status]
+    assert [type(one.body) for one in watched.envelopes[:2]] == [Hello, Status]
 
 
 def test_each_training_process_has_its_own_rank(run):
     watched = run(TRAINING, "--steps", "60", "--fork")
-    pids = {watched.first(Started, rank).pid for rank in (0, 1)}
+    pids = {watched.first("started", rank).process.pid for rank in (0, 1)}
     assert len(pids) == 2
     watched.end()
     assert watched.bodies(Progress, 0)
@@ -177,7 +171,7 @@ def test_each_training_process_has_its_own_rank(run):
 
 def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
     watched = run(TRAINING, "--fork")
-    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     command = watched.facts()["pid"]
     rank, pid = next((rank, pid) for rank, pid in of_rank.items() if pid != command)
     os.kill(pid, signal.SIGKILL)
@@ -231,16 +225,16 @@ def test_the_second_job_of_a_command_is_left_out_with_one_line(run):
     assert said.startswith("another job trains beside this one and is left out: training process ")
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     for rank in (0, 1):
-        watched.first(Changed, rank)
+        watched.first("changed", rank)
     assert {one.rank for one in watched.envelopes} == {0, 1}
-    assert len({one.pid for one in watched.bodies(Started)}) == 2
+    assert len({one.process.pid for one in watched.bodies("started")}) == 2
     assert watched.sentences() == [said]
 
 
 def test_a_job_that_follows_another_is_watched(run):
     words = f"[sys.executable, {TRAINING!r}, '--world-size', '2', '--steps', '100', '--job', job]"
     watched = run("-c", f"import subprocess, sys\nfor job in 'AB': subprocess.run({words})")
-    watched.until(lambda: len({one.pid for one in watched.bodies(Started, 0)}) == 2)
+    watched.until(lambda: len({one.process.pid for one in watched.bodies("started", 0)}) == 2)
 
 
 def test_a_change_that_not_every_rank_could_receive_is_refused(run, monkeypatch):
@@ -256,34 +250,34 @@ def test_a_change_that_not_every_rank_could_receive_is_refused(run, monkeypatch)
 def test_a_change_waits_for_ranks_that_come_a_little_later(run):
     watched = run("-c", TWO_RANKS)
     for rank in (0, 1):
-        watched.first(Started, rank)
+        watched.first("started", rank)
     members = watched.source._processes._members
     late = next(member for member in members if member.rank == 1)
     members.remove(late)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     members.append(late)
     for rank in (0, 1):
-        watched.first(Changed, rank)
+        watched.first("changed", rank)
 
 
 def test_if_rank_0_is_lost_another_ranks_answer_is_passed_on_once(run):
     watched = run("-c", TWO_RANKS)
-    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     os.kill(of_rank[0], signal.SIGSTOP)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
-    watched.first(Changed, 1)
-    assert not watched.bodies(Changed, 0)
+    watched.first("changed", 1)
+    assert not watched.bodies(TooLate, 0)
     os.kill(of_rank[0], signal.SIGKILL)
-    assert watched.first(Changed, 0).answers == (1,)
+    assert watched.first(TooLate, 0).answers == (1,)
     watched.source._processes.kill()
     watched.end()
-    assert len(watched.bodies(Changed, 0)) == 1
+    assert len(watched.bodies(TooLate, 0)) == 1
     assert not watched.bodies(Refused)
 
 
 def test_if_rank_0_is_lost_and_no_rank_answers_a_change_is_refused(run):
     watched = run("-c", TWO_RANKS)
-    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     for pid in of_rank.values():
         os.kill(pid, signal.SIGSTOP)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
@@ -297,7 +291,7 @@ def test_if_rank_0_is_lost_and_no_rank_answers_a_change_is_refused(run):
 def test_its_own_messages_are_numbered_in_order_with_the_trainings(run):
     """A lower number than one seen counts as a repeat, and is dropped."""
     watched = run(TRAINING, "--fork")
-    of_rank = {rank: watched.first(Started, rank).pid for rank in (0, 1)}
+    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
     os.kill(next(pid for pid in of_rank.values() if pid != watched.facts()["pid"]), signal.SIGKILL)
     watched.until(watched.sentences)
     seqs = [one.seq for one in watched.envelopes if (one.source, one.rank) == ("training", 0)]
@@ -311,16 +305,16 @@ def test_an_impossible_rank_is_reported_and_left_out(run, rank):
     (sentence,) = watched.sentences()
     assert sentence.startswith("training process ")
     assert sentence.endswith(f" is left out: it says that its rank is {rank}")
-    assert watched.bodies(Started) == []
+    assert watched.bodies("started") == []
 
 
 def test_a_training_that_hung_up_is_reached_again(run):
     watched = run(TRAINING)
-    pid = watched.first(Started).pid
+    pid = watched.first("started").process.pid
     (member,) = watched.source._processes._members
     member._connection._connection.shutdown(socket.SHUT_RDWR)
-    watched.until(lambda: len(watched.bodies(Started, 0)) == 2)
-    assert {one.pid for one in watched.bodies(Started)} == {pid}
+    watched.until(lambda: len(watched.bodies("started", 0)) == 2)
+    assert {one.process.pid for one in watched.bodies("started")} == {pid}
     time.sleep(1.1)
     watched.until(lambda: watched.bodies(Progress)[-1].total_steps > 150)
     assert watched.sentences() == []
@@ -333,8 +327,8 @@ def test_a_second_training_after_the_first_is_another_start(run):
     )
     watched = run("-c", program)
     watched.end()
-    first, second = watched.bodies(Started, 0)
-    assert first.pid != second.pid
+    first, second = watched.bodies("started", 0)
+    assert first.process.pid != second.process.pid
 
 
 def test_a_restart_that_undoes_lever_changes_is_reported(run):
@@ -343,9 +337,9 @@ def test_a_restart_that_undoes_lever_changes_is_reported(run):
         "for steps in '200', '20': subprocess.run([*words, steps])"
     )
     watched = run("-c", program)
-    watched.first(Started)
+    watched.first("started")
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
-    watched.first(Changed)
+    watched.first("changed")
     watched.end()
     assert watched.sentences().count(PUT_BACK) == 1
 
@@ -357,7 +351,7 @@ def test_the_end_has_the_time_of_the_trainings_end(run):
     )
     watched = run("-c", program)
     watched.end()
-    (finished,) = watched.bodies(Finished)
+    (finished,) = watched.bodies("finished")
     assert finished.at_s - finished.trained_until_s >= 0.2
 
 
@@ -380,11 +374,11 @@ def test_a_process_without_the_protocol_is_reported_and_does_no_harm(run):
 
 def test_commands_reach_the_training_and_are_answered(run):
     watched = run(TRAINING)
-    watched.first(Started)
+    watched.first("started")
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
-    assert watched.first(Changed).answers == (1,)
+    assert watched.first("changed").answers == (1,)
     watched.source.send(Pause(id=2))
-    assert watched.first(Paused).answers == (2,)
+    assert watched.first("paused").answers == (2,)
 
 
 def test_commands_without_a_receiver_are_answered_too(run):
@@ -395,12 +389,12 @@ def test_commands_without_a_receiver_are_answered_too(run):
     watched.source.send(Resume(id=3))
     assert watched.first(Refused).reason == "nothing is training"
     assert watched.first(BlocksEnded).answers == (2,)
-    assert watched.first(Resumed).answers == (3,)
+    assert watched.first(TooLate).answers == (3,)
 
 
 def test_a_command_to_a_training_that_dies_is_answered(run):
     watched = run(TRAINING)
-    pid = watched.first(Started).pid
+    pid = watched.first("started").process.pid
     os.kill(pid, signal.SIGSTOP)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     os.kill(pid, signal.SIGKILL)
@@ -423,7 +417,7 @@ def test_it_ends_as_by_ctrl_c_and_harder_only_when_asked_again(run):
     assert watched.source.ended() is None
     watched.source.send(Stop(id=9))
     assert watched.end() == "train.py was killed by SIGKILL"
-    assert not watched.bodies(Failed)  # it was asked to
+    assert not watched.bodies("failed")  # it was asked to
 
 
 def test_what_is_typed_reaches_it(run):
@@ -464,7 +458,7 @@ def test_what_is_typed_reaches_it(run):
 def test_a_failure_names_its_last_output(run, program, sentence):
     watched = run("-c", program)
     assert watched.end() == sentence
-    assert watched.bodies(Failed)[0].sentence == sentence
+    assert watched.bodies("failed")[0].failure.sentence == sentence
 
 
 @pytest.mark.parametrize(

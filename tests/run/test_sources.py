@@ -16,17 +16,18 @@ from gpudash.protocol import (
     Envelope,
     Event,
     Failed,
-    Finished,
     Hello,
     Plan,
     Printed,
     Reading,
+    State,
 )
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import Snapshot
+from tests.lives import in_process
 from tests.scripted_run import Trainer, host
 from tests.waiting import until
 
@@ -107,7 +108,7 @@ def followed(source: Script, listener: Screen, beside: Sequence[Script] = ()) ->
 
 
 def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
-    source = Script(*trained(Finished(at_s=1001.0, total_steps=4)), ended="gone")
+    source = Script(*trained(State(at_s=1001.0, phase="finished", after_step=4)), ended="gone")
     device, screen = Script(host(1000.1, 77.0)), Screen()
     device.name = "telemetry"
     followed(source, screen, beside=[device])
@@ -258,11 +259,11 @@ def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
     monkeypatch.setattr(telemetry_source, "Sampler", Watching)
     telemetry = TelemetrySource()
     sampler = telemetry._sampler
-    alone = Trainer().start()
-    device = msgspec.structs.replace(alone.device, uuid="GPU-2222")
-    second = msgspec.structs.replace(alone, pid=43, device=device, world_size=2)
-    two = Script(Hello(), msgspec.structs.replace(alone, world_size=2))
-    one = Script(Hello(), msgspec.structs.replace(alone, pid=44), ended="gone")
+    alone = Trainer(stamps=False).start()
+    device = msgspec.structs.replace(alone.process.device, uuid="GPU-2222")
+    second = in_process(alone, pid=43, device=device, world_size=2)
+    two = Script(Hello(), in_process(alone, world_size=2))
+    one = Script(Hello(), in_process(alone, pid=44), ended="gone")
     sources = iter((two, one))
     session = Session(
         PLAN, start_source=lambda _plan: next(sources), beside=[telemetry, Script(second, rank=1)]

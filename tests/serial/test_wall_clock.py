@@ -14,18 +14,15 @@ from gpudash.protocol import (
     Block,
     Blocks,
     Change,
-    Changed,
-    Device,
     Event,
     Pause,
-    Paused,
     Progress,
     Resume,
-    Resumed,
-    Started,
     Timed,
 )
+from gpudash.run.normalise import Normaliser
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
+from tests.scripted_run import started
 from tests.worker.in_process import FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
@@ -66,17 +63,11 @@ class Stopwatch:
         self.outside_s += time.monotonic() - self.ends_s[-1]
 
 
-def begin(at_s: float) -> Started:
-    device = Device(kind="cpu", name="CPU")
-    return Started(
-        at_s=at_s, pid=1, workload="", device=device, settings={}, warmup_steps=2, versions={}
-    )
-
-
 def account(run: Run, began_s: float) -> TimeBreakdown:
     reconciliation = TimeAccount()
-    for event in [begin(began_s), *run.events]:
-        reconciliation.fold(event)
+    stamp = Normaliser().stamp
+    for event in [started(began_s), *run.events]:
+        reconciliation.fold(stamp(event))
     return reconciliation.account()
 
 
@@ -120,18 +111,18 @@ def test_pauses_and_switches_are_neither_phases_nor_unexplained():
     script = [Pause(id=2), Resume(id=3), Change(id=1, settings={"batch_size": "3"})]
 
     def react(run: Run, event: Event) -> None:
-        paused, resumed = run.of(Paused), run.of(Resumed)
+        paused, resumed = run.of("paused"), run.of("resumed")
         waited = paused and event is run.of(Progress)[-1] and event.until_s > paused[0].at_s + 0.3
         due = {3: bool(run.steps), 2: waited, 1: bool(resumed)}.get(len(script), False)
         if due:
             run.send(script.pop(0))
-        if run.of(Changed) and run.steps[-1].segment == 1:
+        if run.of("changed") and run.steps[-1].segment == 1:
             run.stop()
 
     run = Run(entry, react)
     began_s = time.monotonic()
     found = account(run.until_stopped(), began_s)
-    (paused,), (resumed,), (changed,) = run.of(Paused), run.of(Resumed), run.of(Changed)
+    (paused,), (resumed,), (changed,) = run.of("paused"), run.of("resumed"), run.of("changed")
     assert found.paused_s == pytest.approx(resumed.at_s - paused.at_s, rel=0.05)
     assert found.switching_s == pytest.approx(changed.took_ms / 1e3, rel=0.05)
     assert found.switching_s >= 0.1
@@ -151,7 +142,7 @@ def test_steps_a_second_agree_with_an_outside_stopwatch(*, switching: bool):
     run = Run(entry, stop_after_many_steps)
     blocks = tuple(moved(number) for number in range(200))
     run.until_stopped(*([Blocks(id=4, run=1, blocks=blocks)] if switching else []))
-    assert len(run.of(Changed)) > 10 if switching else not run.of(Changed)
+    assert len(run.of("changed")) > 10 if switching else not run.of("changed")
     steps = run.steps
     assert len(steps) == len(watch.ends_s) >= STEPS  # none lost, none invented
     ours = (len(steps) - 1) / (steps[-1].finished_s - steps[0].finished_s)

@@ -17,13 +17,12 @@ from gpudash.protocol import (
     Blocks,
     BlocksEnded,
     Change,
-    Changed,
     Plan,
     Profile,
     Profiled,
     Progress,
     Refused,
-    Started,
+    State,
 )
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.replayed import replayed
@@ -32,6 +31,7 @@ from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import keep
 from gpudash.snapshot import Snapshot
+from tests.lives import told_by
 
 SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
 TOO_MANY = "2"
@@ -57,7 +57,7 @@ class Ranks:
         """Watch it, and no longer as the dashboard before."""
         self.envelopes = []
         self.source = ScriptSource("train.py", self.held, self.place)
-        self.until(lambda: len(self.of(Started)) == self.world_size)
+        self.until(lambda: len(self.of("started")) == self.world_size)
         self.trains_on()
 
     def trains_on(self):
@@ -80,11 +80,7 @@ class Ranks:
             time.sleep(0.01)
 
     def of(self, kind, rank=None):
-        return [
-            one.body
-            for one in self.envelopes
-            if isinstance(one.body, kind) and rank in (None, one.rank)
-        ]
+        return told_by(self.envelopes, kind, rank)
 
     def answers(self, number):
         return {
@@ -109,8 +105,8 @@ class Ranks:
         assert len(steps_of(self.ask(change))) == 1
 
     def settings(self):
-        ranks = range(self.world_size)
-        return [self.of(Started | Changed, rank)[-1].settings for rank in ranks]
+        states = {one.rank: one.body for one in self.envelopes if isinstance(one.body, State)}
+        return [states[rank].settings for rank in range(self.world_size)]
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +126,7 @@ def two(tmp_path_factory):
 
 
 def steps_of(answers):
-    assert {type(one) for one in answers} == {Changed}, answers
+    assert {type(one) for one in answers} == {State}, answers
     return {one.after_step for one in answers}
 
 
@@ -175,12 +171,14 @@ def test_all_ranks_change_at_the_same_step(two):
 def test_all_ranks_begin_and_end_each_block_at_the_same_step(two):
     two.ask(ab(next(two.ids), RUN))
     by_rank = defaultdict(list)
-    for one in two.envelopes:
-        if isinstance(one.body, Changed) and one.body.run == RUN:
-            by_rank[one.rank].append((one.body.block, one.body.after_step, one.body.settings))
+    for rank in (0, 1):
+        changes = two.of("changed", rank)
+        first = next(at for at, one in enumerate(changes) if one.run == RUN)
+        for one in changes[first:]:
+            by_rank[rank].append((one.block, one.after_step, one.settings))
     assert [block for block, *_ in by_rank[0]] == [0, 1, 2, 3, None]
     assert by_rank[1] == by_rank[0]
-    warmup_steps = two.of(Changed, 0)[-1].warmup_steps
+    warmup_steps = two.of("changed", 0)[-1].warmup_steps
     lengths = [after[1] - before[1] for before, after in pairwise(by_rank[0])]
     assert min(lengths) >= 5 + 1 + warmup_steps
 
@@ -212,7 +210,9 @@ def test_a_dashboard_that_is_killed_before_the_step_of_a_change_leaves_all_ranks
 def test_a_dashboard_that_is_killed_in_a_block_has_all_ranks_go_back_at_the_same_step(two):
     before = two.settings()
     two.source.send(ab(next(two.ids), RUN, min_steps=10**6))
-    two.until(lambda: all(any(one.run == RUN for one in two.of(Changed, rank)) for rank in (0, 1)))
+    two.until(
+        lambda: all(any(one.run == RUN for one in two.of("changed", rank)) for rank in (0, 1))
+    )
     two.leave()
     two.join()
     assert two.settings() == before

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from textual import events
 
-from gpudash.snapshot import Snapshot, State
+from gpudash.snapshot import ShownState, Snapshot
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskChoice, AskText, ShowLines
@@ -472,7 +472,7 @@ async def test_the_footer_begins_with_the_keys_of_the_focused_panel(size):
 DECIDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, high=-0.06)
 
 
-def state(name: State, **values) -> Snapshot:
+def state(name: ShownState, **values) -> Snapshot:
     return changed(training(), state=name, status=f"{name}.", **values)
 
 

@@ -118,7 +118,7 @@ async def test_a_failure_is_a_sentence_and_its_traceback_is_in_the_log():
 async def test_a_long_failure_leaves_room_for_what_to_do_and_is_in_the_log_in_full():
     sentence = "batch_size=900000: " + "needs more memory than there is, " * 5 + "far more."
     async with dashboard() as d:
-        d.engine.listener.on_failure(Failed(at_s=1.0, kind="bad_setting", sentence=sentence))
+        d.engine.listener.on_failure(Failed(kind="bad_setting", sentence=sentence))
         await d.show(Snapshot(state="failed", status=sentence, gpu_missing="waiting"))
         for size in [(120, 40), (80, 24), (60, 16)]:
             await d.resize(*size)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.compare.blocks import BlockLog
-from gpudash.protocol import Block, Started
+from gpudash.protocol import Block, State
 from gpudash.statistics import percentiles, without
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import RecentSteps, WholeRun
@@ -24,9 +24,10 @@ def trained(lengths, cpu_ms=None):
     run, each, together = Trainer(), [], []
     for step_ms, count in lengths:
         alike = run.steps(count, step_ms)
+        warm = sum(step.warm for one in alike for step in one.steps)
         each += [with_cpu(one, cpu_ms) for one in alike]
         last = each[-1]
-        one = msgspec.structs.replace(last.steps[0], count=count, samples=8 * count)
+        one = msgspec.structs.replace(last.steps[0], count=count, samples=8 * count, warm=warm)
         together.append(msgspec.structs.replace(last, steps=(one,)))
     return [Trainer().start(), *each], [Trainer().start(), *together]
 
@@ -37,7 +38,7 @@ def with_cpu(progress, cpu_ms):
 
 
 def steps_of(items):
-    return [step for item in items if not isinstance(item, Started) for step in item.steps]
+    return [step for item in items if not isinstance(item, State) for step in item.steps]
 
 
 def numbers(values):
@@ -78,7 +79,7 @@ def account(items):
 
 def history(items):
     view = SettingsHistory()
-    view.start(0, "encdec", {}, 2)
+    view.start(0, "encdec", {})
     for step in steps_of(items):
         view.step(step)
     (row,) = view.results(live=True)
@@ -132,9 +133,11 @@ def test_warm_up_is_removed_from_a_record_of_equal_steps():
 
 
 def test_readings_during_alike_steps_count():
-    step = msgspec.structs.replace(steps_of(Trainer().steps(40))[-1], count=40, samples=320)
+    step = msgspec.structs.replace(
+        steps_of(Trainer().steps(40))[-1], count=40, samples=320, warm=40
+    )
     view = SettingsHistory()
-    view.start(0, "encdec", {}, 2)
+    view.start(0, "encdec", {})
     view.sample(gpu(step.finished_s - 0.1, gpu_util_pct=50.0))
     view.step(step)
     assert view.results(live=True)[0].values["gpu_util_pct"] == 50.0

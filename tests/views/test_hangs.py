@@ -3,11 +3,11 @@
 from itertools import count
 
 import pytest
-from msgspec.structs import replace
 
-from gpudash.protocol import Device, Envelope, Failed, Joined, Parted, Stack, Stacks
+from gpudash.protocol import Device, Envelope, Joined, Stack, Stacks
 from gpudash.snapshot import Hang, RankStack
 from gpudash.views.hangs import Hangs, clauses, log_lines, missing, title
+from tests.lives import Narrator, failed, in_process, parted
 from tests.scripted_run import BEGAN_S, Trainer
 
 SEQ = count()
@@ -28,11 +28,11 @@ class Job:
     """Some ranks in lockstep, on a made-up clock."""
 
     def __init__(self, ranks=3, step_ms=50.0, steps=20, device="cpu"):
-        self.hangs = Hangs()
-        self.ranks = {rank: Trainer() for rank in range(ranks)}
+        self.hangs, self.narrator = Hangs(), Narrator()
+        self.ranks = {rank: Trainer(stamps=False) for rank in range(ranks)}
         for rank, trainer in self.ranks.items():
             started = trainer.start()
-            self.say(rank, replace(started, device=Device(kind=device, name="")))
+            self.say(rank, in_process(started, device=Device(kind=device, name="")))
         self.train(steps, step_ms)
 
     @property
@@ -45,6 +45,7 @@ class Job:
                 self.say(rank, trainer.step(step_ms))
 
     def say(self, rank, body, at_s=BEGAN_S, source="training"):
+        body = self.narrator.tell(body, rank)
         self.hangs.take(Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=at_s, body=body))
 
     def answer(self, *texts, why=""):
@@ -118,11 +119,11 @@ def test_an_evaluation_of_one_rank_alone_may_be_a_hang():
 def test_nothing_is_suspected_before_training_and_after_its_end():
     assert Hangs().hang(1e9) is None
     job = Job(2)
-    job.say(0, Failed(at_s=job.ended_s, kind="error", sentence="it died"))
+    job.say(0, failed(job.ended_s, "it died"))
     assert job.after(60.0) is None
     job = Job(2)
     for rank in (0, 1):
-        job.say(rank, Parted(at_s=job.ended_s, pid=42))
+        job.say(rank, parted(job.ended_s))
     assert job.after(60.0) is None
 
 
@@ -207,7 +208,7 @@ def test_on_a_gpu_a_backward_pass_waits_for_nobody():
 
 def test_a_rank_that_has_ended_is_missing():
     job = Job(2)
-    job.say(1, Parted(at_s=job.ended_s, pid=42))
+    job.say(1, parted(job.ended_s))
     assert job.after(12).stacks == ()  # it is not known yet who waits for it
     job.say(0, Stack(at_s=job.ended_s, text=REDUCE))
     hang = job.after(12)
@@ -217,10 +218,10 @@ def test_a_rank_that_has_ended_is_missing():
 def test_a_rank_that_a_restarted_smaller_job_lacks_is_not_missing():
     job = Job(3)
     for rank in range(3):
-        job.say(rank, Parted(at_s=job.ended_s, pid=rank))
+        job.say(rank, parted(job.ended_s))
     del job.ranks[2]
     for rank, trainer in job.ranks.items():
-        job.say(rank, replace(trainer.start(), world_size=2))
+        job.say(rank, trainer.start(world_size=2))
     job.train(20)
     job.answer(REDUCE, LOAD)
     assert job.after(15).missing == (1,)

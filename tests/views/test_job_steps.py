@@ -1,34 +1,30 @@
 """The samples of a step are those of all ranks."""
 
-import msgspec
+from itertools import count
 
 from gpudash.protocol import (
     Device,
     Envelope,
     Notice,
-    Parted,
     Plan,
     Progress,
-    Restarted,
-    Started,
+    State,
     Step,
+    TrainingProcess,
 )
 from gpudash.views.job_steps import JobSteps
+from tests.lives import parted, stamped, starting
+
+READY_S = count()
 
 
 def started(rank=0, world_size=1):
-    body = Started(
-        at_s=0.0,
-        segment=0,
-        pid=1,
-        workload="train.py",
-        device=Device(kind="cpu", name="CPU"),
-        settings={},
-        warmup_steps=0,
-        versions={},
-        notes=(),
-        world_size=world_size,
+    device = Device(kind="cpu", name="CPU")
+    ready_s = float(next(READY_S))  # each is another process
+    process = TrainingProcess(
+        pid=1, ready_s=ready_s, device=device, versions={}, world_size=world_size
     )
+    body = State(at_s=0.0, phase="training", process=process, workload="train.py")
     return Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
 
 
@@ -42,7 +38,7 @@ def trained(rank=0, samples=32, count=1, total_samples=320, tokens=None):
 
 def of_job(*envelopes, own):
     steps = JobSteps()
-    for envelope in (*envelopes, own):
+    for envelope in stamped((*envelopes, own)):
         steps.take(envelope)
     return steps.of_job(own.body)
 
@@ -86,8 +82,8 @@ def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
     assert item.steps[0].samples == 2 * 32
     of_three = (*(started(rank, 3) for rank in range(3)), trained(2, samples=96))
     assert of_job(*of_three, started(0, 2), own=trained()).steps[0].samples == 2 * 32
-    parted = Envelope(source="training", rank=2, seq=2, sent_s=1.0, body=Parted(at_s=1.0, pid=1))
-    item = of_job(*of_three, parted, started(0, 2), trained(1, samples=96), own=trained())
+    gone = Envelope(source="training", rank=2, seq=2, sent_s=1.0, body=parted(1.0))
+    item = of_job(*of_three, gone, started(0, 2), trained(1, samples=96), own=trained())
     assert item.steps[0].samples == 32 + 96
     pair = (started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1))
     assert of_job(*pair, own=trained()).steps[0].samples == 32 + 96  # 1 goes on by itself
@@ -105,14 +101,14 @@ def test_a_process_that_trains_alone_beside_others_may_restart():
 
 
 def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
-    parted = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=Parted(at_s=1.0, pid=1))
-    item = of_job(started(0), started(1), trained(1, samples=96), parted, own=trained())
+    gone = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=parted(1.0))
+    item = of_job(started(0), started(1), trained(1, samples=96), gone, own=trained())
     assert item.steps[0].samples == 32
     assert item.total_samples == 320 + 320
 
 
 def test_after_a_restart_nothing_is_known_of_the_ranks_before():
-    again = Restarted(at_s=1.0, plan=Plan(workload="", settings={}))
+    again = starting(1.0, Plan(workload="", settings={}))
     restarted = Envelope(source="session", seq=0, sent_s=1.0, body=again)
     own = trained()
     assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body
@@ -123,5 +119,5 @@ def test_other_messages_are_unchanged():
     steps.take(started(0, 2))
     notice = Notice(text="hello")
     assert steps.of_job(notice) is notice
-    reading = msgspec.structs.replace(started(0, 2).body, world_size=2)
+    reading = started(0, 2).body
     assert steps.of_job(reading) is reading

@@ -8,7 +8,6 @@ from gpudash.protocol import (
     BlocksEnded,
     Change,
     ComparisonShown,
-    Failed,
     GpuMissing,
     Hello,
     LeverOffer,
@@ -17,15 +16,11 @@ from gpudash.protocol import (
     Notice,
     Offered,
     OtherJobs,
-    Paused,
     Plan,
     Profile,
     Profiled,
     Refused,
-    Restarted,
-    Resumed,
     Status,
-    Stopped,
     Verdict,
 )
 from gpudash.snapshot import Hang
@@ -39,6 +34,7 @@ from gpudash.views.live import (
     LiveView,
 )
 from gpudash.views.readings import OTHERS_S
+from tests.lives import failed, paused, resumed, starting, stopped
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -51,7 +47,7 @@ class Watched:
 
     def feed(self, *items):
         for item in items:
-            self.window.fold(item)
+            self.window.fold(self.run.say(item))
         return self
 
     def trained(self, count=40, step_ms=50.0):
@@ -165,7 +161,7 @@ def test_a_paused_training_stands_still_and_comes_back():
 def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why, doing):
     watched = Watched().trained()
     steps = watched.now().steps_since_break
-    aside = Paused(at_s=watched.run.now_s, after_step=watched.run.number, why=why)
+    aside = paused(watched.run.now_s, after_step=watched.run.number, why=why)
     shown = watched.feed(aside, watched.run.wait(60.0)).now()
     assert (shown.state, shown.status) == ("training", doing)
     assert shown.quiet_s is None  # it is known what takes so long
@@ -180,7 +176,7 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
 
 def test_short_evaluations_leave_the_time_axis_to_others():
     watched = Watched().trained()
-    aside = Paused(at_s=watched.run.now_s, why="evaluation")
+    aside = paused(watched.run.now_s, why="evaluation")
     shown = watched.feed(aside, watched.run.wait(0.2), watched.run.resume()).now()
     assert shown.markers == ()
     assert shown.steps_per_s == pytest.approx(20.0)
@@ -188,14 +184,14 @@ def test_short_evaluations_leave_the_time_axis_to_others():
 
 def test_a_notice_outlives_an_evaluation():
     watched = Watched().trained().feed(Notice(text="the disk is full"))
-    shown = watched.feed(Paused(at_s=watched.run.now_s, why="evaluation")).now()
+    shown = watched.feed(paused(watched.run.now_s, why="evaluation")).now()
     assert shown.status == "evaluating – the disk is full"
     assert watched.feed(watched.run.resume()).now().status == "training – the disk is full"
 
 
 def test_a_training_asked_to_pause_while_it_evaluates_is_paused():
     watched = Watched().trained()
-    watched.feed(Paused(at_s=watched.run.now_s, why="evaluation"))
+    watched.feed(paused(watched.run.now_s, why="evaluation"))
     assert watched.feed(watched.run.pause()).now().state == "paused"
     shown = watched.feed(watched.run.resume()).now()
     assert (shown.state, [mark.label for mark in shown.markers]) == (
@@ -212,13 +208,13 @@ def test_what_was_found_in_a_script_is_shown_with_its_levers_until_another_worke
     watched = Watched().feed(offered)
     shown = watched.trained().now()
     assert (shown.found, shown.levers) == ("AdamW, root GPT", (lever,))
-    shown = watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN)).now()
+    shown = watched.feed(starting(watched.run.now_s, PLAN)).now()
     assert (shown.found, shown.levers) == ("", ())
 
 
 def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():
     watched = Watched().trained()
-    change = msgspec.structs.replace(watched.run.change(data="loader"), warmup_steps=17)
+    change = watched.run.change_and({"warmup_steps": 17}, data="loader")
     watched.feed(change, *watched.run.steps(18))
     assert [row.steps for row in watched.now().results] == [35, 1]
     watched.feed(watched.run.pause(), watched.run.wait(2.0), watched.run.resume())
@@ -273,7 +269,7 @@ def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
         )
         for one in watched.run.steps(5)
     ]
-    watched.feed(*uncounted, Paused(at_s=watched.run.now_s))
+    watched.feed(*uncounted, paused(watched.run.now_s))
     shown = watched.now()
     assert (shown.steps_per_s, shown.samples_per_s) == (0.0, None)
 
@@ -301,7 +297,7 @@ def test_the_charts_end_with_the_training_and_go_on_with_the_next_one():
     watched.run.now_s += 60.0
     watched.feed(gpu(watched.run.now_s), host(watched.run.now_s))
     assert watched.now().series.at_s[-1] == end_s
-    watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN)).trained()
+    watched.feed(starting(watched.run.now_s, PLAN)).trained()
     shown = watched.feed(gpu(watched.run.now_s)).now()
     assert shown.series.at_s[-1] == pytest.approx(64.0, abs=0.5)
 
@@ -312,7 +308,7 @@ def test_the_training_is_timed_from_each_workers_start_to_its_end():
     assert watched.now().training_s is None
     shown = watched.trained().now()
     assert (shown.training_s, shown.elapsed_s) == (pytest.approx(2.0), pytest.approx(7.0))
-    watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN))
+    watched.feed(starting(watched.run.now_s, PLAN))
     assert watched.now().training_s is None
     shown = watched.trained(20).feed(watched.run.finish()).now(later_s=60.0)
     assert shown.training_s == pytest.approx(1.0)
@@ -323,7 +319,7 @@ def test_a_notice_stays_until_the_next_change_of_state():
     watched.feed(Notice(text="the recording ended: disk full"))
     shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
     assert shown.status == "training – the recording ended: disk full"
-    changed = msgspec.structs.replace(watched.run.change(pipelined="on"), answers=(7,))
+    changed = watched.run.change_and({"answers": (7,)}, pipelined="on")
     assert watched.feed(changed).now().status == "training"
 
 
@@ -331,9 +327,10 @@ def test_notes_are_those_of_the_settings_in_force():
     watched = Watched().trained()
     assert watched.now().notes == ("8 loader workers",)
     note = Note(lever=None, text="no streams")
-    noted = msgspec.structs.replace(watched.run.change(pipelined="on"), notes=(note,))
+    noted = watched.run.change_and({"notes": (note,)}, pipelined="on")
     assert watched.feed(noted).now().notes == ("no streams",)
-    assert watched.feed(watched.run.change(pipelined="off")).now().notes == ()
+    none = watched.run.change_and({"notes": ()}, pipelined="off")
+    assert watched.feed(none).now().notes == ()
 
 
 def test_going_back_after_out_of_memory_is_explained():
@@ -350,9 +347,7 @@ def test_going_back_after_out_of_memory_is_explained():
 def test_a_failure_says_what_happened():
     watched = Watched().trained()
     watched.feed(Change(id=7, settings={"batch_size": "4096"}))
-    shown = watched.feed(
-        Failed(at_s=watched.run.now_s, kind="out_of_memory", sentence="The GPU is full.")
-    ).now()
+    shown = watched.feed(failed(watched.run.now_s, "The GPU is full.", "out_of_memory")).now()
     assert shown.state == "failed"
     assert shown.status == "The GPU is full"
     assert shown.pending == {}
@@ -361,7 +356,7 @@ def test_a_failure_says_what_happened():
 
 def test_a_run_ended_on_purpose_is_stopped():
     watched = Watched().trained()
-    watched.feed(Stopped(at_s=watched.run.now_s))
+    watched.feed(stopped(watched.run.now_s))
     assert (watched.now().state, watched.now().status) == ("stopped", "stopped")
 
 
@@ -369,12 +364,12 @@ def test_a_run_ended_on_purpose_is_stopped():
 def test_the_time_stands_still_once_the_run_has_ended(end):
     watched = Watched().trained()
     if end == "failed":
-        watched.feed(Failed(at_s=watched.run.now_s, kind="error", sentence="The worker is gone."))
+        watched.feed(failed(watched.run.now_s, "The worker is gone."))
     else:
-        watched.feed(Stopped(at_s=watched.run.now_s))
+        watched.feed(stopped(watched.run.now_s))
     shown = watched.now(later_s=60.0)
     assert (shown.state, shown.elapsed_s, shown.training_s) == (end, 2.0, 2.0)
-    watched.feed(Restarted(at_s=watched.run.now_s + 70.0, plan=PLAN))
+    watched.feed(starting(watched.run.now_s + 70.0, PLAN))
     assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
 
 
@@ -382,7 +377,7 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
     watched = Watched().trained()
     watched.feed(watched.run.pause())
     plan = Plan(workload="encdec", settings=SETTINGS | {"batch_size": "4"})
-    watched.feed(Restarted(at_s=watched.run.now_s, plan=plan))
+    watched.feed(starting(watched.run.now_s, plan))
     shown = watched.now()
     assert (shown.state, shown.status, shown.total_steps) == ("starting", "restarting", 0)
     assert shown.worker_pid is None
@@ -402,17 +397,17 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
 
 def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trains():
     watched = Watched().trained()
-    watched.feed(Paused(at_s=watched.run.now_s, why="evaluation"))
+    watched.feed(paused(watched.run.now_s, why="evaluation"))
     assert watched.now().status == "evaluating"
     watched.run.now_s += 5.0
-    shown = watched.feed(msgspec.structs.replace(watched.run.start(), pid=43)).now()
+    shown = watched.feed(watched.run.start(pid=43)).now()
     assert (shown.status, shown.steps_since_break) == ("training", 0)
     assert [mark.label for mark in shown.markers] == ["restart"]
 
 
 def test_another_workload_is_named_where_it_begins():
     watched = Watched().trained()
-    watched.feed(Restarted(at_s=watched.run.now_s, plan=Plan(workload="augment", settings={})))
+    watched.feed(starting(watched.run.now_s, Plan(workload="augment", settings={})))
     assert [marker.label for marker in watched.now().markers] == ["workload=augment"]
 
 
@@ -422,14 +417,14 @@ def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
     before = home(watched, pipelined="off").now()
     assert before.series.at_s
     assert before.blocks
-    watched.feed(Restarted(at_s=watched.run.now_s, plan=Plan(workload="augment", settings={})))
+    watched.feed(starting(watched.run.now_s, Plan(workload="augment", settings={})))
     shown = watched.now()
     assert (shown.series.at_s, shown.blocks, shown.results) == ((), (), ())
     watched.feed(watched.run.start(workload="augment"), *watched.run.steps(40))
     shown = watched.now()
     assert shown.series.at_s[0] > before.series.at_s[-1]
     assert [(row.workload, row.number, row.ratio) for row in shown.results] == [("augment", 1, 1.0)]
-    watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN))
+    watched.feed(starting(watched.run.now_s, PLAN))
     of_before = [(row.configuration, row.steps) for row in before.results]
     assert [(row.configuration, row.steps) for row in watched.now().results] == of_before
     assert [marker.label for marker in watched.now().markers] == ["workload=encdec"]
@@ -455,7 +450,7 @@ def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():
 def test_where_the_device_does_not_name_itself_the_gpu_that_was_seen_first_is_shown():
     watched = Watched()
     device = msgspec.structs.replace(DEVICE, uuid=None)
-    watched.feed(msgspec.structs.replace(watched.run.start(), device=device))
+    watched.feed(watched.run.start(device=device))
     mine, other = gpu(BEGAN_S), gpu(BEGAN_S, uuid="GPU-2222", index=1)
     assert watched.feed(mine, other).now().gpu == mine
 
@@ -505,16 +500,12 @@ VERDICT = "pipelined=on is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
 
 def block(watched, number, **changes):
     """The worker enters a block and trains in it."""
-    event = watched.run.change(**changes)
-    entered = msgspec.structs.replace(event, run=1, block=number)
-    return watched.feed(entered, *watched.run.steps(8))
+    return watched.feed(watched.run.enter_block(number, **changes), *watched.run.steps(8))
 
 
 def home(watched, run=1, **changes):
     """The worker has left the blocks and trains on; without a run, at a user's change."""
-    event = msgspec.structs.replace(watched.run.change(**changes), run=run)
-    if run is None:
-        event = msgspec.structs.replace(event, answers=(7,))
+    event = watched.run.leave_blocks((7,) if run is None else (), **changes)
     ended = BlocksEnded(at_s=watched.run.now_s, run=1, why="no block is left")
     return watched.feed(event, ended, *watched.run.steps(8))
 
@@ -575,11 +566,11 @@ def test_blocks_are_stretches_of_time_with_their_side():
 
 
 def test_the_runs_end_and_a_restart_end_a_block():
-    for end in (Stopped, Restarted):
+    for end in (stopped, starting):
         watched = Watched().trained()
         watched.feed(comparison())
         block(watched, 0, pipelined="on")
-        more = {"plan": PLAN} if end is Restarted else {}
+        more = {"plan": PLAN} if end is starting else {}
         shown = watched.feed(end(at_s=watched.run.now_s, **more)).now()
         assert sides(shown) == [(2.0, 2.4, "b")]
 
@@ -617,7 +608,7 @@ def test_a_verdict_is_kept_in_the_table_and_shown_once_the_blocks_are_over(early
     row, verdict = shown.results
     assert (row.number, row.live, row.verdict) == (1, True, False)
     assert (verdict.configuration, verdict.verdict, verdict.live) == (VERDICT, True, False)
-    changed = msgspec.structs.replace(watched.run.change(batch_size="16"), answers=(7,))
+    changed = watched.run.change_and({"answers": (7,)}, batch_size="16")
     assert watched.feed(changed).now().status == "training"
 
 
@@ -654,7 +645,7 @@ def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own():
     concluded(watched)
     for workload, verdicts in (("encdec", 1), ("augment", 0), ("encdec", 1)):
         plan = msgspec.structs.replace(PLAN, workload=workload)
-        shown = watched.feed(Restarted(at_s=watched.run.now_s, plan=plan)).now()
+        shown = watched.feed(starting(watched.run.now_s, plan)).now()
         assert len(shown.verdicts) == verdicts
     assert shown.comparison is None  # the one before was of another workload
 
@@ -663,7 +654,7 @@ def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own():
 def test_a_comparison_is_shown_through_a_restart_of_its_workload(workload, is_shown):
     watched = concluded(Watched().trained())
     plan = msgspec.structs.replace(PLAN, workload=workload)
-    shown = watched.feed(Restarted(at_s=watched.run.now_s, plan=plan)).now()
+    shown = watched.feed(starting(watched.run.now_s, plan)).now()
     assert (shown.comparison is not None) == is_shown
 
 
@@ -696,7 +687,7 @@ def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over():
     refused = Refused(
         kind="bad_setting", changes={"batch_size": "4096"}, reason=reason, run=1, block=1
     )
-    back = msgspec.structs.replace(watched.run.change(batch_size="8"), run=1)
+    back = watched.run.enter_block(None, batch_size="8")
     watched.feed(refused, back)  # it tells in this order
     assert watched.now().status.startswith("A/B: ")
     assert labels(watched.now()) == ["A/B"]
@@ -740,7 +731,7 @@ def test_a_restart_within_blocks_ends_them():
     watched.feed(comparison(3))
     block(watched, 0, pipelined="on")
     watched.feed(Verdict(text=VERDICT))
-    watched.feed(Restarted(at_s=watched.run.now_s, plan=PLAN))
+    watched.feed(starting(watched.run.now_s, PLAN))
     shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
     assert shown.status == "training"
     shown = watched.feed(watched.run.change(pipelined="on")).now()
@@ -783,7 +774,7 @@ def test_the_workers_own_cost_and_its_loaders_figures_are_passed_on():
 def test_a_profile_that_outlasts_its_limit_says_for_how_long_its_step_has():
     watched = Watched().trained()
     began_s = watched.run.now_s
-    watched.feed(Paused(at_s=began_s, why="profile"))
+    watched.feed(paused(began_s, why="profile"))
     limit_s = began_s + PROFILE_LIMIT_S
     assert watched.window.snapshot(limit_s).quiet_s is None
     assert watched.window.snapshot(limit_s + 30).quiet_s == pytest.approx(30)
@@ -795,10 +786,10 @@ def test_a_training_in_which_no_step_finishes_says_for_how_long():
     ended_s = watched.run.now_s
     assert watched.window.snapshot(ended_s + 4.9).quiet_s is None
     assert watched.window.snapshot(ended_s + 30).quiet_s == pytest.approx(30, abs=1)
-    paused = watched.feed(Paused(at_s=ended_s))
-    assert paused.window.snapshot(ended_s + 30).quiet_s is None
-    resumed = watched.feed(Resumed(at_s=ended_s + 40))
-    assert resumed.window.snapshot(ended_s + 44).quiet_s is None
+    watched.feed(paused(ended_s))
+    assert watched.window.snapshot(ended_s + 30).quiet_s is None
+    watched.feed(resumed(ended_s + 40))
+    assert watched.window.snapshot(ended_s + 44).quiet_s is None
     watched.run.now_s = ended_s + 46
     assert watched.feed(watched.run.step()).window.snapshot(watched.run.now_s).quiet_s is None
     finished = watched.feed(watched.run.finish())
@@ -837,7 +828,7 @@ def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_t
     watched = Watched().trained()
     shown = watched.feed(allocated(watched.run.step(), mem_reserved_mib=900.0)).now()
     assert shown.host.values == {"mem_reserved_mib": 900.0}
-    restarted = Restarted(at_s=watched.run.now_s, plan=PLAN)
+    restarted = starting(watched.run.now_s, PLAN)
     assert watched.feed(restarted).now().host is None
 
 
@@ -849,12 +840,12 @@ def test_a_profile_is_pending_until_it_arrives():
     watched.feed(Profile(id=7, steps=3, path="trace.json"))
     assert watched.now().profiling
     at_s = watched.run.now_s
-    watched.feed(Paused(at_s=at_s, after_step=40, why="profile"))
+    watched.feed(paused(at_s, after_step=40, why="profile"))
     assert (watched.now().state, watched.now().status) == ("training", "profiling")
     found = Profiled(
         at_s=at_s, answers=(7,), path="trace.json", first_step=41, steps=3, steps_ms=9, took_ms=9
     )
-    shown = watched.feed(found, Resumed(at_s=at_s)).now()
+    shown = watched.feed(found, resumed(at_s)).now()
     assert (shown.profiling, shown.profile, shown.profile_refusal) == (False, found, "")
     assert (shown.state, shown.status) == ("training", "training")
 

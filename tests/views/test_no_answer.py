@@ -4,9 +4,9 @@ import pytest
 
 from gpudash.protocol import HostReading, OtherJobs
 from gpudash.snapshot import Hang, Marker, RankRow, RankStack, Snapshot
+from gpudash.statistics import WARMUP_STEPS
 from gpudash.views.headline import headline, why_lines
 from gpudash.views.recent_step import MEASURED_STEPS, recent_step, steps_needed
-from gpudash.views.settings_history import WARMUP_STEPS
 from tests.tui.fake_engine import result
 from tests.views.trainings import answered, ask, changed, compared, gpu_step, measured
 

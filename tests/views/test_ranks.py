@@ -5,9 +5,10 @@ from itertools import count
 import msgspec
 import pytest
 
-from gpudash.protocol import Envelope, Failed, Parted
+from gpudash.protocol import Envelope
 from gpudash.views.ranks import MOST_RANKS, Ranks
 from tests import simulated_ranks
+from tests.lives import failed, in_process, parted, stamped
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 SEQ = count()
@@ -22,13 +23,14 @@ def said(rank, *bodies, source="training", sent_s=0.0):
 
 def trained(rank, step_ms, steps=20):
     """The messages of a process that starts and trains for a second or more."""
-    run = Trainer()
-    return said(rank, run.start(), *run.steps(steps, step_ms))
+    run = Trainer(stamps=False)
+    ready_s = BEGAN_S + 1e-9 * next(SEQ)  # each is another process
+    return said(rank, in_process(run.start(), ready_s=ready_s), *run.steps(steps, step_ms))
 
 
 def rows(*envelopes, after_s=1.0):
     ranks = Ranks()
-    for envelope in envelopes:
+    for envelope in stamped(envelopes):
         ranks.take(envelope)
     return ranks.rows(BEGAN_S + after_s)
 
@@ -46,7 +48,7 @@ def test_each_process_has_its_own_steps_rates_and_times():
 
 def test_in_a_hang_no_rank_trains():
     ranks = Ranks()
-    for envelope in (*trained(0, 50.0), *trained(1, 50.0)):
+    for envelope in stamped((*trained(0, 50.0), *trained(1, 50.0))):
         ranks.take(envelope)
     rates = [(row.steps_per_s, row.samples_per_s) for row in ranks.rows(BEGAN_S + 20, hang=True)]
     assert rates == [(0.0, 0.0)] * 2
@@ -70,7 +72,7 @@ def test_other_sources_are_no_ranks():
 
 
 def test_what_was_not_measured_is_unknown():
-    run = Trainer()
+    run = Trainer(stamps=False)
     blind = msgspec.structs.replace(run.step().steps[0], values={})
     silent = msgspec.structs.replace(run.progress(blind), loss=None)
     _, second = rows(*trained(0, 50.0), *said(1, run.start(), silent))
@@ -78,7 +80,7 @@ def test_what_was_not_measured_is_unknown():
 
 
 def test_a_step_has_the_ranks_own_tokens_or_samples():
-    run = Trainer()
+    run = Trainer(stamps=False)
     read = msgspec.structs.replace(run.step().steps[0], tokens=500, count=2)
     _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(read)))
     assert second.tokens == 250
@@ -90,7 +92,7 @@ def test_a_step_has_the_ranks_own_tokens_or_samples():
 
 
 def test_the_newest_collectives_stay_until_others_are_measured():
-    run = Trainer()
+    run = Trainer(stamps=False)
     told = {"collective_bus_mib": 170.0, "collective_ms": 0.8}
     measured = msgspec.structs.replace(run.progress(run.step().steps[0]), values=told)
     own = said(1, run.start(), measured, run.step())
@@ -99,10 +101,10 @@ def test_the_newest_collectives_stay_until_others_are_measured():
 
 
 def test_only_rank_0_ends_the_other_ranks():
-    failed = Failed(at_s=BEGAN_S + 1, kind="error", sentence="it died")
+    end = failed(BEGAN_S + 1, "it died")
     pair = [*trained(0, 50.0), *trained(1, 50.0)]
-    assert [row.state for row in rows(*pair, *said(1, failed))] == ["training", "failed"]
-    assert [row.state for row in rows(*pair, *said(0, failed))] == ["failed", "failed"]
+    assert [row.state for row in rows(*pair, *said(1, end))] == ["training", "failed"]
+    assert [row.state for row in rows(*pair, *said(0, end))] == ["failed", "failed"]
 
 
 def test_before_it_trains_a_process_is_starting():
@@ -118,7 +120,7 @@ def test_a_process_that_stands_still_loses_its_rate():
 
 
 def test_a_pause_is_not_a_stall():
-    run = Trainer()
+    run = Trainer(stamps=False)
     paused = said(1, run.start(), *run.steps(20), run.pause())
     _, second = rows(*trained(0, 50.0), *paused)
     assert (second.state, second.steps_per_s) == ("paused", 0.0)
@@ -131,9 +133,9 @@ def test_a_pause_is_not_a_stall():
 
 @pytest.mark.parametrize("how", ["finished", "failed"])
 def test_a_process_that_has_ended_has_no_current_times(how):
-    run = Trainer()
+    run = Trainer(stamps=False)
     messages = said(1, run.start(), *run.steps(20))
-    failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
+    failure = failed(run.now_s, "it died")
     messages += said(1, failure if how == "failed" else run.finish())
     _, second = rows(*trained(0, 50.0), *messages)
     assert (second.state, second.steps) == (how, 20)
@@ -141,9 +143,9 @@ def test_a_process_that_has_ended_has_no_current_times(how):
 
 
 def test_rank_0s_end_is_the_end_of_all_ranks():
-    run = Trainer()
+    run = Trainer(stamps=False)
     messages = said(0, run.start(), *run.steps(20))
-    failure = Failed(at_s=run.now_s, kind="error", sentence="it died")
+    failure = failed(run.now_s, "it died")
     ended = rows(*messages, *trained(1, 50.0), *said(0, failure))
     assert [one.state for one in ended] == ["failed", "failed"]
 
@@ -154,8 +156,8 @@ def test_another_process_of_a_rank_replaces_its_values():
 
 
 def test_a_restart_is_counted_by_its_process():
-    again = Trainer()
-    other = msgspec.structs.replace(again.start(), pid=43)
+    again = Trainer(stamps=False)
+    other = in_process(again.start(), pid=43, ready_s=BEGAN_S + 1)
     _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(1, other, *again.steps(3)))
     assert (second.pid, second.restarts, second.steps) == (43, 1, 3)
     _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 50.0))
@@ -163,7 +165,7 @@ def test_a_restart_is_counted_by_its_process():
 
 
 def test_a_process_that_ended_while_the_others_live_has_ended_until_another_comes():
-    messages = [*trained(0, 50.0), *trained(1, 50.0), *said(1, Parted(at_s=BEGAN_S + 1, pid=42))]
+    messages = [*trained(0, 50.0), *trained(1, 50.0), *said(1, parted(BEGAN_S + 1))]
     _, second = rows(*messages)
     assert (second.state, second.steps, second.steps_per_s) == ("ended", 20, None)
     _, second = rows(*messages, *trained(1, 50.0))
@@ -197,7 +199,7 @@ def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
     for rank in range(2):
         start = simulated_ranks.start(rank)
         messages += said(rank, start)
-        reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.device.uuid)
+        reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.process.device.uuid)
         messages += said(rank, reading, source="telemetry")
     assert [row.gpu is not None for row in rows(*messages, after_s=60.0)] == [True, True]
     later = said(0, msgspec.structs.replace(gpu(BEGAN_S + 60), uuid="GPU-0"), source="telemetry")
@@ -211,7 +213,7 @@ def test_the_first_message_of_a_rank_has_the_number_0():
 
 
 def test_the_newest_message_too_counts_once_if_it_is_repeated():
-    run = Trainer()
+    run = Trainer(stamps=False)
     own = said(1, run.start(), run.step(50.0), run.step(50.0), run.step(100.0))
     _, second = rows(*trained(0, 50.0), *own, own[-1])
     assert second.step_ms_p50 == 50.0
@@ -226,7 +228,7 @@ def test_the_slow_rank_is_found_even_if_all_messages_are_repeated():
     slow = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0} if rank == 3 else {})
     starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
     ranks = Ranks()
-    for envelope in simulated_ranks.enveloped([*starts, *slow.train(15)]):
+    for envelope in stamped(simulated_ranks.enveloped([*starts, *slow.train(15)])):
         ranks.take(envelope)
         ranks.take(envelope)
     assert (ranks.straggler.rank, ranks.straggler.phase) == (3, "forward")
@@ -236,7 +238,7 @@ def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
     messages = []
     ranks = Ranks(messages.append)
     for rank in range(10_000):
-        for envelope in trained(rank, 50.0, steps=1):
+        for envelope in stamped(trained(rank, 50.0, steps=1)):
             ranks.take(envelope)
     assert [row.rank for row in ranks.rows(BEGAN_S)] == list(range(MOST_RANKS))
     assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]

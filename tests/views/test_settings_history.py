@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.snapshot import STEP_CLASS
-from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, WARMUP_STEPS, SettingsHistory
+from gpudash.statistics import WARMUP_STEPS
+from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, SettingsHistory
 from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host, step
 
 
@@ -14,19 +15,21 @@ class Bench:
     def __init__(self):
         self.table = SettingsHistory()
         self.run = Trainer()
+        self.processes = 0
         self.start()
 
     def start(self, settings=SETTINGS, workload="encdec", warmup_steps=2):
-        event = self.run.start(settings, workload)
-        self.table.start(event.segment, workload, settings, warmup_steps)
+        self.processes += 1
+        state = self.run.start(settings, workload, warmup_steps, pid=self.processes)
+        self.table.start(state.segment, workload, settings)
 
     def train(self, count, step_ms=50.0):
         for progress in self.run.steps(count, step_ms):
             self.table.step(progress.steps[0])
 
     def change(self, warmup_steps=2, **changes):
-        event = self.run.change(**changes)
-        self.table.change(event.segment, event.settings, warmup_steps)
+        state = self.run.change_and({"warmup_steps": warmup_steps}, **changes)
+        self.table.change(state.segment, state.settings)
 
     def pause(self, seconds):
         self.run.pause()
@@ -195,7 +198,8 @@ def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says():
 def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
     bench = Bench()
     bench.train(20)
-    bench.table.go_on(bench.run.change(pipelined="off").segment, 17)
+    home = bench.run.change_and({"warmup_steps": 17}, pipelined="off")
+    bench.table.go_on(home.segment)
     bench.train(17, 10.0)
     bench.train(20)
     assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
@@ -296,7 +300,7 @@ def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
         bench.run.change(pipelined=value)  # a block's: the table does not see it
         bench.train(10, 10.0)
         bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=1.0))
-    bench.table.go_on(bench.run.change(pipelined="off").segment, 2)
+    bench.table.go_on(bench.run.change(pipelined="off").segment)
     bench.train(WARMUP_STEPS, 900.0)
     bench.train(30)
     bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=90.0))
@@ -340,7 +344,7 @@ def test_a_row_with_a_verdict_stays_though_nothing_was_measured_in_it():
 def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
     table = SettingsHistory()
     table.verdict("one")
-    table.go_on(3, 2)
+    table.go_on(3)
     assert table.results(live=True) == ()
 
 
@@ -404,9 +408,7 @@ def test_the_histogram_counts_each_step_that_took_time_and_is_no_longer_than_its
     bench = Bench()
     bench.train(WARMUP_STEPS)
     for number, step_ms in enumerate(times_ms, start=WARMUP_STEPS + 1):
-        bench.table.step(
-            msgspec.structs.replace(step(number, 1e6), step_ms=step_ms, since_break=number)
-        )
+        bench.table.step(msgspec.structs.replace(step(number, 1e6), step_ms=step_ms, warm=1))
     histogram = bench.table.step_histogram()
     assert sum(steps for _, steps in histogram) == sum(ms > 0 for ms in times_ms)
     assert histogram == tuple(sorted(histogram))

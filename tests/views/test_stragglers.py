@@ -237,7 +237,7 @@ def test_a_start_forgets_what_was_before():
     ranks = Ranks(2, delay=slow(1, backward=5.0))
     stragglers = begin(ranks)
     assert found(ranks, stragglers=stragglers)[-1] is not None
-    stragglers.take(0, start(0))
+    stragglers.take(0, changed(start(0), worker=2))
     assert stragglers.found() is None
 
 

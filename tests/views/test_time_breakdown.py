@@ -8,30 +8,13 @@ from hypothesis import strategies as st
 
 from gpudash.protocol import (
     Aside,
-    Changed,
-    Device,
-    Failed,
-    Finished,
-    Paused,
     Progress,
-    Resumed,
-    Started,
     Step,
     Timed,
 )
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
-
-
-def started(at_s: float) -> Started:
-    return Started(
-        warmup_steps=2,
-        at_s=at_s,
-        pid=1,
-        workload="encdec",
-        device=Device(kind="cpu", name="CPU"),
-        settings={},
-        versions={},
-    )
+from tests.lives import Narrator, changed, failed, finished, paused, resumed
+from tests.scripted_run import started
 
 
 def step(
@@ -61,22 +44,10 @@ def progress(*steps: Step) -> Progress:
     return Progress(until_s=until_s, steps=steps, total_steps=len(steps), total_samples=0)
 
 
-def changed(at_s: float, took_ms: float) -> Changed:
-    return Changed(
-        at_s=at_s,
-        segment=1,
-        after_step=1,
-        changes={},
-        settings={},
-        took_ms=took_ms,
-        warmup_steps=2,
-    )
-
-
 def account(*items: object) -> TimeBreakdown:
-    reconciliation = TimeAccount()
+    reconciliation, narrator = TimeAccount(), Narrator()
     for item in items:
-        reconciliation.fold(item)
+        reconciliation.fold(narrator.tell(item))
     return reconciliation.account()
 
 
@@ -93,8 +64,8 @@ def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
 
 
 def test_what_a_script_does_after_its_training_is_no_time_of_the_training():
-    finished = Finished(at_s=15.0, trained_until_s=10.2, total_steps=1)
-    found = account(started(10), progress(step(10.1, 100, device_ms=100)), finished)
+    end = finished(15.0, trained_until_s=10.2)
+    found = account(started(10), progress(step(10.1, 100, device_ms=100)), end)
     assert found.wall_s == pytest.approx(0.2)
     assert found.unattributed_s == pytest.approx(0.1)
 
@@ -190,8 +161,8 @@ def test_a_pause_and_a_switch_are_known_for_what_they_are():
     found = account(
         started(0),
         progress(step(1, 1000, device_ms=1000)),
-        Paused(at_s=0.9),  # the device went on until 1.0
-        Resumed(at_s=3),
+        paused(0.9),  # the device went on until 1.0
+        resumed(3),
         changed(3.5, took_ms=400),
         progress(step(4.6, 1000, device_ms=1000)),
     )
@@ -205,9 +176,9 @@ def test_a_switch_within_a_pause_is_counted_once():
     found = account(
         started(0),
         progress(step(1, 1000, device_ms=1000)),
-        Paused(at_s=2),
+        paused(2),
         changed(5, took_ms=2000),
-        Resumed(at_s=6),
+        resumed(6),
         progress(step(9, 1000, device_ms=1000)),
     )
     assert (found.switching_s, found.paused_s) == pytest.approx((2, 2))
@@ -218,12 +189,12 @@ def test_what_the_training_does_between_steps_by_itself_has_parts_of_its_own():
     found = account(
         started(0),
         progress(step(1, 1000, device_ms=1000)),
-        Paused(at_s=1, why="evaluation"),
-        Resumed(at_s=3),
+        paused(1, why="evaluation"),
+        resumed(3),
         progress(step(4, 1000, device_ms=1000)),
-        Paused(at_s=4, why="checkpoint"),
-        Paused(at_s=4.5, why="asked"),
-        Resumed(at_s=8),
+        paused(4, why="checkpoint"),
+        paused(4.5, why="asked"),
+        resumed(8),
         progress(step(9, 1000, device_ms=1000)),
     )
     assert (found.evaluation_s, found.checkpoint_s) == pytest.approx((2.0, 0.5))
@@ -246,16 +217,14 @@ def test_what_is_known_of_the_time_before_a_restart_is_no_part_of_it():
     found = account(
         started(0),
         progress(step(1, 1000, device_ms=1000)),
-        Paused(at_s=1),
-        Resumed(at_s=4),
+        paused(1),
+        resumed(4),
         started(11),
     )
     assert (found.wall_s, found.paused_s, found.restarting_s) == pytest.approx((11, 3, 7))
 
 
-@pytest.mark.parametrize(
-    "end", [Finished(at_s=1, total_steps=1), Failed(at_s=1.0, kind="error", sentence="gone")]
-)
+@pytest.mark.parametrize("end", [finished(1, 1), failed(1.0, "gone")])
 def test_the_time_between_a_run_that_had_ended_and_the_next_is_not_counted(end):
     found = account(
         started(0),
@@ -269,8 +238,8 @@ def test_the_time_between_a_run_that_had_ended_and_the_next_is_not_counted(end):
 
 def test_the_time_between_the_last_step_and_a_failure_is_counted():
     """A dead loader worker is noticed seconds later."""
-    failed = Failed(at_s=3.5, kind="error", sentence="gone")
-    found = account(started(0), progress(step(1, 1000, device_ms=1000)), failed)
+    end = failed(3.5, "gone")
+    found = account(started(0), progress(step(1, 1000, device_ms=1000)), end)
     assert (found.wall_s, found.unattributed_s) == pytest.approx((3.5, 2.5))
 
 
@@ -278,8 +247,8 @@ def test_a_run_that_ends_while_it_is_paused_was_paused_until_then():
     found = account(
         started(0),
         progress(step(1, 1000, device_ms=1000)),
-        Paused(at_s=1),
-        Finished(at_s=9, total_steps=1),
+        paused(1),
+        finished(9, 1),
     )
     assert (found.wall_s, found.paused_s, found.unattributed_s) == pytest.approx((9, 8, 0))
 
@@ -305,19 +274,23 @@ whys = st.sampled_from(["pause", "change", "restart"])
 
 @given(st.lists(st.tuples(moments, moments, st.floats(0, 1), whys), min_size=1))
 def test_the_parts_always_add_up(script: list[tuple[float, float, float, str]]):
-    reconciliation, now = TimeAccount(), 0.0
-    reconciliation.fold(started(now))
+    reconciliation, narrator, now = TimeAccount(), Narrator(), 0.0
+
+    def tell(item: object) -> None:
+        reconciliation.fold(narrator.tell(item))
+
+    tell(started(now))
     for gap_s, step_s, share, why in script:
         if why == "restart":
-            reconciliation.fold(started(now + gap_s * share))
+            tell(started(now + gap_s * share))
         elif why == "pause":
-            reconciliation.fold(Paused(at_s=now))
-            reconciliation.fold(Resumed(at_s=now + gap_s * share))
+            tell(paused(now))
+            tell(resumed(now + gap_s * share))
         else:
-            reconciliation.fold(changed(now + gap_s, took_ms=gap_s * share * 1e3))
+            tell(changed(now + gap_s, took_ms=gap_s * share * 1e3))
         now += gap_s + step_s
         ms = step_s * 1e3
-        reconciliation.fold(progress(step(now, ms, device_ms=ms * share, data_ms=ms / 3)))
+        tell(progress(step(now, ms, device_ms=ms * share, data_ms=ms / 3)))
     found = reconciliation.account()
     assert found.wall_s == pytest.approx(now)
     assert parts(found) == pytest.approx(found.wall_s)
@@ -334,10 +307,10 @@ reports = st.lists(
 events = st.one_of(
     reports,
     st.builds(started, anytime),
-    st.builds(changed, anytime, anytime),
-    st.builds(Paused, at_s=anytime, why=st.sampled_from(get_args(Aside))),
-    st.builds(Resumed, at_s=anytime),
-    st.builds(Finished, at_s=anytime, total_steps=st.just(1)),
+    st.builds(changed, anytime, took_ms=anytime),
+    st.builds(paused, anytime, why=st.sampled_from(get_args(Aside))),
+    st.builds(resumed, anytime),
+    st.builds(finished, anytime),
     st.builds(
         Timed, at_s=anytime, seconds=anytime, block=st.just(0), steps=st.just(1), samples=st.just(1)
     ),
@@ -353,8 +326,12 @@ def test_whatever_comes_in_the_parts_add_up_and_none_is_negative(items: list[obj
 
 def test_what_came_before_a_recording_changes_nothing_in_it():
     """Long steps are measured more often than short ones, so their shares differ."""
-    reconciliation, now = TimeAccount(), 0.0
-    reconciliation.fold(started(now))
+    reconciliation, narrator, now = TimeAccount(), Narrator(), 0.0
+
+    def tell(item: object) -> None:
+        reconciliation.fold(narrator.tell(item))
+
+    tell(started(now))
     for number in range(1000):  # short, half idle, one in ten measured
         now += 0.005
         device_ms = 2.5 if number % 10 == 0 else None

@@ -8,10 +8,13 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.wire import StepReport, encoded
-from gpudash.protocol import Changed, Command, Envelope, Event, Plan, Progress, Step, Stop
+from gpudash.protocol import Command, Device, Envelope, Event, Plan, Progress, Step, Stop
+from gpudash.worker.__main__ import of_process, ready
 from gpudash.worker.loop import Loop
+from tests.lives import told
 from workloads import CATALOGUE, Entry
 from workloads.levers import Value
 from workloads.training import Training
@@ -102,11 +105,15 @@ class Run:
     ) -> None:
         self.training = Training(entry, settings, torch.device("cpu"))
         self.events: list[Event] = []
-        self._react = react
+        self._react: Callable[[Run, Event], None] = lambda *_: None
         reading, self._writing = os.pipe()
         self._pipes = (reading, self._writing)
         plan = plan or Plan(workload="fake", settings={}, duration_s=PATIENCE_S)
-        self._loop = Loop(self.training, plan, CommandPipe(reading), self._receive)
+        process = of_process(Device(kind="cpu", name="CPU"), ())
+        first = ready(self.training, plan, process)
+        self._life = Life(first, self._receive)
+        self._react = react
+        self._loop = Loop(self.training, plan, CommandPipe(reading), self._life)
 
     def send(self, command: Command) -> None:
         """Send a command, as the parent would."""
@@ -135,9 +142,9 @@ class Run:
         self.events.append(event)
         self._react(self, event)
 
-    def of(self, kind: type) -> list:
-        """Return the events of this kind."""
-        return [event for event in self.events if isinstance(event, kind)]
+    def of(self, kind: type | str) -> list:
+        """Return the events of this class, or the states of this turn."""
+        return told(self.events, kind)
 
     @property
     def steps(self) -> list[Step]:
@@ -147,4 +154,4 @@ class Run:
     @property
     def entered(self) -> list[int | None]:
         """The block that each change belongs to; None for a change outside blocks."""
-        return [event.block for event in self.of(Changed)]
+        return [event.block for event in self.of("changed")]

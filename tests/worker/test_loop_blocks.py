@@ -12,16 +12,13 @@ from gpudash.protocol import (
     Block,
     Blocks,
     Change,
-    Changed,
     Event,
-    Finished,
     Pause,
-    Paused,
     Plan,
     Progress,
     Refused,
     Resume,
-    Resumed,
+    State,
     Stop,
     Timed,
 )
@@ -69,7 +66,7 @@ def stop_at_baseline(run: Run, event: Event) -> None:
 
 def reaches(run: Run, event: Event) -> bool:
     """Return whether this report has a step of the newest segment."""
-    newest = max((changed.segment for changed in run.of(Changed)), default=0)
+    newest = max((changed.segment for changed in run.of("changed")), default=0)
     return isinstance(event, Progress) and any(step.segment == newest for step in event.steps)
 
 
@@ -88,21 +85,26 @@ def when(
 
 
 def begins(number: int) -> Callable[[Event], bool]:
-    return lambda event: isinstance(event, Changed) and event.block == number
+    return lambda event: (
+        isinstance(event, State)
+        and event.block == number
+        and event.why is None
+        and not event.answers
+    )
 
 
 def numbered(run: Run) -> None:
     """Check that no step was lost or counted twice."""
     numbers = [step.step for step in run.steps]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert run.of(Finished)[0].total_steps == numbers[-1] == run.training.trained_steps
+    assert run.of("finished")[0].after_step == numbers[-1] == run.training.trained_steps
 
 
 def test_blocks_run_in_order_and_end_at_the_baseline():
     run = Run(ENTRY, stop_at_baseline).until_stopped(THREE)
     assert run.entered == [0, 1, 2, None]
     baseline = run.training.settings
-    assert [event.settings for event in run.of(Changed)] == [
+    assert [event.settings for event in run.of("changed")] == [
         baseline | {"pipelined": "on"},
         baseline | {"batch_size": "3"},  # the block's own change alone
         baseline,
@@ -111,7 +113,7 @@ def test_blocks_run_in_order_and_end_at_the_baseline():
     assert baseline["batch_size"] == SETTINGS["batch_size"]
     assert not run.of(Refused)
     numbered(run)
-    for event in run.of(Changed)[:3]:
+    for event in run.of("changed")[:3]:
         steps = [step for step in run.steps if step.segment == event.segment]
         assert len(steps) == event.warmup_steps + MIN_STEPS + 1, event.settings
 
@@ -122,7 +124,7 @@ def test_a_block_from_the_loader_measures_whole_bursts(pipelined: str):
     run = Run(ENTRY, stop_at_baseline, SETTINGS | loader).until_stopped(
         blocks({"batch_size": "3"}, {})
     )
-    for event in run.of(Changed)[:2]:
+    for event in run.of("changed")[:2]:
         steps = [step for step in run.steps if step.segment == event.segment]
         measured = len(steps) - event.warmup_steps - 1  # as analysis.blocks counts them
         assert measured == 4  # two bursts, though three steps were asked for
@@ -136,7 +138,7 @@ def test_a_change_ends_the_blocks_at_the_baseline_with_the_change():
     assert run.entered[-1] is None
     assert run.entered[:-1] == list(range(len(run.entered) - 1))
     assert len(run.entered) < 50
-    assert run.of(Changed)[-1].settings["pipelined"] == "off"
+    assert run.of("changed")[-1].settings["pipelined"] == "off"
     assert run.training.settings["batch_size"] == "4"
     numbered(run)
 
@@ -154,7 +156,7 @@ def test_a_change_to_a_value_of_block_or_baseline_ends_the_blocks_too(value: str
         assert run.entered == [first.number, None]
         assert not run.of(Refused)
         assert run.training.settings["pipelined"] == value
-        assert run.of(Changed)[1].after_step < 300
+        assert run.of("changed")[1].after_step < 300
         numbered(run)
 
 
@@ -200,8 +202,8 @@ def test_a_pause_within_a_block_is_not_measured(wall_clock: str | None):
     def react(run: Run, event: Event) -> None:
         if begins(0)(event):
             run.send(Pause(id=2))
-        paused = run.of(Paused)
-        resumed = isinstance(event, Progress) and paused and not run.of(Resumed)
+        paused = run.of("paused")
+        resumed = isinstance(event, Progress) and paused and not run.of("resumed")
         if resumed and event.until_s > paused[0].at_s + paused_s:
             run.send(Resume(id=3))
         stop_at_baseline(run, event)
@@ -216,8 +218,8 @@ def test_a_pause_within_a_block_is_not_measured(wall_clock: str | None):
     )
     run = Run(ENTRY, react).until_stopped(Blocks(id=9, run=1, blocks=asked))
     assert run.entered == [0, 1, 2, None]
-    (resumed,) = run.of(Resumed)
-    first = run.of(Changed)[0]
+    (resumed,) = run.of("resumed")
+    first = run.of("changed")[0]
     after = [s for s in run.steps if s.segment == first.segment and s.finished_s > resumed.at_s]
     assert len(after) > first.warmup_steps + 20  # a whole block after the pause
     numbered(run)
@@ -243,7 +245,7 @@ def test_a_block_timed_by_the_wall_clock_counts_its_steps_and_samples(wall_clock
     samples = sum(one.samples for one in (*bare, *run.steps))
     assert totals[-1] == (run.training.trained_steps, samples)
     assert len(run.steps) + sum(one.steps for one in bare) == run.training.trained_steps
-    assert run.of(Finished)[0].total_steps == run.training.trained_steps
+    assert run.of("finished")[0].after_step == run.training.trained_steps
 
 
 def test_a_run_that_ends_within_an_uninstrumented_block_counts_its_steps():
@@ -253,7 +255,7 @@ def test_a_run_that_ends_within_an_uninstrumented_block_counts_its_steps():
         lambda event: bool(getattr(event, "steps", ())), Blocks(id=9, run=1, blocks=(endless,))
     )
     run = Run(ENTRY, first, plan=plan).until_stopped()
-    assert run.of(Finished)[0].total_steps == run.training.trained_steps == 200
+    assert run.of("finished")[0].after_step == run.training.trained_steps == 200
     assert run.of(Progress)[-1].total_samples == 400
 
 
@@ -299,7 +301,7 @@ def test_a_change_that_fails_while_built_is_refused(
     assert refused.reason == f"{why}: went back to batch_size=2"
     assert refused.block == (0 if within_block else None)
     assert run.entered == ([None, 1, None] if within_block else [None])
-    assert run.of(Changed)[0].took_ms >= FAILS_AFTER_S * 1e3  # the attempt is part of it
+    assert run.of("changed")[0].took_ms >= FAILS_AFTER_S * 1e3  # the attempt is part of it
     assert run.training.settings["batch_size"] == "2"
     numbered(run)
 
@@ -339,7 +341,7 @@ def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
     entry = FakeEntry(during={"prepare": prepare, "forward": train})
     run = Run(entry, bigger_at_first, SETTINGS | {"pipelined": "on"}).until_stopped()
     assert run.training.trained_steps == len(trained)
-    assert run.of(Finished)[0].total_steps == len(trained)
+    assert run.of("finished")[0].after_step == len(trained)
     totals = [event.total_steps for event in run.of(Progress)]
     assert totals == sorted(totals)
 

@@ -12,18 +12,17 @@ import torch
 from gpudash.instrument.profiler import Profiler
 from gpudash.protocol import (
     Event,
-    Finished,
     Flops,
     Pause,
-    Paused,
     Plan,
     Profile,
     Profiled,
     Progress,
     Refused,
-    Resumed,
+    State,
     Weights,
 )
+from tests.lives import is_turn
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
 from tests.workloads.trainings import one_thread, weights
 from workloads import CATALOGUE
@@ -65,11 +64,11 @@ def test_traced_steps_are_counted_and_not_reported(tmp_path: Path, pipelined: st
     assert step_names(path) == [f"ProfilerStep#{step}" for step in traced]
     assert not {step.step for step in run.steps} & set(traced)
     assert {step.segment for step in run.steps} == {0}
-    total = run.of(Finished)[0].total_steps
+    total = run.of("finished")[0].after_step
     assert total == run.training.trained_steps
     after = [step for step in run.steps if step.step >= traced.stop]
     assert after[0].finished_s - after[0].step_ms / 1e3 >= found.at_s
-    (paused,), (resumed,) = run.of(Paused), run.of(Resumed)
+    (paused,), (resumed,) = run.of("paused"), run.of("resumed")
     assert paused.why == "profile"
     assert paused.at_s < found.at_s <= resumed.at_s
 
@@ -90,9 +89,9 @@ def test_a_profile_has_the_size_of_the_optimizers_weights(
 
 def test_a_command_ends_a_profile_with_the_steps_so_far(tmp_path: Path) -> None:
     def react(run: Run, event: Event) -> None:
-        if isinstance(event, Paused) and event.why == "profile":
+        if isinstance(event, State) and event.why == "profile":
             run.send(Pause(id=2))
-        if isinstance(event, Paused) and event.why == "asked":
+        if isinstance(event, State) and event.why == "asked":
             run.stop()
 
     run = Run(ENTRY, react)
@@ -104,7 +103,7 @@ def test_a_profile_ends_with_the_plan(tmp_path: Path) -> None:
     plan = Plan(workload="fake", settings={}, steps=4)
     run = Run(ENTRY, lambda *_: None, plan=plan)
     run.until_stopped(Profile(id=1, steps=10, path=str(tmp_path / "trace.json")))
-    assert run.of(Finished)[0].total_steps == 4
+    assert run.of("finished")[0].after_step == 4
     assert run.of(Profiled)[0].steps < 4
 
 
@@ -117,7 +116,7 @@ def test_with_a_cuda_graph_no_flops_are_counted(
 
     def flops(graph: str) -> Flops | None:
         def react(run: Run, event: Event) -> None:
-            if isinstance(event, Resumed):
+            if is_turn(event, run.events, "resumed"):
                 run.stop()
 
         run = Run(entry, react, SETTINGS | {"cuda_graph": graph})
@@ -138,8 +137,8 @@ def test_a_refused_profile_leaves_the_training_as_it_is(tmp_path: Path) -> None:
     (refused,) = run.of(Refused)
     assert (refused.answers, refused.kind) == ((1,), "no_profile")
     assert "No such file" in refused.reason
-    assert not run.of(Paused)
-    assert not run.of(Resumed)
+    assert not run.of("paused")
+    assert not run.of("resumed")
 
 
 @pytest.mark.parametrize("pipelined", ["off", "on"])
@@ -173,7 +172,7 @@ def test_memory_used_by_a_profile_is_in_no_peak(
     )
 
     def react(run: Run, event: Event) -> None:
-        if isinstance(event, Resumed):
+        if is_turn(event, run.events, "resumed"):
             run.stop()
 
     Run(ENTRY, react).until_stopped(Profile(id=1, steps=2, path=str(tmp_path / "trace.json")))

@@ -10,14 +10,13 @@ from gpudash.compare.sweep.file import CELLS, read_provenance, read_rows
 from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import Part, Spread, rate, spread_of_blocks, spread_of_rows
 from gpudash.input_file import open_input
-from gpudash.protocol import Changed, Device, Envelope, Settings, Started
+from gpudash.protocol import Device, Envelope, Settings, State
 from gpudash.recording.csv_reader import NOT_RECORDED, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LineReader
 from gpudash.recording.provenance import plain
 from gpudash.recording.rank_steps import SWITCH_S
-from gpudash.statistics import mean
-from gpudash.views.settings_history import WARMUP_STEPS
+from gpudash.statistics import WARMUP_STEPS, mean
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +82,7 @@ def _recording(path: Path) -> Run:
                 found.message(item.body)
     return Run(
         path=plain(str(path)),
-        circumstances=_of_recording(reader, found.started),
+        circumstances=_of_recording(reader, found.state),
         measured=tuple(found.measured()),
         refused=reader.refused,
         warmup_known=not isinstance(reader, CsvReader),
@@ -98,17 +97,16 @@ class _Rows:
     """
 
     def __init__(self) -> None:
-        self.started: Started | None = None
+        self.state: State | None = None  # the newest one of a process
         self._warmup_steps = WARMUP_STEPS  # the most of any change, as rows come later than changes
         self._cold_steps = 0
         self._before: Interval | None = None
         self._rows: dict[tuple[object, ...], list[Interval]] = {}
 
     def message(self, body: object) -> None:
-        if isinstance(body, Started | Changed):
+        if isinstance(body, State) and body.process is not None:
             self._warmup_steps = max(self._warmup_steps, body.warmup_steps)
-        if isinstance(body, Started):
-            self.started = body
+            self.state = body
 
     def row(self, row: Interval) -> None:
         before, self._before = self._before, row
@@ -134,10 +132,11 @@ def _number(value: float | str | None) -> float | None:
     return None if isinstance(value, str) else value
 
 
-def _of_recording(reader: LineReader, started: Started | None) -> dict[str, str]:
+def _of_recording(reader: LineReader, state: State | None) -> dict[str, str]:
     known = dict(reader.origin.versions)
-    if started is not None:
-        known |= started.versions | _of_device(started.device) | _seed(started.settings)
+    if state is not None and state.process is not None:
+        process = state.process
+        known |= process.versions | _of_device(process.device) | _seed(state.settings)
     where = {"machine": reader.origin.machine, "platform": reader.origin.platform}
     return known | {name: text for name, text in where.items() if text}
 

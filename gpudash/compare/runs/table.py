@@ -7,7 +7,7 @@ from gpudash.compare.runs.comparison import CAVEAT, Alone, Difference, Matched, 
 from gpudash.compare.sweep.table import as_markdown, as_text, pairs
 from gpudash.compare.unpaired_t import MIN_BLOCKS, MIN_ROWS
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.views.settings_history import WARMUP_STEPS
+from gpudash.statistics import WARMUP_STEPS
 
 HEAD = ["setting", "base steps/s", "new steps/s", "new/base", "95 % interval"]
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from gpudash.compare.sweep.grid import BlockRow, Grid, SettingResult, whole_rounds
 from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.input_file import open_input
-from gpudash.protocol import Device, Settings, Started
+from gpudash.protocol import Device, Settings, State
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cell, csv_lines
 from gpudash.recording.files import Output, reason, replaces, shown
@@ -79,19 +79,20 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     set_by: dict[str, str] = {}
     """Setting, by its configuration name → what has set it; other settings are defaults."""
 
-    def on(self, started: Started) -> "Provenance":
+    def on(self, state: State) -> "Provenance":
         """Return the provenance with the device, active settings and versions of a run."""
-        varied = self.grid.varied
+        varied, process = self.grid.varied, state.process
+        assert process is not None, "it trains"
         return replace(
             self,
-            device=started.device,
-            nproc=started.world_size if self.grid.counts else None,
+            device=process.device,
+            nproc=process.world_size if self.grid.counts else None,
             active_settings={
-                name: value for name, value in started.settings.items() if name not in varied
+                name: value for name, value in state.settings.items() if name not in varied
             },
-            notes=tuple(note.text for note in started.notes),
-            noted=tuple(note.lever for note in started.notes),
-            versions=self.versions | started.versions,
+            notes=tuple(note.text for note in state.notes),
+            noted=tuple(note.lever for note in state.notes),
+            versions=self.versions | process.versions,
         )
 
     def agrees_with(self, other: "Provenance") -> bool:
@@ -164,12 +165,12 @@ class SweepFile:
             self.close()
             raise
 
-    def started_on(self, started: Started) -> None:
+    def started_on(self, state: State) -> None:
         """Record the device, the active settings and the versions.
 
         Raises UsageError if earlier blocks ran under other circumstances, and RecordingError.
         """
-        self._provenance = self._provenance.on(started)
+        self._provenance = self._provenance.on(state)
         if self.earlier is not None and self.earlier.device is not None:
             self._refuse_a_mixture(self.earlier)
         self._cut_unfinished_round()

@@ -14,7 +14,7 @@ import msgspec
 from gpudash.compare.blocks import READINGS, BlockLog, Measured, Outcome
 from gpudash.compare.paired_t import estimate, round_order
 from gpudash.compare.unpaired_t import Part, Ratio, rate, ratio, spread_of_blocks
-from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings
+from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings, State
 from gpudash.statistics import mean
 
 NPROC = "nproc"
@@ -191,12 +191,12 @@ class Sweep:
             return []
         return list(dict.fromkeys(row.failure for row in rows if row.failure is not None))
 
-    def begin(self, run: int, ranks: int = 1) -> tuple[Block, ...]:
-        """Return the blocks that the worker runs under this run number."""
+    def begin(self, run: int, state: State | None = None) -> tuple[Block, ...]:
+        """Return the blocks that the worker in this state runs under this run number."""
         self._numbers = dict(enumerate(self._to_run()))
         self.done = not self._numbers
         blocks = self._blocks()
-        self._log = BlockLog(run, blocks, ranks)
+        self._log = BlockLog(run, blocks, state)
         return blocks
 
     def fold(self, item: Event | Reading) -> tuple[list[BlockRow], tuple[Block, ...] | None]:

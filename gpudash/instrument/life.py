@@ -1,0 +1,42 @@
+"""The life of the training in this process, as it is reported: one state that replaces another."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from gpudash.instrument.pipes import Sent
+from gpudash.protocol import Aside, State
+
+OUTSIDE_BLOCKS: dict[str, Any] = {"run": None, "block": None, "baseline": {}}
+"""The fields of a state outside of a run of blocks."""
+
+
+class Life:
+    """Holds the newest state of the training, and sends every change of it."""
+
+    def __init__(self, state: State, send: Callable[[Sent], None]) -> None:
+        """Begin with the first state, which is sent too."""
+        self.send = send
+        self.state = state
+        """The newest state that was sent."""
+        send(state)
+
+    def turn(self, at_s: float, *, answers: tuple[int, ...] = (), **changes: Any) -> None:
+        """Send the state with these fields changed, which may answer commands."""
+        self.state = replace(self.state, at_s=at_s, answers=answers, **changes)
+        self.send(self.state)
+
+    def pause(
+        self, at_s: float, after_step: int, why: Aside = "asked", answers: tuple[int, ...] = ()
+    ) -> None:
+        """Send that no further step is started; a second time, since when."""
+        if self.state.why == why:
+            self.turn(self.state.at_s, answers=answers)
+        else:
+            self.turn(at_s, phase="paused", why=why, after_step=after_step, answers=answers)
+
+    def resume(self, at_s: float, answers: tuple[int, ...] = ()) -> None:
+        """Send that the training goes on, also if it was not paused."""
+        since_s = self.state.at_s if self.state.phase == "training" else at_s
+        self.turn(since_s, phase="training", why=None, answers=answers)
