@@ -19,7 +19,8 @@ def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
         lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)),
         emitted.append,
     )
-    started, comparison = worker.start(), Comparison(pipelined(pairs=40))
+    started = normaliser.stamp(worker.start())
+    comparison = Comparison(pipelined(pairs=40))
     conductor.conduct(comparison, started)
 
     def turn():

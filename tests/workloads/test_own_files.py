@@ -174,9 +174,9 @@ def test_an_error_while_it_trains_is_located(where: str, workers: str) -> None:
         train_a_step({"num_workers": workers})
     name = "NameError: name 'nowhere' is not defined"
     assert located(failed.value, "mine.py") == f"mine.py:{line}: {name}"
-    told = describe(failed.value, "mine.py:linear", {})
+    told = describe(failed.value, "mine.py:linear", {}).failure
     assert (told.kind, told.sentence) == ("error", f"mine.py:{line}: {name}")
-    assert describe(failed.value, "encdec", {}).sentence == f"encdec failed: {name}"
+    assert describe(failed.value, "encdec", {}).failure.sentence == f"encdec failed: {name}"
 
 
 def test_an_error_of_another_file_has_no_line_here() -> None:
