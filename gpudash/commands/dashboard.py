@@ -16,9 +16,9 @@ from gpudash.imports import without_collecting
 from gpudash.protocol import Plan
 
 if TYPE_CHECKING:
-    from gpudash.recording.stream import Form
     from gpudash.run.replay import Player
     from gpudash.run.session import Session
+    from gpudash.sinks.rows import Form
 
 
 def main(arguments: argparse.Namespace) -> int:

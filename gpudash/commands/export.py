@@ -4,7 +4,7 @@ import argparse
 
 from gpudash.commands.stdout import complain_of_left_out
 from gpudash.errors import Exit
-from gpudash.recording.export import export
+from gpudash.sinks.export import export
 
 
 def main(arguments: argparse.Namespace) -> int:

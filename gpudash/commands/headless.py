@@ -15,8 +15,8 @@ from gpudash.errors import Exit
 from gpudash.format import cores, figure, percent, plain, steps
 from gpudash.protocol import Failed
 from gpudash.recording.files import reason, shown
-from gpudash.recording.stream import Form
 from gpudash.run.session import Session
+from gpudash.sinks.rows import Form
 from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 
 PIPE_EVERY_S = 5.0

@@ -57,9 +57,6 @@ from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankTracks
-from gpudash.recording.recordings import Recordings
-from gpudash.recording.stream import Form, RowStream
-from gpudash.recording.writer import RecordingWriter
 from gpudash.run.conductor import Conductor
 from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
@@ -67,6 +64,9 @@ from gpudash.run.requests import Requests
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
+from gpudash.sinks.active import Recordings
+from gpudash.sinks.recording import RecordingWriter
+from gpudash.sinks.rows import Form, RowStream
 from gpudash.snapshot import Hang, Listener, Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.hangs import LEAST_S

@@ -33,8 +33,8 @@ from gpudash.protocol import (
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
 from gpudash.recording.provenance import Metadata
-from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.active import Recordings
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests import worker_double
 from tests.run.test_session import PATIENCE_S, SMALL, Begin, begin

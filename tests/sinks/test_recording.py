@@ -14,8 +14,8 @@ from gpudash.recording import provenance
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, path_beside
-from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.active import Recordings
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.recording.test_csv_file import interval, scripted
 from tests.scripted_run import BEGAN_S, started

@@ -15,7 +15,7 @@ from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LARGEST, LineReader
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.recording import RecordingWriter
 
 BATCH = 4096
 """Most rows in memory at once."""

@@ -36,8 +36,8 @@ from gpudash.protocol import (
 from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Logged
-from gpudash.recording.stream import RowStream
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.recording import RecordingWriter
+from gpudash.sinks.rows import RowStream
 from gpudash.views.time_breakdown import TimeBreakdown
 
 LASTING = (

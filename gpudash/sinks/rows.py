@@ -7,9 +7,9 @@ from threading import Thread
 from typing import Literal, TypeAlias
 
 from gpudash.recording.csv_file import cells, columns, csv_lines
-from gpudash.recording.export import json_lines, objects
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Logged, Origin
+from gpudash.sinks.export import json_lines, objects
 from gpudash.views.time_breakdown import TimeBreakdown
 
 Form: TypeAlias = Literal["csv", "jsonl"]
