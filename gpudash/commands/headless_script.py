@@ -187,10 +187,9 @@ class HeadlessScript:
             parts.append(f"{steps(self.source.total_steps)}, {rate} steps/s")
         else:
             parts.append(self.source.why_no_step())
-        if record is not None and session.rows_recorded:
+        if record is not None and session.has_rows("recording"):
             parts.append(f"recorded to {shown(record)}")
-        if session.recording_failure is not None:
-            parts.append(str(session.recording_failure))
+        parts += map(str, session.sink_failures.values())
         if session.failure is not None and session.failure.traceback:  # gpudash's own
             parts.append(session.failure.sentence)
         parts += filter(None, (session.limits.main(),))

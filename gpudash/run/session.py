@@ -1,7 +1,7 @@
 """Conduct one run: its sources, the files it writes and the views that fold it.
 
 The session is the only consumer of all sources. Its thread reads messages in order of arrival,
-writes the recording first, then folds the views. At the screen's rate it hands its listener one
+feeds the sinks first, then folds the views. At the screen's rate it hands its listener one
 frozen snapshot. A stuck screen delays neither a step nor a row. Everything runs on that thread;
 the methods below queue a request and return.
 """
@@ -21,7 +21,7 @@ import msgspec
 import gpudash
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
-from gpudash.errors import RecordingError, SourceError, WorkerError
+from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
 from gpudash.protocol import (
     Ability,
     AnyCommand,
@@ -64,9 +64,8 @@ from gpudash.run.requests import Requests
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
-from gpudash.sinks.active import Recordings
-from gpudash.sinks.recording import RecordingWriter
-from gpudash.sinks.rows import Form, RowStream
+from gpudash.sinks.active import ActiveSinks
+from gpudash.sinks.table import opener
 from gpudash.snapshot import Hang, Listener, Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.hangs import LEAST_S
@@ -76,6 +75,8 @@ from gpudash.views.memory import owner_lines, owners_title
 INTERVAL_S = 0.5
 POLL_S = 0.05
 """Seconds between checks for a dead worker and for readings, when nothing arrives."""
+PATIENCE_S = 1.0
+"""Seconds to wait for slow sinks at the end. One that hangs is left behind."""
 STOP_TIMEOUT_S = 5.0
 """Seconds after a Stop until the worker is killed."""
 
@@ -117,7 +118,7 @@ class Session:
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
-        self._recordings = Recordings(self._note_recording_failure)
+        self._sinks = ActiveSinks(self._tell_failure)
         self._conductor = Conductor(self._send_blocks, self._emit)
         self._greeted = False  # the training's source has sent a Hello
         self._can: tuple[Ability, ...] = ("record",)  # its abilities
@@ -129,7 +130,6 @@ class Session:
         self._closed = False
         self._stopping = False  # a Stop was sent
         self._kill_at_s = math.inf  # finite after a Stop
-        self.recording_failure: RecordingError | None = None
         self._begin(clock())
 
     def _begin(self, began_s: float) -> None:
@@ -147,9 +147,13 @@ class Session:
         return self._last_word if isinstance(self._last_word, Failed) else None
 
     @property
-    def rows_recorded(self) -> int:
-        """Rows written to record files."""
-        return self._recordings.rows
+    def sink_failures(self) -> Mapping[str, RecordingError]:
+        """The newest failure of the sinks of each name."""
+        return self._sinks.failures
+
+    def has_rows(self, sink: str) -> bool:
+        """Return whether a sink of this name has had a row."""
+        return self._sinks.rows[sink] > 0
 
     @property
     def steps_per_s(self) -> float | None:
@@ -261,25 +265,26 @@ class Session:
         """Begin a new row of the results table with the active settings."""
         self._requests.put(lambda: self._emit(NewRow()))
 
-    def record(self, path: Path, *, force: bool = False, every_step: bool = False) -> None:
-        """Write a CSV, its JSON and its log from now on.
+    def begin_sink(
+        self, name: str, target: str | Path = "-", *, force: bool = False, every_step: bool = False
+    ) -> None:
+        """Hand messages and rows to a sink from now on; a recording has a CSV's path as `target`.
 
-        With `every_step` the log holds single steps and readings. Raises RecordingError if the
-        files cannot be created.
+        With `every_step` a recording's log holds single steps and readings; `force` overwrites its
+        files. Raises UsageError, and RecordingError if the files cannot be created.
         """
         if self._ended.is_set():
             raise RecordingError("nothing is running to record: restart the training first")
-        if self._recordings.holds(path):
-            raise RecordingError(f"{shown(path)} is being recorded")
+        if self._sinks.holds(name, str(target)):
+            raise RecordingError(f"{shown(target)} is being recorded")
         origin = self._origin(every_step=every_step)
-        self._begin_recording(RecordingWriter(path, origin, force=force), origin)
+        sink = opener(name)(str(target), origin, force=force)
 
-    def stream(self, fd: int, form: Form) -> RowStream:
-        """Write rows to a file descriptor from now on."""
-        origin = self._origin(every_step=False)
-        stream = RowStream(fd, form, origin)
-        self._begin_recording(stream, origin)
-        return stream
+        def begin() -> None:
+            account = self._fold.time.settled()
+            self._sinks.begin(name, str(target), sink, self._started, origin.began_s, account)
+
+        self._requests.put(begin)
 
     def _origin(self, *, every_step: bool) -> Origin:
         return Origin(
@@ -293,16 +298,15 @@ class Session:
             versions={"gpudash": gpudash.__version__},
         )
 
-    def _begin_recording(self, recording: RecordingWriter | RowStream, origin: Origin) -> None:
-        def begin() -> None:
-            account = self._fold.time.settled()
-            self._recordings.begin(recording, self._started, origin.began_s, account)
-
-        self._requests.put(begin)
-
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
-        self._requests.put(lambda: self._recordings.end(self._clock(), self._fold.time.account()))
+        self._requests.put(
+            lambda: self._sinks.end("recording", self._clock(), self._fold.time.account())
+        )
+
+    def finish_sink(self, name: str) -> None:
+        """Wait until a sink of the closed session has written all, however slow it is."""
+        self._sinks.wait_for(name)
 
     def close(self) -> None:
         """End everything, complete the recording and wait for that; may be called twice."""
@@ -316,6 +320,7 @@ class Session:
             elif not self._ended.is_set():  # never started: at most a recording was requested
                 self._requests.obey()
                 self._end()
+            self._sinks.wait(PATIENCE_S)
             for source in self._beside:
                 source.close()
             self._closed = True
@@ -352,8 +357,8 @@ class Session:
             failure = Failed(at_s=now_s, kind="error", sentence=sentence, traceback=trace)
             self._last_word = failure
             self._notify_failure(failure)
-            self._recordings.take(self._of_session(failure))
-            self._recordings.abandon()
+            self._sinks.take(self._of_session(failure))
+            self._sinks.abandon()
             self._fold.live.fold(failure)
             self._show(self._fold.live.snapshot(now_s))
         finally:
@@ -378,7 +383,7 @@ class Session:
         """Release the source and complete the recordings."""
         try:
             self._release()
-            self._complete_recordings()
+            self._complete_sinks()
         finally:
             self._ended.set()
 
@@ -404,7 +409,7 @@ class Session:
                 self._begin(envelope.sent_s)
                 self._notify(lambda listener: listener.on_rewind())
             self._greeted, self._can = True, envelope.body.can
-        self._recordings.take(envelope)
+        self._sinks.take(envelope)
         self._hangs.take(envelope)
         if envelope.rank and isinstance(envelope.body, Started | Progress | HostReading):
             self._take_rank(envelope.rank, envelope.body)
@@ -423,7 +428,7 @@ class Session:
     def _emit(self, event: Event) -> None:
         """Treat the session's own events as messages too, so that a log holds all that is shown."""
         envelope = self._of_session(event)
-        self._recordings.take(envelope)
+        self._sinks.take(envelope)
         self._hangs.take(envelope)
         self._act_on(self._fold.take_own(envelope))
 
@@ -453,7 +458,7 @@ class Session:
                 self._last_word = item
                 self._notify_failure(item)
         if self._intervals is not None:
-            self._recordings.write(self._intervals.fold(item))
+            self._sinks.write(self._intervals.fold(item))
         self._fold.fold(item)
         self._conductor.fold(item, self._started)
 
@@ -478,7 +483,7 @@ class Session:
             self._find(now_s, self._hangs.look(now_s)),
             joined=self._joined,
             last_command=self._last_command,
-            recording=self._recordings.shown,
+            recording=self._sinks.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 
@@ -569,21 +574,24 @@ class Session:
             self._training.close()
             self._training = None
 
-    # ── recordings ──────────────────────────────────────────────────────────────────────
+    # ── sinks ───────────────────────────────────────────────────────────────────────────
 
-    def _complete_recordings(self) -> None:
-        """Write the remaining rows and close the recordings: this worker has ended."""
+    def _complete_sinks(self) -> None:
+        """Write the remaining rows and close the sinks: this worker has ended."""
         if self._intervals is not None:
             ended = self._last_word.at_s if isinstance(self._last_word, Finished) else None
-            self._recordings.write(self._intervals.close(ended or self._clock()))
+            self._sinks.write(self._intervals.close(ended or self._clock()))
             self._intervals = None
-        if self.failure is not None or (self._last_word is not None and self._started is None):
-            self._recordings.discard_empty()  # else a second try would need --force
-        self._recordings.close(self._fold.time.account())
+        self._sinks.close(self._fold.time.account())
 
-    def _note_recording_failure(self, error: RecordingError) -> None:
-        self.recording_failure = error
-        self._emit(Notice(text=str(error)))
+    def _tell_failure(self, error: RecordingError) -> None:
+        """Put the failure of a sink into the messages; it may come from the sink's thread."""
+        if isinstance(error, ReaderGoneError):  # as a reader of a pipe may
+            return
+        if threading.get_ident() == self._thread.ident:
+            self._emit(Notice(text=str(error)))
+        else:
+            self._requests.put(lambda: self._emit(Notice(text=str(error))))
 
 
 def _words(event: Refused | Notice | MemoryOwners) -> Sequence[str]:

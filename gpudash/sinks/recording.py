@@ -8,17 +8,19 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import RecordingError
-from gpudash.protocol import Envelope, Failed, Started
+from gpudash.protocol import Envelope, Failed, Finished, Restarted, Started
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cells, columns, csv_lines, wall_time
-from gpudash.recording.files import Output, replaces
+from gpudash.recording.files import Output, replaces, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of
 from gpudash.recording.provenance import Failure, Metadata, Segment
+from gpudash.sinks.sink import Sink
+from gpudash.snapshot import RecordingStatus
 from gpudash.views.time_breakdown import TimeBreakdown
 
 
-class RecordingWriter:
+class RecordingWriter(Sink):
     """Three files, created together and kept consistent until `close`.
 
     If `force` would overwrite files, CSV and log are hidden drafts until the first row, and the
@@ -27,14 +29,17 @@ class RecordingWriter:
     left as it is, and the run goes on.
     """
 
+    apart = False
+    """A row is in its file before a view can fail on the messages after it."""
+
     def __init__(
-        self, path: Path, origin: Origin, *, force: bool = False, log: bool = True
+        self, target: Path | str, origin: Origin, /, *, force: bool = False, log: bool = True
     ) -> None:
         """Create the files; without `log`, no log. Raises RecordingError.
 
         Without `force`, none of the files may exist.
         """
-        self.path = path
+        self.path = path = Path(target)
         self.metadata_path = provenance.path_beside(path)
         self.log_path = provenance.path_beside(path, ".jsonl")
         beside = (self.metadata_path, self.log_path) if log else (self.metadata_path,)
@@ -46,7 +51,9 @@ class RecordingWriter:
             origin, versions=versions, command=command, set_by=set_by
         )
         self.every_step = origin.every_step
+        self._started = False  # whether the training has, since a restart
         self._training_failed = False  # without a restart since
+        self._in_vain = False  # whether the training failed, or ended without a start
         self._described = True  # whether the metadata can still be written
         self._written = False  # whether they have been
         self._metadata = Metadata(
@@ -77,8 +84,13 @@ class RecordingWriter:
         """Whether the CSV can no longer be written."""
         return self._csv.failed
 
-    def take(self, item: Logged) -> None:
-        """Write a message or an interval's rows, unless the interval began before the recording."""
+    @property
+    def shown(self) -> RecordingStatus:
+        """Path and rows."""
+        return RecordingStatus(path=shown(self.path), rows=self.rows)
+
+    def take(self, item: Logged, /) -> None:
+        """Write a message, or an interval's rows."""
         match item:
             case Interval():
                 self._write(item)
@@ -111,8 +123,15 @@ class RecordingWriter:
         self._log.close()
         self._described = False
 
-    def close(self, account: TimeBreakdown | None = None) -> None:
-        """Complete the files; a second call does nothing."""
+    def close(self, account: TimeBreakdown | None = None, /) -> None:
+        """Complete the files; a second call does nothing.
+
+        Without a row they are removed if the training failed or never started: else a second try
+        would need --force.
+        """
+        if self._in_vain and not self.rows:
+            self.discard()
+            return
         with suppress(RecordingError):  # costs no row, and nobody could react any more
             self._take_place()
         account = account and account.rounded()
@@ -127,7 +146,7 @@ class RecordingWriter:
         self._described = False
 
     def _write(self, interval: Interval) -> None:
-        if self._csv.closed or interval.began_s < self._origin.began_s:
+        if self._csv.closed:
             return
         try:
             self._take_place()
@@ -155,8 +174,13 @@ class RecordingWriter:
 
     def _note(self, event: object) -> None:
         """Describe a worker's device, seed and versions, or its failure, in the provenance."""
-        if isinstance(event, Started):
-            self._training_failed = False
+        if isinstance(event, Restarted):
+            self._started = False
+        elif isinstance(event, Finished):
+            self._in_vain = not self._started
+        elif isinstance(event, Started):
+            self._started = True
+            self._training_failed = self._in_vain = False
             seed = None
             with suppress(KeyError, ValueError):  # in a log of another origin
                 seed = int(event.settings["seed"])
@@ -166,7 +190,7 @@ class RecordingWriter:
                 versions=self._metadata.versions | event.versions,
             )
         elif isinstance(event, Failed):  # incomplete unless another start follows
-            self._training_failed = True
+            self._training_failed = self._in_vain = True
             at_s = round(event.at_s - self._origin.began_s, 3)
             failure = Failure(at_s=at_s, kind=event.kind, sentence=event.sentence)
             self._describe(failures=(*self._metadata.failures, failure)[: provenance.MOST_LISTED])

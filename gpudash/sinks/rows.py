@@ -1,73 +1,63 @@
-"""Stream rows to another program: a recording without files."""
+"""Write rows to standard output, for another program."""
 
 import os
-from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
-from typing import Literal, TypeAlias
+import sys
+from abc import abstractmethod
 
-from gpudash.recording.csv_file import cells, columns, csv_lines
+from gpudash.errors import ReaderGoneError, RecordingError
+from gpudash.protocol import Envelope
+from gpudash.recording.csv_file import cells, columns, csv_lines, json_lines, objects
+from gpudash.recording.files import reason
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Logged, Origin
-from gpudash.sinks.export import json_lines, objects
+from gpudash.recording.log import Origin
+from gpudash.sinks.sink import Sink
 from gpudash.views.time_breakdown import TimeBreakdown
 
-Form: TypeAlias = Literal["csv", "jsonl"]
 
-
-class RowStream:
-    """Writes rows to a file descriptor, as CSV or as JSON objects.
-
-    A thread of its own writes, so that a slow reader delays nothing.
-    """
-
+class _Rows(Sink):
     every_step = False
-    path = Path("-")
     failed = False
-    """Always False: the session ends failed recordings, but a lost reader is not its concern."""
 
-    def __init__(self, fd: int, form: Form, origin: Origin) -> None:
-        self._fd = fd
-        self._form = form
+    def __init__(self, _target: str, origin: Origin, /, *, force: bool = False) -> None:  # noqa: ARG002  # as of a file
         self._origin = origin
-        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self._writer = Thread(target=self._write, name="gpudash-rows", daemon=True)
-        self._writer.start()
-        self.rows = 0
-        self.error: OSError | None = None
-        """The error that ended the stream."""
-        if form == "csv":
-            self._lines.put(csv_lines([columns()]))
+        self._fd = sys.stdout.fileno()
 
-    def take(self, item: Logged) -> None:
-        """Write an interval's rows; other messages are ignored."""
-        if not isinstance(item, Interval) or item.began_s < self._origin.began_s:
-            return
-        rows = cells(item, self._origin)
-        self._lines.put(csv_lines(rows) if self._form == "csv" else json_lines(objects(rows)))
-        self.rows += len(rows)
+    def take(self, item: Envelope | Interval, /) -> None:
+        """Write a row. Raises RecordingError."""
+        self._write(self._text(cells(item, self._origin) if isinstance(item, Interval) else []))
 
-    def close(self, account: TimeBreakdown | None = None) -> None:  # noqa: ARG002  # as a file's
-        """End the stream after the queued rows."""
-        self._lines.put(None)
+    def close(self, _account: TimeBreakdown | None, /) -> None:
+        """Write what precedes the rows, if there was none."""
+        if not self.failed:
+            self._write(self._text([]))
 
-    def abandon(self) -> None:
-        """Close the stream: there is nothing to mark incomplete."""
-        self.close()
+    @abstractmethod
+    def _text(self, rows: list[list[str]]) -> bytes: ...
 
-    def discard(self) -> None:
-        """Close the stream: written rows cannot be taken back."""
-        self.close()
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until all rows are written, or the stream has failed."""
-        self._writer.join(timeout_s)
-
-    def _write(self) -> None:
+    def _write(self, text: bytes) -> None:
+        left = memoryview(text)
         try:
-            while (lines := self._lines.get()) is not None:
-                left = memoryview(lines)
-                while left:
-                    left = left[os.write(self._fd, left) :]
+            while left:
+                left = left[os.write(self._fd, left) :]
         except OSError as error:
-            self.error = error
+            self.failed = True
+            if isinstance(error, BrokenPipeError):
+                raise ReaderGoneError("nobody reads the output any more") from error
+            raise RecordingError(f"cannot write the output: {reason(error)}") from error
+
+
+class CsvRows(_Rows):
+    """Writes a CSV."""
+
+    _has_header = False
+
+    def _text(self, rows: list[list[str]]) -> bytes:
+        header, self._has_header = [columns()] if not self._has_header else [], True
+        return csv_lines([*header, *rows])
+
+
+class JsonRows(_Rows):
+    """Writes JSON objects, one a line."""
+
+    def _text(self, rows: list[list[str]]) -> bytes:
+        return json_lines(objects(rows))

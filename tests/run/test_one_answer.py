@@ -54,7 +54,7 @@ def recorded(request, tmp_path_factory):
     clock = Made()
     source = Source(clock, SETTINGS)
     session = Driven(PLAN, start_source=lambda _plan: source, beside=(), clock=clock)
-    session.record(path, every_step=request.param)
+    session.begin_sink("recording", path, every_step=request.param)
     session.begin()
     shown = {}
     for _ in range(STEPS):
