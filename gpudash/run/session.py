@@ -402,7 +402,7 @@ class Session:
                 self._take(envelope)
 
     def _take(self, envelope: Envelope) -> None:
-        """Write a message to the recording first, then fold it."""
+        """Hand a message to the sinks first, then fold it."""
         from_rank_0 = envelope.source == "training" and not envelope.rank
         if isinstance(envelope.body, Hello) and from_rank_0:
             if self._greeted:  # a replay starts again from the beginning

@@ -233,8 +233,12 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path)
     [
         [failed(BEGAN_S + 1)],
         [started(BEGAN_S), failed(BEGAN_S + 1)],
-        [Finished(at_s=BEGAN_S + 1)],
-        [started(BEGAN_S), Restarted(at_s=BEGAN_S + 1, plan=PLAN), Finished(at_s=BEGAN_S + 2)],
+        [Finished(at_s=BEGAN_S + 1, total_steps=0)],
+        [
+            started(BEGAN_S),
+            Restarted(at_s=BEGAN_S + 1, plan=PLAN),
+            Finished(at_s=BEGAN_S + 2, total_steps=0),
+        ],
     ],
 )
 def test_without_a_row_a_training_that_failed_or_never_started_leaves_no_file(tmp_path, events):
@@ -249,7 +253,7 @@ def test_without_a_row_a_training_that_failed_or_never_started_leaves_no_file(tm
     "events",
     [
         [],
-        [started(BEGAN_S), Finished(at_s=BEGAN_S + 1)],
+        [started(BEGAN_S), Finished(at_s=BEGAN_S + 1, total_steps=0)],
         [failed(BEGAN_S + 1), started(BEGAN_S + 2)],
     ],
 )
