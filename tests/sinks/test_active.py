@@ -2,7 +2,7 @@
 
 import csv
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -85,13 +85,14 @@ class Hanging(Counting):
 
 
 class Scripted(Source):
-    """Sends messages one by one, and then ends."""
+    """Sends some messages at a time, and then ends."""
 
     def __init__(self, messages: list[Envelope]) -> None:
-        self._left = list(reversed(messages))
+        self._left = messages
 
     def read(self) -> list[Envelope]:
-        return [self._left.pop()] if self._left else []
+        found, self._left = self._left[:10], self._left[10:]
+        return found
 
     def send(self, command: AnyCommand) -> None:
         raise AssertionError("nothing is asked of it")
@@ -111,7 +112,7 @@ class Screen:
     def on_snapshot(self, snapshot: Snapshot, /) -> None:
         self.newest = snapshot
 
-    def on_log(self, lines: list[str], /) -> None:
+    def on_log(self, lines: Sequence[str], /) -> None:
         self.log += lines
 
     def on_failure(self, failure: Failed, /) -> None:
