@@ -188,7 +188,7 @@ def session_costs(options: argparse.Namespace) -> dict[str, float | int | str]:
             beside=(),
             clock=source.now_s,
         )
-        session.record(Path(place) / "run.csv")
+        session.begin_sink("recording", Path(place) / "run.csv")
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         session.start(screen)
         while not source.at_end:

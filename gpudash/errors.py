@@ -64,6 +64,10 @@ class ExistsError(RecordingError):
         self.fact = fact
 
 
+class ReaderGoneError(RecordingError):
+    """Whoever read the rows on standard output has closed it."""
+
+
 class OutputError(GpudashError):
     """Standard output could not be written to."""
 

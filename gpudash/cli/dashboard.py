@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpudash.protocol import Plan
-    from gpudash.recording.stream import Form
     from gpudash.run.replay import Player
     from gpudash.run.session import Session
 
@@ -90,8 +89,8 @@ def main(arguments: argparse.Namespace) -> int:
     from gpudash.cli.plan import make_plan
 
     plan = replace(make_plan(arguments), steps=arguments.steps, duration_s=arguments.duration)
-    record, form = _outputs(arguments)
-    headless = form is not None or (record is not None and not arguments.live)
+    record, rows = _outputs(arguments)
+    headless = rows is not None or (record is not None and not arguments.live)
     if arguments.quiet and not headless:
         raise UsageError("--quiet goes with --record FILE.csv or --jsonl")
     if not (headless or arguments.once or on_terminal()):
@@ -103,8 +102,8 @@ def main(arguments: argparse.Namespace) -> int:
 
             if record is not None:
                 return run_headless(open_session(), record, quiet=arguments.quiet)
-            if form is not None:
-                return run_streaming(open_session(), form, quiet=arguments.quiet)
+            if rows is not None:
+                return run_streaming(open_session(), rows, quiet=arguments.quiet)
         if arguments.once:
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
         code = show(open_session, plan, arguments)
@@ -141,7 +140,9 @@ def opening(
             return session
 
         if record is not None:  # errors of the file are reported before a screen opens
-            open_session().record(record, force=arguments.force, every_step=arguments.every_step)
+            open_session().begin_sink(
+                "recording", record, force=arguments.force, every_step=arguments.every_step
+            )
         yield open_session
 
 
@@ -177,14 +178,14 @@ def check_record_options(arguments: argparse.Namespace, record: "Path | None") -
             raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
 
 
-def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, Form | None]":
-    """Return the file to record to, and the format of rows on standard output."""
+def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, str | None]":
+    """Return the file to record to, and the sink of rows on standard output."""
     record: Path | None = arguments.record
-    form: Form | None = "jsonl" if arguments.jsonl else None
+    rows: str | None = "jsonl" if arguments.jsonl else None
     if str(record) == "-":
-        record, form = None, "csv"
+        record, rows = None, "csv"
     check_record_options(arguments, record)
-    return record, form
+    return record, rows
 
 
 def print_once(

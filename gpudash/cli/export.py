@@ -30,7 +30,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     Raises UsageError if it cannot be read, and RecordingError if it cannot be written.
     """
-    from gpudash.recording.export import export
+    from gpudash.sinks.export import export
 
     recording = arguments.recording
     refused = export(recording, arguments.output, force=arguments.force)

@@ -11,19 +11,16 @@ from pathlib import Path
 from typing import TextIO
 
 from gpudash.cli.stdout import CLEAR_LINE, complain
-from gpudash.errors import Exit
+from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
 from gpudash.protocol import Failed
-from gpudash.recording.files import reason, shown
-from gpudash.recording.stream import Form
+from gpudash.recording.files import shown
 from gpudash.run.session import Session
 from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 
 PIPE_EVERY_S = 5.0
 """Seconds between progress lines that do not go to a terminal."""
 REDRAW_S = 0.2
-PATIENCE_S = 1.0
-"""Seconds to wait for a stuck reader after the run was interrupted."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -33,26 +30,36 @@ def run_headless(session: Session, path: Path, *, quiet: bool = False) -> int:
     0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the settings
     are not possible. 1: the worker or the recording failed; recorded rows are kept.
     """
-    news = News(quiet=quiet)
-    interrupted = follow(session, news, progress_line, lambda: bool(session.recording_failure))
-    return _conclude(session, f"to {shown(path)}", news, interrupted=interrupted)
+    return _run(session, "recording", f"to {shown(path)}", quiet=quiet)
 
 
-def run_streaming(session: Session, form: Form, *, quiet: bool = False) -> int:
+def run_streaming(session: Session, sink: str, *, quiet: bool = False) -> int:
     """Train like `run_headless`, with the rows on standard output; return the exit code.
 
     It is also 0 if the reader has gone.
     """
+    session.begin_sink(sink)
+    return _run(session, sink, "to standard output", quiet=quiet)
+
+
+def _run(session: Session, sink: str, where: str, *, quiet: bool) -> int:
     news = News(quiet=quiet)
-    stream = session.stream(sys.stdout.fileno(), form)
-    interrupted = follow(session, news, progress_line, lambda: stream.error is not None)
-    stream.wait(PATIENCE_S if interrupted else None)
-    if session.failure is None and stream.error is not None:
-        if isinstance(stream.error, BrokenPipeError):
-            return Exit.DONE
-        complain(f"gpudash: cannot write the output: {reason(stream.error)}")
-        return Exit.FAILED
-    return _conclude(session, "to standard output", news, interrupted=interrupted)
+    interrupted = follow(session, news, progress_line, lambda: sink in session.sink_failures)
+    if not interrupted:
+        session.finish_sink(sink)
+    if session.failure is None and isinstance(session.sink_failures.get(sink), ReaderGoneError):
+        return Exit.DONE
+    for clause in unreadable(news.snapshot.skipped_samples):
+        complain(clause)
+    kept = f"; recorded until then {where}" if session.has_rows(sink) else ""
+    code = complain_of_failures(session, kept)
+    if code == Exit.DONE and not quiet:
+        how = "interrupted after" if interrupted else "trained"
+        rate = figure(session.steps_per_s)
+        trained = f"{how} {steps(news.snapshot.total_steps)}, {rate} steps/s"
+        limit = session.limits.main()
+        complain("; ".join(filter(None, (trained, f"recorded {where}", limit))))
+    return code
 
 
 def follow(
@@ -82,28 +89,13 @@ def follow(
     return bool(interrupted)
 
 
-def _conclude(session: Session, where: str, news: "News", *, interrupted: bool) -> int:
-    snapshot = news.snapshot
-    for clause in unreadable(snapshot.skipped_samples):
-        complain(clause)
-    kept = f"; recorded until then {where}" if session.rows_recorded else ""
-    code = complain_of_failures(session, kept)
-    if code == Exit.DONE and not news.quiet:
-        how = "interrupted after" if interrupted else "trained"
-        rate = figure(session.steps_per_s)
-        trained = f"{how} {steps(snapshot.total_steps)}, {rate} steps/s"
-        complain("; ".join(filter(None, (trained, f"recorded {where}", session.limits.main()))))
-    return code
-
-
 def complain_of_failures(session: Session, kept: str = "") -> int:
-    """Print how a session has failed, and what is `kept`; return its exit code."""
+    """Print how a session or its sinks have failed, and what is `kept`; return its exit code."""
     if session.failure is not None:
         return complain_of_failure(session.failure, kept)
-    if session.recording_failure is not None:
-        complain(f"gpudash: {session.recording_failure}")
-        return Exit.FAILED
-    return Exit.DONE
+    for error in session.sink_failures.values():
+        complain(f"gpudash: {error}")
+    return Exit.FAILED if session.sink_failures else Exit.DONE
 
 
 def complain_of_failure(failure: Failed, kept: str = "") -> int:

@@ -61,9 +61,7 @@ def in_shell(code: int) -> int:
 
 def own_failures(session: Session) -> list[str]:
     """Return how gpudash itself has failed; how the script has, its exit code says."""
-    found = []
-    if session.recording_failure is not None:
-        found.append(str(session.recording_failure))
+    found = [str(error) for error in session.sink_failures.values()]
     if session.failure is not None and session.failure.traceback:
         found.append(session.failure.sentence)
     return found
@@ -197,7 +195,7 @@ class HeadlessScript:
             parts.append(f"{steps(self.source.total_steps)}, {rate} steps/s")
         else:
             parts.append(self.source.why_no_step())
-        if record is not None and session.rows_recorded:
+        if record is not None and session.has_rows("recording"):
             parts.append(f"recorded to {shown(record)}")
         parts += own_failures(session)
         return f"gpudash: {'; '.join(filter(None, (*parts, session.limits.main())))}"

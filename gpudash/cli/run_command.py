@@ -44,7 +44,9 @@ def main(arguments: argparse.Namespace) -> int:
     script = HeadlessScript(command, nodes=nodes)
     with script.session(arguments) as session:
         if record is not None:
-            session.record(record, force=arguments.force, every_step=arguments.every_step)
+            session.begin_sink(
+                "recording", record, force=arguments.force, every_step=arguments.every_step
+            )
         script.follow(session)
         failures = own_failures(session)
         if not arguments.quiet:

@@ -1,4 +1,4 @@
-"""Format the CSV: one row per interval and GPU, or per interval and rank.
+"""Format rows as CSV or JSON: one per interval and GPU, or per interval and rank.
 
 Every row is written with one call, so a killed process loses no written row. A last line without
 its line end is torn, and readers leave it out. An empty cell means "not measured". Numbers are in
@@ -7,8 +7,10 @@ plain decimal notation.
 
 import csv
 import io
+import json
 from collections import ChainMap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 from gpudash.metrics import METRICS, PAIRS_DIGITS, Column, Metric
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Origin
+from gpudash.recording.log import LARGEST, Origin
 from gpudash.recording.rank_steps import RankSteps
 
 
@@ -90,3 +92,25 @@ def csv_lines(rows: Iterable[Iterable[str]]) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue().encode()
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    """Return the rows as JSON, an object a line."""
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def objects(rows: Iterable[Iterable[str]]) -> Iterator[dict[str, Any]]:
+    """Yield rows of a CSV as numbers and text; None if not measured."""
+    for row in rows:
+        held = zip(columns().items(), row, strict=True)
+        yield {name: _value(cell, of.csv) for (name, of), cell in held}
+
+
+def _value(cell: str, holds: Column | None) -> str | float | None:
+    if not cell or holds in ("text", "pairs"):
+        return cell or None
+    with suppress(ValueError):  # in a log of another origin
+        number = int(cell) if holds == "whole" else float(cell)
+        if abs(number) < LARGEST:
+            return number
+    return None

@@ -1,7 +1,7 @@
 """Conduct one run: its sources, the files it writes and the views that fold it.
 
 The session is the only consumer of all sources. Its thread reads messages in order of arrival,
-writes the recording first, then folds the views. At the screen's rate it hands its listener one
+feeds the sinks first, then folds the views. At the screen's rate it hands its listener one
 frozen snapshot. A stuck screen delays neither a step nor a row. Everything runs on that thread;
 the methods below queue a request and return.
 """
@@ -21,7 +21,7 @@ import msgspec
 import gpudash
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
-from gpudash.errors import RecordingError, SourceError, WorkerError
+from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
 from gpudash.protocol import (
     Ability,
     AnyCommand,
@@ -54,9 +54,6 @@ from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankTracks
-from gpudash.recording.recordings import Recordings
-from gpudash.recording.stream import Form, RowStream
-from gpudash.recording.writer import RecordingWriter
 from gpudash.run.conductor import Conductor
 from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
@@ -64,6 +61,8 @@ from gpudash.run.requests import Requests
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
+from gpudash.sinks.active import ActiveSinks
+from gpudash.sinks.table import opener
 from gpudash.snapshot import ENDED, Hang, Listener, Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.hangs import LEAST_S
@@ -73,6 +72,8 @@ from gpudash.views.memory import owner_lines, owners_title
 INTERVAL_S = 0.5
 POLL_S = 0.05
 """Seconds between checks for a dead worker and for readings, when nothing arrives."""
+PATIENCE_S = 1.0
+"""Seconds to wait for slow sinks at the end. One that hangs is left behind."""
 STOP_TIMEOUT_S = 5.0
 """Seconds after a Stop until the worker is killed."""
 
@@ -114,7 +115,7 @@ class Session:
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
-        self._recordings = Recordings(self._note_recording_failure)
+        self._sinks = ActiveSinks(self._tell_failure)
         self._conductor = Conductor(self._send_blocks, self._emit)
         self._greeted = False  # the training's source has sent a Hello
         self._can: tuple[Ability, ...] = ("record",)  # its abilities
@@ -126,7 +127,6 @@ class Session:
         self._closed = False
         self._stopping = False  # a Stop was sent
         self._kill_at_s = math.inf  # finite after a Stop
-        self.recording_failure: RecordingError | None = None
         self._begin(clock())
 
     def _begin(self, began_s: float) -> None:
@@ -143,9 +143,13 @@ class Session:
         return self._state.failure
 
     @property
-    def rows_recorded(self) -> int:
-        """Rows written to record files."""
-        return self._recordings.rows
+    def sink_failures(self) -> Mapping[str, RecordingError]:
+        """The newest failure of the sinks of each name."""
+        return self._sinks.failures
+
+    def has_rows(self, sink: str) -> bool:
+        """Return whether a sink of this name has had a row."""
+        return self._sinks.rows[sink] > 0
 
     @property
     def steps_per_s(self) -> float | None:
@@ -266,25 +270,26 @@ class Session:
         """Begin a new row of the results table with the active settings."""
         self._requests.put(lambda: self._emit(NewRow()))
 
-    def record(self, path: Path, *, force: bool = False, every_step: bool = False) -> None:
-        """Write a CSV, its JSON and its log from now on.
+    def begin_sink(
+        self, name: str, target: str | Path = "-", *, force: bool = False, every_step: bool = False
+    ) -> None:
+        """Hand messages and rows to a sink from now on; a recording has a CSV's path as `target`.
 
-        With `every_step` the log holds single steps and readings. Raises RecordingError if the
-        files cannot be created.
+        With `every_step` a recording's log holds single steps and readings; `force` overwrites its
+        files. Raises UsageError, and RecordingError if the files cannot be created.
         """
         if self._ended.is_set():
             raise RecordingError("nothing is running to record: restart the training first")
-        if self._recordings.holds(path):
-            raise RecordingError(f"{shown(path)} is being recorded")
+        if self._sinks.holds(name, str(target)):
+            raise RecordingError(f"{shown(target)} is being recorded")
         origin = self._origin(every_step=every_step)
-        self._begin_recording(RecordingWriter(path, origin, force=force), origin)
+        sink = opener(name)(str(target), origin, force=force)
 
-    def stream(self, fd: int, form: Form) -> RowStream:
-        """Write rows to a file descriptor from now on."""
-        origin = self._origin(every_step=False)
-        stream = RowStream(fd, form, origin)
-        self._begin_recording(stream, origin)
-        return stream
+        def begin() -> None:
+            account = self._fold.time.settled()
+            self._sinks.begin(name, str(target), sink, origin.began_s, account)
+
+        self._requests.put(begin)
 
     def _origin(self, *, every_step: bool) -> Origin:
         return Origin(
@@ -298,16 +303,15 @@ class Session:
             versions={"gpudash": gpudash.__version__},
         )
 
-    def _begin_recording(self, recording: RecordingWriter | RowStream, origin: Origin) -> None:
-        def begin() -> None:
-            account = self._fold.time.settled()
-            self._recordings.begin(recording, origin.began_s, account)
-
-        self._requests.put(begin)
-
     def stop_recording(self) -> None:
         """Complete the CSV and close it."""
-        self._requests.put(lambda: self._recordings.end(self._clock(), self._fold.time.account()))
+        self._requests.put(
+            lambda: self._sinks.end("recording", self._clock(), self._fold.time.account())
+        )
+
+    def finish_sink(self, name: str) -> None:
+        """Wait until a sink of the closed session has written all, however slow it is."""
+        self._sinks.wait_for(name)
 
     def close(self) -> None:
         """End everything, complete the recording and wait for that; may be called twice."""
@@ -321,6 +325,7 @@ class Session:
             elif not self._ended.is_set():  # never started: at most a recording was requested
                 self._requests.obey()
                 self._end()
+            self._sinks.wait(PATIENCE_S)
             for source in self._beside:
                 source.close()
             self._closed = True
@@ -359,8 +364,8 @@ class Session:
             envelope = self._fold.stamp_own(self._of_session(failed))
             self._state = failed
             self._notify_failure(failure)
-            self._recordings.take(envelope)
-            self._recordings.abandon()
+            self._sinks.take(envelope)
+            self._sinks.abandon()
             self._fold.live.fold(envelope.body)
             self._show(self._fold.live.snapshot(now_s))
         finally:
@@ -385,7 +390,7 @@ class Session:
         """Release the source and complete the recordings."""
         try:
             self._release()
-            self._complete_recordings()
+            self._complete_sinks()
         finally:
             self._ended.set()
 
@@ -404,7 +409,7 @@ class Session:
                 self._take(envelope)
 
     def _take(self, envelope: Envelope) -> None:
-        """Write a message to the recording first, then fold it."""
+        """Hand a message to the sinks first, then fold it."""
         from_rank_0 = envelope.source == "training" and not envelope.rank
         if isinstance(envelope.body, Hello) and from_rank_0:
             if self._greeted:  # a replay starts again from the beginning
@@ -416,7 +421,7 @@ class Session:
             self._take_stamped(stamped)
 
     def _take_stamped(self, envelope: Envelope) -> None:
-        self._recordings.take(envelope)
+        self._sinks.take(envelope)
         self._hangs.take(envelope)
         if isinstance(envelope.body, State) and envelope.body.process is not None:
             for source in self._beside:
@@ -452,7 +457,7 @@ class Session:
             case Refused() | Notice() | MemoryOwners():
                 self._log(_words(item))  # in full: a status line may be too short
         if self._intervals is not None:
-            self._recordings.write(self._intervals.fold(item))
+            self._sinks.write(self._intervals.fold(item))
         self._fold.fold(item)
         self._conductor.fold(item, self._state)
 
@@ -488,7 +493,7 @@ class Session:
             self._find(now_s, self._hangs.look(now_s)),
             joined=self._joined,
             last_command=self._last_command,
-            recording=self._recordings.shown,
+            recording=self._sinks.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 
@@ -578,23 +583,25 @@ class Session:
             self._training.close()
             self._training = None
 
-    # ── recordings ──────────────────────────────────────────────────────────────────────
+    # ── sinks ───────────────────────────────────────────────────────────────────────────
 
-    def _complete_recordings(self) -> None:
-        """Write the remaining rows and close the recordings: this worker has ended."""
+    def _complete_sinks(self) -> None:
+        """Write the remaining rows and close the sinks: this worker has ended."""
         if self._intervals is not None:
             in_order = self._state.phase in ("finished", "stopped")
             ended_s = self._state.since_s if in_order else self._clock()
-            self._recordings.write(self._intervals.close(ended_s))
+            self._sinks.write(self._intervals.close(ended_s))
             self._intervals = None
-        without_training = self._state.phase == "finished" and self._state.process is None
-        if self.failure is not None or without_training:
-            self._recordings.discard_empty()  # else a second try would need --force
-        self._recordings.close(self._fold.time.account())
+        self._sinks.close(self._fold.time.account())
 
-    def _note_recording_failure(self, error: RecordingError) -> None:
-        self.recording_failure = error
-        self._emit(Notice(text=str(error)))
+    def _tell_failure(self, error: RecordingError) -> None:
+        """Put the failure of a sink into the messages; it may come from the sink's thread."""
+        if isinstance(error, ReaderGoneError):  # as a reader of a pipe may
+            return
+        if threading.get_ident() == self._thread.ident:
+            self._emit(Notice(text=str(error)))
+        else:
+            self._requests.put(lambda: self._emit(Notice(text=str(error))))
 
 
 def _words(event: Refused | Notice | MemoryOwners) -> Sequence[str]:

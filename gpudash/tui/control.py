@@ -613,7 +613,7 @@ class Control:
     def record(self, text: str, *, force: bool = False) -> None:
         """Record to the file named by `text`. Raises RecordingError."""
         self.check_recordable()
-        self.engine.record(Path(text).expanduser(), force=force)
+        self.engine.begin_sink("recording", Path(text).expanduser(), force=force)
 
     def check_recordable(self) -> None:
         """Raise UsageError or RecordingError if there is nothing to record."""
@@ -632,7 +632,7 @@ class Control:
         if self.snapshot.recording is not None:
             return None
         completing, self._completing = self._completing, None
-        ended, failure = before.recording, self.engine.recording_failure
+        ended, failure = before.recording, self.engine.sink_failures.get("recording")
         shown, self._shown_failure = self._shown_failure, failure
         if ended is None or completing is not None or failure is not shown:
             return None  # status and log show a failure

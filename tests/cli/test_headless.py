@@ -2,6 +2,7 @@ import io
 import os
 import signal
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,8 +21,7 @@ from gpudash.views.limits import Limits
 class Ended:
     """A session that ends as soon as it is started."""
 
-    recording_failure = None
-    rows_recorded = 1
+    sink_failures: ClassVar = {}
 
     def __init__(self, snapshot, failure=None, steps_per_s=25.0, limits=None):
         self.snapshot = snapshot
@@ -37,6 +37,12 @@ class Ended:
 
     def close(self):
         pass
+
+    def finish_sink(self, name):
+        pass
+
+    def has_rows(self, sink):
+        return True
 
 
 TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"

@@ -167,7 +167,7 @@ def nothing_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("gpudash.run.session.Session.__init__", started)
     reached = ("cli.doctor_checks.main", "cli.catalogue.as_text", "cli.catalogue.catalogue")
-    for command in (*reached, "recording.export.export", "cli.sweep_grid.trains_on_gpu"):
+    for command in (*reached, "sinks.export.export", "cli.sweep_grid.trains_on_gpu"):
         monkeypatch.setattr(f"gpudash.{command}", started)
 
 

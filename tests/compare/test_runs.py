@@ -16,7 +16,7 @@ from gpudash.errors import UsageError
 from gpudash.protocol import Envelope
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import Burst
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.recording import RecordingWriter
 from tests.compare.test_sweep_file import GRID, IN_FORCE, provenance, started
 from tests.lives import changed
 from tests.recording.test_csv_file import BEGAN_UTC, interval

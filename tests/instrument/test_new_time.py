@@ -16,13 +16,13 @@ from gpudash.metrics import METRICS, Metric
 from gpudash.protocol import Envelope, Phase, Progress, State
 from gpudash.recording.csv_file import columns
 from gpudash.recording.csv_reader import open_recording
-from gpudash.recording.export import export
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankTracks
-from gpudash.recording.writer import RecordingWriter
 from gpudash.run.fold import Fold
 from gpudash.run.replayed import replayed
+from gpudash.sinks.export import export
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.tui.sparks import readings
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.ranks import columns_of, job_of

@@ -12,7 +12,7 @@ from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankSteps
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.recording import RecordingWriter
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
 BEGAN_UTC = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)

@@ -16,8 +16,8 @@ from gpudash.recording.unfold import unfold
 from tests.lives import failed, turns
 from tests.recording.test_csv_file import GOLDEN, interval, scripted
 from tests.recording.test_log import MUTATIONS, intervals, mutated, recorded
-from tests.recording.test_writer import recorder_of, take
 from tests.scripted_run import BEGAN_S, DEVICE, started
+from tests.sinks.test_recording import recorder_of, take
 
 
 def test_rows_are_read_as_the_intervals_they_came_of():

@@ -17,7 +17,7 @@ from gpudash.metrics import METRICS
 from gpudash.protocol import AnswerShown, Envelope, Profiled, Progress, SyncCall
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.answer import FIGURES_S
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.lives import paused

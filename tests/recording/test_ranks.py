@@ -11,14 +11,14 @@ import pytest
 from gpudash.metrics import METRICS
 from gpudash.protocol import Envelope, Progress, State, Step
 from gpudash.recording.csv_reader import open_recording
-from gpudash.recording.export import export
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
 from gpudash.recording.log import LogReader, Origin, line_of
 from gpudash.recording.rank_steps import HELD_S, MOST_READINGS, RankTracks
 from gpudash.recording.unfold import unfold
-from gpudash.recording.writer import RecordingWriter
 from gpudash.run.clocks import moved
 from gpudash.run.replayed import replayed
+from gpudash.sinks.export import export
+from gpudash.sinks.recording import RecordingWriter
 from tests import simulated_ranks
 from tests.lives import in_process, parted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured

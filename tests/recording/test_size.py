@@ -8,13 +8,13 @@ import pytest
 
 from gpudash.metrics import METRICS
 from gpudash.protocol import Envelope, Printed
-from gpudash.recording import export as exporting
 from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.log import Origin
-from gpudash.recording.writer import RecordingWriter
 from gpudash.run import replay as replaying
+from gpudash.sinks import export as exporting
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.views import live, settings_history, timeseries
 from tests.lives import changed
 from tests.recording.test_csv_file import BEGAN_UTC, interval

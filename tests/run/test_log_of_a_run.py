@@ -28,8 +28,8 @@ from gpudash.protocol import (
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
 from gpudash.recording.provenance import Metadata
-from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.active import ActiveSinks
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests import worker_double
 from tests.lives import in_process, starting, turns
@@ -72,7 +72,7 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
     session.pause()
     screen.until(lambda s: s.state == "paused")
     session.stop_recording()
-    session.record(tmp_path / "late.csv")  # in mid-run, while it is paused
+    session.begin_sink("recording", tmp_path / "late.csv")  # in mid-run, while it is paused
     session.resume()
     screen.until(lambda s: s.state == "training" and s.recording and s.recording.rows)
     session.restart(PLAN)
@@ -143,7 +143,7 @@ class RunLog:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.recordings = Recordings(report=lambda error: pytest.fail(str(error)))
+        self.recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
         self.run = Trainer()
         self.seq = 0
 
@@ -161,7 +161,9 @@ class RunLog:
         )
         origin = msgspec.convert(msgspec.to_builtins(origin), Origin)
         writer = RecordingWriter(self.folder / f"{self.seq}.csv", origin)
-        self.recordings.begin(writer, self.run.now_s, TimeBreakdown())
+        self.recordings.begin(
+            "recording", str(writer.path), writer, self.run.now_s, TimeBreakdown()
+        )
         return bodies(writer.log_path)
 
 

@@ -55,7 +55,7 @@ def test_a_session_names_the_slow_rank_of_many(tmp_path):
     plan = Plan(workload="", settings={})
     source = Lines(lines)
     session = Session(plan, start_source=lambda _plan: source, beside=(), clock=lambda: 0.0)
-    session.record(tmp_path / "run.csv")
+    session.begin_sink("recording", tmp_path / "run.csv")
     session.start(screen)
     try:
         assert session.wait(60)

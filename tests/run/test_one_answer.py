@@ -12,9 +12,9 @@ from gpudash.recording.log import LogReader
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed
 from gpudash.views.headline import headline
-from tests.commands.test_headless import Ended
+from tests.cli.test_headless import Ended
 from tests.run.test_replay import PLAN, Driven, Made, Prompt, Replayed, Scripted
-from tests.scripted_run import BEGAN_S, SETTINGS, gpu
+from tests.scripted_run import BEGAN_S, SETTINGS, gpu, measured
 
 CHANGES_AT = 300
 STEPS = 1000
@@ -28,7 +28,7 @@ class Waits(Prompt):
         progress = self.sent[-1]
         waits = self.trained <= CHANGES_AT
         (step,) = progress.steps
-        step = msgspec.structs.replace(
+        step = measured(
             step,
             data_ms=(0.4 if waits else 0.01) * step.step_ms,
             device_ms=(0.55 if waits else 0.97) * step.step_ms,
@@ -54,7 +54,7 @@ def recorded(request, tmp_path_factory):
     clock = Made()
     source = Source(clock, SETTINGS)
     session = Driven(PLAN, start_source=lambda _plan: source, beside=(), clock=clock)
-    session.record(path, every_step=request.param)
+    session.begin_sink("recording", path, every_step=request.param)
     session.begin()
     shown = {}
     for _ in range(STEPS):

@@ -236,7 +236,7 @@ def live(path, **how):
         return sources[-1]
 
     session = Driven(PLAN, start_source=start_source, beside=(), clock=clock)
-    session.record(path, **how)
+    session.begin_sink("recording", path, **how)
     session.begin()
     shown = {}
 

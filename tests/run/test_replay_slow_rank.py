@@ -86,7 +86,7 @@ class Watched(Driven):
 def live(path, sent, interval_s=0.5) -> Shown:
     """Record a run; return the slow rank at each moment."""
     session = Watched(sent, interval_s)
-    session.record(path)
+    session.begin_sink("recording", path)
     shown = session.begin().until(sent[-1].sent_s)
     session.close()
     return shown
@@ -120,7 +120,7 @@ def test_of_equal_ranks_none_is_named_in_a_replay(tmp_path):
 def test_a_recording_begun_while_a_rank_is_slow_names_it_from_its_beginning(slow, tmp_path):
     session = Watched(slow).begin()
     session.until(11.0)
-    session.record(tmp_path / "run.csv")
+    session.begin_sink("recording", tmp_path / "run.csv")
     shown = session.until(12.0)
     session.close()
     assert named(shown) == {(SLOW, "backward")}
@@ -130,7 +130,7 @@ def test_a_recording_begun_while_a_rank_is_slow_names_it_from_its_beginning(slow
 
 def test_a_rank_that_is_found_slow_at_the_very_end_is_in_the_log(slow, tmp_path):
     session = Watched(slow)
-    session.record(tmp_path / "run.csv")
+    session.begin_sink("recording", tmp_path / "run.csv")
     session.begin().end_at(11.0)
     again = Replayed(tmp_path / "run.csv")
     assert named({11.0: again.at(11.0).straggler}) == {(SLOW, "backward")}

@@ -76,7 +76,7 @@ def begin() -> Iterator[Begin]:
         screen = Screen()
         sessions.append(session)
         if record is not None:
-            session.record(record)
+            session.begin_sink("recording", record)
         session.start(screen)
         return session, screen
 
@@ -262,16 +262,16 @@ def test_a_bad_setting_fails_with_its_reason_and_leaves_no_file(
 def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) -> None:
     session, screen = begin()
     screen.until(lambda s: s.total_steps > 5)
-    session.record(tmp_path / "a.csv")
+    session.begin_sink("recording", tmp_path / "a.csv")
     shown = screen.until(lambda s: s.recording and s.recording.rows > 1).recording
     assert shown is not None
     assert shown.path == str(tmp_path / "a.csv")
     session.stop_recording()
     screen.until(lambda s: s.recording is None)
-    session.record(tmp_path / "b.csv")
+    session.begin_sink("recording", tmp_path / "b.csv")
     screen.until(lambda s: s.recording is not None)
     with pytest.raises(RecordingError, match="b.csv is being recorded"):
-        session.record(tmp_path / "b.csv", force=True)
+        session.begin_sink("recording", tmp_path / "b.csv", force=True)
     screen.until(lambda s: s.recording and s.recording.rows > 1)
     session.close()
     for name in ("a", "b"):

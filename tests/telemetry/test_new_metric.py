@@ -10,7 +10,7 @@ from gpudash.metrics import METRICS, Metric
 from gpudash.recording.csv_file import columns
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.telemetry.gpu import FAST, open_gpu
 from gpudash.tui.sparks import Reading, readings
 from gpudash.tui.timeview import TimeView

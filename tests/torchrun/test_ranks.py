@@ -254,7 +254,7 @@ def test_at_last_the_weights_are_equal_and_each_ranks_processes_were_read_shown_
     path, screen = tmp_path / "run.csv", Screen()
     source = two.source = ScriptSource("train.py", two.held, two.place)
     session = Session(Plan(workload="train.py", settings={}), start_source=lambda _: source)
-    session.record(path)
+    session.begin_sink("recording", path)
     session.start(screen)
     try:
         end_s = time.monotonic() + WAIT_S

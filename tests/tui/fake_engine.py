@@ -192,7 +192,7 @@ class FakeEngine:
         self.started_on: threading.Thread | None = None
         self.refuse_record: str | None = None
         self.refuse_worker: str | None = None
-        self.recording_failure: RecordingError | None = None
+        self.sink_failures: dict[str, RecordingError] = {}
         self._playing = threading.Event()
         self._answers = Answers()
         self._profiled: tuple[Any, ...] = ()
@@ -248,7 +248,8 @@ class FakeEngine:
     def new_row(self) -> None:
         self.calls.append(("new_row",))
 
-    def record(self, path: Path, *, force: bool = False) -> None:
+    def begin_sink(self, name: str, path: Path, *, force: bool = False) -> None:
+        assert name == "recording"
         self.calls.append(("record", path, force))
         if self.refuse_record is not None:
             raise RecordingError(self.refuse_record)

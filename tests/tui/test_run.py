@@ -257,7 +257,7 @@ async def test_a_recording_that_ends_with_the_run_is_announced():
 
 async def test_a_recording_that_failed_is_not_called_complete():
     async with dashboard(snapshot=RECORDING) as d:
-        d.engine.recording_failure = RecordingError("the recording ended: disk full")
+        d.engine.sink_failures["recording"] = RecordingError("the recording ended: disk full")
         await d.show(training())
         assert d.notices() == []
         await d.show(RECORDING)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from gpudash.errors import ExistsError, GpudashError, RecordingError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_file import columns
-from gpudash.recording.export import export
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.export import export
+from gpudash.sinks.recording import RecordingWriter
 from tests.recording.test_csv_file import scripted
 from tests.recording.test_log import MUTATIONS, ORIGIN, mutated, recorded
-from tests.recording.test_writer import take
 from tests.scripted_run import BEGAN_S, started
+from tests.sinks.test_recording import take
 
 VALUES = (
     *("step_ms_p50", "step_ms_p95", "data_ms", "host_ms", "device_ms", "loss"),

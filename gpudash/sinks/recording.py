@@ -11,14 +11,16 @@ from gpudash.errors import RecordingError
 from gpudash.protocol import Envelope, State
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cells, columns, csv_lines, wall_time
-from gpudash.recording.files import Output, replaces
+from gpudash.recording.files import Output, replaces, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of
 from gpudash.recording.provenance import Failure, Metadata, Segment
+from gpudash.sinks.sink import Sink
+from gpudash.snapshot import RecordingStatus
 from gpudash.views.time_breakdown import TimeBreakdown
 
 
-class RecordingWriter:
+class RecordingWriter(Sink):
     """Three files, created together and kept consistent until `close`.
 
     If `force` would overwrite files, CSV and log are hidden drafts until the first row, and the
@@ -27,14 +29,17 @@ class RecordingWriter:
     left as it is, and the run goes on.
     """
 
+    apart = False
+    """A row is in its file before a view can fail on the messages after it."""
+
     def __init__(
-        self, path: Path, origin: Origin, *, force: bool = False, log: bool = True
+        self, target: Path | str, origin: Origin, /, *, force: bool = False, log: bool = True
     ) -> None:
         """Create the files; without `log`, no log. Raises RecordingError.
 
         Without `force`, none of the files may exist.
         """
-        self.path = path
+        self.path = path = Path(target)
         self.metadata_path = provenance.path_beside(path)
         self.log_path = provenance.path_beside(path, ".jsonl")
         beside = (self.metadata_path, self.log_path) if log else (self.metadata_path,)
@@ -77,8 +82,13 @@ class RecordingWriter:
         """Whether the CSV can no longer be written."""
         return self._csv.failed
 
-    def take(self, item: Logged) -> None:
-        """Write a message or an interval's rows, unless the interval began before the recording."""
+    @property
+    def shown(self) -> RecordingStatus:
+        """Path and rows."""
+        return RecordingStatus(path=shown(self.path), rows=self.rows)
+
+    def take(self, item: Logged, /) -> None:
+        """Write a message, or an interval's rows."""
         match item:
             case Interval():
                 self._write(item)
@@ -111,8 +121,15 @@ class RecordingWriter:
         self._log.close()
         self._described = False
 
-    def close(self, account: TimeBreakdown | None = None) -> None:
-        """Complete the files; a second call does nothing."""
+    def close(self, account: TimeBreakdown | None = None, /) -> None:
+        """Complete the files; a second call does nothing.
+
+        Without a row they are removed if the training failed or never started: else a second try
+        would need --force.
+        """
+        if self._is_in_vain and not self.rows:
+            self.discard()
+            return
         with suppress(RecordingError):  # costs no row, and nobody could react any more
             self._take_place()
         account = account and account.rounded()
@@ -127,7 +144,7 @@ class RecordingWriter:
         self._described = False
 
     def _write(self, interval: Interval) -> None:
-        if self._csv.closed or interval.began_s < self._origin.began_s:
+        if self._csv.closed:
             return
         try:
             self._take_place()
@@ -175,6 +192,13 @@ class RecordingWriter:
         """Whether the training has failed, and was not started again since."""
         state = self._state
         return state is not None and state.failure is not None
+
+    @property
+    def _is_in_vain(self) -> bool:
+        """Whether the training failed, or ended without having started."""
+        state = self._state
+        ended = state is not None and state.phase == "finished" and state.process is None
+        return ended or self._training_failed
 
     def _take_place(self) -> None:
         """Replace existing files by the drafts."""

@@ -1,21 +1,19 @@
 """Export a recording to formats for other programs: CSV and JSON, JSON lines, Parquet."""
 
-import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from gpudash.errors import UsageError
-from gpudash.metrics import Column
-from gpudash.recording.csv_file import cells, columns
+from gpudash.recording.csv_file import cells, columns, json_lines, objects
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LARGEST, LineReader
-from gpudash.recording.writer import RecordingWriter
+from gpudash.recording.log import LineReader
+from gpudash.sinks.recording import RecordingWriter
 
 BATCH = 4096
 """Most rows in memory at once."""
@@ -70,30 +68,8 @@ def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa:
 FORMATS = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
 
 
-def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    """Return the rows as JSON, an object a line."""
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def objects(rows: Iterable[Iterable[str]]) -> Iterator[dict[str, Any]]:
-    """Yield rows of a CSV as numbers and text; None if not measured."""
-    for row in rows:
-        held = zip(columns().items(), row, strict=True)
-        yield {name: _value(cell, of.csv) for (name, of), cell in held}
-
-
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
     """Yield the recording's CSV rows, one at a time."""
     for item in reader:
         if isinstance(item, Interval):
             yield from objects(cells(item, reader.origin))
-
-
-def _value(cell: str, holds: Column | None) -> str | float | None:
-    if not cell or holds in ("text", "pairs"):
-        return cell or None
-    with suppress(ValueError):  # in a log of another origin
-        number = int(cell) if holds == "whole" else float(cell)
-        if abs(number) < LARGEST:
-            return number
-    return None

@@ -9,18 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError
-from gpudash.protocol import Envelope
+from gpudash.protocol import Envelope, State
 from gpudash.recording import provenance
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, path_beside
-from gpudash.recording.recordings import Recordings
-from gpudash.recording.writer import RecordingWriter
+from gpudash.sinks.active import ActiveSinks
+from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
-from tests.lives import failed
+from tests.lives import failed, starting
 from tests.recording.test_csv_file import interval, scripted
-from tests.scripted_run import BEGAN_S, started
+from tests.scripted_run import BEGAN_S, PLAN, started
 
+ENDED = State(at_s=BEGAN_S + 2, phase="finished")
+"""The end of a training that never started."""
 ORIGIN = Origin(
     began_s=BEGAN_S,
     began_utc=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -44,6 +46,10 @@ def recorder_of(folder):
 
 def described(recorder):
     return msgspec.json.decode(recorder.metadata_path.read_bytes(), type=Metadata)
+
+
+def begin(recordings, recorder, began_s, account):
+    recordings.begin("recording", str(recorder.path), recorder, began_s, account)
 
 
 def test_the_provenance_lies_beside_the_record(tmp_path):
@@ -96,11 +102,13 @@ def test_no_draft_is_left_behind(tmp_path):
 
 def test_an_interval_that_began_before_the_recording_is_left_out(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    take(recorder, interval(began_s=BEGAN_S - 0.1))
+    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+    begin(recordings, recorder, BEGAN_S, account(0.0))
+    recordings.write([interval(began_s=BEGAN_S - 0.1)])
     assert recorder.rows == 0
-    take(recorder, interval())
+    recordings.write([interval()])
     assert recorder.rows == 1
-    recorder.close()
+    recordings.close(account(1.0))
 
 
 @pytest.mark.parametrize("name", ["run.csv", "run.json"])
@@ -223,6 +231,39 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path)
     assert found.schema_version == 2
 
 
+@pytest.mark.parametrize(
+    "events",
+    [
+        [failed(BEGAN_S + 1)],
+        [started(BEGAN_S), failed(BEGAN_S + 1)],
+        [ENDED],
+        [started(BEGAN_S), starting(BEGAN_S + 1, PLAN), ENDED],
+    ],
+)
+def test_without_a_row_a_training_that_failed_or_never_started_leaves_no_file(tmp_path, events):
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    for event in events:
+        take(recorder, event)
+    recorder.close()
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [started(BEGAN_S), replace(started(BEGAN_S), phase="finished")],
+        [failed(BEGAN_S + 1), started(BEGAN_S + 2)],
+    ],
+)
+def test_without_a_row_of_a_training_that_went_well_the_files_stay(tmp_path, events):
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    for event in events:
+        take(recorder, event)
+    recorder.close()
+    assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
+
+
 def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     take(recorder, out_of_memory(BEGAN_S + 1))
@@ -234,9 +275,10 @@ def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tm
 
 def test_a_failure_after_the_end_of_a_recording_is_not_in_it(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
-    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(first, BEGAN_S, account(0.0))
-    recordings.begin(second, BEGAN_S + 4, account(4.0))
+    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+    begin(recordings, first, BEGAN_S, account(0.0))
+    begin(recordings, second, BEGAN_S + 4, account(4.0))
+    recordings.write([interval(began_s=BEGAN_S + 4, ended_s=BEGAN_S + 4.5)])
     recordings.take(replace(of_training(out_of_memory(BEGAN_S + 5)), sent_s=BEGAN_S + 5))
     recordings.close(account(5.0))
     assert [(described(one).complete, len(described(one).failures)) for one in (first, second)] == [
@@ -330,28 +372,28 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
 
 def test_each_recording_accounts_for_its_own_time(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
-    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(first, BEGAN_S, account(10.0))
-    recordings.begin(second, BEGAN_S + 4, account(13.5, paused_s=1.0))
+    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+    begin(recordings, first, BEGAN_S, account(10.0))
+    begin(recordings, second, BEGAN_S + 4, account(13.5, paused_s=1.0))
     recordings.write([interval(), interval(began_s=BEGAN_S + 5, ended_s=BEGAN_S + 5.5)])
     assert described(first).account == account(3.5, paused_s=1.0)
-    recordings.end(BEGAN_S + 7, account(17.0, paused_s=1.0))
+    recordings.end("recording", BEGAN_S + 7, account(17.0, paused_s=1.0))
     recordings.close(account(99.0))
     assert described(second).account == account(3.5)
     assert described(second).complete
 
 
 def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
-    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), BEGAN_S, account(10.0))
+    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+    begin(recordings, RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), BEGAN_S, account(10.0))
     assert recordings.shown.path.isprintable()
     recordings.close(account(10.0))
 
 
 def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recordings = Recordings(report=lambda error: pytest.fail(str(error)))
-    recordings.begin(recorder, BEGAN_S, account(10.0))
+    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+    begin(recordings, recorder, BEGAN_S, account(10.0))
     recordings.close(account(10.0))
     assert described(recorder).complete
     assert described(recorder).account is None

@@ -1,0 +1,1 @@
+"""What a session's messages and rows are written to."""

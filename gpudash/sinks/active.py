@@ -1,0 +1,265 @@
+"""Feed the sinks of a session: at most one of a name is active, others wait for their last rows.
+
+Rows are complete some time after their end, so a stopped recording takes rows for a moment longer.
+A sink that fails is reported and dropped; the run and the other sinks go on.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeAlias
+
+from gpudash.errors import RecordingError
+from gpudash.protocol import (
+    AnswerShown,
+    ComparisonShown,
+    Envelope,
+    GpuMissing,
+    GpuReading,
+    Hello,
+    HostReading,
+    Offered,
+    Plan,
+    Progress,
+    State,
+    StragglerShown,
+)
+from gpudash.recording.intervals import Interval
+from gpudash.sinks.sink import Sink
+from gpudash.snapshot import RecordingStatus
+from gpudash.views.time_breakdown import TimeBreakdown
+
+Report: TypeAlias = Callable[[str, Exception], None]
+"""Takes the name of a sink and what it raised."""
+LASTING = (
+    Hello,
+    Plan,
+    State,
+    Offered,
+    GpuMissing,
+    ComparisonShown,
+    StragglerShown,
+    AnswerShown,
+)
+"""Messages whose newest one of a rank a log begun later needs at its beginning."""
+
+
+MOST_WAITING = 20_000
+"""Items that wait for a slow sink, before single steps and readings are left out: minutes."""
+
+
+class _Active:
+    """A sink from its begin to its end, on the session's thread or on one of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        target: str,
+        sink: Sink,
+        began_s: float,
+        before: TimeBreakdown,
+        report: Report,
+    ) -> None:
+        self.name, self.target, self.sink = name, target, sink
+        self.began_s = began_s
+        self.until_s = math.inf
+        """Rows that begin later are not part of it."""
+        self.after: TimeBreakdown | None = None
+        """Time breakdown at its end."""
+        self.is_ending = False
+        """Whether nothing is to follow; what waits is taken."""
+        self._has_ended = False
+        self._before, self._report = before, report
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._thread = Thread(target=self._work, name=f"gpudash-{name}", daemon=True)
+        if sink.apart:
+            self._thread.start()
+
+    @property
+    def wants_steps(self) -> bool:
+        return self.sink.every_step and self._calls.qsize() < MOST_WAITING
+
+    def take(self, item: Envelope | Interval) -> None:
+        self._do(partial(self._take, item))
+
+    def close(self) -> None:
+        """Complete the sink; without an account if it had no step."""
+        account = self.after and self.after.since(self._before)
+        self.is_ending = True
+        self._do(partial(self._close, account if account and account.wall_s > 0 else None))
+
+    def abandon(self) -> None:
+        self.is_ending = True
+        self._do(self._abandon)
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_ending and not self._thread.is_alive()
+
+    def wait(self, timeout_s: float | None) -> None:
+        if self.sink.apart:
+            self._thread.join(timeout_s)
+
+    def _do(self, call: Callable[[], None]) -> None:
+        if self.sink.apart:
+            self._calls.put(call)
+        else:
+            call()
+
+    # ── on the sink's thread ────────────────────────────────────────────────────────────
+
+    def _work(self) -> None:
+        while not self._has_ended:
+            self._calls.get()()
+
+    def _take(self, item: Envelope | Interval) -> None:
+        if self._has_ended:
+            return
+        try:
+            self.sink.take(item)
+        except Exception as error:  # noqa: BLE001  # it harms nothing else
+            if self.sink.failed or not isinstance(error, RecordingError):
+                self.is_ending = True
+                self._abandon()
+            self._report(self.name, error)
+
+    def _close(self, account: TimeBreakdown | None) -> None:
+        self._has_ended = True
+        try:
+            self.sink.close(account)
+        except Exception as error:  # noqa: BLE001  # …
+            self._report(self.name, error)
+
+    def _abandon(self) -> None:
+        self._has_ended = True
+        with suppress(Exception):  # it has failed already
+            self.sink.abandon()
+
+
+class ActiveSinks:
+    """Begins, feeds and ends sinks; `tell` receives each failure, on any thread."""
+
+    def __init__(self, tell: Callable[[RecordingError], None]) -> None:
+        self._tell = tell
+        self._active: list[_Active] = []
+        self._lasting: dict[tuple[int, type, object], Envelope] = {}  # in order of arrival
+        self.rows: Counter[str] = Counter()
+        """Intervals given to the sinks of each name."""
+        self.failures: dict[str, RecordingError] = {}
+        """The newest failure of the sinks of each name."""
+
+    def holds(self, name: str, target: str) -> bool:
+        """Return whether such a sink is at this target."""
+        place = Path(target).resolve()
+        return any(
+            active.name == name and Path(active.target).resolve() == place
+            for active in self._going()
+        )
+
+    @property
+    def shown(self) -> RecordingStatus | None:
+        """What the screen says of the active recording; None without one."""
+        going = [active.sink.shown for active in self._going() if active.until_s == math.inf]
+        return next(filter(None, going), None)
+
+    def begin(
+        self,
+        name: str,
+        target: str,
+        sink: Sink,
+        now_s: float,
+        account: TimeBreakdown,
+    ) -> None:
+        """Begin a sink, and end the one of this name before.
+
+        It first gets the messages that still hold: the plan, the states, the GPUs.
+        """
+        self.end(name, now_s, account)
+        active = _Active(name, target, sink, now_s, account, self._note_failure)
+        self._active = [one for one in self._active if not one.is_over] + [active]
+        for one in self._lasting.values():
+            active.take(one)
+
+    def end(self, name: str, now_s: float, account: TimeBreakdown) -> None:
+        """End the sink of this name; rows that have begun are written when they are complete."""
+        for active in self._going():
+            if active.name == name:
+                active.until_s = min(active.until_s, now_s)
+                active.after = active.after or account
+
+    def take(self, envelope: Envelope) -> None:
+        """Hand a message to all sinks that end after it.
+
+        Steps and readings are in rows. So only the first reading of each GPU is handed over, for
+        its name, unless a sink has every step.
+        """
+        is_new = self._remember(envelope)
+        in_rows = isinstance(envelope.body, Progress | GpuReading | HostReading)
+        for active in self._going():
+            wanted = is_new or not in_rows or active.wants_steps
+            if wanted and envelope.sent_s < active.until_s:
+                active.take(envelope)
+
+    def _remember(self, envelope: Envelope) -> bool:
+        """Keep a message that still holds; return whether it is a GPU's first reading."""
+        body, rank = envelope.body, envelope.rank
+        if isinstance(body, State) and body.phase == "starting":
+            kept = self._lasting.items()
+            self._lasting = {key: one for key, one in kept if one.source != "training"}
+        if isinstance(body, GpuReading):
+            key = (rank, GpuReading, (envelope.source, body.uuid))
+            return self._lasting.setdefault(key, envelope) is envelope
+        if isinstance(body, LASTING):
+            # a state replaces another one, whoever has sent it
+            source = "" if isinstance(body, State) else envelope.source
+            self._lasting.pop((rank, type(body), source), None)
+            self._lasting[rank, type(body), source] = envelope
+        return False
+
+    def write(self, intervals: Iterable[Interval]) -> None:
+        """Hand over rows, each to the sinks it is part of."""
+        for interval in intervals:
+            for active in self._going():
+                if interval.began_s >= active.until_s:
+                    active.close()
+                elif interval.began_s >= active.began_s:
+                    active.take(interval)
+                    self.rows[active.name] += not active.is_ending
+
+    def close(self, account: TimeBreakdown) -> None:
+        """Complete all sinks."""
+        for active in self._going():
+            active.after = active.after or account
+            active.close()
+
+    def abandon(self) -> None:
+        """End all sinks as incomplete."""
+        for active in self._going():
+            active.abandon()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all closed sinks have written what they had; at most so long."""
+        end_s = time.monotonic() + timeout_s
+        for active in self._active:
+            active.wait(max(0.0, end_s - time.monotonic()))
+
+    def wait_for(self, name: str) -> None:
+        """Wait until the closed sinks of this name have written what they had."""
+        for active in self._active:
+            if active.name == name:
+                active.wait(None)
+
+    def _going(self) -> list[_Active]:
+        return [active for active in self._active if not active.is_ending]
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        if not isinstance(error, RecordingError):
+            error = RecordingError(f"{name} ends: {type(error).__name__}: {error}")
+        self.failures[name] = error
+        self._tell(error)

@@ -1,0 +1,63 @@
+"""Write rows to standard output, for another program."""
+
+import os
+import sys
+from abc import abstractmethod
+
+from gpudash.errors import ReaderGoneError, RecordingError
+from gpudash.protocol import Envelope
+from gpudash.recording.csv_file import cells, columns, csv_lines, json_lines, objects
+from gpudash.recording.files import reason
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Origin
+from gpudash.sinks.sink import Sink
+from gpudash.views.time_breakdown import TimeBreakdown
+
+
+class _Rows(Sink):
+    every_step = False
+    failed = False
+
+    def __init__(self, _target: str, origin: Origin, /, *, force: bool = False) -> None:  # noqa: ARG002  # as of a file
+        self._origin = origin
+        self._fd = sys.stdout.fileno()
+
+    def take(self, item: Envelope | Interval, /) -> None:
+        """Write a row. Raises RecordingError."""
+        self._write(self._text(cells(item, self._origin) if isinstance(item, Interval) else []))
+
+    def close(self, _account: TimeBreakdown | None, /) -> None:
+        """Write what precedes the rows, if there was none."""
+        if not self.failed:
+            self._write(self._text([]))
+
+    @abstractmethod
+    def _text(self, rows: list[list[str]]) -> bytes: ...
+
+    def _write(self, text: bytes) -> None:
+        left = memoryview(text)
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError as error:
+            self.failed = True
+            if isinstance(error, BrokenPipeError):
+                raise ReaderGoneError("nobody reads the output any more") from error
+            raise RecordingError(f"cannot write the output: {reason(error)}") from error
+
+
+class CsvRows(_Rows):
+    """Writes a CSV."""
+
+    _has_header = False
+
+    def _text(self, rows: list[list[str]]) -> bytes:
+        header, self._has_header = [columns()] if not self._has_header else [], True
+        return csv_lines([*header, *rows])
+
+
+class JsonRows(_Rows):
+    """Writes JSON objects, one a line."""
+
+    def _text(self, rows: list[list[str]]) -> bytes:
+        return json_lines(objects(rows))

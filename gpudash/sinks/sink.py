@@ -1,0 +1,63 @@
+"""What a session hands its messages and rows to: a recording, rows on standard output, an exporter.
+
+A new kind is a module here with a class that derives from `Sink`, and a line in `table.py`.
+"""
+
+from typing import Protocol
+
+from gpudash.protocol import Envelope
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Origin
+from gpudash.snapshot import RecordingStatus
+from gpudash.views.time_breakdown import TimeBreakdown
+
+
+class Sink(Protocol):
+    """Takes messages and complete rows in their order, and is ended once: closed or abandoned.
+
+    It first gets the messages that still hold: the plan, the start, the settings, the GPUs. All
+    calls come from one thread, the sink's own: it may wait for a disk or a reader, and delays
+    neither training nor screen. What it raises harms nothing else. A RecordingError is one line
+    that is told to the user, and the sink goes on unless it has `failed`. Any other exception is
+    told too, and ends it.
+    """
+
+    every_step: bool = True
+    """Whether it takes single steps and readings, besides the rows that hold them.
+
+    Where it is far behind, they are left out. Rows and other messages never are.
+    """
+    apart: bool = True
+    """Whether it has a thread of its own. Without, it delays the session."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it can take nothing more; it is then abandoned."""
+        return False
+
+    @property
+    def shown(self) -> RecordingStatus | None:
+        """What the screen says of it, if anything."""
+        return None
+
+    def take(self, item: Envelope | Interval, /) -> None:
+        """Take the next message, or the next complete row of all ranks and GPUs."""
+        raise NotImplementedError
+
+    def close(self, account: TimeBreakdown | None, /) -> None:
+        """Complete it; nothing follows. `account` is of its time; None without a step."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """End it because it failed, or the session itself: what it has is incomplete."""
+        self.close(None)
+
+
+class Opener(Protocol):
+    """A class of sinks."""
+
+    def __call__(self, target: str, origin: Origin, /, *, force: bool) -> Sink:
+        """Open a sink at a target: a file, or an address; `force` overwrites a file.
+
+        Raises UsageError and RecordingError.
+        """

@@ -1,0 +1,284 @@
+"""A sink as a contributor adds it: a class, and a line in the table. A session feeds it."""
+
+import csv
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from gpudash.errors import RecordingError, UsageError
+from gpudash.protocol import AnyCommand, Envelope, Failed, Hello, Notice, Plan, Progress
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Closed, LogReader, Origin
+from gpudash.run.session import Session
+from gpudash.run.source import Source
+from gpudash.sinks.sink import Sink
+from gpudash.sinks.table import SINKS, opener
+from gpudash.snapshot import Snapshot
+from gpudash.views.time_breakdown import TimeBreakdown
+from tests.scripted_run import BEGAN_S, PLAN, Trainer
+from tests.waiting import PATIENCE_S, until
+
+STEPS = 60
+ROWS = 6
+"""Of 3 s of steps, with a row every half a second."""
+
+
+class Counting(Sink):
+    """Counts steps and rows."""
+
+    opened: ClassVar[list["Counting"]] = []
+
+    def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
+        self.target = target
+        self.steps = self.rows = 0
+        self.items: list[Envelope | Interval] = []
+        self.accounts: list[TimeBreakdown | None] = []
+        self.opened.append(self)
+
+    def take(self, item: Envelope | Interval, /) -> None:
+        self.items.append(item)
+        if isinstance(item, Interval):
+            self.rows += 1
+        elif isinstance(item.body, Progress):
+            self.steps += sum(step.count for step in item.body.steps)
+
+    def close(self, account: TimeBreakdown | None, /) -> None:
+        self.accounts.append(account)
+
+
+class Raising(Counting):
+    """Has a fault."""
+
+    def take(self, item: Envelope | Interval, /) -> None:
+        super().take(item)
+        raise ZeroDivisionError("oops")
+
+
+class Complaining(Counting):
+    """Loses something, tells of it and goes on."""
+
+    def take(self, item: Envelope | Interval, /) -> None:
+        super().take(item)
+        if len(self.items) == 1:
+            raise RecordingError("port 9400 is in use")
+
+
+class Broken(Counting):
+    """Cannot even be closed."""
+
+    def close(self, account: TimeBreakdown | None, /) -> None:
+        super().close(account)
+        raise ZeroDivisionError("oops")
+
+
+class Hanging(Counting):
+    """Never comes back from its first message, unless released."""
+
+    released: ClassVar[threading.Event]
+
+    def take(self, item: Envelope | Interval, /) -> None:
+        self.released.wait(PATIENCE_S)
+        super().take(item)
+
+
+class Scripted(Source):
+    """Sends some messages at a time, and then ends."""
+
+    def __init__(self, messages: list[Envelope]) -> None:
+        self._left = messages
+
+    def read(self) -> list[Envelope]:
+        found, self._left = self._left[:10], self._left[10:]
+        return found
+
+    def send(self, command: AnyCommand) -> None:
+        raise AssertionError("nothing is asked of it")
+
+    def ended(self) -> str | None:
+        return None if self._left else "it has ended"
+
+    def close(self) -> None:
+        pass
+
+
+class Screen:
+    def __init__(self) -> None:
+        self.newest = Snapshot()
+        self.log: list[str] = []
+
+    def on_snapshot(self, snapshot: Snapshot, /) -> None:
+        self.newest = snapshot
+
+    def on_log(self, lines: Sequence[str], /) -> None:
+        self.log += lines
+
+    def on_failure(self, failure: Failed, /) -> None:
+        pass
+
+
+def messages() -> list[Envelope]:
+    trainer = Trainer()
+    bodies = [Hello(can=("record",)), trainer.start()]
+    moments = [BEGAN_S, BEGAN_S]
+    for _ in range(STEPS):
+        bodies.append(trainer.step())
+        moments.append(trainer.now_s)
+    bodies.append(trainer.finish())
+    moments.append(trainer.now_s)
+    return [
+        Envelope(source="training", seq=number, sent_s=at_s, body=body)
+        for number, (body, at_s) in enumerate(zip(bodies, moments, strict=True))
+    ]
+
+
+SENT = messages()
+Run = Callable[..., tuple[Session, Screen]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Drive a session to its end, with a recording and with a sink of this class if any."""
+    monkeypatch.setattr(Counting, "opened", [])
+    monkeypatch.setattr(Hanging, "released", threading.Event(), raising=False)
+
+    def call(kind: type[Counting] | None = None) -> tuple[Session, Screen]:
+        session = Session(
+            Plan(workload="encdec", settings=PLAN.settings),
+            start_source=lambda _plan: Scripted(SENT),
+            beside=(),
+            clock=lambda: BEGAN_S,
+        )
+        session.begin_sink("recording", tmp_path / "run.csv", force=True)
+        if kind is not None:
+            monkeypatch.setitem(SINKS, "counting", f"{__name__}:{kind.__name__}")
+            session.begin_sink("counting", "9400")
+        screen = Screen()
+        session.start(screen)
+        assert session.wait(PATIENCE_S)
+        session.close()
+        return session, screen
+
+    yield call
+    Hanging.released.set()
+
+
+def recorded(folder: Path) -> list[dict[str, str]]:
+    with (folder / "run.csv").open(newline="") as file:
+        return [row | {"wall_time_utc": ""} for row in csv.DictReader(file)]
+
+
+def of_training(items: list[Envelope | Interval]) -> list[Envelope]:
+    return [one for one in items if isinstance(one, Envelope) and one.source == "training"]
+
+
+def test_a_sink_of_the_table_gets_every_message_and_row_in_order_and_is_closed_once(
+    run: Run, tmp_path: Path
+) -> None:
+    session, _ = run(Counting)
+    (sink,) = Counting.opened
+    assert (sink.target, sink.steps, sink.rows) == ("9400", STEPS, ROWS)
+    assert [one.seq for one in of_training(sink.items)] == [one.seq for one in SENT]
+    rows = [item for item in sink.items if isinstance(item, Interval)]
+    assert [row.began_s for row in rows] == sorted(row.began_s for row in rows)
+    reader = LogReader(tmp_path / "run.jsonl")
+    logged = [item for item in reader if isinstance(item, Interval)]
+    assert [row.ranks[0].step for row in rows] == [row.ranks[0].step for row in logged]
+    (account,) = sink.accounts
+    assert account is not None
+    assert account.wall_s > 0
+    assert session.sink_failures == {}
+
+
+@pytest.mark.parametrize("kind", [Counting, Raising, Complaining, Broken, Hanging])
+def test_whatever_a_sink_does_training_recording_and_screen_are_as_without_it(
+    run: Run, tmp_path: Path, kind: type[Counting]
+) -> None:
+    _, alone = run()
+    rows = recorded(tmp_path)
+    session, screen = run(kind)
+    assert recorded(tmp_path) == rows
+    assert isinstance(list(LogReader(tmp_path / "run.jsonl"))[-1], Closed)
+    for newest in (alone.newest, screen.newest):
+        assert (newest.state, newest.total_steps) == ("finished", STEPS)
+    assert session.failure is None
+    assert "recording" not in session.sink_failures
+
+
+def test_a_fault_ends_a_sink_and_is_told_once(run: Run) -> None:
+    session, _ = run(Raising)
+    (sink,) = Counting.opened
+    assert (len(sink.items), sink.accounts) == (1, [None])
+    assert str(session.sink_failures["counting"]) == "counting ends: ZeroDivisionError: oops"
+
+
+def test_a_failure_on_the_thread_of_a_sink_is_in_the_log_of_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lasting(Scripted):
+        """Does not end before the failure was told."""
+
+        def ended(self) -> str | None:
+            return "it has ended" if told in screen.log else None
+
+    told = "counting ends: ZeroDivisionError: oops"
+    monkeypatch.setattr(Counting, "opened", [])
+    monkeypatch.setitem(SINKS, "counting", f"{__name__}:Raising")
+    screen = Screen()
+    session = Session(
+        PLAN, start_source=lambda _plan: Lasting(SENT[:-1]), beside=(), clock=lambda: BEGAN_S
+    )
+    session.begin_sink("recording", tmp_path / "run.csv")
+    session.begin_sink("counting")
+    session.start(screen)
+    until(lambda: told in screen.log)
+    session.close()
+    said = [one.body for one in LogReader(tmp_path / "run.jsonl") if isinstance(one, Envelope)]
+    assert Notice(text=told) in said
+
+
+def test_a_sink_that_tells_of_a_loss_goes_on(run: Run) -> None:
+    session, _ = run(Complaining)
+    (sink,) = Counting.opened
+    assert (sink.steps, sink.rows, len(sink.accounts)) == (STEPS, ROWS, 1)
+    assert str(session.sink_failures["counting"]) == "port 9400 is in use"
+
+
+def test_a_sink_that_cannot_be_closed_is_told_of(run: Run) -> None:
+    session, _ = run(Broken)
+    assert "oops" in str(session.sink_failures["counting"])
+    assert len(Counting.opened[0].accounts) == 1
+
+
+def test_a_sink_that_was_stuck_gets_what_waited_for_it(run: Run) -> None:
+    run(Hanging)
+    (sink,) = Counting.opened
+    assert sink.items == []
+    Hanging.released.set()
+    until(lambda: sink.accounts)
+    assert (sink.steps, sink.rows) == (STEPS, ROWS)
+
+
+def test_for_a_sink_far_behind_single_steps_are_left_out_and_rows_are_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpudash.sinks.active.MOST_WAITING", 10)
+    run(Hanging)
+    (sink,) = Counting.opened
+    Hanging.released.set()
+    until(lambda: sink.accounts)
+    assert sink.steps < 20
+    assert sink.rows == ROWS
+    assert of_training(sink.items)[-1] == SENT[-1]
+
+
+def test_every_line_of_the_table_is_a_class_of_sinks() -> None:
+    for name in SINKS:
+        assert Sink in opener(name).__mro__  # type: ignore[attr-defined]
+
+
+def test_a_name_that_is_none_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match=r"prom is no sink; valid: recording, csv, jsonl"):
+        opener("prom")
