@@ -37,7 +37,7 @@ unit: $(READY)
 	@$(MAKE) --no-print-directory serial
 
 # these import torch, which takes seconds in each of pytest's workers: one of them is enough
-TRAINING := tests/hooks tests/instrument tests/training tests/worker tests/workloads
+TRAINING := tests/script tests/instrument tests/training tests/worker tests/workloads
 OTHERS := $(patsubst %,--ignore %,$(TRAINING) tests/torchrun tests/serial)
 
 # it would be the last to end: the others make way for it

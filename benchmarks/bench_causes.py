@@ -33,6 +33,11 @@ from gpudash.cli.headless import News
 from gpudash.cli.headless_script import begin, plan_of
 from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
+from gpudash.diagnosis.answer import TITLES
+from gpudash.diagnosis.gains import without
+from gpudash.diagnosis.headline import Headline, headline
+from gpudash.diagnosis.recent_step import recent_step
+from gpudash.diagnosis.rules import Limit
 from gpudash.protocol import Gain, Plan, Try
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
@@ -42,11 +47,6 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import TITLES
-from gpudash.views.gains import without
-from gpudash.views.headline import Headline, headline
-from gpudash.views.recent_step import recent_step
-from gpudash.views.rules import Limit
 from workloads.standard_levers import usable_cores
 
 SCRIPTS = Path(__file__).parent / "causes"

@@ -29,8 +29,8 @@ from bench_hooks import WARMUP_STEPS, Script, Watcher, everywhere, is_first, the
 from torch import distributed
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from gpudash.hooks.patches import patch
-from gpudash.instrument.exposure import Span
+from gpudash.instrument.collectives import Span
+from gpudash.script.patches import patch
 
 STEP = "traced step"
 SHORTER, LONGER = 0.98, 1.10

@@ -21,11 +21,11 @@ from ratios import ratio_with_interval, show
 from torch import nn
 
 from gpudash.compare.paired_t import block_order
+from gpudash.diagnosis.answer import Answers
 from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 from gpudash.tui.app import RATE_HZ
-from gpudash.views.answer import Answers
 from gpudash.views.timeseries import CAPACITY, MERGED, TICK_S
 from tests.trace.made import H200
 from tests.tui.fake_engine import training, wave, with_series

@@ -36,14 +36,14 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.compare.paired_t import block_order
-from gpudash.hooks import shards, waits
-from gpudash.hooks.found import Found
-from gpudash.hooks.patches import patch
-from gpudash.hooks.roots import CALL_ATTRIBUTE
-from gpudash.hooks.tracker import Tracker
 from gpudash.instrument.reporter import Reports
 from gpudash.instrument.wire import StepReport, encoded
+from gpudash.levers.training_objects import TrainingObjects
 from gpudash.protocol import Aside
+from gpudash.script import shards, waits
+from gpudash.script.patches import patch
+from gpudash.script.roots import CALL_ATTRIBUTE
+from gpudash.script.tracker import Tracker
 
 DROPPED_STEPS = 5
 WARMUP_STEPS = 50
@@ -70,7 +70,7 @@ class Watcher:
         self._due_s = 0.0
         self.reported_steps = 0
 
-    def found(self, _found: Found) -> None:
+    def found(self, _found: TrainingObjects) -> None:
         """Make the reports, once."""
         clock, losses = self.tracker.clock, self.tracker.losses
         if self._reports is None and clock is not None and losses is not None:

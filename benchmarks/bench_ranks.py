@@ -30,10 +30,10 @@ from gpudash.protocol import (
     Reading,
     Straggler,
 )
+from gpudash.ranks.stragglers import Stragglers
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.snapshot import Snapshot
-from gpudash.views.stragglers import Stragglers
 from tests.simulated_ranks import STEP_MS, Ranks, enveloped, start
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")

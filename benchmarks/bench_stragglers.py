@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.protocol import Envelope, Progress, State
-from gpudash.views.ranks import Ranks
+from gpudash.ranks.rows import Ranks
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
 NAMED_AS = {"host": ("host", "your_code"), "copy": ("copy", "your_code")}

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpudash.hooks.explicit import step
+    from gpudash.script.explicit import step
     from workloads.own import workload
 
 __all__ = ["step", "workload"]
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Import `step` or `workload` at first use, so that importing gpudash is cheap."""
     if name == "step":
-        from gpudash.hooks.explicit import step  # noqa: PLC0415  # see above
+        from gpudash.script.explicit import step  # noqa: PLC0415  # see above
 
         globals()[name] = step  # a script looks it up in every step
         return step

@@ -16,6 +16,7 @@ from gpudash.cli.stdout import complain
 from gpudash.errors import UsageError
 from gpudash.format import figure, steps
 from gpudash.protocol import Plan
+from gpudash.ranks import hangs
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run import runs
@@ -26,7 +27,6 @@ from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Hang, Snapshot
-from gpudash.views import hangs
 
 IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
 """Seconds after a measurement until its command is asked to end, terminated and killed."""

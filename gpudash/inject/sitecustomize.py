@@ -90,7 +90,7 @@ def _hook() -> None:
         _mark("nogpudash")
         return
     try:
-        from gpudash.hooks.install import install  # noqa: PLC0415  # needs torch, which is there now
+        from gpudash.script.entry import install  # noqa: PLC0415  # needs torch, which is there now
 
         install()
     except Exception:  # noqa: BLE001  # the script goes on without hooks

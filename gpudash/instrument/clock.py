@@ -43,7 +43,7 @@ from typing import Generic, TypeAlias
 import msgspec
 from torch import Tensor
 
-from gpudash.instrument.exposure import CollectiveTimes, collective_times
+from gpudash.instrument.collectives import CollectiveTimes, collective_times
 from gpudash.instrument.timestamps import Timestamps, TimestampT
 from gpudash.instrument.wire import FinishedStep
 from gpudash.protocol import Phase

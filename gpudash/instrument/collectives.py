@@ -1,12 +1,16 @@
-"""What collectives move, by tensor sizes, and what DDP's statistics tell.
+"""Data and times of the collectives of a step, and what the links between the ranks carry.
 
-DDP times its first ten backward passes and then every hundredth, in any case.
+A wait ends when the collective that it is for has ended. What follows in the same phase, such as
+the copy of gathered shards to their places, is no wait for other processes.
 """
 
-from collections.abc import Iterable
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
@@ -105,3 +109,66 @@ def _sizes(logged: dict[str, Any]) -> list[int]:
     """Return the sizes of the buckets in bytes."""
     sizes = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "")
     return [int(size) for size in sizes.split(",") if size.strip()]
+
+
+LARGE_MIB = {"cuda": 256, "cpu": 16}
+"""Size of the tensor, large enough that latency does not count."""
+TIMES = 5
+
+
+def bus_gb_s(device: torch.device) -> float:
+    """Return the bus bandwidth in GB/s, as defined by nccl-tests: what each link carries one way.
+
+    All ranks must call it together.
+    """
+    count = distributed.get_world_size()
+    values = torch.zeros(LARGE_MIB[device.type] << 18, device=device)
+    best_s = min(_all_reduce_s(values) for _ in range(TIMES))
+    return 2 * (count - 1) / count * values.nbytes / best_s / 1e9
+
+
+def _all_reduce_s(values: torch.Tensor) -> float:
+    _finish(values)
+    began_s = time.perf_counter()
+    distributed.all_reduce(values)
+    _finish(values)
+    return time.perf_counter() - began_s
+
+
+def _finish(values: torch.Tensor) -> None:
+    if values.is_cuda:
+        torch.cuda.synchronize(values.device)  # sync: before the first step
+
+
+Span: TypeAlias = tuple[float, float]
+"""Begin and end, in ms from any moment."""
+
+
+class CollectiveTimes(NamedTuple):
+    """Times of the collectives of one step."""
+
+    ms: float
+    """While at least one runs: collectives beside each other count once, gaps do not count."""
+    exposed_ms: float
+    """The part of `ms` in which the computation waits for them."""
+
+
+def collective_times(collectives: Sequence[Span], phases: Iterable[Span]) -> CollectiveTimes:
+    """Return the times; `phases` are those in which the computation may wait."""
+    ends = sorted(end for _, end in collectives)
+    waits = []
+    for begin, end in phases:
+        ended = bisect_right(ends, end)
+        if ended and ends[ended - 1] > begin:
+            waits.append((begin, ends[ended - 1]))
+    ms, waits_ms = _covered(collectives), _covered(waits)
+    return CollectiveTimes(ms, ms + waits_ms - _covered([*collectives, *waits]))
+
+
+def _covered(spans: Iterable[Span]) -> float:
+    """Return the time that the spans cover, once where several do."""
+    covered, until = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        covered += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return covered

@@ -13,7 +13,6 @@ import struct
 from pathlib import Path
 
 from gpudash.errors import UNDECODABLE
-from gpudash.instrument.descriptor import Descriptor
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone, Sent
 from gpudash.protocol import AnyCommand
 
@@ -146,3 +145,24 @@ class Endpoint:
     def forget(self) -> None:
         """Close the inherited socket in a forked child, while the parent keeps listening."""
         self._listening.close()
+
+
+class Descriptor:
+    """A file descriptor of ours."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._file = _file_at(fd)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the descriptor still refers to the same file."""
+        return _file_at(self._fd) == self._file
+
+
+def _file_at(fd: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gpudash.instrument.clock import PHASES_EVERY_S, Clock
 from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.device import UNKNOWN, DeviceMemory
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
-from gpudash.instrument.memory import UNKNOWN, DeviceMemory
 from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
 from gpudash.instrument.wire import FinishedStep, StepReport
 from gpudash.protocol import Phase

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from gpudash.instrument.descriptor import Descriptor
+from gpudash.instrument.endpoint import Descriptor
 from gpudash.rendezvous import Rendezvous
 
 _answering: tuple[int, int, Path, Descriptor] | None = None

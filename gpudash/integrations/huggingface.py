@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from gpudash.hooks import explicit
+from gpudash.script import explicit
 
 
 class GpudashCallback(TrainerCallback):  # type: ignore[misc]  # the base may not be there to be checked

@@ -4,8 +4,8 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
-from gpudash.hooks import explicit
-from gpudash.hooks.samples import first_dimension, tokens_in
+from gpudash.script import explicit
+from gpudash.script.samples import first_dimension, tokens_in
 from gpudash.statistics import total
 
 

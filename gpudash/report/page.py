@@ -6,6 +6,7 @@ from importlib.resources import files
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
+from gpudash.diagnosis.limits import said
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_file import wall_time
 from gpudash.report import tables
@@ -17,7 +18,6 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import means
 from gpudash.tui.sparks import Reading, quantity, readings
 from gpudash.tui.timeview import TimeView
-from gpudash.views.limits import said
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Content security policy: the browser refuses to fetch or run anything."""

@@ -5,15 +5,15 @@ from math import inf
 
 from msgspec.structs import replace
 
+from gpudash.diagnosis.answer import Answers
+from gpudash.diagnosis.limits import Limits
 from gpudash.protocol import AnswerShown, Envelope, Event, Hello, Plan, Progress, Reading, Settings
+from gpudash.ranks.job_steps import JobSteps
+from gpudash.ranks.rows import Ranks
 from gpudash.run.normalise import Normaliser
 from gpudash.snapshot import Hang, Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import Answers
-from gpudash.views.job_steps import JobSteps
-from gpudash.views.limits import Limits
 from gpudash.views.live import LiveView
-from gpudash.views.ranks import Ranks
 from gpudash.views.throughput import WholeRun
 from gpudash.views.time_breakdown import TimeAccount
 from workloads.standard_levers import usable_cores

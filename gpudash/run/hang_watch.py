@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from gpudash.protocol import Envelope
+from gpudash.ranks import hangs
 from gpudash.snapshot import Hang
-from gpudash.views import hangs
 
 
 class HangWatch:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.diagnosis.limits import Limited
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol import Envelope, Notice, State, TrainingProcess
 from gpudash.recording.csv_reader import UNKNOWN
@@ -16,7 +17,6 @@ from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.fold import Fold
 from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
 from gpudash.snapshot import Hang, RankRow, Snapshot
-from gpudash.views.limits import Limited
 from gpudash.views.time_breakdown import TimeBreakdown
 
 

@@ -21,6 +21,7 @@ import msgspec
 import gpudash
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
+from gpudash.diagnosis.limits import Limits
 from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
 from gpudash.protocol import (
     Ability,
@@ -50,6 +51,7 @@ from gpudash.protocol import (
     State,
     Stop,
 )
+from gpudash.ranks.hangs import LEAST_S
 from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
@@ -65,8 +67,6 @@ from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.table import opener
 from gpudash.snapshot import ENDED, Hang, Listener, Snapshot
 from gpudash.trace.summary import Summary
-from gpudash.views.hangs import LEAST_S
-from gpudash.views.limits import Limits
 from gpudash.views.memory import owner_lines, owners_title
 
 INTERVAL_S = 0.5

@@ -20,6 +20,7 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.notifications import Notify
 from textual.screen import Screen
 
+from gpudash.diagnosis.headline import why_lines
 from gpudash.protocol import MemoryOwners, Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui import preferences
@@ -39,7 +40,6 @@ from gpudash.tui.screens.help import Help
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from gpudash.tui.signals import leave_on_signals
-from gpudash.views.headline import why_lines
 from gpudash.views.memory import owner_lines, owners_title
 from workloads import CATALOGUE
 

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable
 
 from gpudash import format as fmt
+from gpudash.diagnosis.rules import HOST_PCT
 from gpudash.protocol import Playback
 from gpudash.snapshot import (
     ASIDES,
@@ -18,7 +19,6 @@ from gpudash.snapshot import (
 from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.keys import KEYS, Key, by_focus, is_pausing, key_for
-from gpudash.views.rules import HOST_PCT
 from workloads.levers import phrase
 
 STATE_STYLES: dict[ShownState, tuple[str, str]] = {

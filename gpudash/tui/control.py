@@ -17,6 +17,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.diagnosis.remedies import CUDA_ONLY
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.offers import levers_of
 from gpudash.protocol import (
@@ -32,7 +33,6 @@ from gpudash.tui import wording
 from gpudash.tui.keys import PROFILED_STEPS, fixed, is_pausing, key_for, no_new_row, why_not
 from gpudash.tui.undo import Edit, UndoStack, Way
 from gpudash.tui.values import Measured, measured_values
-from gpudash.views.remedies import CUDA_ONLY
 from workloads import CATALOGUE, find_workload
 from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
 from workloads.standard_levers import usable_cores

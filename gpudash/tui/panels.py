@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import msgspec
 
+from gpudash.diagnosis.headline import headline
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
@@ -30,7 +31,6 @@ from gpudash.tui.widgets.pane import Pane
 from gpudash.tui.widgets.scrubber import Scrubber
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
-from gpudash.views.headline import headline
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from gpudash import format as fmt
+from gpudash.diagnosis.lanes import look
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.axes import means, nice_ceiling
 from gpudash.tui.cells import Cell, fitting
-from gpudash.views.lanes import look
 
 EIGHTHS = 8
 """Parts of a row that block characters can fill."""

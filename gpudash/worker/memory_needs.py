@@ -6,7 +6,7 @@ import torch
 
 from gpudash import format as fmt
 from gpudash.forecast import Need, forecast
-from gpudash.instrument.memory import DeviceMemory, capacity_mib
+from gpudash.instrument.device import DeviceMemory, capacity_mib
 from gpudash.protocol import MemoryOwners, Settings
 
 

@@ -62,7 +62,7 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
         # the first optimizer would import it while the other ranks wait
         import torch._dynamo  # noqa: F401, PLC0415  # slow
 
-        from gpudash.instrument.bus import bus_gb_s  # noqa: PLC0415  # imports torch
+        from gpudash.instrument.collectives import bus_gb_s  # noqa: PLC0415  # imports torch
         from workloads import processes  # noqa: PLC0415  # imports torch
         from workloads.training import Training  # noqa: PLC0415  # imports torch
 

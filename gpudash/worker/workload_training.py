@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.memory import device_memory, give_back, reset_peak
+from gpudash.instrument.device import device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments

@@ -13,9 +13,9 @@ from gpudash.cli.headless import (
     progress_line,
     run_headless,
 )
+from gpudash.diagnosis.limits import Limits
 from gpudash.protocol import Failed
 from gpudash.snapshot import Snapshot
-from gpudash.views.limits import Limits
 
 
 class Ended:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.instrument.exposure import collective_times
+from gpudash.instrument.collectives import collective_times
 
 moments = st.integers(0, 60)
 spans = st.tuples(moments, moments).map(lambda pair: (min(pair), max(pair)))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gpudash.forecast import Need, forecast
-from gpudash.instrument.memory import (
+from gpudash.instrument.device import (
     MIB,
     UNKNOWN,
     DeviceMemory,

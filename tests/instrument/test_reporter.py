@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gpudash.instrument import reporter
+from gpudash.instrument.device import DeviceMemory
 from gpudash.instrument.loss import HostLoss
-from gpudash.instrument.memory import DeviceMemory
 from gpudash.instrument.reporter import (
     LOSS_EVERY_S,
     RECENT_STEPS,

@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpudash.diagnosis.answer import FIGURES_S
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol import AnswerShown, Envelope, Profiled, Progress, SyncCall
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
 from gpudash.sinks.recording import RecordingWriter
-from gpudash.views.answer import FIGURES_S
 from gpudash.views.time_breakdown import TimeBreakdown
+from tests.diagnosis.trainings import answered
 from tests.lives import paused
 from tests.recording.test_csv_file import interval, scripted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, started
 from tests.tui import scenes
-from tests.views.trainings import answered
 
 ORIGIN = Origin(
     began_s=BEGAN_S,

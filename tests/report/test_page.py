@@ -8,6 +8,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from gpudash.diagnosis.limits import Limited
 from gpudash.format import significant
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, step_chart, throughput_chart
@@ -15,11 +16,10 @@ from gpudash.report.frame import MOST_BINS, bins_of
 from gpudash.report.markup import document, element, number
 from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot
-from gpudash.views.limits import Limited
 from gpudash.views.time_breakdown import TimeBreakdown
+from tests.diagnosis.trainings import answered
 from tests.report.pages import FAILED, METADATA, page_of
 from tests.tui import scenes, scripts
-from tests.views.trainings import answered
 
 EVIL = "<script>alert(1)</script>\x1b[2J'\"&"
 SCENES = ("starting", "running", "serial", "comparing", "decided", "without_gpu", "failed")

@@ -7,10 +7,10 @@ import subprocess
 import pytest
 
 from gpudash.protocol import Joined
+from gpudash.ranks.hangs import Awaited, awaited
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder, stacks
 from gpudash.run.flight_recorder import FILES, PIPE, ask, joined
-from gpudash.views.joined import Awaited, awaited
 from tests.waiting import until
 from tests.warm import python
 

@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
+from gpudash.diagnosis.headline import headline, why_lines
 from gpudash.protocol import (
     AnswerShown,
     BlocksEnded,
@@ -17,9 +18,8 @@ from gpudash.protocol import (
 )
 from gpudash.run.fold import Fold
 from gpudash.trace.summary import Summary
-from gpudash.views.headline import headline, why_lines
+from tests.diagnosis.trainings import compared
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, host
-from tests.views.trainings import compared
 
 ABLE = ("levers", "pause", "restart", "blocks", "record", "profile")
 WAITING = {"data_ms": 20.0, "device_ms": 28.0}

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from gpudash import rendezvous
+from gpudash.diagnosis.headline import headline
 from gpudash.protocol import Plan
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import keep
-from gpudash.views.headline import headline
 from tests.waiting import until
 
 SCRIPT = str(Path(__file__).parents[1] / "hooks" / "scripts" / "hangs.py")

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from gpudash.cli.headless import run_headless
+from gpudash.diagnosis.headline import headline
 from gpudash.protocol import AnswerShown, Envelope
 from gpudash.recording.log import LogReader
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed
-from gpudash.views.headline import headline
 from tests.cli.test_headless import Ended
 from tests.run.test_replay import PLAN, Driven, Made, Prompt, Replayed, Scripted
 from tests.scripted_run import BEGAN_S, SETTINGS, gpu, measured

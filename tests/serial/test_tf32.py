@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from gpudash.hooks.levers.precision import _Tf32
-from tests.hooks.levers.scripts import levers, move
+from gpudash.levers.precision import _Tf32
+from tests.script.levers.scripts import levers, move
 from tests.workloads.trainings import needs_cuda
 
 CUDA, CUDNN, MKLDNN = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn

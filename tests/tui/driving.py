@@ -9,11 +9,11 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.strip import Strip
 
+from gpudash.diagnosis.answer import Answers
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.cells import Parts
 from gpudash.tui.panels import View, frame
-from gpudash.views.answer import Answers
 from tests.tui.fake_engine import FakeEngine, answered
 from tests.tui.idle import idle
 

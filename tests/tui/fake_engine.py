@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gpudash.compare.ab import Question
+from gpudash.diagnosis.answer import Answers
 from gpudash.errors import ExistsError, RecordingError, WorkerError
 from gpudash.protocol import Device, GpuReading, HostReading, Phase, Plan, Settings
 from gpudash.snapshot import (
@@ -26,7 +27,6 @@ from gpudash.snapshot import (
     Values,
 )
 from gpudash.trace.summary import Summary
-from gpudash.views.answer import Answers
 from workloads import CATALOGUE
 from workloads.levers import resolve
 from workloads.standard_levers import usable_cores

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
 
+from gpudash.diagnosis.headline import Headline
+from gpudash.diagnosis.lanes import lane
 from gpudash.protocol import HostReading, Job, OtherJobs, Part
 from gpudash.snapshot import Marker, RankRow, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
-from gpudash.views.headline import Headline
-from gpudash.views.lanes import lane
-from tests.tui.comparisons import comparing
-from tests.tui.fake_engine import result
-from tests.views.trainings import (
+from tests.diagnosis.trainings import (
     CPU,
     ask,
     changed,
@@ -26,6 +24,8 @@ from tests.views.trainings import (
     measured,
     two_streams,
 )
+from tests.tui.comparisons import comparing
+from tests.tui.fake_engine import result
 
 JOBS = OtherJobs(
     at_s=0.0,

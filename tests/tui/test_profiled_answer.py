@@ -7,10 +7,10 @@ import pytest
 
 from gpudash.snapshot import Snapshot
 from gpudash.tui.screens.timeline import TimelineScreen
+from tests.diagnosis.trainings import launching
 from tests.scripted_worker import TRACE
 from tests.tui.driving import dashboard
 from tests.tui.traces import profiled
-from tests.views.trainings import launching
 
 changed = msgspec.structs.replace
 RUNNING = changed(launching(), can=(*Snapshot().can, "profile"))
@@ -56,7 +56,7 @@ async def evidence(d):
 
 @pytest.fixture(autouse=True)
 def _own_folder(monkeypatch, tmp_path):
-    monkeypatch.setattr("gpudash.tui.traces.folder", lambda: tmp_path)
+    monkeypatch.setattr("gpudash.tui.profiles.folder", lambda: tmp_path)
 
 
 async def test_a_profile_that_arrives_deepens_the_answer_and_is_in_its_evidence():

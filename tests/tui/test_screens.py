@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from gpudash.diagnosis.answer import Answers
 from gpudash.offers import levers_of
 from gpudash.protocol import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import PanelChoice, is_wide
 from gpudash.tui.inbox import Mail
 from gpudash.tui.panels import View, frame
-from gpudash.views.answer import Answers
 from tests.tui import scenes, scripts
 from tests.tui.driving import dashboard, text_of
 from tests.tui.fake_engine import FakeEngine, answered
@@ -68,7 +68,7 @@ def cores(monkeypatch):
 
     for module in ("gpudash.tui.control", "tests.tui.fake_engine"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 16)
-    for module in ("gpudash.tui.control", "gpudash.views.answer"):
+    for module in ("gpudash.tui.control", "gpudash.diagnosis.answer"):
         monkeypatch.setattr(f"{module}.levers_of", levers)
 
 

@@ -9,13 +9,13 @@ from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskKey, AskText
 from gpudash.tui.screens.recipe import TakeHome
+from tests.diagnosis.trainings import ask
 from tests.tui import scripts
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import FakeEngine, recording
 from tests.tui.fake_engine import training as own_training
 from tests.tui.scenes import changed
-from tests.views.trainings import ask
 
 PLAN = Plan(workload="train.py", settings={})
 BATCH = "batch_size: the script sets its batch size itself"

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from gpudash.diagnosis.answer import FIGURES_S
 from gpudash.protocol import HostReading
-from gpudash.views.answer import FIGURES_S
 from tests.tui.driving import dashboard, still
 from tests.tui.fake_engine import CPU, training, with_series
 

@@ -49,7 +49,7 @@ def traces(monkeypatch, tmp_path):
 
     monkeypatch.setattr("gpudash.tui.profiles.load", load)
     monkeypatch.setattr("gpudash.tui.profiles.summarise", summary)
-    monkeypatch.setattr("gpudash.tui.traces.folder", lambda: tmp_path / "traces")
+    monkeypatch.setattr("gpudash.tui.profiles.folder", lambda: tmp_path / "traces")
     return known
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpudash.instrument import reporter
-from gpudash.instrument.memory import DeviceMemory
+from gpudash.instrument.device import DeviceMemory
 from gpudash.protocol import (
     AnyCommand,
     BlocksEnded,

@@ -42,7 +42,7 @@ class ProfileActions(Asking):
 
     @work
     async def _ask_for_profile(self) -> None:
-        from gpudash.tui.traces import new_path  # noqa: PLC0415  # after the first frame
+        from gpudash.tui.profiles import new_path  # noqa: PLC0415  # after the first frame
 
         recording = self.control.snapshot.recording
         now = datetime.now()  # noqa: DTZ005  # the user's own clock

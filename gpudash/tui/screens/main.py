@@ -11,6 +11,7 @@ from textual.layout import Layout
 from textual.screen import Screen
 from textual.widgets import Static
 
+from gpudash.diagnosis.headline import headline
 from gpudash.tui.arrangement import (
     PanelChoice,
     Part,
@@ -31,7 +32,6 @@ from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.board import Board
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.wording import result_text, verdict_text
-from gpudash.views.headline import headline
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
 """The panels in the order of their digits, from 1."""

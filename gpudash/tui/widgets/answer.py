@@ -6,13 +6,13 @@ from itertools import pairwise
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.diagnosis.headline import INTERRUPTED, Headline
 from gpudash.protocol import Lane, Part, Try
 from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, width_of
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.panel import Frame, Panel
-from gpudash.views.headline import INTERRUPTED, Headline
 from workloads.levers import phrase
 
 NAME_WIDTH = 8

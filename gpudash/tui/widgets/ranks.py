@@ -9,9 +9,9 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
 from gpudash.protocol import Phase, Reading, Straggler
+from gpudash.ranks import hangs
 from gpudash.snapshot import Hang, RankRow, Snapshot, Values
 from gpudash.tui.cells import Parts, level_of
-from gpudash.views import hangs
 
 GAP = 2
 LEAST_GRAPH, MOST_SPARK, MOST_BAR = 8, 60, 40

@@ -1,0 +1,1 @@
+"""What limits a training, and what each lever would bring: pure functions and folds."""

@@ -1,0 +1,220 @@
+"""Find what limits the training, and why, while its steps are measured.
+
+Rules are tried in order, and the first one that matches is the answer. A rule whose value was not
+measured never matches. docs/concepts/diagnosis.md explains the rules.
+"""
+
+from collections.abc import Iterable
+from math import inf
+from typing import NamedTuple
+
+from gpudash.diagnosis.evidence import Measured, beside, caution, evidence_of
+from gpudash.diagnosis.headline import interruption, is_comparing
+from gpudash.diagnosis.lanes import lanes_of
+from gpudash.diagnosis.recent_step import RecentStep, recent_step, steps_needed
+from gpudash.diagnosis.remedies import refreshed, tries
+from gpudash.diagnosis.rules import Limit, Rule, limit_of, rules, waiting_levers
+from gpudash.diagnosis.why import reasons
+from gpudash.offers import levers_of
+from gpudash.protocol import Answer, Try
+from gpudash.snapshot import ENDED, Snapshot
+from gpudash.trace.summary import Summary
+
+HOLD_S = 5.0
+"""A limit, and what is proposed, stand until they were not found for so long: on a shared machine
+other jobs come and go within seconds."""
+FIGURES_S = 10.0
+"""Figures that change alone are shown as often: each answer that is shown is in a recording's log,
+which takes 0.7 MB an hour."""
+
+
+class Found(NamedTuple):
+    """What the rules have found, and when they found it last: in seconds since the run began."""
+
+    limit: Limit
+    asked: tuple[Rule, ...] = ()
+    measured: Measured = Measured(Snapshot(), RecentStep())
+    """When they found the limit last."""
+    tries: tuple[Try, ...] = ()
+    caution: str = ""
+    limit_s: float = -inf
+    tries_s: float = -inf
+
+    @property
+    def title(self) -> str:
+        """The limit for the user."""
+        return _title(self.limit, self.measured.snapshot)
+
+    @property
+    def answer(self) -> Answer:
+        """Put it into words."""
+        snapshot, step = self.measured
+        return Answer(
+            limit=self.limit,
+            title=self.title,
+            evidence=(*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot)),
+            why=tuple(reasons(self.asked, self.limit, snapshot, step)),
+            step_ms=step.step_ms,
+            lanes=lanes_of(snapshot, step),
+            tries=self.tries,
+            caution=self.caution,
+        )
+
+
+class Answers:
+    """Folds the snapshots of a run into its answer.
+
+    While nothing is measured the answer stands: in a pause, an A/B, a profile, and once the
+    training has ended. With another start or change, or after a pause or an A/B, it is void.
+    """
+
+    def __init__(self) -> None:
+        self.newest: Answer | None = None
+        """The answer that is shown; None until enough steps are measured."""
+        self._newest_s = -inf
+        self._found: Found | None = None
+        self._then = Snapshot()
+        self._profile: Summary | None = None
+        self.is_told = False
+        """Whether a recording holds the answers."""
+
+    def tell(self, answer: Answer | None) -> None:
+        """Take the answer that a recording holds; none is found any more."""
+        self.newest, self.is_told = answer, True
+
+    def look(
+        self, snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
+    ) -> None:
+        """Find the answer anew, if something more was measured; arguments are those of `find`."""
+        then, self._then = self._then, snapshot
+        if self.is_told:
+            return
+        if _is_void(then, snapshot):
+            self.newest = self._found = None
+        goes_on = profile is self._profile
+        is_more = snapshot.series is not then.series or snapshot.state != then.state or not goes_on
+        if not is_more or (snapshot.state in ENDED and self.newest is not None):
+            return
+        before = self._found
+        if before is not None and not goes_on:
+            before = Found(before.limit)
+        found = find(snapshot, before, cores, profile)
+        if found is None:
+            return
+        self._found, self._profile = found, profile
+        shown, now_s = self.newest, snapshot.elapsed_s
+        stays = shown is not None and goes_on and not _is_other(found, shown)
+        if not stays or now_s - self._newest_s >= FIGURES_S:
+            answer, self._newest_s = found.answer, now_s
+            self.newest = shown if answer == shown else answer
+
+
+def find(
+    snapshot: Snapshot,
+    before: Found | None = None,
+    cores: int | None = None,
+    profile: Summary | None = None,
+) -> Found | None:
+    """Return what limits the training; None while nothing is measured, or too few steps are.
+
+    `before` was found before. It stands until its value is clearly below the threshold, and until
+    it was not found for `HOLD_S`. `cores` is the number of CPU cores that the training may use;
+    None if unknown. `profile` is of steps with the present settings; its figures come first.
+    """
+    if interruption(snapshot) is not None:
+        return None
+    step = recent_step(snapshot, cores, profile)
+    is_enough = snapshot.steps_since_break >= steps_needed(snapshot.step_ms_p50)
+    if step.step_ms is None or not (is_enough or snapshot.state in ENDED):
+        return None
+    now_s, now = snapshot.elapsed_s, Measured(snapshot, step)
+    levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
+    # which settings make the host wait is known of gpudash's workloads only
+    launches = bool(levers) and not snapshot.levers and not waiting_levers(snapshot.settings)
+    asked = rules(snapshot, step, launches=launches)
+    found = limit_of(asked, before.limit if before is not None else None)
+    last = Found(found, asked, now, limit_s=now_s)
+    if before is not None and _stands(before, found, asked, now_s):
+        last = before
+    limit = last.limit
+    changes, kept = tries(limit, snapshot, levers, step), _kept(before, limit, now_s)
+    is_found = not kept or _changes(kept) == _changes(changes)
+    proposed = changes if is_found else refreshed(kept, snapshot, step)
+    doubt = caution(limit, now) if proposed else ""
+    tries_s = now_s if before is None or is_found else before.tries_s
+    return last._replace(tries=proposed, caution=doubt, tries_s=tries_s)
+
+
+def _stands(before: Found, found: Limit, asked: Iterable[Rule], now_s: float) -> bool:
+    """Return whether the limit from before stands, although another one is found now.
+
+    What is not measured any more, as a rank that is no longer the slow one, does not stand. Nor
+    does what is gone entirely, as throttling.
+    """
+    known = {"none", *(rule.kind for rule in asked if rule.value_pct)}
+    is_recent = now_s - before.limit_s < HOLD_S
+    return before.limit != found and is_recent and before.limit in known
+
+
+def _kept(before: Found | None, limit: Limit, now_s: float) -> tuple[Try, ...]:
+    """Return the proposals that stand for the same limit, whatever is found now."""
+    if before is None or before.limit != limit or now_s - before.tries_s >= HOLD_S:
+        return ()
+    return before.tries
+
+
+def _is_void(then: Snapshot, now: Snapshot) -> bool:
+    """Return whether what was measured before does not hold any more."""
+    if is_comparing(now):
+        return False  # each block is other settings
+    if is_comparing(then):
+        return now.state not in ENDED
+    return now.steps_since_break < then.steps_since_break or now.settings != then.settings
+
+
+def _is_other(found: Found, shown: Answer) -> bool:
+    """Return whether what was found says something else, apart from its figures."""
+    is_alike = found.title == shown.title and bool(found.caution) == bool(shown.caution)
+    return not is_alike or _changes(found.tries) != _changes(shown.tries)
+
+
+def _changes(proposals: Iterable[Try]) -> list[tuple[str, str]]:
+    return [one.change for one in proposals]
+
+
+# ── in words ────────────────────────────────────────────────────────────────────────────
+
+
+TITLES: dict[Limit, str] = {
+    "asides": "paused",
+    "cores": "limited by other jobs",
+    "straggler": "limited by one rank after another",
+    "data": "input-bound",
+    "copy": "copy-bound",
+    "communication": "communication-bound",
+    "sync": "sync-bound",
+    "launch": "launch-bound",
+    "host": "launch- or sync-bound",
+    "throttled": "throttled",
+    "memory": "memory-bandwidth-bound",
+    "compute": "compute-bound",
+    "gpu": "GPU-bound",
+    "cpu": "CPU-bound",
+    "none": "unclear, because no part fills the step",
+    "unknown": "unclear, because no times within a step are measured",
+}
+
+
+def _title(limit: Limit, snapshot: Snapshot) -> str:
+    """Return the title of a limit; a rank that is always the slow one is named.
+
+    Several ranks can run short of cores without any other job.
+    """
+    straggler = snapshot.straggler
+    if limit == "cores" and len(snapshot.ranks) > 1:
+        return "short of cores"
+    if limit != "straggler" or straggler is None or straggler.kind == "wandering":
+        return TITLES[limit]
+    if straggler.kind == "imbalance":
+        return "limited by unequal batches"
+    return f"limited by rank {straggler.rank}"

@@ -1,0 +1,373 @@
+"""State the measurements behind a limit as clauses, the most important first."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpudash import format as fmt
+from gpudash.diagnosis.collectives import collectives_line
+from gpudash.diagnosis.gains import batches_wait, without
+from gpudash.diagnosis.lanes import prepares
+from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.remedies import loader_workers
+from gpudash.diagnosis.rules import DATA_PCT, Limit, waiting_levers
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.protocol import Phase
+from gpudash.snapshot import Snapshot
+from gpudash.statistics import mean
+from gpudash.trace.summary import SyncUse
+
+ASK_PROFILE = "t profiles some steps and tells"
+LEAST_OTHERS = 0.1
+"""Cores that other jobs use at least where they are given as a number."""
+LONGEST_NAME = 14
+"""Most columns of a process's name: two of them are in sight at 80 columns."""
+MOST_WAITS = 5
+"""Most waits of a profile that are listed."""
+
+
+class Measured(NamedTuple):
+    """The measurements that the clauses are made from."""
+
+    snapshot: Snapshot
+    step: RecentStep
+
+    @property
+    def who(self) -> str:
+        """Return whose host readings these are: with several ranks, rank 0's."""
+        return "rank 0" if len(self.snapshot.ranks) > 1 else "the training"
+
+    @property
+    def of_step(self) -> str:
+        """Return the step's duration, as `of 3.40 ms`."""
+        return f"of {fmt.milliseconds(self.step.step_ms)} ms"
+
+    def share(self, ms: float | None) -> str:
+        """Return `ms` as a percentage of the step."""
+        return fmt.percent(self.step.share_pct(ms))
+
+
+def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
+    """Return the clauses for a limit."""
+    return tuple(filter(None, _EVIDENCE[limit](measured)))
+
+
+def caution(limit: Limit, measured: Measured) -> str:
+    """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
+    if limit != "cores" and (measured.step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT:
+        return ""
+    return _crowded(measured.snapshot, "an A/B")
+
+
+def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
+    """Return why the A/B that runs is uncertain, by the core wait of the last so many seconds."""
+    series = snapshot.series
+    first = bisect_left(series.at_s, snapshot.elapsed_s - seconds)
+    waits_pct = mean(series.of("core_wait_pct")[first:])
+    if waits_pct is None and snapshot.host is not None:
+        waits_pct = snapshot.host.number("core_wait_pct")
+    return _crowded(snapshot, "the A/B") if (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT else ""
+
+
+def _crowded(snapshot: Snapshot, which: str) -> str:
+    """Return that other jobs take the cores, and what that does to an A/B."""
+    if len(snapshot.ranks) > 1:
+        return f"too few cores: end other jobs, or {which} has a wide interval"
+    jobs, take = snapshot.other_jobs, "cores"
+    if jobs is not None and jobs.used_cores >= LEAST_OTHERS:  # those of other containers are unseen
+        take = fmt.cores(100 * jobs.used_cores, jobs.cores)
+    return f"other jobs take {take}: end them, or {which} has a wide interval"
+
+
+def _asides(measured: Measured) -> Iterator[str]:
+    yield f"evaluation and checkpoints take {fmt.percent(measured.step.aside_pct)} of the time"
+    yield _gained("asides", "without them", measured)
+
+
+def _other_jobs(measured: Measured) -> Iterator[str]:
+    step = measured.step
+    yield _busiest(measured.snapshot)
+    yield _core_wait(measured)
+    yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
+    yield _cores(measured)
+    yield _loader(measured) if (step.taken_pct or 0.0) >= DATA_PCT else ""
+    if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
+        yield "no lever adds cores"
+    else:  # a loader may wait for a core too, or for something that a lever changes
+        yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+        yield _batches_wait(measured)
+    if len(measured.snapshot.ranks) <= 1:  # with several ranks, only rank 0's cores are known
+        yield _gained("cores", "with every core", measured)
+
+
+def _straggler(measured: Measured) -> Iterator[str]:
+    snapshot = measured.snapshot
+    straggler = snapshot.straggler
+    if straggler is None:
+        return
+    rank = f"rank {straggler.rank}"
+    in_what = _in_what(straggler.phase, snapshot.phases)
+    wait = fmt.milliseconds(straggler.others_wait_ms)
+    match straggler.kind:
+        case "persistent":
+            first = f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}"
+            last = "no lever changes that"
+        case "imbalance":
+            first = f"{rank} has more to work on{in_what}"
+            last = "batches of equal size would even that out"
+        case "wandering":
+            first = "the slow rank changes"
+            last = f"the newest is {rank}, {_pct(straggler.slower_pct)} slow{in_what}"
+    yield from (first, f"the others wait {wait} ms a step in the all-reduce", straggler.why, last)
+
+
+def beside(limit: Limit, snapshot: Snapshot) -> Iterator[str]:
+    """Yield a clause about a slow rank that is not the limit."""
+    straggler = snapshot.straggler
+    if straggler is None or limit == "straggler":
+        return
+    rank, excess = f"rank {straggler.rank}", f"{fmt.milliseconds(straggler.excess_ms)} ms longer"
+    if straggler.others_wait_ms is not None:
+        waits = fmt.milliseconds(straggler.others_wait_ms)
+        yield f"the others wait {waits} ms a step for {rank}"
+    elif straggler.phase == "data":
+        yield f"{rank} waits {excess} for data; hidden so far: nobody waits"
+    else:
+        yield f"the host of {rank} is busy {excess}; hidden so far: nobody waits"
+
+
+def _in_what(phase: str, phases: Iterable[Phase]) -> str:
+    """Return where a rank is slow, as ` in backward`; empty if unknown."""
+    labels = {one.name: one.label for one in phases}
+    said = {"": "", "data": " in its data loading", "host": " on the host"}
+    return said.get(phase, f" in {fmt.plain(labels.get(phase, phase))}")
+
+
+def _pct(share_pct: float) -> str:
+    return f"{share_pct:.{0 if share_pct >= 9.95 else 1}f} %"
+
+
+def _input(measured: Measured) -> Iterator[str]:
+    step = measured.step
+    waits = f"waits {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+    takes = _maker(measured)
+    is_more = (step.taken_pct or 0.0) > (step.share_pct(step.starved_ms) or 0.0)
+    yield from (takes, waits) if is_more else (waits, takes)
+    yield _batches_wait(measured)
+    transforms = measured.snapshot.transform_ms
+    if transforms:
+        name, ms = max(transforms.items(), key=lambda one: one[1])
+        yield f"slowest transform: {fmt.plain(name)}, {fmt.milliseconds(ms)} ms a sample"
+    yield _cores(measured) if step.no_core_free else ""
+    if (step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT:
+        yield _core_wait(measured)
+
+
+def _copy(measured: Measured) -> Iterator[str]:
+    copying, settings = measured.step.copy_ms, measured.snapshot.settings
+    yield f"copies {fmt.milliseconds(copying)} {measured.of_step}"
+    yield "nothing runs beside it"
+    if settings.get("pin_memory") != "off":
+        return
+    if (pinning := pinning_of(measured.step)) is not None:
+        pinned_in_ms = pin_ms(pinning, loader_workers(settings))
+        if pinned_in_ms > (copying or 0.0):
+            yield f"pinning would take {fmt.milliseconds(pinned_in_ms)} ms, longer than that"
+    elif measured.step.profile is None and "profile" in measured.snapshot.can:
+        yield f"{ASK_PROFILE} what pinning would take"
+
+
+def _communication(measured: Measured) -> Iterator[str]:
+    exposed = fmt.milliseconds(measured.step.exposed_ms)
+    yield f"only communicates {exposed} {measured.of_step}"
+    yield collectives_line(measured.snapshot)
+    if measured.step.profile is not None:
+        yield f"the GPU is busy {measured.share(measured.step.profile.busy_ms)} of it"
+
+
+def _sync(measured: Measured) -> Iterator[str]:
+    """Yield the longest waits with their lines, and what a step without them would gain."""
+    profile = measured.step.profile
+    if profile is None or not profile.syncs:
+        yield from _host(measured)
+        return
+    first, *others = profile.syncs[:MOST_WAITS]
+    yield f"waits {fmt.milliseconds(first.blocked_ms)} {measured.of_step} {place(first)}"
+    yield _gained("sync", "without its waits", measured)
+    for one in others:
+        yield f"{fmt.milliseconds(one.blocked_ms)} ms {place(one)}"
+
+
+def _launch(measured: Measured) -> Iterator[str]:
+    profile = measured.step.profile
+    if profile is None:
+        yield from _host(measured)
+        return
+    yield f"no work launched {fmt.milliseconds(measured.step.idle_ms)} {measured.of_step}"
+    if profile.launches is not None:
+        yield f"{profile.launches:,.0f} launches take {fmt.milliseconds(profile.launch_ms)} ms"
+
+
+def _host(measured: Measured) -> Iterator[str]:
+    """Yield why the host may be busy, and that a profile would show it."""
+    snapshot, step = measured.snapshot, measured.step
+    yield f"host busy {measured.share(step.host_ms)} {measured.of_step}"
+    waits = waiting_levers(snapshot.settings)
+    names = " and ".join(f"{name}={value}" for name, value in waits.items())
+    yield f"{names} can make it wait" if waits else "it never gets ahead of the GPU"
+    if step.gpu_util_pct is not None:
+        yield f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
+    yield ASK_PROFILE if "profile" in snapshot.can else ""
+
+
+def _throttled(measured: Measured) -> Iterator[str]:
+    step = measured.step
+    yield f"{fmt.significant(step.sm_clock_mhz)} of {fmt.significant(step.top_clock_mhz)} MHz"
+    yield f"held down by {', '.join(map(fmt.plain, step.throttle))}"
+    yield from _units(measured)
+
+
+def _gpu(measured: Measured) -> Iterator[str]:
+    snapshot, step = measured.snapshot, measured.step
+    yield f"busy {fmt.percent(step.at_work_pct)} {measured.of_step}"
+    yield from _units(measured)
+    is_unseen = measured.step.profile is None and step.communication_ms is None
+    if len(snapshot.ranks) > 1 and is_unseen:
+        asks = f"; {ASK_PROFILE}" if "profile" in snapshot.can else ""
+        yield f"communication counts as work{asks}"
+    if step.overlap_ms is not None:
+        hidden = measured.share(step.overlap_ms)
+        yield f"{prepares(snapshot, step)} runs beside training {hidden} of it"
+    if step.step_ms is not None and step.host_ms is not None:
+        ahead_ms = max(step.step_ms - step.host_ms - (step.data_ms or 0.0), 0.0)
+        yield f"the host is {fmt.milliseconds(ahead_ms)} ms ahead"
+
+
+def _units(measured: Measured) -> Iterator[str]:
+    """Yield the measured activity of the GPU's units."""
+    step, profile = measured.step, measured.step.profile
+    shares = {
+        "SMs active": step.sm_active_pct,
+        "memory": step.dram_active_pct,
+        "tensor cores": step.tensor_active_pct,
+    }
+    known = (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
+    yield ", ".join(known)
+    if profile is not None and profile.mfu_pct is not None:
+        yield f"MFU {fmt.percent(profile.mfu_pct)}"
+
+
+def _cpu(measured: Measured) -> Iterator[str]:
+    step = measured.step
+    yield f"computing {fmt.percent(step.at_work_pct)} {measured.of_step}"
+    is_starved = (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
+    yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} ms" if is_starved else ""
+    if (is_starved and _makes_batches(measured)) or (step.taken_pct or 0.0) >= DATA_PCT:
+        yield _maker(measured)
+    yield _batches_wait(measured) if is_starved else ""
+    yield _cores(measured)
+
+
+def _shares(measured: Measured) -> Iterator[str]:
+    """Yield the share of each part of the step; host and device overlap."""
+    step = replace(measured.step, profile=None)  # all parts are of the same steps
+    at_work, left = step.at_work_pct, step.share_pct(step.unattributed_ms)
+    if at_work is not None and left is not None:  # the device may idle between two events
+        left += (step.share_pct(step.computing_ms) or 0.0) - at_work
+    shares = {
+        "GPU" if step.on_gpu else "computing": at_work,
+        "communication": step.share_pct(step.communication_ms),
+        "host": step.share_pct(step.host_ms) if step.on_gpu else None,
+        "data": step.share_pct(step.starved_ms),
+        "unattributed": left,
+    }
+    yield from (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
+
+
+def _gained(limit: Limit, how: str, measured: Measured) -> str:
+    """Return the gain without the limit, as `without its waits up to +25 %`."""
+    gain = without(limit, measured.step)
+    return f"{how} {gain.label}" if gain is not None else ""
+
+
+def _core_wait(measured: Measured) -> str:
+    return f"{measured.who} waits for a core {fmt.percent(measured.step.core_wait_pct)} of the time"
+
+
+def _busiest(snapshot: Snapshot) -> str:
+    """Return the busiest processes of others, as `stress (pid 42) uses 0.9 cores, …`."""
+    busiest = snapshot.other_jobs.busiest if snapshot.other_jobs is not None else ()
+    names = [f"{fmt.plain(fmt.clip(one.name, LONGEST_NAME))} (pid {one.pid})" for one in busiest]
+    cores = [f"{one.cores:.1f}" for one in busiest]
+    if not names:
+        return ""
+    others = (f", {name} {of}" for name, of in zip(names[1:], cores[1:], strict=True))
+    return f"{names[0]} uses {cores[0]} cores{''.join(others)}"
+
+
+def _loader(measured: Measured) -> str:
+    return f"loader workers use {fmt.percent(measured.step.loader_pct)} of the CPU time"
+
+
+def _maker(measured: Measured) -> str:
+    """Return who makes the batches; nothing of loader workers on cores that suffice."""
+    if _makes_batches(measured):
+        return "batches are made in the training process"
+    return _loader(measured) if measured.step.taken_pct is not None else ""
+
+
+def _makes_batches(measured: Measured) -> bool:
+    """Return whether a loader without workers makes the batches."""
+    settings = measured.snapshot.settings
+    return settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader"
+
+
+def _batches_wait(measured: Measured) -> str:
+    """Return that making a batch mostly waits, and by which measurement; empty if not known."""
+    step, settings = measured.step, measured.snapshot.settings
+    workers = loader_workers(settings)
+    is_known = "num_workers" in settings and settings.get("data", "loader") == "loader"
+    if not is_known or not batches_wait(step, workers):
+        return ""
+    said = "making a batch waits more than it computes"
+    if not workers:
+        return f"{said}: {measured.who} uses {step.busy_cores or 0.0:.1f} cores"
+    return (
+        f"{said}: a worker uses {fmt.percent(100 * (step.loader_cores or 0.0) / workers)} of a core"
+    )
+
+
+def _cores(measured: Measured) -> str:
+    step = measured.step
+    if step.busy_cores is None:
+        return ""
+    return f"{measured.who} uses {fmt.cores(100 * step.busy_cores, step.cores)}"
+
+
+def place(sync: SyncUse) -> str:
+    """Return where the host waits and in which call, as `at losses/masked.py:41 nonzero`."""
+    where = f"at {fmt.plain(fmt.source_line(sync.file, sync.line))}" if sync.file else "in"
+    return f"{where} {fmt.plain(sync.what)}".rstrip()
+
+
+_EVIDENCE: Mapping[Limit, Callable[[Measured], Iterator[str]]] = {
+    "asides": _asides,
+    "cores": _other_jobs,
+    "straggler": _straggler,
+    "data": _input,
+    "copy": _copy,
+    "communication": _communication,
+    "sync": _sync,
+    "launch": _launch,
+    "host": _host,
+    "throttled": _throttled,
+    "memory": _gpu,
+    "compute": _gpu,
+    "gpu": _gpu,
+    "cpu": _cpu,
+    "none": _shares,
+    "unknown": lambda _measured: iter(()),
+}

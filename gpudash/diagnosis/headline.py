@@ -1,0 +1,173 @@
+"""Say what limits the training, or what it does instead: a pure function of a snapshot.
+
+The answer itself is folded by `gpudash.diagnosis.answer`, and is part of the snapshot.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.diagnosis.evidence import caution_in_ab
+from gpudash.diagnosis.lanes import lanes_of
+from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.protocol import Answer, Lane, Try
+from gpudash.ranks import hangs
+from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
+from gpudash.statistics import WARMUP_STEPS
+from workloads.levers import phrase
+
+Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
+INTERRUPTED: tuple[Meanwhile, ...] = get_args(Meanwhile)
+"""Interruptions: nothing is measured, and the previous answer stays on the screen."""
+AB_S = 5.0
+"""The caution of a running A/B is by the core wait of so many last seconds."""
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """The top line of the dashboard, and what belongs to it."""
+
+    kind: str
+    """The limit, one of `INTERRUPTED`, or `starting`, `measuring`, `silent`, `ended`."""
+    title: str
+    evidence: tuple[str, ...] = ()
+    """Clauses, the most important first."""
+    step_ms: float | None = None
+    lanes: tuple[Lane, ...] = ()
+    tries: tuple[Try, ...] = ()
+    caution: str = ""
+    """Why an A/B, of them or the one that runs, is uncertain now; empty if it is not."""
+    answer: Answer | None = None
+    """What it is about; None if there is none."""
+
+
+def headline(snapshot: Snapshot) -> Headline:
+    """Return what limits the training, or why that is not known."""
+    found = snapshot.answer
+    interrupted = interruption(snapshot)
+    if interrupted is not None:
+        return interrupted
+    ended = snapshot.state in ENDED
+    if found is None:
+        step = recent_step(snapshot)
+        return Headline(
+            kind="ended" if ended else "measuring",
+            title=snapshot.state if ended else _so_far(snapshot),
+            evidence=tuple(_end(snapshot) if ended else _measuring(snapshot)),
+            step_ms=step.step_ms,
+            lanes=lanes_of(snapshot, step),
+        )
+    can_try = not ended and "blocks" in snapshot.can
+    return Headline(
+        kind="ended" if ended else found.limit,
+        title=f"{snapshot.state}; it was {found.title}" if ended else found.title,
+        evidence=found.evidence,
+        step_ms=found.step_ms,
+        lanes=found.lanes,
+        tries=found.tries if can_try else (),
+        caution=found.caution if can_try else "",
+        answer=found,
+    )
+
+
+def interruption(snapshot: Snapshot) -> Headline | None:
+    """Return the headline while nothing can be measured; None while steps finish."""
+    hang = snapshot.hang
+    if snapshot.state in ("training", "switching") and hang is not None and hang.stacks:
+        return _silent(snapshot, hangs.title(hang), hangs.clauses(hang))
+    if snapshot.state in ("starting", "training") and not snapshot.total_steps:
+        return Headline(kind="starting", title="starting")
+    going_on = _meanwhile(snapshot)
+    if going_on is not None:
+        return _holding(snapshot, *going_on)
+    if snapshot.state == "training" and silence(snapshot):
+        why = "something compiles, the loader is late, or the step hangs"
+        return _silent(snapshot, silence(snapshot)[0], (why,))
+    return None
+
+
+def is_comparing(snapshot: Snapshot) -> bool:
+    """Return whether an A/B runs."""
+    return snapshot.comparison is not None and not snapshot.comparison.is_over
+
+
+def why_lines(shown: Headline) -> list[str]:
+    """Return evidence, rules with values, a profile's figures, and origins of gains, as lines.
+
+    All are of the moment at which the answer was found.
+    """
+    asked = shown.answer.why if shown.answer is not None else ("there is no answer yet",)
+    tries = (line for one in shown.tries for line in _try_lines(one))
+    return [*shown.evidence, *filter(None, (shown.caution,)), "", *asked, *tries]
+
+
+def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
+    """Return what keeps a training from being measured, as a kind and as a title."""
+    shown = snapshot.comparison
+    match snapshot.state:
+        case "training" if snapshot.profiling:
+            return "profiling", "profiling the next steps …"
+        case "paused" | "training" if (doing := aside(snapshot) or snapshot.state) != "training":
+            return "paused", doing
+        case "switching":
+            return "switching", f"switching to {phrase(snapshot.pending)} …"
+        case "training" if shown is not None and not shown.is_over:
+            question = f"{shown.lever} {fmt.plain(shown.a)} or {fmt.plain(shown.b)}"
+            return "comparing", f"an A/B is running: {question}"
+    return None
+
+
+def _holding(snapshot: Snapshot, kind: Meanwhile, title: str) -> Headline:
+    """Return a headline of this kind with evidence and lanes of the answer from before."""
+    found = snapshot.answer
+    before = (f"before that: {found.title}", *found.evidence) if found is not None else ()
+    return Headline(
+        kind=kind,
+        title=title,
+        evidence=before,
+        step_ms=found.step_ms if found is not None else None,
+        lanes=found.lanes if found is not None else (),
+        caution=caution_in_ab(snapshot, AB_S) if kind == "comparing" else "",
+        answer=found,
+    )
+
+
+def _silent(snapshot: Snapshot, title: str, evidence: tuple[str, ...]) -> Headline:
+    return Headline(kind="silent", title=title, evidence=evidence, answer=snapshot.answer)
+
+
+def _so_far(snapshot: Snapshot) -> str:
+    steps = snapshot.steps_since_break
+    if steps >= steps_needed(snapshot.step_ms_p50):  # they are in no tick yet
+        return "measuring the first half second …"
+    return f"measuring … {steps} of at most {MEASURED_STEPS} steps"
+
+
+def _end(snapshot: Snapshot) -> Iterator[str]:
+    """Yield why the training failed, and whether a script ended without a training step."""
+    if snapshot.state == "failed":
+        yield from fmt.plain(snapshot.status.partition(" – ")[0]).split(": ", 1)
+    if is_script(snapshot) and not snapshot.total_steps:
+        yield "no training step was seen"
+
+
+def _measuring(snapshot: Snapshot) -> Iterator[str]:
+    """Yield what the answer still needs, the row being measured, and the row before it."""
+    yield f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
+    rows = [row for row in snapshot.results if not row.verdict]
+    if not rows or not rows[-1].live:
+        return
+    *earlier, newest = rows
+    yield f"row {newest.number}: {fmt.plain(newest.configuration)}"
+    before = earlier[-1] if earlier else None
+    if before is not None and before.workload == snapshot.workload:
+        rate, step_ms = fmt.significant(before.samples_per_s), before.step_ms_p50
+        so_far = f"{rate} samples/s, step p50 {fmt.milliseconds(step_ms)} ms"
+        yield f"row {before.number} before it: {so_far}"
+
+
+def _try_lines(one: Try) -> Iterator[str]:
+    yield f"try {one.promise}: {one.why}" if one.gain is None else f"try {one.promise}; {one.why}"
+    if one.gain is not None:
+        yield f"  {one.gain.label}: {one.gain.source}"

@@ -1,0 +1,81 @@
+"""Lay out a step as lanes, one for each stream and one for the host."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.metrics import METRICS
+from gpudash.protocol import Lane, Part
+from gpudash.snapshot import Snapshot
+
+SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt", "your code": "code"}
+"""Short labels of phases; other labels are cut to their first letters."""
+
+
+def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
+    """Return a lane for each stream and one for the host; on a CPU, a single lane."""
+    step_ms = step.step_ms
+    if not step_ms:
+        return ()
+    prepare, train = _phases(snapshot, step, "prepare"), _phases(snapshot, step, "train")
+    data = _part("data wait", "data", step.data_ms, "fill-0")
+    if not step.on_gpu:
+        return (lane("CPU", (*data, *prepare, *train), step_ms, "other"),)
+    lanes: list[Lane] = []
+    if step.overlap_ms is not None and prepare:
+        name = prepares(snapshot, step)
+        lanes = [lane("train", train, step_ms, "idle"), lane(name, prepare, step_ms, "idle")]
+    elif prepare or train:
+        lanes = [lane("GPU", (*prepare, *train), step_ms, "idle")]
+    host = (*_part("busy", "busy", step.host_ms, "fill-host"), *data)
+    if host:
+        rest = "ahead · data 0" if step.data_ms == 0 else "ahead"
+        lanes.append(lane("host", host, step_ms, rest))
+    return tuple(lanes)
+
+
+def lane(name: str, parts: Sequence[Part], step_ms: float, rest: str) -> Lane:
+    """Return the lane; parts that exceed the step together are shortened in proportion.
+
+    They can exceed it because phases are measured in some steps only, and step times in all.
+    """
+    total_ms = sum(part.ms for part in parts)
+    if total_ms > step_ms:
+        shorter = step_ms / total_ms
+        parts = [msgspec.structs.replace(part, ms=part.ms * shorter) for part in parts]
+        total_ms = step_ms
+    return Lane(name, tuple(parts), rest, step_ms - total_ms)
+
+
+def _phases(snapshot: Snapshot, step: RecentStep, lane: str) -> list[Part]:
+    """Return the parts of one half of the step, in order."""
+    return [
+        Part(phase.label, short, ms, f"fill-{hue}")
+        for index, phase in enumerate(snapshot.phases)
+        if phase.lane == lane
+        for ms in (step.phases_ms.get(phase.name, 0.0),)
+        for hue, short in (look(phase.name, phase.label, index),)
+        if ms > 0
+    ]
+
+
+def look(name: str, label: str, index: int) -> tuple[int, str]:
+    """Return hue and short label of a phase; a source may have phases unknown to gpudash."""
+    metric = METRICS.get(f"{name}_ms")
+    hue = metric.hue if metric is not None and metric.hue is not None else 1 + index % 6
+    return hue, SHORT.get(label) or (label if len(label) <= len("copy") else label[:3])
+
+
+def _part(label: str, short: str, ms: float | None, ink: str) -> tuple[Part, ...]:
+    return (Part(label, short, ms, ink),) if ms else ()
+
+
+def prepares(snapshot: Snapshot, step: RecentStep) -> str:
+    """Return the workload's word for preparing a batch."""
+    labels = [
+        phase.label
+        for phase in snapshot.phases
+        if phase.lane == "prepare" and step.phases_ms.get(phase.name)
+    ]
+    return labels[-1] if labels else "prepare"

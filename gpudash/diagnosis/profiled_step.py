@@ -1,0 +1,79 @@
+"""Read the costs of copies, products and memory traffic from a profile."""
+
+from typing import NamedTuple
+
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.protocol import Pinning
+from gpudash.trace.names import has_product
+
+
+def pinning_of(step: RecentStep) -> Pinning | None:
+    """Return the cost of pinned (page-locked) memory; None if not measured."""
+    profile = step.profile
+    return profile.profiled.pinning if profile is not None and profile.profiled else None
+
+
+def pin_ms(pinning: Pinning, workers: int) -> float:
+    """Return the time to pin a batch in ms; a loader with workers has a thread for that."""
+    return pinning.thread_pin_ms if workers else pinning.pin_ms
+
+
+def pinned_copy_ms(step: RecentStep) -> float:
+    """Return the time of copies to the device from pinned memory, in ms."""
+    copies = step.profile.copies if step.profile is not None else ()
+    return sum(each.ms for each in copies if each.direction == "to device" and each.is_pinned)
+
+
+CASTS = 3.0
+"""Memory traffic of casts, in multiples of the weights' size: weights and their gradients are read
+once, and once written in half as many bits."""
+
+
+class Products(NamedTuple):
+    """A step's matrix products and convolutions, none of them in bf16."""
+
+    ms: float
+    bf16_ms: float
+    """In bf16, at the same share of the device's measured peak."""
+    cast_ms: float
+    """To cast the weights to bf16, and their gradients back."""
+
+
+def products_of(step: RecentStep) -> Products | None:
+    """Return a step's products and their time in bf16; None if the peaks were not measured."""
+    profile = step.profile
+    traced = profile.profiled if profile is not None else None
+    if profile is None or traced is None or traced.peak is None:
+        return None
+    if traced.precision not in ("fp32", "tf32"):
+        return None
+    kernels = [
+        each
+        for each in profile.kernels
+        if each.uses_tensor_cores or has_product(each.operator.rpartition("::")[2])
+    ]
+    # cuDNN convolves in TF32 even where matrices are multiplied in fp32
+    in_tf32 = {each.operator for each in kernels if each.uses_tensor_cores}
+    ms = dict.fromkeys(("fp32", "tf32"), 0.0)
+    for each in kernels:
+        ms["tf32" if each.operator in in_tf32 else traced.precision] += each.ms
+    tflops = traced.peak.matmul_tflops
+    if not tflops.keys() >= {"bf16", *(name for name in ms if ms[name])}:
+        return None
+    return Products(
+        ms=sum(ms.values()),
+        bf16_ms=sum(ms[name] * tflops[name] / tflops["bf16"] for name in ms if ms[name]),
+        cast_ms=traffic_ms(step, CASTS) or 0.0,
+    )
+
+
+def traffic_ms(step: RecentStep, weights: float, state: float = 0.0) -> float | None:
+    """Return the time of memory traffic in ms, at the measured bandwidth; None if that is unknown.
+
+    `weights` and `state` are multiples of the weights' and of the optimizer state's size.
+    """
+    traced = step.profile.profiled if step.profile is not None else None
+    if traced is None or traced.peak is None or traced.weights is None:
+        return None
+    mib = weights * traced.weights.mib + state * traced.weights.state_mib
+    return mib * 2**20 / 1e6 / traced.peak.memory_gb_s

@@ -1,0 +1,100 @@
+"""Keeps gpudash out of the script's way.
+
+No failure of ours reaches the script, and no frame of ours its tracebacks. What its signal handlers
+raise inside our code does reach it: `KeyboardInterrupt` and `SystemExit` pass `except Exception`
+anyway, but a handler may raise any other exception. A forked child never destroys CUDA objects that
+it inherits: freeing a CUDA event aborts its process, and a DataLoader's worker is such a child.
+"""
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import CodeType
+from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
+
+from gpudash.instrument.uncompiled import uncompiled
+
+
+class Fails(Protocol):
+    """The class whose methods are event handlers."""
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """Note that a handler has failed."""
+
+
+FailsT = TypeVar("FailsT", bound=Fails)
+Ts = TypeVarTuple("Ts")
+Event: TypeAlias = Callable[[FailsT, *Ts], bool]
+
+
+def event(what: str) -> Callable[[Event[FailsT, *Ts]], Event[FailsT, *Ts]]:
+    """Make a method the handler of an event. A failure in it is passed to `fail`."""
+
+    def decorate(method: Event[FailsT, *Ts]) -> Event[FailsT, *Ts]:
+        @wraps(method)
+        def guarded(self: FailsT, *args: *Ts) -> bool:
+            try:
+                return method(self, *args)
+            except Exception as error:  # no exception of ours may reach the script
+                if is_from_handler(error):
+                    raise
+                self.fail(what, error)
+                return False
+
+        return uncompiled(guarded)
+
+    return decorate
+
+
+def is_from_handler(error: BaseException) -> bool:
+    """Return whether a signal handler raised the exception, and not our own code."""
+    handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _code(handler: Any) -> CodeType | None:
+    """Return the code of a function, a method or a callable object."""
+    if not hasattr(handler, "__code__") and callable(handler):
+        handler = type(handler).__call__
+    return getattr(handler, "__code__", None)
+
+
+OURS = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+def without_ours(error: BaseException) -> None:
+    """Remove our outermost frames from an exception's traceback; a bare `raise` adds none again."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
+        trace = trace.tb_next
+    error.__traceback__ = trace
+
+
+class _Unseen:
+    """Removes our frames from the traceback of an exception that leaves the block."""
+
+    @uncompiled
+    def __enter__(self) -> None:
+        pass
+
+    @uncompiled
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            without_ours(error)
+
+
+unseen = _Unseen()
+"""A context manager: an exception that leaves its block shows no frame of ours."""
+
+
+def never_destroy(*things: Any) -> None:
+    """Keep these objects for as long as the process lives, also while Python shuts down."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))

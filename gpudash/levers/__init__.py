@@ -1,0 +1,1 @@
+"""The levers of a training that was not written for gpudash: a family in each module."""

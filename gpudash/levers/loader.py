@@ -1,0 +1,252 @@
+"""Moves the DataLoader's workers, prefetching and pinning, also in the middle of an epoch.
+
+Batches and their order stay the same. So do the script's random numbers, as a new iterator's seed
+comes from the old one's.
+
+Limits: a dataset that draws random numbers gets others in a worker, as with another `num_workers`
+from the start. A sampler that draws from the script's generator batch by batch draws earlier if
+more batches are prefetched. A dataset new to loader workers is tried with one batch; a later
+failure is the same as with that `num_workers` in the script.
+"""
+
+import multiprocessing
+import os
+import warnings
+from typing import Any, NamedTuple
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from gpudash.instrument.guard import is_from_handler
+from gpudash.levers.handover import (
+    Handovers,
+    Iterator,
+    Redirects,
+    is_over,
+    successor,
+    try_out,
+    try_out_between,
+)
+from gpudash.levers.offers import UNKNOWN, absent, on_off
+from gpudash.levers.rehearsal import reason
+from gpudash.levers.training_objects import Feed, TrainingObjects
+from gpudash.protocol import LeverKind, LeverOffer, Settings
+from gpudash.training.levers import Refusal
+
+KINDS: dict[str, LeverKind] = {
+    "num_workers": "count",
+    "prefetch_factor": "count",
+    "pin_memory": "switch",
+}
+SUMMARIES = {
+    "num_workers": "Loader processes that make batches; helps while the step waits for data and "
+    "cores are free. 0 loads in the training process.",
+    "prefetch_factor": "Batches that each loader worker keeps ready; helps where the time to make "
+    "a batch varies, and costs host memory.",
+    "pin_memory": "Put batches into page-locked memory, so that the copy to the GPU runs beside "
+    "the host, where the script copies with non_blocking=True.",
+}
+SOURCE = "torch.utils.data.DataLoader"
+MOST = 256
+
+
+class _LoaderSettings(NamedTuple):
+    """How a loader makes its batches."""
+
+    num_workers: int
+    prefetch_factor: int
+    """Kept without workers, but then has no effect."""
+    pin_memory: bool
+
+    @classmethod
+    def of(cls, loader: DataLoader[Any]) -> "_LoaderSettings":
+        factor = loader.prefetch_factor
+        return cls(loader.num_workers, 2 if factor is None else factor, bool(loader.pin_memory))
+
+    @classmethod
+    def named(cls, settings: Settings) -> "_LoaderSettings":
+        workers, factor = int(settings["num_workers"]), int(settings["prefetch_factor"])
+        return cls(workers, factor, settings["pin_memory"] == "on")
+
+    def apply_to(self, loader: DataLoader[Any]) -> None:
+        """Set the loader's attributes."""
+        # else torch would warn the script, at the next epoch, of workers it did not ask for
+        if self.num_workers > len(os.sched_getaffinity(0)):
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+        loader.num_workers = self.num_workers
+        loader.prefetch_factor = self.prefetch_factor if self.num_workers else None
+        loader.pin_memory = self.pin_memory
+
+    @property
+    def settings(self) -> Settings:
+        return {
+            "num_workers": str(self.num_workers),
+            "prefetch_factor": str(self.prefetch_factor),
+            "pin_memory": on_off(self.pin_memory),
+        }
+
+    @property
+    def batches_in_flight(self) -> int:
+        """Batches in flight at most."""
+        return self.num_workers * self.prefetch_factor + 1 if self.num_workers else 0
+
+
+class LoaderLevers:
+    """The levers `num_workers`, `prefetch_factor` and `pin_memory`."""
+
+    def __init__(self, redirects: Redirects) -> None:
+        self._handovers = Handovers(redirects)
+        self._feed: Feed | None = None
+        self._own: _LoaderSettings | None = None
+        self._active: _LoaderSettings | None = None
+        self._tried = False  # workers have made batches of this dataset
+
+    def update(self, found: TrainingObjects) -> None:
+        """See Family."""
+        before, loader = self._loader(), found.feed.loader() if found.feed else None
+        if loader is None or loader is not before:
+            if before is not None and self._own is not None:
+                self._own.apply_to(before)  # in case the script uses it again
+            self._own = self._active = _LoaderSettings.of(loader) if loader is not None else None
+            self._tried = loader is not None and loader.num_workers > 0
+        self._feed = found.feed
+        self._device = found.device
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """See Family."""
+        return tuple(self._offer(name) for name in SUMMARIES)
+
+    @property
+    def settings(self) -> Settings:
+        """See Family."""
+        values = {offer.name: offer.default for offer in self.offers}
+        return self._active.settings if self._active else values
+
+    @property
+    def batches_in_flight(self) -> int:
+        """Batches in flight at most."""
+        return self._active.batches_in_flight if self._active else 0
+
+    @property
+    def num_workers(self) -> int:
+        """Loader processes."""
+        return self._active.num_workers if self._active else 0
+
+    def apply(self, wanted: Settings) -> None:
+        """See Family."""
+        loader = self._loader()
+        if loader is None or self._active is None or self._own is None:
+            return
+        before, new = self._active, _LoaderSettings.named(wanted)
+        if new == before:
+            return
+        new.apply_to(loader)
+        why = None
+        try:
+            self._switch(loader)
+        except Refusal as error:
+            why = str(error)
+        except Exception as error:  # no process or descriptor left, or a pickling error
+            if is_from_handler(error):
+                before.apply_to(loader)
+                raise
+            why = reason(error)
+        if why and new != self._own:  # else the next epoch has it in any case
+            before.apply_to(loader)
+            raise Refusal(why)
+        self._active = new
+
+    def _loader(self) -> DataLoader[Any] | None:
+        return self._feed.loader() if self._feed else None
+
+    def _offer(self, name: str) -> LeverOffer:
+        summary = SUMMARIES[name]
+        default = self._own.settings[name] if self._own else UNKNOWN
+        why = self._refusal(name)
+        if why:
+            return absent(name, why, summary=summary, source=SOURCE, value=default)
+        loader = self._loader()
+        lasting = getattr(loader, "persistent_workers", False) or getattr(loader, "timeout", 0)
+        return LeverOffer(
+            name=name,
+            kind=KINDS[name],
+            default=default,
+            # persistent workers: one more draw of random numbers an epoch would be another run;
+            # with a timeout, PyTorch asserts that there are workers
+            minimum=1 if lasting or name == "prefetch_factor" else 0,
+            maximum=MOST,
+            effect="new loader",
+            summary=summary,
+            source=SOURCE,
+        )
+
+    def _refusal(self, name: str) -> str | None:
+        if self._feed is None:
+            return "no DataLoader was seen"
+        loader = self._loader()
+        if loader is None:
+            return "the script has let go of its DataLoader"
+        if isinstance(loader.dataset, IterableDataset):
+            return "the loader is over an IterableDataset"
+        if type(loader)._get_iterator is not DataLoader._get_iterator:  # noqa: SLF001  # overrides who makes its iterators
+            return f"{type(loader).__name__} makes its iterators itself"
+        if name == "pin_memory" and self._device.type != "cuda":
+            return "needs a GPU"
+        return _rerun_refusal(loader) if name == "num_workers" and not self._tried else None
+
+    def _switch(self, loader: DataLoader[Any]) -> None:
+        """Continue the epoch with the loader's new attributes."""
+        newest = self._newest(loader)
+        handed_over = newest is not None and self._hand_over(newest, loader)
+        if not handed_over and self._is_untried(loader):
+            try_out_between(loader)
+        self._tried = self._tried or loader.num_workers > 0
+
+    def _newest(self, loader: DataLoader[Any]) -> Iterator | None:
+        """Return the iterator that has the rest of the epoch; None between two epochs."""
+        persistent = loader._iterator  # noqa: SLF001  # one iterator for all epochs
+        iterator = persistent
+        if iterator is None and self._feed is not None:
+            iterator = self._feed.iterator()
+        if iterator is None:
+            return None
+        newest = self._handovers.newest(iterator)
+        return None if persistent is None and is_over(newest) else newest
+
+    def _hand_over(self, old: Iterator, loader: DataLoader[Any]) -> bool:
+        """Have a new iterator make the rest of the epoch; return False if no batch is left."""
+        new = successor(old, loader)
+        if self._is_untried(loader) and not try_out(new, old):
+            return False
+        self._handovers.hand_over(old, new)
+        if loader._iterator is not None:  # noqa: SLF001  # its `_reset` begins each epoch
+            loader._iterator = new  # noqa: SLF001  # as above
+        return True
+
+    def _is_untried(self, loader: DataLoader[Any]) -> bool:
+        return loader.num_workers > 0 and not self._tried
+
+
+def batch_size(feed: Feed | None) -> LeverOffer:
+    """Return the offer of `batch_size`: it cannot be moved, and has the loader's value if known."""
+    loader: Any = feed.loader() if feed else None
+    owners = (loader, getattr(loader, "batch_sampler", None))
+    sizes = (getattr(one, "batch_size", None) for one in owners)
+    return absent(
+        "batch_size",
+        "the script sets its batch size itself",
+        summary="Samples in one batch of the DataLoader; larger batches fill the GPU better, as "
+        "long as memory and convergence allow.",
+        source=SOURCE,
+        value=next((str(size) for size in sizes if type(size) is int), UNKNOWN),
+    )
+
+
+def _rerun_refusal(loader: DataLoader[Any]) -> str | None:
+    """Return why a worker would run the script again; None if workers are forked."""
+    context: Any = loader.multiprocessing_context or multiprocessing
+    # without `allow_none` this would fix the start method
+    method = context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    if method == "fork":
+        return None
+    return f"each loader worker would run the script again (start method {method})"

@@ -1,0 +1,93 @@
+"""What all families of levers share: offers, values, refusals."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gpudash.levers.training_objects import Call, TrainingObjects
+from gpudash.protocol import LeverOffer, Settings
+from gpudash.training.levers import Refusal
+
+UNKNOWN = "unknown"
+"""The value of a refused lever whose value is not known."""
+
+
+class Family(Protocol):
+    """Levers that are implemented together."""
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """The family's levers, as offered now."""
+
+    @property
+    def settings(self) -> Settings:
+        """The active values."""
+
+    def update(self, found: TrainingObjects) -> None:
+        """Act on these objects from now on."""
+
+    def apply(self, wanted: Settings) -> None:
+        """Make the wanted values of this family active. If it raises, nothing has changed."""
+
+
+class Computing(Family, Protocol):
+    """A family that changes how a root's call is computed, and could break it."""
+
+    def around(self) -> Callable[[Call], Call] | None:
+        """Return what to put around each root's call; None: nothing."""
+
+
+def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> LeverOffer:
+    """Return the offer of a lever that cannot be moved here."""
+    return LeverOffer(
+        name=name,
+        kind="choice",
+        default=value,
+        choices=(value,),
+        summary=summary,
+        source=source,
+        refusal=why,
+    )
+
+
+def choice(
+    name: str, impossible: dict[str, str], values: tuple[str, ...], *, summary: str, source: str
+) -> LeverOffer:
+    """Return the offer of the possible values; the first value is the script's own."""
+    possible = tuple(value for value in values if value not in impossible)
+    return LeverOffer(
+        name=name,
+        kind="choice",
+        default=values[0],
+        choices=possible,
+        impossible=tuple(impossible.items()),
+        summary=summary,
+        source=source,
+        numerics=True,
+        refusal=None if len(possible) > 1 else ", ".join(dict.fromkeys(impossible.values())),
+    )
+
+
+def canonical(offer: LeverOffer, text: str) -> str:
+    """Return a value in its canonical spelling. Raises Refusal."""
+    for value, why in offer.impossible:
+        if text == value:
+            raise Refusal(f"{offer.name}={text}: {why}")
+    if offer.refusal:
+        raise Refusal(f"{offer.name}: {offer.refusal}")
+    if offer.kind != "count":
+        valid = ("off", "on") if offer.kind == "switch" else offer.choices
+        if text in valid:
+            return text
+        raise Refusal(f"{offer.name}: {text!r} is not valid; valid: {', '.join(valid)}")
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(offer.maximum))
+    if digits and offer.minimum <= int(text) <= offer.maximum:
+        return str(int(text))
+    raise Refusal(
+        f"{offer.name}: {text!r} is not valid; "
+        f"valid: a whole number from {offer.minimum} to {offer.maximum}"
+    )
+
+
+def on_off(value: bool) -> str:  # noqa: FBT001  # it is the value
+    """Return a switch's value as text."""
+    return "on" if value else "off"

@@ -1,0 +1,120 @@
+"""Repeats a root's newest training call, forward and backward, to see whether a lever breaks it.
+
+Random numbers and buffers are put back, and gradients are dropped. Python state that the script's
+`forward` keeps, such as a counter of calls, does change.
+
+For DistributedDataParallel the inner model is called, as the wrapper would wait for a backward
+pass. A collective in a rehearsal is refused: the rehearsal of another rank may fail before it, and
+then this rank would wait in vain.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from gpudash.instrument.guard import is_from_handler
+from gpudash.levers.training_objects import Call, Root
+from gpudash.training.levers import Refusal
+
+COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
+"""Namespaces of operators in which other ranks take part."""
+OWNED = ("_parameters", "_buffers")
+"""Where a module keeps them by name. Some models replace one in each call."""
+MAX_REASON = 160
+"""Characters of an error in a refusal."""
+
+
+def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
+    """Run a root's newest call inside `around`, and undo its effects. Raises Refusal."""
+    module, newest = root.module, root.newest
+    if module is None or newest is None:
+        raise Refusal("the model was not called in the newest step")
+    called: Any = module.module if isinstance(module, DistributedDataParallel) else module
+    call = around(called._call_impl)  # noqa: SLF001  # without the tracker's hook
+    why = None
+    try:
+        with undone(module), _no_collectives(), torch.inference_mode(False), torch.enable_grad():
+            with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
+                outputs = call(*newest.args, **newest.kwargs)
+            _backward(module, outputs)
+    except Refusal:
+        raise
+    except Exception as error:  # any error of the model's is a reason
+        if is_from_handler(error):
+            raise
+        why = reason(error)
+    if why:  # outside of `except`, so that the error's frames are released
+        raise Refusal(why)
+
+
+class _NoCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
+    """Raises Refusal at a collective, before it reaches another rank."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # torch's signature
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func.namespace in COLLECTIVES:
+            raise Refusal(f"the model's forward pass waits for other ranks ({func.__name__})")
+        return func(*args, **(kwargs or {}))
+
+
+def _no_collectives() -> AbstractContextManager[object]:
+    distributed = torch.distributed
+    is_shared = distributed.is_available() and distributed.is_initialized()
+    return _NoCollectives() if is_shared else nullcontext()  # type: ignore[no-untyped-call]  # same
+
+
+def reason(error: BaseException) -> str:
+    """Return an error as a clause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+    name = type(error).__name__
+    return shortened(f"{name}: {said}" if said else name)
+
+
+def shortened(text: str) -> str:
+    """Return the text, cut to the length of a reason."""
+    return text if len(text) <= MAX_REASON else text[: MAX_REASON - 1] + "…"
+
+
+@contextmanager
+def undone(module: nn.Module) -> Iterator[None]:
+    """Restore at the end: random numbers, buffers, and parameters that the module has replaced."""
+    owned = [(vars(one)[kind], {**vars(one)[kind]}) for one in module.modules() for kind in OWNED]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    devices = {t.device for t in (*nn.Module.parameters(module), *module.buffers()) if t.is_cuda}
+    python = random.getstate()
+    numpy: Any = sys.modules.get("numpy")
+    numpys = numpy.random.get_state() if numpy else None
+    try:
+        with torch.random.fork_rng(devices=list(devices)):
+            yield
+    finally:
+        random.setstate(python)
+        if numpy:
+            numpy.random.set_state(numpys)
+        for names, own in owned:
+            names.clear()
+            names.update(own)
+        for buffer, before in buffers:
+            buffer.data.copy_(before)  # through .data, so that a graph that saved it stays valid
+
+
+def _backward(module: nn.Module, outputs: Any) -> None:
+    computed = [t for t in tree_leaves(outputs) if isinstance(t, Tensor) and t.requires_grad]
+    weights = [weight for weight in nn.Module.parameters(module) if weight.requires_grad]
+    if computed and weights:
+        ones = [torch.ones_like(output) for output in computed]
+        torch.autograd.grad(computed, weights, ones, allow_unused=True)

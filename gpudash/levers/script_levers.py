@@ -1,0 +1,204 @@
+"""All families of levers as one: settings are resolved, rehearsed and entered together."""
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+
+from gpudash.levers.channels_last import ChannelsLast
+from gpudash.levers.compile import Backend, Compile
+from gpudash.levers.handover import Redirects
+from gpudash.levers.loader import LoaderLevers, batch_size
+from gpudash.levers.offers import Computing, Family, canonical
+from gpudash.levers.optimizer import OptimizerForm
+from gpudash.levers.precision import Precision
+from gpudash.levers.rehearsal import rehearse
+from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
+from gpudash.protocol import LeverOffer, Settings
+from gpudash.training.levers import Refusal
+
+WARMUP_STEPS = 2
+"""The allocator needs these to find its blocks."""
+
+
+class ScriptLevers:
+    """The levers of a user's script. Use them on the thread that trains, between two steps."""
+
+    def __init__(
+        self, found: TrainingObjects, redirects: Redirects, *, backend: Backend = "inductor"
+    ) -> None:
+        self._precision = Precision()
+        # the first is the innermost around a root's call
+        self._computing: tuple[Computing, ...] = (
+            Compile(backend),
+            ChannelsLast(),
+            self._precision,
+        )
+        self._loader = LoaderLevers(redirects)
+        # the loader last: only its change cannot be undone for free
+        self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
+        self._families: tuple[Family, ...] = (*self._computing, *self._others)
+        self._rehearsed: set[tuple[str, ...]] = set()
+        self._drained_batches = 0
+        self._trained: tuple[weakref.ref[Any], ...] = ()
+        self.update(found)
+
+    def update(self, found: TrainingObjects) -> None:
+        """Act on these objects from now on.
+
+        If models or optimizers are new, put their levers back, because nothing is known of how the
+        levers would affect the new objects.
+        """
+        objects = (*modules_of(found.roots), *found.optimizers)
+        trained = tuple(weakref.ref(thing) for thing in objects)
+        if self._trained and trained != self._trained:
+            self._put({**self._defaults(), **self._loader.settings})
+            self._rehearsed.clear()
+        self._trained = trained
+        self._roots = found.roots
+        self._refusal = _refusal(found)
+        self._batch_size = batch_size(found.feed)
+        for family in self._families:
+            family.update(found)
+        self._wrap()
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """The offer of each lever, with the reason if it cannot be moved here."""
+        offers = (offer for family in self._families for offer in family.offers)
+        return (self._batch_size, *map(self._refused, offers))
+
+    @property
+    def settings(self) -> Settings:
+        """The active values."""
+        moved = {
+            name: value for family in self._families for name, value in family.settings.items()
+        }
+        return {"batch_size": self._batch_size.default, **moved}
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps after the newest change that must not be measured."""
+        # prefetched batches hide the loader's rate until they are used up
+        return WARMUP_STEPS + self._drained_batches + self._loader.batches_in_flight
+
+    @property
+    def burst_steps(self) -> int:
+        """How many batches arrive at a time: loader workers begin and finish together."""
+        return max(1, self._loader.num_workers)
+
+    def resolve(self, changes: Settings) -> Settings:
+        """Return all settings after these changes. Raises Refusal."""
+        settings = self.settings
+        offers = {offer.name: offer for offer in self.offers}
+        resolved = dict(settings)
+        for name, text in changes.items():
+            if name not in offers:
+                raise Refusal(f"there is no lever {name!r} here; valid: {', '.join(offers)}")
+            if text != settings[name]:
+                resolved[name] = canonical(offers[name], text)
+        latent = resolved["num_workers"] == "0" and "prefetch_factor" in changes
+        if latent and resolved["prefetch_factor"] != settings["prefetch_factor"]:
+            raise Refusal("prefetch_factor: there are no loader workers (num_workers=0)")
+        return resolved
+
+    def needs_call(self, wanted: Settings) -> bool:
+        """Return whether the settings must be rehearsed on the roots' newest training call."""
+        computed = self._computed(wanted)
+        known = {self._computed(self.settings), self._computed(self._defaults()), *self._rehearsed}
+        return computed not in known and bool(modules_of(self._roots))
+
+    def enter(self, wanted: Settings) -> None:
+        """Make resolved settings active. Raises Refusal, and then changes nothing."""
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise Refusal("a CUDA graph is being captured")
+        if self._refusal:
+            raise Refusal(self._refusal)
+        before, batches_in_flight = self.settings, self._loader.batches_in_flight
+        rehearsal = self.needs_call(wanted)
+        try:
+            for computing in self._computing:
+                computing.apply(wanted)
+            if rehearsal:
+                self._rehearse()
+            for family in self._others:
+                family.apply(wanted)
+        except BaseException:
+            self._put(before)
+            raise
+        finally:
+            for root in self._roots:  # the script decides how long its tensors live
+                root.keeps_calls, root.newest = False, None
+        if rehearsal:
+            self._rehearsed.add(self._computed(wanted))
+        self._drained_batches = batches_in_flight if self._loader_moved(before) else 0
+        self._wrap()
+
+    def restore(self) -> None:
+        """Put everything back as the script had it."""
+        self._put(self._defaults())
+
+    def _put(self, settings: Settings) -> None:
+        for family in self._families:
+            family.apply(settings)
+        self._wrap()
+
+    def _wrap(self) -> None:
+        around = self._around()
+        for root in self._roots:
+            root.around = around
+
+    def _around(self) -> Callable[[Call], Call] | None:
+        layers = [layer for family in self._computing if (layer := family.around())]
+        return functools.partial(_wrapped, layers) if layers else None
+
+    def _rehearse(self) -> None:
+        layers = (self._precision.probe, self._around())
+        for root in self._roots:
+            if root.module is not None:
+                for around in filter(None, layers):
+                    rehearse(root, around)
+
+    def _loader_moved(self, before: Settings) -> bool:
+        return any(before[name] != value for name, value in self._loader.settings.items())
+
+    def _computed(self, settings: Settings) -> tuple[str, ...]:
+        return tuple(settings[name] for family in self._computing for name in family.settings)
+
+    def _defaults(self) -> Settings:
+        return {offer.name: offer.default for offer in self.offers}
+
+    def _refused(self, offer: LeverOffer) -> LeverOffer:
+        if not self._refusal:
+            return offer
+        return msgspec.structs.replace(offer, refusal=self._refusal, impossible=())
+
+
+def _refusal(found: TrainingObjects) -> str | None:
+    """Return why no lever at all may be moved; None: they may."""
+    if found.graphs:
+        return "the script replays its steps as CUDA graphs"
+    return None
+
+
+def _wrapped(layers: list[Callable[[Call], Call]], call: Call) -> Call:
+    wrapped = call
+    for layer in layers:
+        wrapped = layer(wrapped)
+
+    def unless_traced(*args: Any, **kwargs: Any) -> Any:
+        return (call if _is_traced() else wrapped)(*args, **kwargs)
+
+    return unless_traced
+
+
+def _is_traced() -> bool:
+    """Return whether `torch.jit` or `torch.func` is tracing or transforming the model."""
+    if torch.compiler.is_dynamo_compiling():
+        return False
+    private = torch._C  # noqa: SLF001  # no public name
+    tracing = private._get_tracing_state() is not None  # noqa: SLF001  # same
+    return tracing or private._functorch.peek_interpreter_stack() is not None  # noqa: SLF001  # same

@@ -1,0 +1,104 @@
+"""What was found in the user's training, and the objects that levers act on."""
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+T = TypeVar("T")
+Call: TypeAlias = Callable[..., Any]
+Redirects: TypeAlias = WeakKeyDictionary[Any, Callable[[], Any]]
+
+
+class NewestCall(NamedTuple):
+    """The arguments of a root's training call, kept while a rehearsal may need them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    autocast: tuple[str, torch.dtype] | None = None
+    """The device type and dtype of the script's own autocast around the call."""
+
+
+class Root:
+    """A module whose calls are forward passes of the training.
+
+    It is a top-level module, or a submodule that the script calls without calling its owner.
+    Lightning calls modules in that way.
+    """
+
+    def __init__(self, module: nn.Module, name: str | None = None) -> None:
+        self.module_ref = weakref.ref(module)
+        self.name = name or type(module).__name__
+        """The module's type. For a submodule: its owner's type, and its path in the owner."""
+        self.was_called = False
+        """It was called to train."""
+        self.looked_at = 0
+        """The step from which on its next training call is looked at again."""
+        self.around: Callable[[Call], Call] | None = None
+        """What levers put around each training call. It gets the bound `module._call_impl`. None:
+        nothing. It is set between steps only."""
+        self.keeps_calls = False
+        """Keep the newest training call, because a rehearsal needs it."""
+        self.newest: NewestCall | None = None
+        self.compiled = False
+        """The script called `module.compile()`. Wrapped calls keep using that compiled code."""
+        self.autocast = False
+        """The newest training call was made inside an autocast of the script's."""
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module; None once the script has released it."""
+        return self.module_ref()
+
+
+def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
+    """Return the roots' modules that still exist."""
+    return alive(root.module for root in roots)
+
+
+class Feed:
+    """The DataLoader that feeds the training, and its iterator in progress."""
+
+    def __init__(self, loader: DataLoader[Any], iterator: Any) -> None:
+        self.loader = weakref.ref(loader)
+        self.iterator = weakref.ref(iterator)
+
+
+class TrainingObjects(NamedTuple):
+    """What is known of a training. It keeps no object of the script's alive."""
+
+    optimizer_refs: tuple[weakref.ref[Optimizer], ...]
+    """In the order of their first steps; empty where a backward pass ends a step."""
+    roots: tuple[Root, ...]
+    feed: Feed | None
+    """The newest one that was trained on; None: no DataLoader was seen."""
+    device: torch.device
+    """Where the training computes."""
+    world_size: int
+    backwards: int | None
+    """Backward passes a step; None while not known, or where it varies."""
+    scaler: bool
+    """A GradScaler steps the optimizers."""
+    graphs: bool = False
+    """CUDA graphs were captured. A replay would ignore every lever."""
+    declared: bool = False
+    """The script declares where its steps begin and end."""
+    other_thread: bool = False
+    """Another thread trains too."""
+    unmeasured: str = ""
+    """A clause on the communication between processes that cannot be measured; empty: none."""
+
+    @property
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """The optimizers that still exist."""
+        return tuple(alive(ref() for ref in self.optimizer_refs))
+
+
+def alive(things: Iterable[T | None]) -> list[T]:
+    """Return the things that are not None; a module may be false, with a length of 0."""
+    return [thing for thing in things if thing is not None]

@@ -1,0 +1,1 @@
+"""Several ranks: their rows, the slow one, and who is missing in a hang."""

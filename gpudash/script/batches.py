@@ -1,0 +1,90 @@
+"""Follows the script's DataLoaders: the waits for batches, and the batches' sizes."""
+
+import time
+from threading import get_ident
+from typing import Any
+
+from gpudash.instrument.guard import event
+from gpudash.script.declared import DeclaredSteps
+from gpudash.script.samples import first_dimension, tokens_in
+from gpudash.script.step_counts import total
+
+
+class Batches(DeclaredSteps):
+    """Handles the events of DataLoaders."""
+
+    def reset(self) -> None:
+        """Forget the training found so far."""
+        super().reset()
+        self._asked_s = 0.0
+
+    @event("DataLoader")
+    def loader_opened(self, iterator: Any, loader: Any) -> bool:
+        """Note that a DataLoader has made an iterator."""
+        if self._stop_skipping():
+            self.samples = None  # the script may have left the newest batch
+        self._feeds.opened(iterator, loader, keeps=self._is_on)
+        return False
+
+    @event("DataLoader")
+    def batch_asked(self, iterator: Any) -> bool:
+        """Note that the script is about to wait for a batch; return whether to report the end."""
+        if not self._is_on or self.counting.fetching:
+            return False
+        if self._thread is not None and get_ident() != self._thread:
+            return False
+        if self.is_skipping:
+            if self._feeds.is_of(iterator):
+                self.counting.fetching, self._asked_s = True, time.monotonic()
+                return True
+            self._stop_skipping()
+        self.counting.fetching = True
+        self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
+        if self._asides.fetches(self._feeds.loader_id(iterator)):
+            self._turn_aside()
+        elif self._asides.why is not None or not (self._is_within or self._has_waited):
+            self._restart()
+        self._mark("idle")
+        self._asked_s = time.monotonic()
+        return True
+
+    @event("DataLoader")
+    def batch_arrived(self, iterator: Any, batch: Any, asked_s: float | None) -> bool:
+        """Note that the batch has arrived.
+
+        `asked_s` says since when it was waited for, if that was before `batch_asked`.
+        """
+        now = time.monotonic()
+        self.counting.fetching = False
+        tally = self._tally
+        tally.data_s += now - (self._asked_s if asked_s is None else asked_s)
+        tally.batches += 1
+        size = first_dimension(batch)
+        tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
+        if self._has_tokens or not self.is_skipping:
+            tokens = tokens_in(batch)
+            self._has_tokens = self._has_tokens or tokens is not None
+            tally.tokens = total(tally.tokens, tokens)
+        if self.is_skipping:
+            self.counting.next_begun = True
+            return False
+        self._mark("copy" if self._findings.calls_seen else "your_code")
+        if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
+            self._findings.is_news = True
+        if now >= self._idle_s:
+            self._idle(now)
+        return False
+
+    @event("DataLoader")
+    def batch_failed(self, iterator: Any, asked_s: float | None) -> bool:
+        """Note that no batch came: the loader is exhausted, or it raised.
+
+        `asked_s` says since when it was waited for, if `batch_asked` was not called.
+        """
+        self.counting.fetching = False
+        # the steps that were only counted end here, after this wait
+        self._tally.data_s += time.monotonic() - (self._asked_s if asked_s is None else asked_s)
+        self._stop_skipping()
+        self._asides.exhausts(self._feeds.loader_id(iterator))
+        self._mark("your_code")
+        return False

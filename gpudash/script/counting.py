@@ -1,0 +1,184 @@
+"""Counts plain steps, timed together or watched by nobody, with as little host time as possible.
+
+Each event of such a step takes one call here. Between two calls torch runs a thousand functions of
+its own, so hardly any of this code or of its data is still in a cache: it costs by its size, and
+all that it needs is in one small object. The tracker gets whatever is not plain, and measures steps
+in full again.
+"""
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from threading import get_ident
+from typing import Any, Protocol, TypeAlias
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gpudash.instrument.guard import is_from_handler, without_ours
+from gpudash.instrument.uncompiled import uncompiled
+from gpudash.script.samples import SEQUENCES
+from gpudash.script.step_counts import Tally
+
+OptimizerHook: TypeAlias = Callable[[Optimizer, Any, Any], None]
+"""Gets the optimizer, and the arguments of its step."""
+
+
+class Counting:
+    """The steps so far, and how to count plain ones until the next that is measured in full."""
+
+    __slots__ = (
+        "border_at",
+        "due_s",
+        "fetching",
+        "iterator",
+        "keeps_loss",
+        "next_begun",
+        "optimizer",
+        "steps",
+        "tally",
+        "thread",
+    )
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all steps."""
+        self.steps = 0
+        """Since the process began, measured or not."""
+        self.next_begun = False
+        """Whether the step after the newest counted one has begun."""
+        self.fetching = False
+        """The script waits for a batch."""
+        self.begin(Tally(), thread=None)
+
+    def begin(
+        self,
+        tally: Tally,
+        *,
+        thread: int | None,
+        optimizer: int = 0,
+        iterator: Callable[[], Any] = lambda: None,
+        keeps_loss: bool = False,
+        border_at: int = 0,
+        due_s: float = 0.0,
+    ) -> None:
+        """Count the steps of a thread, by an optimizer's id.
+
+        If `thread` is None, all steps are left to the tracker. `iterator` returns the iterator of
+        the loader whose batches are counted, or None. The newest loss is kept if `keeps_loss`. A
+        step that is `border_at`, or ends at `due_s` or later, is left to the tracker.
+        """
+        self.tally, self.optimizer, self.iterator = tally, optimizer, iterator
+        self.keeps_loss, self.border_at, self.due_s = keeps_loss, border_at, due_s
+        self.thread = thread
+
+
+class Events(Protocol):
+    """The tracker, which gets all other events."""
+
+    counting: Counting
+
+    def optimizer_begins(self, optimizer: Optimizer, has_closure: bool, /) -> bool:  # noqa: FBT001
+        """Note that an optimizer is about to step."""
+
+    def optimizer_ends(self, optimizer: Optimizer, /) -> bool:
+        """Note that an optimizer has stepped."""
+
+    def batch_asked(self, iterator: Any, /) -> bool:
+        """Note that the script is about to wait for a batch; return whether to report the end."""
+
+    def batch_arrived(self, iterator: Any, batch: Any, asked_s: float | None, /) -> bool:
+        """Note that the batch has arrived."""
+
+    def batch_failed(self, iterator: Any, asked_s: float | None, /) -> bool:
+        """Note that no batch came."""
+
+
+def count_batches(
+    tracker: Events, advance: Callable[[Any], Any], followed: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Return `advance`, a loader's `__next__`, with a list or tuple of tensors counted.
+
+    `followed` is the same with the tracker following the wait.
+    """
+    counting = tracker.counting
+
+    @wraps(advance)
+    def hooked(self: Any) -> Any:
+        asked_s = None
+        try:
+            thread = get_ident()
+            if thread != counting.thread or counting.iterator() is not self or counting.fetching:
+                return followed(self)
+            counting.fetching, tally, asked_s = True, counting.tally, time.monotonic()
+            batch = advance(self)
+        except BaseException as error:
+            without_ours(error)
+            if asked_s is not None:
+                tracker.batch_failed(self, asked_s)
+            raise
+        counting.fetching = False
+        if thread != counting.thread or tally is not counting.tally:
+            asked_s = None  # the clock has closed the steps that waited
+        elif type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor and batch[0].dim():
+            tally.newest = size = batch[0].size(0)
+            tally.data_s += time.monotonic() - asked_s
+            tally.batches += 1
+            tally.fetched = None if tally.fetched is None else tally.fetched + size
+            counting.next_begun = True
+            return batch
+        if tracker.batch_asked(self):
+            tracker.batch_arrived(self, batch, asked_s)
+        return batch
+
+    return uncompiled(hooked, deeply=False)
+
+
+@uncompiled
+def count_backward(counting: Counting, tensors: Any) -> bool:
+    """Note a backward pass, and keep its loss where asked to; False: the tracker has to."""
+    if get_ident() != counting.thread or type(tensors) is not Tensor:
+        return False
+    tally = counting.tally
+    try:
+        if counting.keeps_loss:
+            tally.loss = tensors.detach() if tensors.numel() == 1 else None
+    except Exception as error:  # in a dispatch mode of the script's
+        if is_from_handler(error):
+            raise
+        return False
+    counting.next_begun = tally.is_open = True
+    return True
+
+
+def count_steps(tracker: Events) -> tuple[OptimizerHook, OptimizerHook]:
+    """Return the hooks at the begin and at the end of an optimizer's step."""
+    counting = tracker.counting
+
+    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        try:
+            is_plain = id(optimizer) == counting.optimizer and len(args) == 1 and not kwargs
+            if is_plain and get_ident() == counting.thread:
+                return  # its end will do
+            # a subclass may take something else as second argument
+            has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
+            tracker.optimizer_begins(optimizer, has_closure)
+        except BaseException as error:  # `with unseen` would take time in each step
+            without_ours(error)
+            raise
+
+    def after(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        try:
+            if get_ident() == counting.thread:
+                step = counting.steps + 1
+                if step != counting.border_at and time.monotonic() < counting.due_s:
+                    counting.steps, counting.next_begun = step, False
+                    return
+            tracker.optimizer_ends(optimizer)
+        except BaseException as error:
+            without_ours(error)
+            raise
+
+    return uncompiled(before), uncompiled(after)

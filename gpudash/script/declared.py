@@ -1,0 +1,83 @@
+"""Steps that the script declares itself. They count whatever its optimizers do."""
+
+from operator import index
+from threading import get_ident
+
+from gpudash.instrument.collectives import Moved
+from gpudash.instrument.guard import event
+from gpudash.script.explicit import Count
+from gpudash.script.step_counts import Tally
+from gpudash.script.steps import NOBODY, Steps, nothing
+
+
+class DeclaredSteps(Steps):
+    """Handles the events of `gpudash.step`. After the first one, no other steps are looked for."""
+
+    def reset(self) -> None:
+        """Forget the training found so far."""
+        super().reset()
+        self._depth = 0  # how deep in a declared step
+
+    @event("gpudash.step")
+    def step_begins(self) -> bool:
+        """Note that a declared step begins."""
+        if get_ident() != self._thread and (self._findings.declares or self._thread == NOBODY):
+            return False
+        self._depth += 1
+        if self._depth > 1:
+            return False
+        if not self._findings.declares:
+            self._declare()
+        self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
+        if self._asides.why is not None:
+            self._observer.aside(None)
+        self._asides.trains()
+        if not self._has_waited:
+            self._tally.calls = self._tally.backwards = 0
+            self._tally.data_s, self._tally.moved, self._tally.borders = 0.0, Moved(), []
+            self._retime()
+        else:
+            self._mark("your_code")
+        return False
+
+    @event("gpudash.step")
+    def step_ends(self, samples: Count, tokens: Count, counts: bool) -> bool:  # noqa: FBT001
+        """Note that a declared step has ended; `counts` is False if it failed."""
+        if get_ident() != self._thread or not self._depth:
+            return False
+        self._depth -= 1
+        if self._depth:
+            return False
+        if counts:
+            self._close(_whole(samples), _whole(tokens))
+        else:
+            self._asides.border()
+            self._tally, self._mark = Tally(), nothing
+        return False
+
+    def _declare(self) -> None:
+        """Use only declared steps from now on."""
+        if self._is_split:
+            self._close_at_split()
+        self._thread, self._findings.declares, self._findings.by_backward = get_ident(), True, False
+        self._stop_skipping()
+        self._tally = Tally()
+        self._findings.is_news = True
+
+    @property
+    def _is_within(self) -> bool:
+        """Whether this may be part of a step. Without declared steps, everything may be."""
+        return self._depth > 0 or not self._findings.declares
+
+    @property
+    def _has_waited(self) -> bool:
+        """Whether only batches have come since the newest step.
+
+        Most loops wait for a batch before they declare its step. That wait is part of the step.
+        """
+        tally = self._tally
+        return tally.batches > 0 and not (tally.calls or tally.backwards)
+
+
+def _whole(count: Count) -> int | None:
+    return None if count is None else index(count)

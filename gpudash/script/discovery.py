@@ -1,0 +1,226 @@
+"""What is known of a training so far, also in one line: optimizers, models, how its steps go."""
+
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gpudash.levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
+from gpudash.script.roots import (
+    Listener,
+    Parts,
+    Survey,
+    device_of,
+    has_compiled,
+    install_hook,
+    parameters_of,
+    remove_hook,
+)
+from gpudash.script.step_counts import Backwards, Tally
+
+WITHOUT_OPTIMIZER = 8
+"""After so many steps' backward passes without an optimizer step, none is expected."""
+SURVEYS = 8
+"""At most so many searches of the process for models: each takes 0.1 to 0.4 s."""
+
+
+class Discovery:
+    """Collects what the tracker finds; `listener` receives the models' calls."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.is_news = True
+        """There is something that the observer does not know yet."""
+        self.optimizers: dict[int, weakref.ref[Optimizer]] = {}
+        """By id, in the order of their first steps."""
+        self._gone: list[int] = []
+        self._owners: list[weakref.ref[nn.Module]] = []  # all modules that ever were roots
+        self.roots: list[Root] = []
+        self.models = 0
+        """Number of top-level modules that train."""
+        self._are_new = False  # some roots are new, and may never be called
+        self._parts: Parts | None = None  # submodules that are hooked for one step instead
+        self._surveys_left = SURVEYS
+        self.device_type = "cpu"
+        self.scaler = False
+        self.backwards = Backwards()
+        self.calls_seen = False
+        """A root was called in the newest step."""
+        self.by_backward = False
+        """Backward passes end the steps, because no optimizer steps."""
+        self.patience = WITHOUT_OPTIMIZER
+        self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+        """CUDA graphs, and whether an optimizer steps in them."""
+        self.other_thread = False
+        """Another thread than the one followed trains too."""
+        self.declares = False
+        """The script declares where its steps begin and end."""
+
+    def install_hooks(self) -> None:
+        """Install the hooks on the calls of all roots."""
+        for root in self.roots:
+            install_hook(root, self._listener)
+
+    def remove_hooks(self) -> None:
+        """Remove the hooks on the calls of all roots."""
+        for root in self.roots:
+            remove_hook(root)
+
+    def has_plain_calls(self) -> bool:
+        """Return whether hooks may come and go: no lever needs them, and nothing was compiled."""
+        needs = (root.around is not None or root.keeps_calls for root in self.roots)
+        return not has_compiled() and not any(needs)
+
+    def meet(self, key: int, optimizer: Optimizer) -> list[int]:
+        """Add an optimizer at its first step, with its models.
+
+        Return the ids of other optimizers that may step beside it.
+        """
+        gone = self._gone
+        self.optimizers[key] = weakref.ref(optimizer, lambda _: gone.append(key))
+        self.is_news = True
+        own = parameters_of(optimizer)
+        if not own.isdisjoint(self._parameters()) or not self._surveys_left:
+            return []
+        self._surveys_left -= 1
+        survey = Survey()
+        for module in survey.roots(own):
+            self.add_root(module)
+        beside = []
+        for other in survey.optimizers:
+            parameters = parameters_of(other)
+            if own.isdisjoint(parameters):  # else one wraps the other
+                beside.append(id(other))
+                own |= parameters
+        return beside
+
+    def lost(self) -> Iterator[int]:
+        """Forget the optimizers that the script has released; yield their ids."""
+        while self._gone:
+            key = self._gone.pop()
+            self.optimizers.pop(key, None)
+            self.is_news = True
+            yield key
+
+    def add_root(self, module: nn.Module) -> None:
+        """Add a top-level model, unless it is known."""
+        if any(root.module is module for root in self.roots):
+            return
+        root = Root(module)
+        self.roots = [one for one in self.roots if one.module is not None]
+        self.roots.append(root)
+        self.models = len(self.roots)
+        install_hook(root, self._listener)
+        self._are_new = True
+        self._owners.append(weakref.ref(module))
+        self.calls_seen = self.is_news = True
+
+    def _parameters(self) -> set[int]:
+        """Return the ids of the parameters of all living models: a dead one's ids may be reused."""
+        modules = alive(ref() for ref in self._owners)
+        return {one for module in modules for one in parameters_of(module)}
+
+    def learn(self, tally: Tally, *, timed: bool) -> None:
+        """Learn from a finished step; `timed`: calls of the models were hooked in it."""
+        if tally.backwards and self.backwards.take(tally.backwards):
+            self.patience = max(self.patience, WITHOUT_OPTIMIZER * tally.backwards)
+            self.is_news = True
+        if timed:
+            self.calls_seen = tally.calls > 0
+            if self._are_new and tally.backwards:
+                self._seek_calls()
+
+    def _seek_calls(self) -> None:
+        """Watch the submodules of uncalled roots for one step; keep those that were called."""
+        parts, self._parts = self._parts, None
+        if parts is None:
+            uncalled = [root for root in self.roots if not root.was_called]
+            if uncalled:
+                self._parts = Parts(uncalled, self._listener)
+                return
+        else:
+            before, self.roots = self.roots, parts.replace(self.roots)
+            self.is_news |= self.roots != before
+        self._are_new = False
+
+    def found(self, loss: Tensor | None, feed: Feed | None) -> TrainingObjects:
+        """Return all findings; `loss` is the newest known one."""
+        optimizers = alive(ref() for ref in self.optimizers.values())
+        roots = tuple(root for root in self.roots if root.module is not None)
+        device = device_of(modules_of(roots), optimizers, loss)
+        self.is_news, self.device_type = False, device.type
+        return TrainingObjects(
+            optimizer_refs=() if self.by_backward else tuple(self.optimizers.values()),
+            roots=roots,
+            feed=feed,
+            device=device,
+            world_size=world_size(),
+            backwards=self.backwards.usual,
+            scaler=self.scaler,
+            graphs=len(self.graphs) > 0,
+            declared=self.declares,
+            other_thread=self.other_thread,
+        )
+
+
+def world_size() -> int:
+    """Return the number of processes that train together."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1
+
+
+def found_line(found: TrainingObjects) -> str:
+    """Return the line, such as `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
+    parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed)]
+    if found.scaler:
+        parts.insert(1, "GradScaler")
+    if found.declared:
+        parts.append("steps as the script declares them")
+    if found.other_thread:
+        parts.append("another thread trains too: its steps are not counted")
+    if found.unmeasured:
+        parts.append(found.unmeasured)
+    return ", ".join(parts)
+
+
+def _optimizers(found: TrainingObjects) -> str:
+    if not found.optimizers and found.declared:
+        return "optimizer unknown"
+    if not found.optimizers:
+        return "no optimizer: each backward pass ends a step"
+    return " and ".join(_counted(type(one).__name__ for one in found.optimizers))
+
+
+def _roots(found: TrainingObjects) -> str:
+    names = [root.name for root in found.roots if root.module is not None]
+    if not names:
+        return "root unknown"
+    return f"root{'s' if len(names) > 1 else ''} {' and '.join(_counted(names))}"
+
+
+def _backwards(found: TrainingObjects) -> str:
+    if found.backwards is None:
+        return "backward passes a step unknown"
+    passes = "pass" if found.backwards == 1 else "passes"
+    return f"{found.backwards} backward {passes} a step"
+
+
+def _feed(feed: Feed | None) -> str:
+    if feed is None:
+        return "no DataLoader"
+    loader = feed.loader()
+    if loader is None:
+        return "DataLoader"
+    workers = "worker" if loader.num_workers == 1 else "workers"
+    return f"DataLoader with {loader.num_workers} {workers}"
+
+
+def _counted(names: Iterable[str]) -> list[str]:
+    return [f"{count} × {name}" if count > 1 else name for name, count in Counter(names).items()]

@@ -1,0 +1,373 @@
+"""Connects the tracker in the user's process with the dashboard.
+
+Nothing here waits, except while a dashboard has paused the training, and around a block timed by
+the wall clock. No exception of gpudash's reaches the script. After one, gpudash puts its levers
+back and measures no more.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import TypeAlias
+
+from gpudash.instrument import stack_signal
+from gpudash.instrument.device import describe_device, device_memory, versions
+from gpudash.instrument.endpoint import Endpoint, Line
+from gpudash.instrument.guard import is_from_handler, never_destroy
+from gpudash.instrument.life import Life
+from gpudash.instrument.memory_history import MemoryHistory, observe
+from gpudash.instrument.pipes import Sent
+from gpudash.instrument.reporter import Reports
+from gpudash.levers.training_objects import Redirects, TrainingObjects
+from gpudash.protocol import (
+    Ability,
+    Aside,
+    Hello,
+    Notice,
+    Offered,
+    Phase,
+    State,
+    TrainingProcess,
+)
+from gpudash.rendezvous import Rendezvous
+from gpudash.script.discovery import found_line
+from gpudash.script.training import FollowedLevers, ScriptTraining, Tracks, job
+from gpudash.training.command_loop import CommandLoop
+from gpudash.training.commanded import rank
+from gpudash.training.tracing import Tracing
+
+DUE_EVERY_S = 0.025
+"""Seconds between two looks at the socket. A system call in each step would cost short steps more
+than some levers gain."""
+EXPECTED_S = 2.0
+"""Seconds that a new training is measured without a dashboard. One that connects within this time
+also gets the first steps."""
+CAN: tuple[Ability, ...] = (
+    "levers",
+    "blocks",
+    "pause",
+    "record",
+    "memory",
+    "leave",
+    "profile",
+)
+LAST_STEPS_S = 0.2
+"""Seconds that the process waits at its end for the device to finish the steps to be reported, and
+again for the loss of the last one."""
+
+MakeLevers: TypeAlias = Callable[[TrainingObjects, Redirects], FollowedLevers]
+
+
+class Driver:
+    """The tracker's observer. Its methods are called on the thread that trains."""
+
+    def __init__(
+        self, rendezvous: Rendezvous, phases: tuple[Phase, ...], make_levers: MakeLevers
+    ) -> None:
+        self.tracker: Tracks
+        """Set by `start`, which creates both."""
+        self._rendezvous = rendezvous
+        self._phases = phases
+        self._make_levers = make_levers
+        self._training: ScriptTraining | None = None
+        self._endpoint: Endpoint | None = None
+        self._line: Line | None = None
+        self._commands: CommandLoop | None = None
+        self._reports: Reports | None = None  # while measuring
+        self._since_s = 0.0  # when measuring began
+        self._offered: Offered | None = None  # as it was sent last
+        self._aside: tuple[float, Aside] | None = None  # since when
+        self._life: Life | None = None  # as the dashboard knows it
+        self._border_s = 0.0  # after the newest step's border
+        self._due_s = 0.0
+        self._border_due_s = 0.0
+        self._is_off = False
+        self._restores = False  # levers are to be put back at the next border
+
+    # ── events from the tracker ─────────────────────────────────────────────────────────
+
+    def found(self, found: TrainingObjects) -> None:
+        """Take new findings about the training."""
+        self._guard(lambda: self._find(found))
+
+    def border(self, _step: int) -> None:
+        """Do what is due between this step and the next."""
+        self._border_s = time.monotonic()
+        # its own due time: a step's last hook may always come just before its border
+        is_due = self._border_s >= self._border_due_s
+        if is_due or (self._commands is not None and self._commands.is_busy):
+            self._border_due_s = self._border_s + DUE_EVERY_S
+            self._guard(self._between_steps)
+            self._border_s = time.monotonic()
+        if self._restores and not self._is_captured:
+            self._restore()
+
+    def step(self, _step: int) -> None:
+        """Do nothing: the next report reads the step from the clock."""
+
+    def aside(self, why: Aside | None) -> None:
+        """Report an aside since the newest step; None: training goes on."""
+        self._guard(lambda: self._turn_aside(why))
+
+    def idle(self) -> None:
+        """Report if it is due. Called where no step comes for long."""
+        if self._reports is not None and time.monotonic() >= self._due_s:
+            self._guard(self._serve)
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Stop measuring, because a hook of the tracker's has failed."""
+        if not self._is_off:
+            self._give_up(f"its hook on {what} failed: {_first_line(error)}")
+
+    # ── life of the driver ──────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """Report the last steps and close the connection: the process ends."""
+        with contextlib.suppress(Exception):
+            if self._reports is not None and self._line is not None:
+                self.tracker.finish()
+                self._reports.send_last(self.tracker.steps, self.tracker.samples)
+            self._hang_up("the training ended")
+
+    def forget(self) -> None:
+        """Drop, in a forked child, what belongs to the parent. A training there is new."""
+        with contextlib.suppress(Exception):
+            if self._line is not None:
+                self._line.close()
+            if self._endpoint is not None:
+                self._endpoint.forget()
+            never_destroy(*vars(self).values())
+            self._training = self._endpoint = self._line = self._commands = None
+            self._reports = self._aside = self._life = None
+            self.tracker.active = False
+            self._due_s = self._border_due_s = 0.0
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Run the action. If it fails, stop measuring."""
+        if self._is_off or self._is_captured:
+            return
+        try:
+            action()
+        except Exception as error:  # no exception of ours may reach the script
+            if is_from_handler(error):
+                raise
+            self._give_up(_first_line(error))
+
+    @property
+    def _is_captured(self) -> bool:
+        return self._training is not None and self._training.is_captured
+
+    def _give_up(self, reason: str) -> None:
+        self._is_off = self._restores = True
+        with contextlib.suppress(Exception):
+            self.tracker.active = False
+            why = f"gpudash stopped measuring: {reason}"
+            self._send(Notice(text=f"{why}; the training goes on"))
+            self._hang_up(why)
+
+    def _restore(self) -> None:
+        self._restores = False
+        with contextlib.suppress(Exception):
+            Tracing.abandon_newest()
+        with contextlib.suppress(Exception):
+            if self._training is not None:
+                self._training.levers.restore()
+
+    def _hang_up(self, why: str) -> None:
+        if self._commands is not None:
+            self._commands.dismiss(why)
+        if self._line is not None:
+            self._line.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
+        self._line = self._commands = self._life = self._endpoint = None
+
+    # ── the training ────────────────────────────────────────────────────────────────────
+
+    def _find(self, found: TrainingObjects) -> None:
+        if self._training is None:
+            levers = self._make_levers(found, self.tracker.redirects)
+            self._training = ScriptTraining(self.tracker, found, levers)
+            self._rendezvous.mark("trained")
+            self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
+            with contextlib.suppress(OSError):
+                stack_signal.answer(self._rendezvous)  # here too, for a forked child
+            observe(found.device, self._ran_out)
+            # like `atexit`, but also in processes of multiprocessing
+            Finalize(None, self.close, exitpriority=0)
+            self._measure()
+            return
+        before = self._training.levers.settings
+        self._training.found = found
+        self._training.levers.update(found)
+        offered, self._offered = self._offered, self._offer(self._training)
+        if self._offered != offered:
+            self._send(self._offered)
+        if self._commands is not None:
+            self._commands.notice(before)
+
+    def _ran_out(self, asked_bytes: int) -> None:
+        if self._commands is not None:
+            self._commands.ran_out(asked_bytes)
+
+    def _measure(self) -> None:
+        """Measure from the next step on; drop the steps that finished without a dashboard."""
+        training, clock, losses = self._training, self.tracker.clock, self.tracker.losses
+        assert training is not None
+        assert clock is not None, "it is made before a training is found"
+        assert losses is not None
+        clock.finished()
+        self._since_s = time.monotonic()
+        self._reports = Reports(
+            clock,
+            losses,
+            lambda: ({}, 0),
+            self._await_last,
+            self._send,
+            partial(device_memory, training.device),
+            self.tracker.collectives,
+        )
+        if training.step:
+            self._reports.count(training.step, self.tracker.samples)
+        training.watch()
+
+    def _await_last(self) -> None:
+        """Wait for the last steps and the last loss, not longer than LAST_STEPS_S."""
+        clock, losses, reports = self.tracker.clock, self.tracker.losses, self._reports
+        assert clock is not None
+        assert losses is not None
+        assert reports is not None
+        until_s = time.monotonic() + LAST_STEPS_S
+        while (clock.enqueued or losses.is_reading) and time.monotonic() < until_s:
+            reports.look()
+
+    def _between_steps(self) -> None:
+        training = self._training
+        if training is None:
+            return
+        if time.monotonic() >= self._due_s:
+            self._serve()
+        commands = self._commands
+        if commands is None:
+            if self._reports is not None and time.monotonic() > self._since_s + EXPECTED_S:
+                self._stop_measuring()
+            return
+        commands.turn()
+        while commands.paused:
+            commands.rest()
+            self._serve()
+            commands.turn()
+        if commands.is_over:
+            self._stop_measuring()
+
+    def _stop_measuring(self) -> None:
+        """Stop measuring, because no dashboard is connected."""
+        self._line = self._commands = self._life = self._reports = self._aside = None
+        if self._training is not None:
+            self._training.unwatch()
+
+    def _turn_aside(self, why: Aside | None) -> None:
+        training = self._training
+        if training is None:
+            return
+        began_s = self._border_s
+        if self._aside is not None:
+            began_s, self._aside = time.monotonic(), None
+            self._border_s = began_s  # an aside that follows without a step in between begins here
+            if self._life is not None:
+                self._life.resume(began_s)
+        if why is not None:
+            self._aside = began_s, why
+            if self._life is not None:
+                self._life.pause(began_s, training.step, why)
+
+    # ── the dashboard ───────────────────────────────────────────────────────────────────
+
+    def _serve(self) -> None:
+        """Accept a dashboard, read its commands, and report if it is due."""
+        began_s = time.monotonic()
+        self._due_s = began_s + DUE_EVERY_S
+        if self._training is None or self._endpoint is None:
+            return
+        stack_signal.give_way()
+        if self._commands is not None:
+            self._commands.read()
+            if self._commands.is_tracing:  # traced steps are in no report
+                return
+        if self._line is None or not self._line.gone:  # else its commands are in progress
+            self._admit(self._training, self._endpoint.accept())
+        reports = self._reports
+        if reports is None:
+            return
+        if self._line is None:
+            reports.look()
+            return
+        reports.spent_s += time.monotonic() - began_s
+        if began_s >= reports.due_s:
+            reports.send()
+
+    def _admit(self, training: ScriptTraining, connection: socket.socket | None) -> None:
+        """Take the connection of a new dashboard, or close it if there is one already."""
+        if connection is None:
+            return
+        if self._line is None:
+            self._greet(Line(connection, rank()), training)
+        else:
+            connection.close()
+
+    def _greet(self, line: Line, training: ScriptTraining) -> None:
+        """Send a new dashboard what the training is, its settings and its state."""
+        self._line = line
+        if self._reports is None:
+            self._measure()
+        assert self._reports is not None
+        several = training.is_shared  # with several ranks, a paused one would hold up the others
+        can = tuple(one for one in CAN if not (several and one == "pause"))
+        self._send(Hello(can=can, pid=os.getpid(), job=job() if several else ""))
+        self._offered = self._offer(training)
+        self._send(self._offered)
+        self._life = Life(self._state(training), self._send)
+        if self._aside is not None:
+            self._life.pause(self._aside[0], training.step, self._aside[1])
+        history = MemoryHistory(training.device, training.owned, line.send)
+        self._commands = CommandLoop(line, self._life, training, self._reports, history)
+
+    def _state(self, training: ScriptTraining) -> State:
+        """Return the state of a training that goes on."""
+        several = training.is_shared
+        return State(
+            at_s=self._since_s,
+            phase="training",
+            process=TrainingProcess(
+                pid=os.getpid(),
+                ready_s=self._since_s,
+                device=describe_device(training.device),
+                versions=versions(),
+                phases=tuple(one for one in self._phases if several or one.name != "communication"),
+                world_size=training.world_size,
+                node=socket.gethostname() if several else "",
+            ),
+            workload=Path(*sys.argv[:1]).name,  # a script may have emptied it
+            segment=training.segment,
+            settings=training.settings,
+            requested=dict(training.requested),
+            warmup_steps=training.levers.warmup_steps,
+        )
+
+    def _offer(self, training: ScriptTraining) -> Offered:
+        return Offered(found=found_line(training.found), levers=training.levers.offers)
+
+    def _send(self, event: Sent) -> None:
+        if self._line is not None:
+            self._line.send(event)
+
+
+def _first_line(error: BaseException) -> str:
+    first = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

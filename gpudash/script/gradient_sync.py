@@ -1,0 +1,151 @@
+"""How the processes of a training synchronise gradients, and what can be measured of it."""
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gpudash.instrument.collectives import Collectives, CollectiveTimes, Moved, collectives_of
+from gpudash.instrument.last_gradient import LastGradient
+from gpudash.script.shards import Listener, hook_collectives
+from gpudash.script.waits import WaitListener, hook_waits
+
+MEASURED = {"DistributedDataParallel", "FSDPModule"}
+WITHIN = {
+    "FullyShardedDataParallel": "FullyShardedDataParallel communicates within forward and backward",
+    "SyncBatchNorm": "SyncBatchNorm communicates within forward and backward",
+    "DTensor": "tensor parallelism communicates within forward and backward",
+}
+"""By type: waits of these cannot be separated from computation."""
+UNCOUNTED = {"FullyShardedDataParallel", "DTensor"}
+"""By type: the bytes that these move cannot be counted."""
+
+
+class _Reducer:
+    """A model in DistributedDataParallel, and its backward passes."""
+
+    def __init__(self, module: DistributedDataParallel, on_gradient: Callable[[], object]) -> None:
+        self.module = weakref.ref(module)
+        self.last = LastGradient(module, self._gradient_ready, self._gradient_ready)
+        self.syncs = False
+        """The backward pass in progress sends gradients: it is not within `no_sync`."""
+        self.passes = 0
+        """Passes that sent gradients, in the step in progress."""
+        self.passes_a_step = 0
+        self._on_gradient = on_gradient
+
+    def _gradient_ready(self) -> None:
+        module = self.module()
+        self.syncs = module is not None and module.require_forward_param_sync
+        if self.syncs:
+            self._on_gradient()
+
+
+class CommunicationListener(WaitListener, Listener, Protocol):
+    """What receives waits and collectives."""
+
+
+class GradientSync:
+    """Follows the backward passes of DistributedDataParallel; `listener` gets all other waits.
+
+    `on_gradient` is called on autograd's thread at the end of each part of a backward pass. It is
+    also called before an all-reduce that may be the last.
+    """
+
+    def __init__(self, listener: CommunicationListener, on_gradient: Callable[[], object]) -> None:
+        self._listener = listener
+        self._on_gradient = on_gradient
+        self._reducers: list[_Reducer] = []
+        self._kinds: set[str] = set()
+        self._moved: Moved | None = None  # of a step, by fully_shard's collectives
+        self.is_news = False
+        """`unmeasured` would now return something else."""
+
+    def update(self, models: Iterable[nn.Module]) -> None:
+        """Follow these models of a training with several processes."""
+        hook_waits(self._listener)
+        modules = [module for model in models for module in model.modules()]
+        self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
+        parameters = [one for module in modules for one in nn.Module.parameters(module, False)]
+        self._kinds |= {type(one).__name__ for one in parameters}
+        self._moved = None
+        if "FSDPModule" in self._kinds:
+            hook_collectives(self._listener)
+            if not any(map(_is_split_again, parameters)):
+                self._kinds.discard("DTensor")
+        known = {id(one.module()): one for one in self._reducers}
+        self._reducers = [
+            known.get(id(module)) or _Reducer(module, self._on_gradient)
+            for module in modules
+            if isinstance(module, DistributedDataParallel)
+        ]
+
+    def unmeasured(self) -> str:
+        """Return a clause on what cannot be measured; empty where everything can."""
+        self.is_news = False
+        within = [why for kind, why in WITHIN.items() if kind in self._kinds]
+        if any(one.last.has_given_up for one in self._reducers):
+            within = ["gradients come to no parameter of DistributedDataParallel"]
+        elif not self._kinds.isdisjoint(MEASURED):
+            return f"exposed communication is measured in part: {within[0]}" if within else ""
+        why = (*within, "neither DistributedDataParallel nor fully_shard is seen")[0]
+        return f"exposed communication cannot be measured: {why}"
+
+    def pass_begins(self) -> None:
+        """Note that a backward pass begins."""
+        for one in self._reducers:
+            one.last.begin()
+
+    def pass_ends(self) -> bool:
+        """Note the end of a pass; return whether the newest gradient began the last all-reduce."""
+        exposes = False
+        for one in self._reducers:
+            was_lost = one.last.has_given_up
+            exposes |= one.last.end() and one.syncs
+            one.passes += one.syncs
+            one.syncs = False  # the next pass may go unwatched
+            self.is_news |= one.last.has_given_up != was_lost
+        return exposes
+
+    def step_ends(self, moved: Moved | None) -> None:
+        """Note the end of a step; `moved` is what fully_shard moved in it, None if not known."""
+        self._moved = moved
+        for one in self._reducers:
+            one.passes_a_step, one.passes = one.passes, 0
+
+    def collectives(self, times: CollectiveTimes | None) -> Collectives:
+        """Return the collectives of a step, by the newest numbers.
+
+        `times` are those of fully_shard's collectives in a step; None: not known.
+        """
+        if not self._kinds.isdisjoint(UNCOUNTED):
+            return Collectives()
+        found = [
+            (one.passes_a_step, collectives_of(module))
+            for one in self._reducers
+            if one.passes_a_step and (module := one.module()) is not None
+        ]
+        if "FSDPModule" in self._kinds:
+            moved = self._moved if hook_collectives(self._listener) else None
+            none = None, None
+            found.append((1, Collectives(*(moved or none), *(times if moved and times else none))))
+        return Collectives(
+            mib=_sum((times, each.mib) for times, each in found),
+            bus_mib=_sum((times, each.bus_mib) for times, each in found),
+            ms=_sum((times, each.ms) for times, each in found),
+            exposed_ms=_sum((times, each.exposed_ms) for times, each in found),
+        )
+
+
+def _is_split_again(parameter: Tensor) -> bool:
+    """Return whether tensor parallelism splits a parameter that fully_shard splits too."""
+    return sum(not one.is_replicate() for one in getattr(parameter, "placements", ())) > 1
+
+
+def _sum(parts: Iterable[tuple[int, float | None]]) -> float | None:
+    """Return the sum of count times value; None if a value is None, or if there is none."""
+    found = [None if each is None else times * each for times, each in parts]
+    known = [each for each in found if each is not None]
+    return sum(known) if known and len(known) == len(found) else None

@@ -1,0 +1,84 @@
+"""Finds the DataLoader that feeds the training."""
+
+import weakref
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from gpudash.levers.training_objects import Feed
+from gpudash.script.interruptions import Asides
+
+
+class Feeds:
+    """Follows the iterators of all DataLoaders, and picks the one that is trained on."""
+
+    def __init__(self) -> None:
+        self.feed: Feed | None = None
+        self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
+        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # id of a loader: its number
+        self._loaders_seen = 0
+        self._opened: Any = None  # the newest loader, until its first batch or its iterator's end
+        self._opened_for: weakref.ref[Any] | None = None
+        self._newest_ids = 0, 0  # ids of the newest iterator asked for a batch, and of its loader
+        self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
+        """Note a new iterator; `keeps`: keep its loader alive until its first batch."""
+        self._loaders[iterator] = self._number(loader), weakref.ref(loader)
+        self._opened = loader if keeps else None
+        self._opened_for = weakref.ref(iterator, self._release)
+        self._newest_ids = 0, 0  # an id may belong to a new object now
+
+    def _release(self, iterator: weakref.ref[Any]) -> None:
+        """Release the loader: its iterator is gone. Another thread may have used it up."""
+        if iterator is self._opened_for:
+            self._opened = None
+
+    def is_of(self, iterator: Any) -> bool:
+        """Return whether this iterator is the feed's."""
+        return self.feed is not None and self.feed.iterator() is iterator
+
+    def loader_id(self, iterator: Any) -> int:
+        """Return the number of the iterator's loader, or the iterator's id if that is not known."""
+        its_id, loader_id = self._newest_ids
+        if its_id != id(iterator):
+            known = self._loaders.get(iterator)
+            loader_id = id(iterator) if known is None else known[0]
+            self._newest_ids = id(iterator), loader_id
+        return loader_id
+
+    def note(self, iterator: Any, asides: Asides) -> bool:
+        """Make this iterator the feed, unless another loader is trained on.
+
+        Return whether the feed has another loader now.
+        """
+        known = self._loaders.get(iterator)
+        opened, self._opened = None if known is None else known[1](), None
+        if opened is None or asides.why is not None:
+            return False
+        feeding = self.feed.loader() if self.feed is not None else None
+        if feeding is not None and feeding is not opened:
+            trained_on, number = asides.is_trained_on, self._number
+            # evaluation between epochs must not replace the feed
+            if trained_on(number(feeding)) and (self.is_fed() or not trained_on(number(opened))):
+                return False
+        is_new = feeding is not opened
+        if self.feed is None or is_new:
+            self.feed = Feed(opened, iterator)
+        else:
+            self.feed.iterator = weakref.ref(iterator)
+        if all(value is not iterator for value in vars(opened).values()):
+            self._kept[iterator] = opened  # `for batch in DataLoader(…)` keeps no loader
+        return is_new
+
+    def is_fed(self) -> bool:
+        """Return whether the feed's iterator still exists."""
+        return self.feed is not None and self.feed.iterator() is not None
+
+    def _number(self, loader: Any) -> int:
+        """Return the loader's number, which is never reused: an `id` can be."""
+        number, known = self._numbers.get(id(loader), (0, None))
+        if known is None or known() is not loader:
+            self._loaders_seen += 1
+            number = self._loaders_seen
+            self._numbers[id(loader)] = number, weakref.ref(loader)
+        return number

@@ -1,0 +1,224 @@
+"""Patches torch to report to the tracker what the script does.
+
+Each patch passes on all arguments, results and exceptions unchanged, without a frame of its own in
+tracebacks. Nothing is stored on objects of the script's. Some of the patched functions are private
+and may move: a test for each fails if they do.
+"""
+
+import gc
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn
+from torch.compiler import is_dynamo_compiling
+from torch.jit import _recursive as scripting
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from gpudash.instrument.guard import unseen, without_ours
+from gpudash.instrument.uncompiled import uncompiled
+from gpudash.script.counting import count_backward, count_batches, count_steps
+from gpudash.script.roots import CALL_ATTRIBUTE
+from gpudash.script.tracker import Tracker
+
+
+def patch(tracker: Tracker) -> None:
+    """Patch torch in this process. A forked child inherits the patches."""
+    _patch_optimizers(tracker)
+    _patch_scaler(tracker)
+    _patch_backward(tracker)
+    _patch_loaders(tracker)
+    _patch_save(tracker)
+    _patch_graphs(tracker)
+    _patch_eval(tracker)
+    _patch_freeze(tracker)
+    scripting.ignored_attributes.append(CALL_ATTRIBUTE)  # else `torch.jit.script` wants its type
+    os.register_at_fork(after_in_child=tracker.forget)
+
+
+def _patch_optimizers(tracker: Tracker) -> None:
+    before, after = count_steps(tracker)
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _patch_scaler(tracker: Tracker) -> None:
+    scaler = torch.amp.GradScaler
+    step, scale = scaler.step, scaler.scale
+
+    @wraps(step)
+    def hooked_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        noted = False
+        with unseen:
+            try:
+                if self.is_enabled():
+                    tracker.scaler_steps()
+                    noted = tracker.optimizer_begins(optimizer, False)
+                return step(self, optimizer, *args, **kwargs)
+            finally:
+                if noted:
+                    tracker.optimizer_ends(optimizer)
+
+    @wraps(scale)
+    def hooked_scale(self: Any, outputs: Any) -> Any:
+        with unseen:
+            scaled = scale(self, outputs)
+            tracker.loss_scaled(outputs, scaled)
+            return scaled
+
+    scaler.step, scaler.scale = hooked_step, hooked_scale  # type: ignore[method-assign]
+
+
+def _patch_backward(tracker: Tracker) -> None:
+    backward, counting = torch.autograd.backward, tracker.counting
+
+    @wraps(backward)
+    def hooked(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        noted = False
+        try:
+            if not count_backward(counting, tensors):
+                noted = tracker.backward_begins(tensors)
+            return backward(tensors, *args, **kwargs)
+        except BaseException as error:
+            without_ours(error)
+            raise
+        finally:
+            if noted:
+                tracker.backward_ends(tensors)
+
+    def switch(is_on: bool) -> None:  # noqa: FBT001  # the tracker calls it by position
+        if torch.autograd.backward is (backward if is_on else hooked):  # else another tool has it
+            torch.autograd.backward = hooked if is_on else backward
+
+    torch.autograd.backward = uncompiled(hooked, deeply=False)
+    tracker.switch_backward = switch
+
+
+def _patch_loaders(tracker: Tracker) -> None:
+    # not `__init__`: its warnings name their caller
+    def hooked_new(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
+        with unseen:
+            make = super(_BaseDataLoaderIter, kind).__new__
+            made = make(kind) if make is object.__new__ else make(kind, *args, **kwargs)
+            for loader in (*args, *kwargs.values()):  # a subclass may take it anywhere, or not
+                if isinstance(loader, DataLoader):
+                    tracker.loader_opened(made, loader)
+                    break
+            return made
+
+    _BaseDataLoaderIter.__new__ = hooked_new  # type: ignore[method-assign,assignment]
+    _patch_batches(tracker)
+
+
+def _patch_batches(tracker: Tracker) -> None:
+    advance = _BaseDataLoaderIter.__next__
+    counted = count_batches(tracker, advance, _followed(tracker, advance))
+    _BaseDataLoaderIter.__next__ = counted  # type: ignore[method-assign,assignment]
+
+
+def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function that has the tracker follow an iterator's wait for a batch."""
+    redirects = tracker.redirects
+
+    def followed(self: Any) -> Any:
+        noted = False
+        try:
+            noted = tracker.batch_asked(self)
+            batch = redirects[self]() if self in redirects else advance(self)
+        except BaseException:
+            if noted:
+                tracker.batch_failed(self, None)
+            raise
+        if noted:
+            tracker.batch_arrived(self, batch, None)
+        return batch
+
+    return uncompiled(followed, deeply=False)
+
+
+def _patch_save(tracker: Tracker) -> None:
+    hooked = _with_begin_and_end(torch.save, tracker.save_begins, tracker.save_ends)
+    torch.save = torch.serialization.save = hooked  # pickle finds a function where it is defined
+
+
+def _patch_graphs(tracker: Tracker) -> None:
+    graph = torch.cuda.CUDAGraph
+    begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
+
+    @wraps(begin)
+    def hooked_begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        with unseen:
+            tracker.capture_begins()
+            begin(self, *args, **kwargs)
+
+    @wraps(end)
+    def hooked_end(self: Any, *args: Any, **kwargs: Any) -> None:
+        with unseen:
+            try:
+                end(self, *args, **kwargs)
+            finally:
+                tracker.capture_ends(self)
+
+    @wraps(replay)
+    def hooked_replay(self: Any) -> None:
+        noted = False
+        with unseen:
+            try:
+                noted = tracker.replay_begins(self)
+                replay(self)
+            finally:
+                if noted:
+                    tracker.replay_ends()
+
+    graph.capture_begin, graph.capture_end = hooked_begin, hooked_end  # type: ignore[method-assign]
+    graph.replay = hooked_replay  # type: ignore[method-assign]
+
+
+def _patch_eval(tracker: Tracker) -> None:
+    evaluate = nn.Module.eval
+
+    @wraps(evaluate)
+    def hooked(self: nn.Module) -> nn.Module:
+        if is_dynamo_compiling():  # not `uncompiled`: a model that must be one graph may call this
+            return evaluate(self)
+        with unseen:
+            tracker.turns_to_evaluation()
+            return evaluate(self)
+
+    nn.Module.eval = hooked  # type: ignore[method-assign,assignment]
+
+
+def _patch_freeze(tracker: Tracker) -> None:
+    freeze = gc.freeze
+
+    @wraps(freeze)
+    def hooked() -> None:
+        tracker.freezes()
+        freeze()
+
+    gc.freeze = hooked
+
+
+def _with_begin_and_end(
+    function: Callable[..., Any], begins: Callable[[], bool], ends: Callable[[], bool]
+) -> Callable[..., Any]:
+    @wraps(function)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        noted = False
+        with unseen:
+            try:
+                noted = begins()
+                return function(*args, **kwargs)
+            finally:
+                if noted:
+                    ends()
+
+    return hooked

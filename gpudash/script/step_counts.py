@@ -1,0 +1,105 @@
+"""Counts within a step: batches, waits, calls, backward passes, and the loss."""
+
+from typing import Any
+
+from torch import Tensor
+
+from gpudash.instrument.collectives import Moved, together
+
+
+class Tally:
+    """The counts of the step in progress."""
+
+    __slots__ = (
+        "backwards",
+        "batches",
+        "borders",
+        "called",
+        "calls",
+        "data_s",
+        "fetched",
+        "is_open",
+        "loss",
+        "moved",
+        "newest",
+        "tokens",
+    )
+
+    def __init__(self) -> None:
+        self.backwards = 0
+        self.batches = 0
+        self.calls = 0
+        """Calls of the models, training or not."""
+        self.fetched: int | None = 0
+        """Samples of the step's batches; None if one batch has no known size."""
+        self.newest = 0
+        """Samples of the newest batch whose size is known."""
+        self.tokens: int | None = 0
+        """Tokens of the step's batches; None likewise."""
+        self.called: int | None = 0
+        """Samples of its training calls, counted once for each backward pass."""
+        self.is_open = True
+        """No training call has come since the newest backward pass."""
+        self.data_s = 0.0
+        self.loss: Tensor | None = None
+        self.moved: Moved | None = Moved()
+        """By collectives that are counted at their calls; None if one is not known."""
+        self.borders: list[list[Any]] | None = []
+        """The clock's timestamps of these collectives, by call; None if one call has none."""
+
+    def begun(self, steps: int) -> "Tally":
+        """Return the counts of the step that has begun after so many steps with a batch each."""
+        begun = Tally()
+        if self.batches == steps + 1:
+            begun.batches, begun.fetched, begun.newest = 1, self.newest, self.newest
+        return begun
+
+    def add(self, later: "Tally") -> None:
+        """Add the counts of a later part of the same step."""
+        self.backwards += later.backwards
+        self.batches += later.batches
+        self.calls += later.calls
+        self.fetched = total(self.fetched, later.fetched)
+        self.tokens = total(self.tokens, later.tokens)
+        self.called = total(self.called, later.called)
+        self.is_open = later.is_open
+        self.data_s += later.data_s
+        self.loss = later.loss if later.loss is not None else self.loss
+        self.moved = together((self.moved, later.moved))
+        if self.borders is not None:
+            self.borders = None if later.borders is None else self.borders + later.borders
+
+
+def total(one: int | None, other: int | None) -> int | None:
+    """Return the sum; None if one of the two is not known."""
+    # called for each batch: `statistics.total` makes a list, and takes seven times as long
+    return None if one is None or other is None else one + other
+
+
+ODD = 3
+"""After so many unusual steps in a row, each unlike the one before, the number is taken to vary."""
+
+
+class Backwards:
+    """Compares each step's number with the usual one; the last step of an epoch may have fewer."""
+
+    def __init__(self) -> None:
+        self.usual: int | None = None
+        """Backward passes a step; None while not known, or where it varies."""
+        self._newest = 0
+        self._odd = 0
+
+    def take(self, number: int) -> bool:
+        """Add the number of a step; return whether `usual` has changed."""
+        was, newest, self._newest = self.usual, self._newest, number
+        if number == was:
+            self._odd = 0
+            return False
+        if self._odd >= ODD:
+            return False
+        if not newest or number == newest:
+            self._odd, self.usual = 0, number
+        else:
+            self._odd += 1
+            self.usual = None if self._odd >= ODD else was
+        return self.usual != was

@@ -1,0 +1,428 @@
+"""Times the steps of a training, each from the end of the one before to its own end.
+
+On a GPU short steps are measured in full ten times a second. Those in between are only counted, and
+timed together: measuring one, with its report, takes 0.4 ms of host time. Without a dashboard no
+step is measured, and plain ones are only counted.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import get_ident
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from gpudash.instrument.clock import Clock, Mark
+from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.guard import never_destroy
+from gpudash.instrument.loss import LossReader, readable
+from gpudash.instrument.reporter import instruments
+from gpudash.instrument.uncompiled import uncompiled
+from gpudash.levers.training_objects import Redirects, modules_of
+from gpudash.script.counting import Counting
+from gpudash.script.discovery import Discovery
+from gpudash.script.gradient_sync import GradientSync
+from gpudash.script.interruptions import Asides
+from gpudash.script.loaders import Feeds
+from gpudash.script.observer import PHASES, Observer
+from gpudash.script.step_counts import Tally, total
+
+IDLE_EVERY_S = 0.05
+LOOK_EVERY_S = 0.1
+"""Seconds between two steps that are measured in full; longer steps all are."""
+LOOK_EVERY_IN_JOB_S = 0.05
+"""The same with several ranks, where a slow one shows in its phases."""
+NOBODY = -1
+"""An identity that no thread has."""
+
+
+class Steps:
+    """Counts, times and reports the steps; subclasses say when one ends."""
+
+    _findings: Discovery
+    """Created by the subclass that follows calls of models."""
+    _gradient_sync: GradientSync
+    """Created by the subclass that follows backward passes."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.active = True
+        """Whether steps are measured; False: they are only counted. Set in `border`."""
+        self.redirects: Redirects = WeakKeyDictionary()
+        """Iterators whose batches another iterator makes."""
+        self.failed: Callable[[str, BaseException], None] = lambda _what, _error: None
+        """Called with the name of the hook that failed."""
+        self.may_skip: bool | None = None
+        """Whether steps may be timed together; None until known, then True on a GPU."""
+        self.closely_until = 0.0
+        """Steps until this one are measured in full, or each get a border if none is measured. Set
+        in `border`."""
+        self.border_at = 0
+        """This step gets its own border, also among steps timed together. Set in `border`."""
+        self.switch_backward: Callable[[bool], None] = no_switch
+        """Puts the hook on backward passes in or takes it out. Set with that hook."""
+        self.counting = Counting()
+        """Counts the steps, plain ones by itself."""
+        self.reset()
+
+    def forget(self) -> None:
+        """Drop, in a forked child, what belongs to the parent."""
+        never_destroy(*vars(self).values())
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the training found so far."""
+        self.clock: Clock[torch.Event] | Clock[float] | None = None
+        self.losses: LossReader | None = None
+        self.counting.reset()
+        self.samples: int | None = 0
+        """Samples of all these steps; None if those of one step are not known."""
+        self.wants_calls = False
+        self.is_skipping = False
+        """Steps are only counted, until the next one is due to be measured or something else
+        happens."""
+        self._counted_from = 0  # steps before the first one that was only counted
+        self.switch_backward(True)  # a forked child may have inherited it out
+        self._look_every_s = LOOK_EVERY_S
+        self._look_due_s = 0.0
+        self._is_plain = False  # one optimizer alone makes a step, of training calls alone
+        self._only_optimizer = 0  # that optimizer's id
+        self._thread: int | None = None  # the thread that trains; None: not known
+        self._failed_thread: int | None = None  # the thread that trained when a hook failed
+        self._newest_optimizer: int | None = None  # its id; None: a backward pass
+        self._closed_by: int | None = None  # … when the newest step ended
+        self._asides = Asides()
+        self._mark: Mark = nothing
+        self._is_on = True  # steps are measured, or first findings are awaited
+        self._is_timed = False  # the clock measures the step in progress
+        self._is_split = False
+        self._tally = Tally()
+        self._before_split = Tally()
+        self._has_tokens = False  # batches have tokens
+        self._idle_s = 0.0
+        self._feeds = Feeds()
+        # where the script is
+        self._optimizer_depth = 0  # depth of nested optimizer steps
+        self._has_closure = False
+        self._backward_depth = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps since the process began, measured or not."""
+        return self.counting.steps
+
+    def collectives(self) -> Collectives:
+        """Return the collectives of a step, as far as known."""
+        times = None if self.clock is None else self.clock.collective_times
+        return self._gradient_sync.collectives(times)
+
+    def finish(self) -> None:
+        """Close the steps that are over but not closed yet: the training is over."""
+        self._stop_skipping()
+        if self._is_split and get_ident() == self._thread:
+            self._close_at_split()
+        if self.is_skipping:  # on another thread
+            self.samples = total(self.samples, self._samples_of_counted())
+
+    def interrupt(self) -> None:
+        """Start the next step's time at its begin, not at the end of the step before."""
+        if self.clock is not None:
+            self.clock.interrupt()
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """Stop following the script, because a hook has failed."""
+        self._failed_thread, self._thread, self.counting.thread = self._thread, NOBODY, None
+        self._is_on = self.wants_calls = False
+        self._mark, self._optimizer_depth = nothing, 0
+        with suppress(Exception):
+            self._gradient_sync.pass_ends()
+        with suppress(Exception):
+            self.failed(what, error)
+
+    def _restore_at_border(self, key: int | None) -> bool:
+        """Let the observer put levers back, once, where a step last ended."""
+        if get_ident() == self._failed_thread and key == self._closed_by:
+            self._failed_thread = None
+            with suppress(Exception):
+                self._observer.border(self.steps)
+        return False
+
+    def _close(self, samples: int | None = None, tokens: int | None = None) -> None:
+        """End the step here, before anything of the next one has begun.
+
+        `samples` and `tokens` are what the script declares; None: count them.
+        """
+        self.counting.steps += 1
+        self._closed_by = None if self._findings.by_backward else self._newest_optimizer
+        self._end_step(samples, tokens)
+
+    def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
+        tally, self._tally, self._is_split = self._tally, Tally(), False
+        if self.is_skipping:
+            self._put_hooks_in()
+        self.counting.thread = None
+        self._asides.border()
+        if self._is_on and not self.is_skipping:
+            self._findings.learn(tally, timed=self._is_timed)
+            self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
+        samples = self._count_samples(tally, samples)
+        followed, self._thread = self._thread, NOBODY  # ignore what we do now
+        try:
+            if self._is_timed:
+                tokens = self._tokens(tally) if tokens is None else tokens
+                self._time(tally, samples, tokens)
+            if self._findings.is_news or self._gradient_sync.is_news:
+                self._report_findings(tally)
+            self._observer.border(self.steps)
+        finally:
+            self._thread = followed
+            if not self._is_timed:
+                self.interrupt()
+            # one step in full shows whether those after it are plain
+            was_whole = self._is_timed == self.active and not self.is_skipping
+            self._is_on = self.active
+            self._open(skipping=was_whole and self._may_skip())
+
+    def _report_findings(self, tally: Tally) -> None:
+        """Report new findings to the observer; the first time, create the instruments."""
+        found = self._findings.found(tally.loss, self._feeds.feed)
+        if found.world_size > 1:
+            self._look_every_s = LOOK_EVERY_IN_JOB_S
+            self._gradient_sync.update(modules_of(found.roots))
+            found = found._replace(unmeasured=self._gradient_sync.unmeasured())
+        if self.clock is None:
+            self.clock, self.losses = instruments(found.device, PHASES)
+        if self.may_skip is None:
+            self.may_skip = found.device.type == "cuda"
+        self._observer.found(found)
+
+    def _open(self, *, skipping: bool = False) -> None:
+        """Begin the next step; `skipping`: only count until a step is due to be measured."""
+        self._put_hooks_in()
+        self.is_skipping, self._counted_from = skipping, self.steps
+        self.counting.thread, self.counting.next_begun = None, False
+        self.wants_calls = self._is_timed = self._is_on
+        self._mark, self._is_plain = nothing, True
+        if skipping:
+            self._count()
+        elif not self._findings.declares:
+            self._look_due_s = time.monotonic() + self._look_every_s
+            if self._is_timed:
+                assert self.clock is not None
+                self._mark = self.clock.begin()
+                self._mark("your_code")
+
+    # ── steps that are only counted ─────────────────────────────────────────────────────
+
+    def _count(self) -> None:
+        """Count the steps until the next one is due to be measured in full."""
+        if self._is_timed:
+            assert self.clock is not None
+            self.clock.begin()
+            self.wants_calls = not self._feeds.is_fed()
+        self._only_optimizer = next(iter(self._findings.optimizers))
+        iterator = self._plain_iterator()
+        if self._findings.has_plain_calls() and (iterator is not no_iterator or not self._is_on):
+            self._findings.remove_hooks()  # batches show begins of steps, or nobody wants to know
+            self.switch_backward(False)
+        self.counting.begin(
+            self._tally,
+            thread=self._thread,
+            optimizer=self._only_optimizer,
+            iterator=iterator,
+            keeps_loss=self._is_timed,
+            border_at=self.border_at,
+            due_s=self._look_due_s,
+        )
+
+    def _put_hooks_in(self) -> None:
+        """Install the hooks that may be out while steps are only counted, where they are not in."""
+        self._findings.install_hooks()
+        self.switch_backward(True)
+
+    def _plain_iterator(self) -> Callable[[], Any]:
+        """Return the reference to the feed's iterator, if its batches need only be counted."""
+        feed = self._feeds.feed if self._is_timed and self._feeds.is_fed() else None
+        if feed is None or self._has_tokens or feed.iterator() in self.redirects:
+            return no_iterator
+        return feed.iterator
+
+    @property
+    def _skipped(self) -> int:
+        """Steps that were only counted so far, and not timed."""
+        return self.steps - self._counted_from if self.is_skipping else 0
+
+    def _skip(self) -> None:
+        """Count a step; measure the next one if that is due."""
+        self.counting.steps += 1
+        self.counting.next_begun = False
+        if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
+            self._end_step()
+
+    def _stop_skipping(self) -> bool:
+        """Measure steps in full again: something else than a plain step comes.
+
+        Return whether it comes within a step.
+        """
+        if not self.is_skipping or get_ident() != self._thread:
+            return False
+        self.counting.thread, is_partial = None, self.counting.next_begun
+        if is_partial:  # only a part of this step would be measured
+            self.interrupt()
+            self.samples = total(self.samples, self._samples_of_counted())
+            self._tally = self._tally.begun(self._skipped)
+        elif self._skipped:  # else it has at most a wait for the end of an epoch
+            samples = self._count_samples(self._tally)
+            if self._is_timed:
+                self._time(self._tally, samples, self._tokens(self._tally))
+            self._tally = Tally()
+        if self._skipped:
+            self._asides.border()
+        self._open()
+        if is_partial:
+            self._is_timed, self._mark = False, nothing
+        return is_partial
+
+    def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
+        """Close a step on the clock, or all the steps that were only counted."""
+        assert self.clock is not None
+        count = max(1, self._skipped)
+        loss = readable(tally.loss) if self._skipped else tally.loss
+        self.clock.end(self.steps, samples, loss, tally.data_s, tokens, count, tally.borders)
+        self._observer.step(self.steps)
+
+    def _may_skip(self) -> bool:
+        """Return whether the next steps need only be counted: they are short and alike."""
+        known = self._findings
+        if known.declares or self.steps < self.closely_until:
+            return False
+        if self._is_on and not self.may_skip:
+            return False
+        steps_alike = self._is_plain and len(known.optimizers) == 1 and not self._has_closure
+        return (
+            steps_alike
+            and not (known.scaler or known.graphs or known.by_backward or self._backward_depth)
+            and time.monotonic() < self._look_due_s
+        )
+
+    # ── steps whose end is recognised in the next step ──────────────────────────────────
+
+    def _split(self) -> None:
+        """Note that the step may have ended here."""
+        self._before_split, self._tally, self._is_split = self._tally, Tally(), True
+        if self._is_timed:
+            assert self.clock is not None
+            self._mark = self.clock.split()
+            self._mark("your_code")
+
+    def _join(self) -> None:
+        """Undo the split: the step goes on."""
+        self._before_split.add(self._tally)
+        self._tally, self._is_split = self._before_split, False
+        if self._is_timed:
+            assert self.clock is not None
+            self._mark = self.clock.join()
+
+    def _close_at_split(self) -> None:
+        """End the step where it was split: the next one has begun since."""
+        self.counting.steps += 1
+        tally, self._is_split = self._before_split, False
+        if self._is_on:
+            self._findings.learn(tally, timed=self._is_timed)
+            self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
+        samples = self._count_samples(tally)
+        if self._is_timed:
+            assert self.clock is not None
+            self._mark = self.clock.end_at_split(
+                self.steps,
+                samples,
+                tally.loss,
+                tally.data_s,
+                self._tokens(tally),
+                tally.borders,
+            )
+            self._observer.step(self.steps)
+
+    # ── what is no part of a step ───────────────────────────────────────────────────────
+
+    def _restart(self) -> None:
+        """Let the step in progress begin here: nothing before belongs to it."""
+        self._tally = Tally()
+        self._retime()
+        now = time.monotonic()
+        if now >= self._idle_s:
+            self._idle(now)
+
+    def _retime(self) -> None:
+        """Start the time of the step in progress here."""
+        if self._is_timed:
+            assert self.clock is not None
+            self.clock.interrupt()
+            self._mark = self.clock.begin()
+            self._mark("your_code")
+
+    def _turn_aside(self) -> None:
+        """Report an aside since the newest step."""
+        self._observer.aside(self._asides.why)
+        self._restart()
+
+    def _resume(self) -> None:
+        """Report that training goes on. If a call ended the aside, time starts here."""
+        if self._asides.ended_by_call:
+            self._restart()
+        self._observer.aside(None)
+
+    def _idle(self, now: float) -> None:
+        self._idle_s = now + IDLE_EVERY_S
+        followed, self._thread = self._thread, NOBODY
+        try:
+            self._observer.idle()
+        finally:
+            self._thread = followed
+
+    # ── samples and tokens ──────────────────────────────────────────────────────────────
+
+    def _count_samples(self, tally: Tally, said: int | None = None) -> int | None:
+        samples = self._samples(tally) if said is None else said
+        self.samples = total(self.samples, samples)
+        return samples
+
+    def _samples(self, tally: Tally) -> int | None:
+        if not self._is_on:
+            return None
+        if tally.batches:
+            return tally.fetched
+        if self._feeds.is_fed():
+            return 0  # some frameworks fetch each batch a step ahead
+        return tally.called or None if self._findings.models == 1 else None
+
+    def _samples_of_counted(self) -> int | None:
+        """Return the samples of the counted steps, without those of the step that has begun."""
+        tally = self._tally
+        if not self.counting.next_begun:
+            return self._samples(tally)
+        if tally.fetched is None or tally.batches != self._skipped + 1:
+            return None
+        return tally.fetched - tally.newest
+
+    def _tokens(self, tally: Tally) -> int | None:
+        if not self._has_tokens:  # steps that are only counted do not look for any
+            return None
+        if tally.batches:
+            return tally.tokens
+        return 0 if self._feeds.is_fed() else None  # as for samples
+
+
+def no_switch(_is_on: bool, /) -> None:  # noqa: FBT001
+    """Do nothing: backward passes have no hook yet."""
+
+
+def nothing(_name: str, /) -> None:
+    """Ignore a mark: no step is measured."""
+
+
+@uncompiled
+def no_iterator() -> None:
+    """Return None: no loader's batches are counted."""

@@ -1,0 +1,452 @@
+"""Finds the steps and phases of a training that was not written for gpudash.
+
+The patches of torch report what the script does. The tracker decides when a step ends and which
+phase begins. It follows one thread, the one that trains. It ignores other threads, and what gpudash
+itself tries out between steps. If another thread trains too, the findings say so. No failure here
+reaches the script: it turns all hooks off.
+"""
+
+import sys
+import time
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gpudash.instrument.collectives import Moved, together
+from gpudash.instrument.guard import event
+from gpudash.instrument.loss import readable
+from gpudash.levers.training_objects import NewestCall, Root
+from gpudash.script.batches import Batches
+from gpudash.script.discovery import Discovery
+from gpudash.script.gradient_sync import GradientSync
+from gpudash.script.optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
+from gpudash.script.roots import Survey, before_freezing
+from gpudash.script.samples import first_dimension
+from gpudash.script.step_counts import total
+from gpudash.script.steps import NOBODY, nothing
+
+AUTOCAST_EVERY = 16
+"""After so many steps, look again whether a root is called inside an autocast."""
+OTHERS_STEPS = 8
+"""After so many steps of another thread's optimizers, and none of ours, follow that thread."""
+NO_TASK = -1
+"""Autograd's id of the current backward pass on a thread that runs none."""
+
+
+class Tracker(Batches):
+    """Handles all events of the script. A begin returns whether to report its end."""
+
+    def reset(self) -> None:
+        """Forget the training found so far."""
+        super().reset()
+        self._findings = Discovery(self)
+        self._gradient_sync = GradientSync(self, self.gradient_came)
+        self._rounds = Rounds()
+        self._waiting = 0  # depth of nested waits for other processes
+        self._borders: list[Any] = []  # the clock's timestamps in a call of collectives
+        self._stepped_within = False  # an optimizer has stepped in this backward pass
+        self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
+        self._bare_backwards = 0  # backward passes since an optimizer stepped
+        self._captured: bool | None = None  # an optimizer stepped in the capture; None: no capture
+        self._other_steps = 0  # steps of another thread's optimizers …
+        self._other_steps_after = 0  # … since this step
+
+    # ── optimizers ──────────────────────────────────────────────────────────────────────
+
+    @event("optimizer")
+    def optimizer_begins(self, optimizer: Optimizer, has_closure: bool) -> bool:  # noqa: FBT001
+        """Note that an optimizer is about to step."""
+        if get_ident() != self._thread and not self._accepts_step():
+            return False
+        if self.is_skipping:
+            if id(optimizer) == self._only_optimizer and not has_closure:
+                return True
+            self._stop_skipping()
+        key = id(optimizer)
+        steps_again = self._optimizer_depth > 0 and key == self._newest_optimizer
+        if steps_again and (has_closure or not self._findings.scaler):
+            self._optimizer_depth, self._is_plain = 0, False  # an exception has left it above 0
+        self._optimizer_depth += 1
+        if self._optimizer_depth > 1:
+            self._is_plain = False
+            return True
+        for gone in self._findings.lost():
+            self._rounds.forget(gone)
+        self._has_closure = has_closure
+        self._newest_optimizer = key
+        self._begin_step(key)
+        if key not in self._findings.optimizers:
+            for other in self._findings.meet(key, optimizer):
+                self._rounds.expect(other)
+        if not has_closure:
+            self._mark("optimizer")
+        return True
+
+    @event("optimizer")
+    def optimizer_ends(self, optimizer: Optimizer) -> bool:
+        """Note that an optimizer has stepped, or that its GradScaler skipped the step."""
+        if self._failed_thread is not None:
+            return self._restore_at_border(id(optimizer))
+        if self.is_skipping and get_ident() == self._thread:
+            self._skip()
+            return False
+        if not self._optimizer_depth:
+            return False
+        if get_ident() != self._thread and not self._runs_backward_here():
+            return False
+        self._optimizer_depth -= 1
+        if self._optimizer_depth:
+            return False
+        self._bare_backwards = 0
+        if self._backward_depth:
+            self._stepped_within = True
+            self._mark("backward")
+        else:
+            self._may_end()
+        return False
+
+    @event("GradScaler")
+    def scaler_steps(self) -> bool:
+        """Note that a GradScaler is about to step an optimizer, or to skip the step."""
+        self._stop_skipping()
+        if not self._findings.scaler and self._thread in (None, get_ident()):
+            self._findings.scaler = self._findings.is_news = True
+        return False
+
+    def _accepts_step(self) -> bool:
+        """Return whether to count an optimizer step on another thread than the one followed."""
+        if self._captured is not None:
+            self._captured = True
+        if self._thread == NOBODY:
+            return False
+        return self._runs_backward_here() or self._takes_over(trains=True)
+
+    def _runs_backward_here(self) -> bool:
+        """Return whether this thread, maybe autograd's, runs the backward pass."""
+        return self._backward_depth > 0 and torch._C._current_graph_task_id() != NO_TASK  # noqa: SLF001  # no public name
+
+    def _takes_over(self, *, trains: bool = False) -> bool:
+        """Follow this thread if no other is followed; return whether it is followed now.
+
+        `trains`: an optimizer of this thread is about to step, so it may replace a thread that no
+        longer trains.
+        """
+        if self._thread == NOBODY:
+            return False
+        is_followed = self._thread is not None and _lives(self._thread)
+        if is_followed and not (trains and self._followed_has_stopped()):
+            return False
+        self._thread, self.counting.thread = get_ident(), None
+        self._optimizer_depth = self._backward_depth = 0  # left by the former thread
+        return True
+
+    def _followed_has_stopped(self) -> bool:
+        """Note that another thread trains too; return whether the followed one has stopped."""
+        if not self._findings.other_thread:
+            self._findings.other_thread = self._findings.is_news = True
+        if self._other_steps_after != self.steps:
+            self._other_steps, self._other_steps_after = 0, self.steps
+        self._other_steps += 1
+        is_busy = self._optimizer_depth or self._backward_depth or self.counting.fetching
+        return self._other_steps > OTHERS_STEPS and not is_busy
+
+    def _begin_step(self, key: int) -> None:
+        """Begin an optimizer's step. This may show that the training step before has ended."""
+        if self._findings.declares:
+            return
+        afresh = self._tally.batches > 0
+        begun = self._rounds.begins(key, afresh=afresh if afresh or self._feeds.is_fed() else None)
+        if begun is Begun.ONE_MORE:
+            self.counting.steps += 1
+        elif begun is not GOES_ON:
+            self._close_at_split() if begun is Begun.HAD_ENDED else self._join()
+        if self._findings.by_backward:
+            self._findings.by_backward, self._findings.is_news = False, True
+        if self._asides.why is not None:
+            self._observer.aside(None)
+        if self._asides.is_between:
+            self._asides.trains()
+
+    def _may_end(self) -> None:
+        """End the training step if it is over, or note that it may be."""
+        ended = Ended.BEFORE if self._findings.declares else self._rounds.ends()
+        if ended is HERE:
+            self._close()
+        elif ended is Ended.MAYBE:
+            self._split()
+        else:
+            self._mark("your_code")
+            if not self._findings.declares:  # it belongs to the step that was closed
+                self._asides.is_between = True
+
+    # ── backward passes ─────────────────────────────────────────────────────────────────
+
+    @event("backward")
+    def backward_begins(self, tensors: Any) -> bool:
+        """Note that a backward pass from these tensors is about to begin."""
+        if get_ident() != self._thread and not self._takes_over():
+            return self._failed_thread is not None
+        if self.is_skipping:
+            self.counting.next_begun = self._tally.is_open = True
+            is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
+            self._tally.loss = tensors.detach() if is_scalar else None
+            return False
+        self._backward_depth += 1
+        if self._backward_depth > 1:
+            return True
+        if self._optimizer_depth and not self._has_closure:
+            self._optimizer_depth = 0  # an exception may have left it above 0
+        if self._asides.why is not None:
+            self._observer.aside(None)
+        self._asides.learns()
+        self._mark("backward")
+        if self._is_timed:
+            self._gradient_sync.pass_begins()
+        return True
+
+    @event("backward")
+    def backward_ends(self, tensors: Any) -> bool:
+        """Note that a backward pass has ended, maybe by an exception."""
+        if self._failed_thread is not None:
+            return self._restore_at_border(None)
+        self._backward_depth -= 1
+        if self._backward_depth > 0:
+            return False
+        tally = self._tally
+        tally.backwards += 1
+        tally.is_open = True
+        if self._gradient_sync.pass_ends() and self._mark is not nothing:
+            assert self.clock is not None
+            self.clock.rename("communication")
+        if self._is_on:
+            self._mark("optimizer" if self._optimizer_depth else "your_code")
+            tally.loss = self._loss(tensors)
+            now = time.monotonic()
+            if now >= self._idle_s:
+                self._idle(now)
+        if self._stepped_within:
+            self._stepped_within = self._is_plain = False  # on a GPU, on autograd's thread
+            self._may_end()
+        elif not self._optimizer_depth and not self._findings.declares:
+            self._count_bare()
+        return False
+
+    @event("GradScaler")
+    def loss_scaled(self, loss: Any, scaled: Any) -> bool:
+        """Note that a GradScaler has scaled a loss, or several."""
+        is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is disabled
+        if self._is_on and is_scaled and get_ident() == self._thread:
+            self._scaled = id(scaled), loss.detach()
+        return False
+
+    def _loss(self, tensors: Any) -> Tensor | None:
+        scaled, self._scaled = self._scaled, None
+        if scaled is not None:  # a tensor computed from the scaled loss is no loss
+            tensors = scaled[1] if scaled[0] == id(tensors) else None
+        return readable(tensors)
+
+    def _count_bare(self) -> None:
+        """Count backward passes without an optimizer step: after many, they are the steps."""
+        self._bare_backwards += 1
+        if self._findings.by_backward:
+            self._close()
+        elif self._bare_backwards >= self._findings.patience:
+            self._give_optimizers_up()
+
+    def _give_optimizers_up(self) -> None:
+        """Let each backward pass end a step, unless an optimizer has unused gradients."""
+        survey = Survey()
+        if survey.has_optimizer_to_come():
+            self._findings.patience *= 2
+            return
+        self._findings.by_backward = self._findings.is_news = True
+        for module in survey.with_gradients():
+            self._findings.add_root(module)
+        self.counting.steps += self._bare_backwards - 1
+        self._close()
+
+    # ── other processes ─────────────────────────────────────────────────────────────────
+
+    @event("gradients")
+    def gradient_came(self) -> bool:
+        """Note a gradient that may be the last of the pass, which is sent next.
+
+        On a GPU this runs on autograd's thread, while the thread that trains waits for it.
+        """
+        if self._backward_depth:
+            self._mark("backward")
+        return False
+
+    @event("communication")
+    def wait_begins(self) -> bool:
+        """Note that the computation is about to wait for other processes."""
+        if not self._is_timed or (get_ident() != self._thread and not self._backward_depth):
+            return False
+        self._waiting += 1
+        if self._waiting == 1:
+            self._mark("communication")
+        return True
+
+    @event("communication")
+    def wait_ends(self) -> bool:
+        """Note that the wait is over."""
+        self._waiting -= 1
+        if self._waiting == 0:
+            self._mark("backward" if self._backward_depth else "forward")
+        return False
+
+    @event("communication")
+    def collectives_begin(self) -> bool:
+        """Note a call of collectives that is about to begin; return whether to report its end."""
+        is_looked_at = self._is_timed and not self.is_skipping
+        return is_looked_at and (get_ident() == self._thread or self._backward_depth > 0)
+
+    @event("communication")
+    def collectives_are_timed(self) -> bool:
+        """Return whether to report the begin and the ends of the collectives of this call."""
+        self._borders = []
+        return self.clock is not None and self.clock.times_collectives
+
+    @event("communication")
+    def collective_border(self) -> bool:
+        """Note on the current stream that the first collective begins, or that one ends."""
+        assert self.clock is not None
+        self._borders.append(self.clock.timestamp())
+        return False
+
+    @event("communication")
+    def collectives_end(self, moved: list[Moved] | None) -> bool:
+        """Add what each collective of the call moves; None: not known."""
+        tally, borders, self._borders = self._tally, self._borders, []
+        tally.moved = together((tally.moved, *([None] if moved is None else moved)))
+        if moved is None or (moved and len(borders) != len(moved) + 1):
+            tally.borders = None
+        elif moved and tally.borders is not None:
+            tally.borders.append(borders)
+        return False
+
+    # ── the model's calls ───────────────────────────────────────────────────────────────
+
+    @event("forward")
+    def called(
+        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Note that a root is about to be called."""
+        if get_ident() != self._thread or self._backward_depth:
+            return False
+        learns = module.training and torch.is_grad_enabled()
+        if learns and self.is_skipping:
+            self.counting.next_begun = True
+        elif self._stop_skipping():
+            self._asides.trains()
+        if learns:
+            self._call(root, args, kwargs)
+        else:
+            self._is_plain = False  # the next step may have such a call too
+            if (not module.training or not self._tally.batches) and self._asides.calls():
+                self._turn_aside()
+        self._tally.calls += 1
+        self._mark("forward")
+        return False
+
+    @event("eval")
+    def turns_to_evaluation(self) -> bool:
+        """Note a call of `nn.Module.eval`: calls that cannot train may follow."""
+        if get_ident() != self._thread:
+            return False
+        if self.is_skipping:
+            self._put_hooks_in()
+        if self._is_split:  # no optimizer that may have been due has stepped before an evaluation
+            self._rounds.end()
+            self._close_at_split()
+            self._asides.border()
+        return False
+
+    def _call(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Handle a training call."""
+        if self._asides.why is not None:
+            self._resume()
+        if self._asides.is_between:
+            self._asides.trains()
+        tally = self._tally
+        if root.keeps_calls or self.steps >= root.looked_at:
+            root.looked_at, root.was_called = self.steps + AUTOCAST_EVERY, True
+            root.autocast = torch.is_autocast_enabled(self._findings.device_type)
+        if root.keeps_calls:
+            kind = self._findings.device_type
+            autocast = kind, torch.get_autocast_dtype(kind)
+            root.newest = NewestCall(args, kwargs, autocast if root.autocast else None)
+        if tally.is_open and not tally.batches and not (self._optimizer_depth and tally.backwards):
+            tally.called = total(tally.called, first_dimension((*args, *kwargs.values())))
+        tally.is_open = False
+
+    # ── files ───────────────────────────────────────────────────────────────────────────
+
+    @event("torch.save")
+    def save_begins(self) -> bool:
+        """Note that the script is about to save a file."""
+        if not self._is_on or get_ident() != self._thread:
+            return False
+        self._stop_skipping()
+        begins = self._asides.saves()
+        if begins:
+            self._turn_aside()
+        return begins
+
+    @event("torch.save")
+    def save_ends(self) -> bool:
+        """Note that the file is saved."""
+        self._asides.saved()
+        self._observer.aside(None)
+        self._restart()
+        return False
+
+    # ── garbage collection ──────────────────────────────────────────────────────────────
+
+    @event("gc.freeze")
+    def freezes(self) -> bool:
+        """Note that the script is about to call `gc.freeze`."""
+        before_freezing()
+        return False
+
+    # ── CUDA graphs ─────────────────────────────────────────────────────────────────────
+
+    @event("CUDA graph")
+    def capture_begins(self) -> bool:
+        """Note that a CUDA graph is about to be captured: until its end, nothing is timed."""
+        if self._thread is not None and get_ident() != self._thread:
+            return False
+        self._stop_skipping()
+        self._captured, self._thread = False, NOBODY
+        return True
+
+    @event("CUDA graph")
+    def capture_ends(self, graph: Any) -> bool:
+        """Note that a capture has ended, maybe by an exception."""
+        if self._captured is not None:
+            self._findings.graphs[graph] = self._captured
+            self._captured, self._thread, self._findings.is_news = None, get_ident(), True
+        return False
+
+    @event("CUDA graph")
+    def replay_begins(self, graph: Any) -> bool:
+        """Note that a graph is about to be replayed. It is a step if an optimizer steps in it."""
+        if get_ident() != self._thread or not self._findings.graphs.get(graph):
+            return False
+        self._begin_step(id(graph))
+        self._mark("graph")
+        return True
+
+    @event("CUDA graph")
+    def replay_ends(self) -> bool:
+        """Note that a replay has been enqueued."""
+        self._bare_backwards = 0
+        self._may_end()
+        return False
+
+
+def _lives(thread: int) -> bool:
+    return thread in sys._current_frames()  # noqa: SLF001  # `threading` knows only its own threads

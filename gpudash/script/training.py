@@ -1,0 +1,174 @@
+"""The user's training, in what outlasts a dashboard: settings, segment, steps."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from gpudash.instrument.clock import Clock
+from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.loss import LossReader
+from gpudash.levers.offers import UNKNOWN
+from gpudash.levers.training_objects import Redirects, TrainingObjects, modules_of
+from gpudash.protocol import AnyCommand, LeverOffer, Pause, Settings, Stop
+from gpudash.training.commanded import CommandedTraining
+from gpudash.training.levers import Levers
+
+NO_PAUSE = "the other processes would wait for this one, and give up"
+NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
+SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+class Tracks(Protocol):
+    """What the driver needs of the tracker."""
+
+    clock: Clock[torch.Event] | Clock[float] | None
+    losses: LossReader | None
+    samples: int | None
+    active: bool
+    closely_until: float
+    border_at: int
+    redirects: Redirects
+    failed: Callable[[str, BaseException], None]
+
+    @property
+    def steps(self) -> int:
+        """Steps since the process began, measured or not."""
+
+    def interrupt(self) -> None:
+        """Start the next step's time at its begin, not at the end of the step before."""
+
+    def collectives(self) -> Collectives:
+        """Return the collectives of a step, as far as known."""
+
+    def finish(self) -> None:
+        """Time the steps that were only counted: the process ends."""
+
+
+class FollowedLevers(Levers, Protocol):
+    """Levers that act on what is found in a script, as `gpudash.levers.ScriptLevers`."""
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """The levers that this training offers."""
+
+    def update(self, found: TrainingObjects) -> None:
+        """Act on these objects from now on."""
+
+
+class ScriptTraining(CommandedTraining):
+    """The user's training, in what stays while dashboards come and go."""
+
+    def __init__(self, tracker: Tracks, found: TrainingObjects, levers: FollowedLevers) -> None:
+        super().__init__()
+        self.tracker = tracker
+        self.found = found
+        self.levers: FollowedLevers = levers
+
+    @property
+    def step(self) -> int:
+        """The newest step that the script has finished."""
+        return self.tracker.steps
+
+    @property
+    def device(self) -> torch.device:
+        """Where the training computes."""
+        return self.found.device
+
+    @property
+    def world_size(self) -> int:
+        """How many processes train together."""
+        return self.found.world_size
+
+    @property
+    def settings(self) -> Settings:
+        """The levers' values, without those that are not known."""
+        return {name: value for name, value in self.levers.settings.items() if value != UNKNOWN}
+
+    @property
+    def precision(self) -> str:
+        """The precision of matrix products, as `Peak` names it; empty if not known."""
+        chosen = self.levers.settings.get("precision")
+        if chosen in ("tf32", "bf16"):
+            return chosen
+        dtypes = [
+            torch.get_autocast_dtype(self.found.device.type) if root.autocast else one.dtype
+            for root in self.found.roots
+            if root.module is not None
+            and (one := next(nn.Module.parameters(root.module), None)) is not None
+        ]
+        if not dtypes or dtypes[0] != torch.float32:
+            return SHORT.get(dtypes[0], "") if dtypes else ""
+        matmul: Any = torch.backends.cuda.matmul
+        on_gpu = self.found.device.type == "cuda"
+        return "tf32" if on_gpu and matmul.fp32_precision == "tf32" else "fp32"
+
+    def why_not(self, command: AnyCommand) -> str | None:
+        """Return why a script never obeys a command of this kind; None: it does."""
+        if isinstance(command, Pause) and self.is_shared:
+            return NO_PAUSE
+        return NO_STOP if isinstance(command, Stop) else None
+
+    def interrupt(self) -> None:
+        """Start the next step's time at its begin, not at the end of the step before."""
+        self.tracker.interrupt()
+
+    def watch(self) -> None:
+        """Have the tracker measure from the next step on."""
+        self.tracker.active = True
+        self.tracker.interrupt()
+
+    def unwatch(self) -> None:
+        """Have the tracker only count steps."""
+        self.tracker.active = False
+
+    def begin_segment(self) -> None:
+        """Note that other settings apply from the next step on."""
+        super().begin_segment()
+        if self.tracker.clock is not None:
+            self.tracker.clock.segment = self.segment
+
+    def look_closely(self, steps: float) -> None:
+        """Measure each of the next steps in full, however short."""
+        self.tracker.closely_until = self.step + steps
+
+    def keep_calls(self, *, keep: bool) -> None:
+        """Have the roots keep their newest training calls for a rehearsal, or release them."""
+        for root in self.found.roots:
+            root.keeps_calls = keep
+            if not keep:
+                root.newest = None
+
+    def come_to(self, step: int) -> None:
+        """Have a border after this step, with a call to rehearse; 0: no such step."""
+        is_next = step == self.step + 1
+        self.tracker.border_at = step if is_next else step - 1
+        self.keep_calls(keep=is_next)
+        if is_next:
+            self.tracker.closely_until = max(self.tracker.closely_until, step + 1)
+
+    def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
+        """Return the modules and the optimizers that still exist."""
+        return modules_of(self.found.roots), self.found.optimizers
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph is being captured, during which most CUDA calls fail."""
+        return self.found.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished everything enqueued."""
+        if self.found.device.type == "cuda":
+            torch.cuda.synchronize(self.found.device)  # sync: around a block under the wall clock
+
+
+def job() -> str:
+    """Return a name of this job, the same in all its processes.
+
+    Jobs on one machine differ in their port. The address is left out, as each node may write it in
+    its own way. A job that torchrun restarts keeps its run id, and may get another port.
+    """
+    return ":".join(filter(None, map(os.environ.get, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))))

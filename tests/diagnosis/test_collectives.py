@@ -1,0 +1,70 @@
+"""A step's collectives are described by their bytes, exposed share and bandwidth."""
+
+import msgspec
+
+from gpudash.diagnosis.collectives import collectives_line
+from gpudash.snapshot import RankRow, Snapshot
+
+changed = msgspec.structs.replace
+
+
+def told(row: RankRow, **values: float | None) -> RankRow:
+    found = row.values | {f"{name}_ms": ms for name, ms in values.items()}
+    return changed(row, values={name: ms for name, ms in found.items() if ms is not None})
+
+
+KNOWN = {"collective_bus_mib": 170.7, "collective_ms": 0.84, "communication_ms": 0.56}
+ROW = RankRow(rank=0, values=KNOWN)
+TWO = Snapshot(ranks=(ROW, changed(told(ROW, collective=1.2), rank=1)), bus_gb_s=287.0)
+
+
+def test_the_rank_that_waits_least_shows_the_links_time():
+    assert collectives_line(TWO) == (
+        "each rank sends 171 MiB a step in 0.84 ms, 67 % of it exposed, "
+        "213 of 287 measured GB/s on the bus"
+    )
+
+
+def test_without_a_time_there_is_no_rate():
+    sharded = changed(TWO, ranks=(told(ROW, collective=None), RankRow(rank=1)))
+    assert collectives_line(sharded) == "each rank sends 171 MiB a step"
+
+
+def test_a_measured_part_that_is_exposed_comes_before_the_phase_with_its_copies():
+    sharded = changed(TWO, ranks=(told(ROW, collective_exposed=0.21), RankRow(rank=1)))
+    assert ", 25 % of it exposed" in collectives_line(sharded)
+
+
+def test_what_was_not_measured_is_left_out():
+    bare = changed(TWO, bus_gb_s=None, ranks=(told(ROW, communication=None), RankRow(rank=1)))
+    assert collectives_line(bare) == (
+        "each rank sends 171 MiB a step in 0.84 ms, 213 GB/s on the bus"
+    )
+
+
+def test_shares_and_bandwidth_are_exact():
+    """62.5 % and 125.45 GB/s are rounded."""
+    exact = RankRow(
+        rank=0,
+        values={
+            "collective_bus_mib": 1003.6e6 / 2**20,
+            "collective_ms": 8.0,
+            "communication_ms": 5.0,
+        },
+    )
+    slower = changed(told(exact, collective=9.0), rank=1)
+    unknown = changed(told(exact, collective=None), rank=2)
+    many = changed(TWO, ranks=(slower, exact, unknown), bus_gb_s=None)
+    assert collectives_line(many) == (
+        "each rank sends 957 MiB a step in 8.00 ms, 62 % of it exposed, 125 GB/s on the bus"
+    )
+
+
+def test_the_clause_is_empty_without_measurements():
+    assert collectives_line(Snapshot()) == ""
+    assert collectives_line(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""
+
+
+def test_a_wait_for_a_late_rank_is_no_more_than_all_of_it():
+    late = changed(TWO, ranks=(told(ROW, communication=5.0), changed(ROW, rank=1)))
+    assert ", 100 % of it exposed" in collectives_line(late)

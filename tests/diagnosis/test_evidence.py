@@ -1,0 +1,300 @@
+"""The evidence of an answer: its clauses, without and with a profile, and what `e` shows."""
+
+import pytest
+from rich.cells import cell_len
+
+from gpudash.diagnosis.evidence import Measured, evidence_of
+from gpudash.diagnosis.headline import why_lines
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.rules import DATA_PCT, waiting_levers
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.protocol import HostReading, Pinning, Profiled
+from gpudash.trace.summary import CopyUse, Summary, SyncUse
+from tests.diagnosis.trainings import (
+    CPU,
+    ask,
+    changed,
+    cpu_step,
+    deepened,
+    gpu_step,
+    launching,
+    measured,
+    profiled,
+    read,
+    two_streams,
+)
+
+# ── evidence ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_limit_is_named_with_its_evidence():
+    found = ask(two_streams())
+    assert found.title == "GPU-bound"
+    assert found.evidence == (
+        "busy 100 % of 6.83 ms",
+        "encode runs beside training 82 % of it",
+        "the host is 4.22 ms ahead",
+    )
+    assert ask(gpu_step()).evidence[0] == "busy 99 % of 10.0 ms"
+    waiting = ask(measured(core_wait_pct=50.0))
+    assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
+    assert waiting.evidence[-2:] == ("no lever adds cores", "with every core up to +515 %")
+    assert not waiting.tries
+    late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
+    assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
+    late = ask(measured(core_wait_pct=50.0, data_ms=DATA_PCT / 10))
+    assert late.evidence[-2] == "besides, it waits for data 1.00 of 10.0 ms"
+    assert late.tries
+    assert ask(cpu_step(), cores=2).evidence == (
+        "computing 98 % of 320 ms",
+        "the training uses 1.3 of 2 cores",
+    )
+    assert ask(measured()).evidence == ("GPU 60 %", "host 30 %", "data 0 %", "unattributed 40 %")
+    assert ask(measured(device_ms=0.0)).evidence[-1] == "unattributed 100 %"
+    cores = HostReading(at_s=0.0, values={"cpu_pct": 1000.0})
+    assert ask(changed(cpu_step(), host=cores), cores=16).evidence[-1] == (
+        "the training uses 10.0 of 16 cores"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ms", "ahead"),
+    [
+        ({"host_ms": 5.0, "data_ms": 1.0}, "the host is 4.00 ms ahead"),
+        ({"host_ms": 5.0, "data_ms": None}, "the host is 5.00 ms ahead"),
+        ({"host_ms": 8.9, "data_ms": 2.0}, "the host is 0.00 ms ahead"),
+    ],
+)
+def test_the_host_is_ahead_by_what_it_neither_works_nor_waits_for_data(ms, ahead):
+    assert ask(measured(device_ms=9.9, **ms)).evidence[-1] == ahead
+
+
+def said_on_a_cpu(limit, loader_cores):
+    """What is said of 10 ms on cores that do not suffice; of the step 2 ms are a wait for data."""
+    step = RecentStep(
+        step_ms=10.0,
+        data_ms=2.0,
+        device_ms=5.0,
+        on_gpu=False,
+        core_wait_pct=20.0,
+        busy_cores=1.0,
+        loader_cores=loader_cores,
+        cores=2,
+    )
+    return evidence_of(limit, Measured(measured(device=CPU), step))
+
+
+@pytest.mark.parametrize("limit", ["cores", "cpu"])
+def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
+    assert "loader workers use 10 % of the CPU time" in said_on_a_cpu(limit, 0.1)
+    assert not any("loader workers" in one for one in said_on_a_cpu(limit, 0.099))
+
+
+@pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
+def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
+    first, second, *_ = said_on_a_cpu("data", loader_cores)
+    assert (first.startswith("loader workers"), second.startswith("waits")) == (is_first, is_first)
+
+
+def test_without_the_hosts_time_nothing_is_said_of_it():
+    assert ask(measured(device_ms=9.9, host_ms=None)).evidence == ("busy 99 % of 10.0 ms",)
+
+
+def test_an_input_bound_training_names_its_core_wait_from_where_that_warns():
+    def said(core_wait_pct):
+        waiting = measured(core_wait_pct=core_wait_pct, data_ms=7.0, host_ms=1.0, device_ms=2.0)
+        return any("waits for a core" in one for one in ask(waiting).evidence)
+
+    assert (said(CORE_WAIT_WARNS_PCT), said(CORE_WAIT_WARNS_PCT - 0.1)) == (True, False)
+
+
+def test_an_input_bound_training_names_the_slowest_transform():
+    slow = changed(measured(data_ms=3.0), transform_ms={"crop": 1.0, "decode": 11.0})
+    assert "slowest transform: decode, 11.0 ms a sample" in ask(slow).evidence
+
+
+def test_a_busy_host_launches_or_waits_as_its_settings_show():
+    assert ask(launching()).title == "launch-bound"
+    loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)
+    assert ask(loss).title == "sync-bound"
+    assert "loss=nonzero can make it wait" in ask(loss).evidence[1]
+    assert ask(changed(launching(), workload="train.py")).title == "launch- or sync-bound"
+    assert ask(measured(host_ms=9.9)).title == "launch- or sync-bound"  # memory is not pinned
+
+
+def test_a_busy_hosts_evidence_has_the_time_in_which_a_kernel_runs():
+    busy = read(measured(host_ms=8.0, device_ms=9.9), gpu_util_pct=85.0)
+    assert "a kernel runs 85 % of the time" in ask(busy).evidence
+    assert not any("a kernel runs" in one for one in ask(measured(host_ms=9.9)).evidence)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "waiting"),
+    [
+        ({"rotation": "per_image", "augment_on": "gpu"}, True),
+        ({"rotation": "per_image", "augment_on": "cpu"}, False),
+        ({"rotation": "batched", "augment_on": "gpu"}, False),
+    ],
+)
+def test_images_rotated_one_by_one_on_the_gpu_make_the_host_wait(chosen, waiting):
+    assert ("rotation" in waiting_levers(chosen)) == waiting
+
+
+def test_what_only_a_profile_shows_names_its_key():
+    own = changed(launching(), workload="train.py")
+    asks = "t profiles some steps and tells"
+    assert asks not in ask(own).evidence
+    assert asks in ask(changed(own, can=(*own.can, "profile"))).evidence
+
+
+def test_why_shows_each_value_beside_its_threshold():
+    lines = why_lines(ask(gpu_step()))
+    assert lines[0] == ask(gpu_step()).evidence[0]
+    assert "GPU-bound" not in "".join(lines)  # that is the title above them
+    asked = [line for line in lines if "matches from" in line]
+    assert [line[0] for line in asked] == [" "] * (len(asked) - 1) + ["▸"]
+    assert asked[-1].endswith("99 %, matches from 90 %: the limit")
+    assert any(line.endswith("–, not measured") for line in lines)
+
+
+@pytest.mark.parametrize("snapshot", [gpu_step(), measured(device=CPU, core_wait_pct=30.0)])
+def test_why_breaks_no_line_in_80_columns(snapshot):
+    lines = why_lines(ask(snapshot))
+    assert [line for line in lines if cell_len(line) > 80 - 4] == []
+
+
+def test_why_names_no_answer_before_there_is_one():
+    early = changed(gpu_step(), steps_since_break=12)
+    assert not any(line.endswith("is the answer") for line in why_lines(ask(early)))
+    lines = why_lines(ask(gpu_step()))
+    assert any(line.endswith("is the answer") for line in lines)
+
+
+# ── with a profile ────────────────────────────────────────────────────────────────
+
+
+COPIES = (CopyUse("to device", is_pinned=False, count=1.0, mib=24.0, ms=2.5, gb_s=10.0),)
+WAIT = SyncUse("/home/me/loss.py", 41, "forward", "nonzero", 1.0, 1.9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "profile", "ms"),
+    [
+        ("launch", profiled(), {"host_ms": 10.0}),
+        ("launch", profiled(), {"host_ms": 6.0}),
+        ("sync", profiled(blocked_ms=4.0), {"host_ms": 10.0}),
+        ("launch", profiled(blocked_ms=0.9), {"host_ms": 10.0}),
+        ("gpu", profiled(busy_ms=9.8, idle_ms={"host": 0.2}, blocked_ms=9.0), {"host_ms": 10.0}),
+        ("communication", profiled(exposed_ms=1.5), {"host_ms": 10.0}),
+        ("copy", profiled(copies=COPIES), {"host_ms": 10.0}),
+        ("launch", profiled(copies=COPIES), {"host_ms": 10.0, "copy_ms": 1.0}),
+        ("launch", profiled(copies=COPIES, overlap_ms=2.5), {"host_ms": 10.0}),
+        ("none", profiled(idle_ms={"stream": 4.0}), {"host_ms": 5.0, "device_ms": 9.9}),
+        # profiling had made the host slower: the step has no such gap
+        ("gpu", profiled(busy_ms=9.5, idle_ms={"host": 3.0}), {"host_ms": 6.0}),
+        # idle for want of data is no want of launches
+        ("data", profiled(), {"data_ms": 4.0, "host_ms": 5.0}),
+    ],
+)
+def test_a_profile_distinguishes_waiting_from_launching(kind, profile, ms):
+    assert deepened(measured(**ms), profile).kind == kind
+
+
+def pinning(pin_ms):
+    """A profile that copies for 2.5 ms; from pinned memory that would be 0.5 ms, plus `pin_ms`."""
+    cost = Pinning(pin_ms=99.0, thread_pin_ms=pin_ms, copy_ms=0.5)  # the loader has workers
+    traced = Profiled(
+        at_s=0, path="", first_step=0, steps=10, steps_ms=100, took_ms=0, pinning=cost
+    )
+    return profiled(copies=COPIES, profiled=traced)
+
+
+def test_pinning_that_takes_longer_than_it_saves_is_not_proposed_and_the_answer_says_so():
+    copying = measured(chosen={"pin_memory": "off"}, host_ms=10.0)
+    why_not = "pinning would take 16.0 ms, longer than that"
+    quick, slow = (deepened(copying, pinning(ms)) for ms in (1.0, 16.0))
+    assert [found.kind for found in (quick, slow)] == ["copy", "copy"]
+    assert quick.tries[0].promise == "pin_memory off → on: +11 to +25 %"
+    assert "pin_memory" not in [one.lever for one in slow.tries]
+    assert why_not in slow.evidence
+    even = deepened(copying, pinning(2.5))  # as long as the copy
+    for found in (quick, even):
+        assert not any("pinning would take" in one for one in found.evidence)
+    able = changed(copying, can=("blocks", "profile"))
+    blind = deepened(able, profiled(copies=COPIES)).evidence  # a profile that could not measure it
+    assert not any("what pinning would take" in one for one in blind)
+
+
+def test_before_a_profile_pinning_has_no_range_and_the_answer_asks_for_one():
+    asks = "t profiles some steps and tells what pinning would take"
+    able = {"can": ("blocks", "profile")}
+    unpinned, is_pinned = (
+        ask(changed(measured(chosen={"pin_memory": value}, copy_ms=2.5), **able))
+        for value in ("off", "on")
+    )
+    assert unpinned.tries[0].promise == "pin_memory off → on"
+    assert (asks in unpinned.evidence, asks in is_pinned.evidence) == (True, False)
+
+
+def test_pinning_is_not_proposed_where_there_is_next_to_nothing_to_copy():
+    unpinned = {"chosen": {"pin_memory": "off"}, "data_ms": 5.0}
+    little, much = (ask(measured(**unpinned, copy_ms=ms)) for ms in (0.05, 0.5))
+    proposed = [["pin_memory" in one.label for one in found.tries] for found in (little, much)]
+    assert [any(each) for each in proposed] == [False, True]
+
+
+def test_a_profile_without_device_events_changes_nothing():
+    blind = Summary(steps=10, step_ms=10.0, on_device=False)
+    for snapshot in (cpu_step(), gpu_step(), launching(), measured(data_ms=3.0)):
+        assert deepened(snapshot, blind) == ask(snapshot)
+        assert why_lines(deepened(snapshot, blind))
+
+
+def test_waits_that_a_setting_is_known_for_are_the_limit_although_the_gpu_is_busy():
+    loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)
+    busy = profiled(busy_ms=9.94, idle_ms={"host": 0.06}, blocked_ms=9.0, syncs=(WAIT,))
+    assert deepened(loss, busy).kind == "sync"
+    assert deepened(loss, busy).tries[0].label == "loss=minmax"
+
+
+def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
+    waiting = profiled(blocked_ms=2.0, syncs=(WAIT, SyncUse("", 0, "", "aten::item", 1.0, 0.1)))
+    found = deepened(measured(host_ms=10.0), waiting)
+    assert found.evidence == (
+        "waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
+        "without its waits up to +25 %",
+        "0.10 ms in aten::item",
+    )
+    lines = why_lines(found)
+    assert "  waits 1.90 ms at me/loss.py:41 nonzero" in lines
+
+
+def test_a_launch_bound_step_shows_its_idle_time_and_its_launches():
+    found = deepened(measured(host_ms=10.0), profiled())
+    said = ("no work launched 4.00 of 10.0 ms", "500 launches take 1.00 ms")
+    assert found.evidence == said
+    lines = why_lines(deepened(measured(host_ms=10.0), profiled(copies=COPIES)))
+    assert "  device busy 6.00 ms; idle for host 4.00 ms; 500 launches" in lines
+    assert "  copies 24.0 MiB to device in 2.50 ms at 10.0 GB/s not pinned" in lines
+    assert deepened(measured(host_ms=10.0), profiled(launches=None)).evidence == said[:1]
+
+
+def test_a_busy_gpus_evidence_has_its_share_of_the_peak_flops():
+    busy = profiled(busy_ms=9.9, idle_ms={}, mfu_pct=41.0)
+    assert "MFU 41 %" in deepened(measured(), busy).evidence
+
+
+def test_why_shows_a_try_with_its_reason_and_where_its_gain_is_from():
+    snapshot = measured("jpeg_input", data_ms=3.0)
+    found = ask(snapshot)
+    lines = why_lines(found)
+    first = next(index for index, line in enumerate(lines) if line.startswith("try num_workers"))
+    assert lines[first] == "try num_workers 4 → 8: about +43 %; more batches are made at a time"
+    assert lines[first + 1].startswith("  about +43 %: a worker makes a batch in 40.0 ms")
+    (plain,) = [line for line in lines if line.startswith("try pin_memory")]
+    assert plain == "try pin_memory off → on: the copy runs beside the host"
+
+
+def test_while_steps_are_profiled_the_answer_from_before_is_shown():
+    found = ask(changed(gpu_step(), profiling=True), ask(gpu_step()))
+    assert (found.kind, found.evidence[0]) == ("profiling", "before that: GPU-bound")

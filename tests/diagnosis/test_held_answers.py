@@ -1,0 +1,135 @@
+"""How long an answer and its proposals stand, and which of its figures are shown."""
+
+from gpudash.diagnosis.answer import HOLD_S, Answers
+from gpudash.diagnosis.headline import why_lines
+from gpudash.snapshot import Marker
+from gpudash.trace.summary import Summary
+from tests.diagnosis.trainings import (
+    behind,
+    changed,
+    compared,
+    cpu_step,
+    crowding,
+    given,
+    gpu_step,
+    later,
+    launching,
+    measured,
+    read,
+    two_streams,
+)
+
+
+def look(answers, snapshot, profile=None):
+    answers.look(snapshot, 8, profile)
+    return answers.newest
+
+
+def test_an_answer_is_found_once_another_tick_is_over():
+    answers, snapshot = Answers(), gpu_step()
+    first = look(answers, snapshot)
+    assert look(answers, changed(snapshot, total_steps=5050, host=None, elapsed_s=60.0)) is first
+    assert look(answers, later(measured(data_ms=3.0), HOLD_S)).limit == "data"
+
+
+def test_a_new_profile_is_looked_at_within_the_same_tick():
+    answers, snapshot = Answers(), launching()
+    without = look(answers, snapshot)
+    profile = Summary(steps=10, step_ms=10.0, on_device=True, busy_ms=9.9)
+    assert look(answers, snapshot, profile) != without
+
+
+def test_a_change_makes_the_answer_void_at_once():
+    answers, snapshot = Answers(), gpu_step()
+    best = look(answers, snapshot).tries[0]
+    moved = changed(
+        snapshot,
+        settings={**snapshot.settings, best.lever: best.value},
+        steps_since_break=3,
+        markers=(Marker(at_s=10.0, label=best.label),),
+    )
+    assert look(answers, moved) is None
+    assert look(answers, later(changed(moved, settings=snapshot.settings), 10.0)) is None
+
+
+def test_a_limit_holds_below_its_threshold_through_a_profile_and_once_it_has_ended():
+    answers, less = Answers(), measured(data_ms=0.9)
+    assert look(Answers(), less).limit == "none"
+    assert look(answers, measured(data_ms=1.1)).limit == "data"
+    look(answers, changed(later(less, 10.0), profiling=True))
+    assert look(answers, later(less, 20.0)).limit == "data"
+    (ended,) = given(answers, changed(less, state="finished"), begin_s=30.0)
+    assert ended.title == "finished; it was input-bound"
+    assert sum(line.startswith("▸") for line in why_lines(ended)) == 1
+
+
+def test_a_limit_that_stands_is_shown_with_what_it_was_last_found_with():
+    less = measured(step_ms=11.0, device_ms=8.8)
+    first, *held, over = given(Answers(), gpu_step(), *[less] * 5)
+    for shown in held:
+        assert (shown.title, shown.evidence) == (first.title, first.evidence)
+        assert (shown.step_ms, shown.lanes) == (first.step_ms, first.lanes)
+        assert why_lines(shown) == why_lines(first)
+    assert over.lanes != first.lanes
+    assert over.evidence[0] == "GPU 80 %"
+
+
+def test_figures_that_change_alone_are_shown_anew_after_a_while():
+    busy, less = gpu_step(), measured(device_ms=9.5)
+    found = given(Answers(), busy, *[less] * 3, every_s=5.0)
+    assert [one.evidence[0][:9] for one in found] == ["busy 99 %"] * 2 + ["busy 95 %"] * 2
+
+
+def test_a_limit_stands_until_it_was_not_found_for_a_while():
+    busy, waiting = gpu_step(), measured(data_ms=3.0)
+    found = given(Answers(), busy, busy, *[waiting] * 6)
+    assert [one.kind for one in found] == ["gpu"] * 6 + ["data"] * 2
+
+
+def test_a_limit_that_comes_and_goes_with_other_jobs_does_not_flicker():
+    alone, crowded = cpu_step(), changed(cpu_step(), host=crowding(30.0))
+    found = given(Answers(), *[*[alone] * 3, *[crowded] * 4] * 4)
+    assert {one.kind for one in found} == {"cpu"}
+    assert given(Answers(), alone, *[crowded] * 6)[-1].kind == "cores"
+
+
+def test_a_slow_rank_that_stands_keeps_its_number_with_its_evidence():
+    crowded = behind(measured(device_ms=9.9, core_wait_pct=30.0), rank=1)
+    first, held = given(Answers(), behind(), crowded)
+    assert (held.kind, held.title) == ("straggler", "limited by rank 5")
+    assert held.evidence == first.evidence
+
+
+def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
+    found = given(Answers(), behind(), gpu_step())
+    assert [one.kind for one in found] == ["straggler", "gpu"]
+
+
+def test_a_throttling_that_is_over_does_not_stand():
+    throttled = read(measured(device_ms=9.9), "sw_power_cap", sm_clock_mhz=990.0)
+    clocks = {"sm_clock_mhz": (1980.0,) * 10 + (990.0,) * 10}
+    series = changed(throttled.series, values=throttled.series.values | clocks)
+    throttled = changed(throttled, series=series)
+    over = changed(throttled, gpu=changed(throttled.gpu, values={"throttle": "none"}))
+    assert [one.kind for one in given(Answers(), throttled, over)] == ["throttled", "gpu"]
+
+
+def test_a_proposal_stands_until_it_was_not_found_for_a_while():
+    one = {"num_workers": "1"}  # of 10 ms: four such workers would do, then three
+    much = measured(chosen=one, data_ms=7.5, device_ms=2.5)
+    less = measured(chosen=one, data_ms=6.0, device_ms=4.0)
+    found = given(Answers(), much, *[less] * 6)
+    said = [one.tries[0].promise for one in found]
+    assert said[:5] == ["num_workers 1 → 4: +150 to +300 %"] * 5
+    assert said[5:] == ["num_workers 1 → 3: +100 to +150 %"] * 2
+    comes_and_goes = given(Answers(), *[much, less, less, less] * 5)
+    assert {one.tries[0].label for one in comes_and_goes} == {"num_workers=4"}
+
+
+def test_what_an_a_b_has_judged_goes_last_at_once():
+    answers = Answers()
+    comparing = changed(two_streams(), comparison=compared())
+    judged = changed(two_streams(), verdicts=(compared(verdict="no difference"),))
+    found = given(answers, two_streams(), comparing, judged)
+    assert found[0].tries[0].label == "precision=bf16"
+    assert found[-1].tries[0].label == "channels_last=on"

@@ -1,0 +1,71 @@
+"""The lanes of a step."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.diagnosis.lanes import lane, lanes_of, look
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.metrics import METRICS
+from gpudash.protocol import Part, Phase
+from gpudash.snapshot import Snapshot
+from tests.diagnosis.trainings import ask, changed, cpu_step, gpu_step, measured, two_streams
+
+
+def shape(found):
+    return [(lane.name, [part.label for part in lane.parts], lane.rest) for lane in found.lanes]
+
+
+def test_a_short_label_is_a_word_or_its_first_letters():
+    assert look("your_code", "your code", 0)[1] == "code"
+    assert [look("own", label, 0)[1] for label in ("copy", "decode")] == ["copy", "dec"]
+
+
+def test_a_phase_has_its_own_hue_or_one_of_six_in_turn():
+    hues = [look("own", "own", index)[0] for index in range(8)]
+    assert hues == [1, 2, 3, 4, 5, 6, 1, 2]
+    assert {look("forward", "forward", index)[0] for index in range(8)} == {
+        METRICS["forward_ms"].hue
+    }
+
+
+def test_without_a_step_there_are_no_lanes():
+    assert lanes_of(Snapshot(), RecentStep()) == ()
+
+
+def test_two_streams_have_a_lane_each_and_the_host_its_own():
+    assert shape(ask(two_streams())) == [
+        ("train", ["forward", "backward", "optimizer"], "idle"),
+        ("encode", ["encode"], "idle"),
+        ("host", ["busy"], "ahead · data 0"),
+    ]
+
+
+def test_one_stream_is_one_lane():
+    assert shape(ask(gpu_step())) == [
+        ("GPU", ["encode", "forward", "backward", "optimizer"], "idle"),
+        ("host", ["busy"], "ahead · data 0"),
+    ]
+
+
+def test_on_a_cpu_host_and_device_are_one_lane():
+    assert shape(ask(cpu_step())) == [
+        ("CPU", ["data wait", "encode", "forward", "backward", "optimizer"], "other")
+    ]
+
+
+def test_unknown_phases_have_a_hue_too():
+    own = (Phase(name="all-reduce", label="all-reduce", lane="train"),)
+    snapshot = changed(measured(**{"all-reduce_ms": 4.0}), phases=own)
+    assert ask(snapshot).lanes[0].parts == (Part("all-reduce", "all", 4.0, "fill-1"),)
+
+
+@given(
+    st.lists(st.floats(0, 1e6), max_size=6),
+    st.floats(1e-6, 1e6),
+)
+def test_the_parts_of_a_lane_and_its_rest_add_up_to_the_step(parts_ms, step_ms):
+    found = lane("GPU", [Part("p", "p", ms, "fill-1") for ms in parts_ms], step_ms, "idle")
+    assert found.rest_ms >= 0
+    total_ms = sum(part.ms for part in found.parts) + found.rest_ms
+    assert total_ms == pytest.approx(step_ms)

@@ -1,0 +1,210 @@
+"""When there is no answer: before enough steps, in interruptions, and at the end."""
+
+import pytest
+
+from gpudash.diagnosis.headline import headline, why_lines
+from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.protocol import HostReading, OtherJobs
+from gpudash.snapshot import Hang, Marker, RankRow, RankStack, Snapshot
+from gpudash.statistics import WARMUP_STEPS
+from tests.diagnosis.trainings import answered, ask, changed, compared, gpu_step, measured
+from tests.tui.fake_engine import result
+
+
+def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stays():
+    found = ask(changed(gpu_step(), steps_since_break=12))
+    assert (found.kind, found.title) == ("measuring", "measuring … 12 of at most 20 steps")
+    assert found.evidence[0] == f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
+    assert found.tries == ()
+
+
+def test_steps_of_100_ms_are_measured_until_20_of_them():
+    slow = measured(step_ms=100.0, host_ms=30.0, device_ms=99.0)
+    kinds = [ask(changed(slow, steps_since_break=steps)).kind for steps in (15, 19, 20)]
+    assert kinds == ["measuring", "measuring", "gpu"]
+    assert ask(changed(slow, steps_since_break=15, state="finished")).answer.limit == "gpu"
+
+
+def test_while_it_measures_it_shows_its_row_and_the_result_before():
+    early = changed(gpu_step(), steps_since_break=12)
+    rows = (
+        result(1, "batch_size=4", 100.0),
+        result(2, "batch_size=8", 250.0),
+        result(3, "an A/B", 1.0, verdict="no difference"),
+        result(4, "batch_size=16", 1.0, live=True),
+    )
+    newest, before = (
+        "row 4: batch_size=16",
+        "row 2 before it: 2,000 samples/s, step p50 4.00 ms",
+    )
+    assert ask(changed(early, results=rows)).evidence[1:] == (newest, before)
+    assert ask(changed(early, results=rows[-1:])).evidence[1:] == (newest,)
+    other = (changed(rows[1], workload="augment"), rows[-1])
+    assert ask(changed(early, results=other)).evidence[1:] == (newest,)
+    for none_live in ((), rows[:2], rows[:3]):
+        assert len(ask(changed(early, results=none_live)).evidence) == 1
+
+
+def test_a_training_that_failed_says_why():
+    why = "ValueError: a batch: too small – at step 3"
+    failed = Snapshot(state="failed", status=why, total_steps=3)
+    assert ask(failed).evidence == ("ValueError", "a batch: too small")
+    assert ask(changed(failed, state="finished")).evidence == ()
+
+
+def test_a_script_that_ends_without_a_step_says_so():
+    said = "no training step was seen"
+    script = Snapshot(state="finished", can=("leave",))
+    assert ask(script).evidence == (said,)
+    assert ask(changed(script, total_steps=3)).evidence == ()
+    assert ask(changed(script, can=("levers",))).evidence == ()
+
+
+def test_once_there_are_enough_steps_the_answer_waits_for_half_a_second():
+    blind = changed(gpu_step(), steps_since_break=96, series=Snapshot().series)
+    assert ask(blind).title == "measuring the first half second …"
+
+
+def test_slow_steps_need_fewer():
+    assert steps_needed(None) == steps_needed(5.0) == MEASURED_STEPS
+    assert steps_needed(1000.0) == 10
+    assert steps_needed(60_000.0) == 8
+
+
+def test_means_leave_out_the_time_before_the_last_change():
+    before, after = (3.0,) * 18, (9.5,) * 2
+    snapshot = changed(measured(), markers=(Marker(at_s=9.0, label="batch_size=16"),))
+    values = snapshot.series.values | {"device_ms": before + after}
+    snapshot = changed(snapshot, series=changed(snapshot.series, values=values))
+    assert recent_step(snapshot).device_ms == pytest.approx(9.5)
+    assert recent_step(snapshot).steps == 100
+    assert recent_step(changed(snapshot, markers=())).device_ms < 9.0
+
+
+def test_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
+    assert recent_step(measured()).steps == 2.0 * 100
+    assert recent_step(measured(ticks=3)).steps == 1.5 * 100
+    slow = measured(step_ms=1000.0)  # as many as hold five steps
+    assert recent_step(slow).steps == 5
+
+
+def test_a_tick_without_a_rate_has_no_steps():
+    snapshot = measured()
+    rates = (None, 100.0) * 10
+    snapshot = changed(
+        snapshot,
+        series=changed(snapshot.series, values=snapshot.series.values | {"steps_per_s": rates}),
+    )
+    assert recent_step(snapshot).steps == 2 * 50
+    slow = snapshot.series.values | {"steps_per_s": (None, 2.0) * 10}
+    assert recent_step(changed(snapshot, series=changed(snapshot.series, values=slow))).steps == 5
+
+
+def test_means_leave_out_the_warm_up():
+    slow = (3000.0,) * 18 + (10.0,) * 2
+    snapshot = measured()
+    values = snapshot.series.values | {"step_ms": slow, "steps_per_s": (1 / 3,) * 18 + (100.0,) * 2}
+    snapshot = changed(snapshot, series=changed(snapshot.series, values=values))
+    warm = recent_step(changed(snapshot, steps_since_break=105))
+    assert (warm.step_ms, warm.steps) == (pytest.approx(10.0), 100)
+
+
+@pytest.mark.parametrize("state", ["paused", "switching"])
+def test_an_interruption_shows_what_was_known_before(state):
+    known = ask(gpu_step())
+    stopped = changed(gpu_step(), state=state, pending={"batch_size": "16"}, steps_since_break=0)
+    for _ in range(3):
+        found = ask(stopped, known)
+        known = found
+    assert found.kind == state
+    assert found.title == {"paused": "paused", "switching": "switching to batch_size=16 …"}[state]
+    assert found.evidence[:1] == ("before that: GPU-bound",)
+    assert found.evidence.count("before that: GPU-bound") == 1
+    assert found.lanes == ask(gpu_step()).lanes
+    assert found.tries == ()
+    assert ask(stopped).lanes == ()
+
+
+def test_there_is_no_new_answer_during_an_a_b():
+    found = ask(changed(gpu_step(), comparison=compared()), ask(gpu_step()))
+    assert (found.kind, found.title) == ("comparing", "an A/B is running: precision tf32 or bf16")
+    over = changed(gpu_step(), comparison=compared(failure="the training ended"))
+    assert ask(over).kind == "gpu"
+
+
+def in_ab(core_wait_pct, **changes):
+    """An A/B of which the last 5 s had this core wait; before them it was 60 %."""
+    waits_pct = (60.0,) * 10 + (core_wait_pct,) * 10
+    snapshot = changed(gpu_step(), comparison=compared(), elapsed_s=10.2, **changes)
+    values = snapshot.series.values | {"core_wait_pct": waits_pct}
+    return changed(snapshot, series=changed(snapshot.series, values=values))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "other jobs take cores: end them, or the A/B has a wide interval"),
+        (
+            {"other_jobs": OtherJobs(at_s=0.0, used_cores=1.2, cores=2)},
+            "other jobs take 1.2 of 2 cores: end them, or the A/B has a wide interval",
+        ),
+        (
+            {"ranks": (RankRow(rank=0), RankRow(rank=1))},
+            "too few cores: end other jobs, or the A/B has a wide interval",
+        ),
+    ],
+)
+def test_in_an_a_b_a_caution_says_that_other_jobs_take_the_cores_now(changes, said):
+    quiet, crowded = in_ab(14.9, **changes), in_ab(15.0, **changes)
+    before = ask(gpu_step())
+    assert (ask(quiet, before).caution, ask(crowded, before).caution) == ("", said)
+    assert ask(crowded).caution == said  # also where nothing is known from before
+    assert ask(changed(crowded, state="paused"), ask(crowded, before)).caution == ""
+    assert said in why_lines(ask(crowded, before))
+
+
+def test_where_no_core_wait_is_kept_over_time_the_newest_reading_is_the_caution_of_an_a_b():
+    now = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
+    comparing = changed(gpu_step(), comparison=compared())
+    assert "the A/B has a wide interval" in ask(changed(comparing, host=now)).caution
+    assert ask(changed(comparing, host=None)).caution == ""
+
+
+def test_a_training_that_has_ended_says_what_limited_it():
+    found = ask(changed(gpu_step(), state="finished"))
+    assert (found.kind, found.title) == ("ended", "finished; it was GPU-bound")
+    assert found.lanes
+    assert found.tries == ()
+    assert ask(Snapshot(state="failed")).title == "failed"
+
+
+def test_before_the_first_step_it_is_starting():
+    assert ask(Snapshot()).kind == "starting"
+    assert ask(Snapshot(state="training")).kind == "starting"
+
+
+def test_without_steps_it_says_for_how_long():
+    found = ask(changed(gpu_step(), quiet_s=12.0))
+    assert (found.kind, found.title) == ("silent", "no step for 12 s")
+
+
+def test_a_hang_shows_where_the_ranks_are_also_before_the_first_step():
+    stacks = (
+        RankStack(rank=0, doing="waits in barrier (train.py:7)", collective="barrier"),
+        RankStack(rank=1, doing="is in load (data.py:41)"),
+    )
+    hang = Hang(for_s=34.0, missing=(1,), stacks=stacks)
+    switching = changed(gpu_step(), state="switching", hang=hang)  # a lever that no step takes up
+    for shown in (Snapshot(state="training", hang=hang), changed(gpu_step(), hang=hang), switching):
+        found = ask(shown)
+        assert (found.kind, found.title) == ("silent", "no rank has finished a step for 34 s")
+        assert found.evidence[0] == "rank 1 is in load (data.py:41)"
+    unanswered = changed(gpu_step(), hang=Hang(for_s=12.0), quiet_s=12.0)
+    assert ask(unanswered).title == "no step for 12 s"
+
+
+def test_while_no_step_comes_why_shows_the_reasons_of_the_answer_before():
+    found = answered(gpu_step())
+    lines = why_lines(headline(changed(found, quiet_s=12.0)))
+    assert set(found.answer.why) <= set(lines)
+    assert "there is no answer yet" in why_lines(headline(changed(gpu_step(), quiet_s=12.0)))

@@ -1,0 +1,123 @@
+"""The samples of a step are those of all ranks."""
+
+from itertools import count
+
+from gpudash.protocol import (
+    Device,
+    Envelope,
+    Notice,
+    Plan,
+    Progress,
+    State,
+    Step,
+    TrainingProcess,
+)
+from gpudash.ranks.job_steps import JobSteps
+from tests.lives import parted, stamped, starting
+
+READY_S = count()
+
+
+def started(rank=0, world_size=1):
+    device = Device(kind="cpu", name="CPU")
+    ready_s = float(next(READY_S))  # each is another process
+    process = TrainingProcess(
+        pid=1, ready_s=ready_s, device=device, versions={}, world_size=world_size
+    )
+    body = State(at_s=0.0, phase="training", process=process, workload="train.py")
+    return Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
+
+
+def trained(rank=0, samples=32, count=1, total_samples=320, tokens=None):
+    step = Step(
+        step=10, segment=0, samples=samples, tokens=tokens, finished_s=1.0, step_ms=9.0, count=count
+    )
+    body = Progress(until_s=1.0, steps=(step,), total_steps=10, total_samples=total_samples)
+    return Envelope(source="training", rank=rank, seq=1, sent_s=1.0, body=body)
+
+
+def of_job(*envelopes, own):
+    steps = JobSteps()
+    for envelope in stamped((*envelopes, own)):
+        steps.take(envelope)
+    return steps.of_job(own.body)
+
+
+def test_a_single_process_is_unchanged():
+    own = trained()
+    assert of_job(started(), own=own) is own.body
+
+
+def test_a_step_of_the_job_has_the_samples_of_all_ranks():
+    item = of_job(
+        *(started(rank, 2) for rank in (0, 1)),
+        trained(1, samples=96, total_samples=960),
+        own=trained(),
+    )
+    assert item.steps[0].samples == 32 + 96
+    assert item.total_samples == 320 + 960
+
+
+def test_a_rank_that_has_not_reported_yet_counts_as_rank_0_does():
+    item = of_job(started(0, 4), trained(2, samples=96), own=trained())
+    assert item.steps[0].samples == 3 * 32 + 96
+
+
+def test_steps_reported_together_count_each():
+    item = of_job(started(0, 2), trained(1, samples=96), own=trained(samples=320, count=10))
+    assert item.steps[0].samples == 320 + 960
+    many = trained(1, samples=960, count=10, tokens=5000)
+    item = of_job(started(0, 2), many, own=trained(tokens=400))
+    assert (item.steps[0].samples, item.steps[0].tokens) == (32 + 96, 400 + 500)
+
+
+def test_the_jobs_samples_are_unknown_if_one_ranks_are():
+    item = of_job(started(0, 2), trained(1, samples=None, total_samples=None), own=trained())
+    assert item.steps[0].samples is None
+    assert item.total_samples is None
+
+
+def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
+    item = of_job(started(0, 3), trained(2), started(0, 2), own=trained())
+    assert item.steps[0].samples == 2 * 32
+    of_three = (*(started(rank, 3) for rank in range(3)), trained(2, samples=96))
+    assert of_job(*of_three, started(0, 2), own=trained()).steps[0].samples == 2 * 32
+    gone = Envelope(source="training", rank=2, seq=2, sent_s=1.0, body=parted(1.0))
+    item = of_job(*of_three, gone, started(0, 2), trained(1, samples=96), own=trained())
+    assert item.steps[0].samples == 32 + 96
+    pair = (started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1))
+    assert of_job(*pair, own=trained()).steps[0].samples == 32 + 96  # 1 goes on by itself
+
+
+def test_before_a_start_a_process_is_alone():
+    own = trained()
+    assert of_job(own=own) is own.body
+
+
+def test_a_process_that_trains_alone_beside_others_may_restart():
+    item = of_job(started(0), started(1), trained(1, samples=96), started(0), own=trained())
+    assert item.steps[0].samples == 32 + 96
+    assert item.total_samples == 320 + 320
+
+
+def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
+    gone = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=parted(1.0))
+    item = of_job(started(0), started(1), trained(1, samples=96), gone, own=trained())
+    assert item.steps[0].samples == 32
+    assert item.total_samples == 320 + 320
+
+
+def test_after_a_restart_nothing_is_known_of_the_ranks_before():
+    again = starting(1.0, Plan(workload="", settings={}))
+    restarted = Envelope(source="session", seq=0, sent_s=1.0, body=again)
+    own = trained()
+    assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body
+
+
+def test_other_messages_are_unchanged():
+    steps = JobSteps()
+    steps.take(started(0, 2))
+    notice = Notice(text="hello")
+    assert steps.of_job(notice) is notice
+    reading = started(0, 2).body
+    assert steps.of_job(reading) is reading

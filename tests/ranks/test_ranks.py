@@ -1,0 +1,244 @@
+"""Each training process has a row."""
+
+from itertools import count
+
+import msgspec
+import pytest
+
+from gpudash.protocol import Envelope
+from gpudash.ranks.rows import MOST_RANKS, Ranks
+from tests import simulated_ranks
+from tests.lives import failed, in_process, parted, stamped
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+
+SEQ = count()
+
+
+def said(rank, *bodies, source="training", sent_s=0.0):
+    return [
+        Envelope(source=source, rank=rank, seq=next(SEQ), sent_s=sent_s, body=body)
+        for body in bodies
+    ]
+
+
+def trained(rank, step_ms, steps=20):
+    """The messages of a process that starts and trains for a second or more."""
+    run = Trainer(stamps=False)
+    ready_s = BEGAN_S + 1e-9 * next(SEQ)  # each is another process
+    return said(rank, in_process(run.start(), ready_s=ready_s), *run.steps(steps, step_ms))
+
+
+def rows(*envelopes, after_s=1.0):
+    ranks = Ranks()
+    for envelope in stamped(envelopes):
+        ranks.take(envelope)
+    return ranks.rows(BEGAN_S + after_s)
+
+
+def test_each_process_has_its_own_steps_rates_and_times():
+    first, second = rows(*trained(1, 100.0, steps=10), *trained(0, 50.0))
+    assert (first.rank, second.rank) == (0, 1)
+    assert (first.steps, second.steps) == (20, 10)
+    assert first.steps_per_s == pytest.approx(20.0)
+    assert second.steps_per_s == pytest.approx(10.0)
+    assert (first.step_ms_p50, second.step_ms_p50) == (50.0, 100.0)
+    assert first.values == {"data_ms": 1.0, "host_ms": 2.0, "device_ms": 40.0, "forward_ms": 10.0}
+    assert (first.state, first.pid, first.loss) == ("training", 42, 1 / 20)
+
+
+def test_in_a_hang_no_rank_trains():
+    ranks = Ranks()
+    for envelope in stamped((*trained(0, 50.0), *trained(1, 50.0))):
+        ranks.take(envelope)
+    rates = [(row.steps_per_s, row.samples_per_s) for row in ranks.rows(BEGAN_S + 20, hang=True)]
+    assert rates == [(0.0, 0.0)] * 2
+
+
+def test_a_replay_tells_by_a_reading_what_a_rank_reported_of_its_collectives():
+    values = {"collective_bus_mib": 66.75, "collective_ms": 12.25, "collective_exposed_ms": 4.5}
+    live = msgspec.structs.replace(Trainer().steps(1, 50.0)[0], values=values)
+    for message in (live, host(BEGAN_S, 150.0, **values)):
+        first, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(0, message))
+        assert first.values.items() >= values.items()
+        assert not second.values.keys() & values.keys()
+
+
+def test_a_single_process_needs_no_table():
+    assert rows(*trained(0, 50.0)) == ()
+
+
+def test_other_sources_are_no_ranks():
+    assert rows(*trained(0, 50.0), *said(1, gpu(BEGAN_S), source="telemetry")) == ()
+
+
+def test_what_was_not_measured_is_unknown():
+    run = Trainer(stamps=False)
+    blind = msgspec.structs.replace(run.step().steps[0], values={})
+    silent = msgspec.structs.replace(run.progress(blind), loss=None)
+    _, second = rows(*trained(0, 50.0), *said(1, run.start(), silent))
+    assert (second.values, second.loss) == ({}, None)
+
+
+def test_a_step_has_the_ranks_own_tokens_or_samples():
+    run = Trainer(stamps=False)
+    read = msgspec.structs.replace(run.step().steps[0], tokens=500, count=2)
+    _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(read)))
+    assert second.tokens == 250
+    first, _ = rows(*trained(0, 50.0), *said(1, run.start()))
+    assert first.tokens == 8
+    blind = msgspec.structs.replace(read, tokens=None, samples=None)
+    _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(blind)))
+    assert second.tokens is None
+
+
+def test_the_newest_collectives_stay_until_others_are_measured():
+    run = Trainer(stamps=False)
+    told = {"collective_bus_mib": 170.0, "collective_ms": 0.8}
+    measured = msgspec.structs.replace(run.progress(run.step().steps[0]), values=told)
+    own = said(1, run.start(), measured, run.step())
+    _, second = rows(*trained(0, 50.0), *own)
+    assert second.values.items() >= told.items()
+
+
+def test_only_rank_0_ends_the_other_ranks():
+    end = failed(BEGAN_S + 1, "it died")
+    pair = [*trained(0, 50.0), *trained(1, 50.0)]
+    assert [row.state for row in rows(*pair, *said(1, end))] == ["training", "failed"]
+    assert [row.state for row in rows(*pair, *said(0, end))] == ["failed", "failed"]
+
+
+def test_before_it_trains_a_process_is_starting():
+    _, second = rows(*trained(0, 50.0), *said(1, Trainer().progress()))
+    assert second.steps == 0
+    assert (second.state, second.pid, second.steps_per_s) == ("starting", None, None)
+
+
+def test_a_process_that_stands_still_loses_its_rate():
+    first, second = rows(*trained(0, 50.0, steps=200), *trained(1, 50.0), after_s=10.0)
+    assert first.steps_per_s == pytest.approx(20.0)
+    assert second.steps_per_s < 4
+
+
+def test_a_pause_is_not_a_stall():
+    run = Trainer(stamps=False)
+    paused = said(1, run.start(), *run.steps(20), run.pause())
+    _, second = rows(*trained(0, 50.0), *paused)
+    assert (second.state, second.steps_per_s) == ("paused", 0.0)
+    run.wait(60.0)
+    resumed = said(1, run.resume(), run.step())
+    _, second = rows(*trained(0, 50.0), *paused, *resumed, after_s=61.05)
+    assert second.state == "training"
+    assert second.steps_per_s == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("how", ["finished", "failed"])
+def test_a_process_that_has_ended_has_no_current_times(how):
+    run = Trainer(stamps=False)
+    messages = said(1, run.start(), *run.steps(20))
+    failure = failed(run.now_s, "it died")
+    messages += said(1, failure if how == "failed" else run.finish())
+    _, second = rows(*trained(0, 50.0), *messages)
+    assert (second.state, second.steps) == (how, 20)
+    assert (second.steps_per_s, second.values) == (None, {})
+
+
+def test_rank_0s_end_is_the_end_of_all_ranks():
+    run = Trainer(stamps=False)
+    messages = said(0, run.start(), *run.steps(20))
+    failure = failed(run.now_s, "it died")
+    ended = rows(*messages, *trained(1, 50.0), *said(0, failure))
+    assert [one.state for one in ended] == ["failed", "failed"]
+
+
+def test_another_process_of_a_rank_replaces_its_values():
+    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 100.0, steps=3))
+    assert (second.steps, second.step_ms_p50) == (3, 100.0)
+
+
+def test_a_restart_is_counted_by_its_process():
+    again = Trainer(stamps=False)
+    other = in_process(again.start(), pid=43, ready_s=BEGAN_S + 1)
+    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(1, other, *again.steps(3)))
+    assert (second.pid, second.restarts, second.steps) == (43, 1, 3)
+    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 50.0))
+    assert second.restarts == 0  # the same process, reached again
+
+
+def test_a_process_that_ended_while_the_others_live_has_ended_until_another_comes():
+    messages = [*trained(0, 50.0), *trained(1, 50.0), *said(1, parted(BEGAN_S + 1))]
+    _, second = rows(*messages)
+    assert (second.state, second.steps, second.steps_per_s) == ("ended", 20, None)
+    _, second = rows(*messages, *trained(1, 50.0))
+    assert second.state == "training"
+
+
+def test_a_rank_is_silent_that_says_nothing_while_another_one_does():
+    later = [msgspec.structs.replace(one, sent_s=10.5) for one in trained(0, 50.0)]
+    assert [row.state for row in rows(*trained(1, 50.0), *later)] == ["training", "silent"]
+    just = [msgspec.structs.replace(one, sent_s=10.0) for one in trained(0, 50.0)]
+    assert [row.state for row in rows(*trained(1, 50.0), *just)] == ["training"] * 2
+    assert [row.state for row in rows(*trained(0, 50.0), *trained(1, 50.0))] == ["training"] * 2
+
+
+def test_each_rank_has_what_was_read_of_its_own_processes():
+    read = [
+        one
+        for rank in (0, 1)
+        for one in said(rank, host(BEGAN_S + 1, 100.0 * (1 + rank)), source="telemetry")
+    ]
+    messages = [*trained(0, 50.0), *trained(1, 50.0), *read]
+    assert [row.host.number("cpu_pct") for row in rows(*messages)] == [100.0, 200.0]
+    later = said(0, host(BEGAN_S + 11), source="telemetry")  # 10 s after the other one
+    assert all(row.host is not None for row in rows(*messages, *later, after_s=11.0))
+    later = said(0, host(BEGAN_S + 60), source="telemetry")
+    assert [row.host is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
+
+
+def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
+    messages = []
+    for rank in range(2):
+        start = simulated_ranks.start(rank)
+        messages += said(rank, start)
+        reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.process.device.uuid)
+        messages += said(rank, reading, source="telemetry")
+    assert [row.gpu is not None for row in rows(*messages, after_s=60.0)] == [True, True]
+    later = said(0, msgspec.structs.replace(gpu(BEGAN_S + 60), uuid="GPU-0"), source="telemetry")
+    assert [row.gpu is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
+
+
+def test_the_first_message_of_a_rank_has_the_number_0():
+    first = msgspec.structs.replace(said(1, Trainer().start())[0], seq=0)
+    _, second = rows(*trained(0, 50.0), first)
+    assert (second.state, second.steps) == ("training", 0)
+
+
+def test_the_newest_message_too_counts_once_if_it_is_repeated():
+    run = Trainer(stamps=False)
+    own = said(1, run.start(), run.step(50.0), run.step(50.0), run.step(100.0))
+    _, second = rows(*trained(0, 50.0), *own, own[-1])
+    assert second.step_ms_p50 == 50.0
+
+
+def test_repeated_messages_count_once():
+    messages = trained(1, 50.0)
+    assert rows(*trained(0, 50.0), *messages, *messages) == rows(*trained(0, 50.0), *messages)
+
+
+def test_the_slow_rank_is_found_even_if_all_messages_are_repeated():
+    slow = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0} if rank == 3 else {})
+    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
+    ranks = Ranks()
+    for envelope in stamped(simulated_ranks.enveloped([*starts, *slow.train(15)])):
+        ranks.take(envelope)
+        ranks.take(envelope)
+    assert (ranks.straggler.rank, ranks.straggler.phase) == (3, "forward")
+
+
+def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
+    messages = []
+    ranks = Ranks(messages.append)
+    for rank in range(10_000):
+        for envelope in stamped(trained(rank, 50.0, steps=1)):
+            ranks.take(envelope)
+    assert [row.rank for row in ranks.rows(BEGAN_S)] == list(range(MOST_RANKS))
+    assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]

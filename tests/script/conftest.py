@@ -1,0 +1,25 @@
+"""A fixture for tests of the hooks: the results of scripts that are each run once."""
+
+import fcntl
+import json
+
+import pytest
+
+from tests.warm import python
+
+
+@pytest.fixture(scope="session")
+def results_of(tmp_path_factory, worker_id):
+    """Return the results that a script of this folder prints. pytest's workers share one run."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder if worker_id == "master" else folder.parent
+
+    def read(script):
+        path = shared / f"{script}.json"
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not path.stat().st_size:
+                file.write(python("-m", f"tests.script.{script}").stdout)
+        return json.loads(path.read_text())
+
+    return read

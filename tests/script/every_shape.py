@@ -1,0 +1,40 @@
+"""Runs all trainings of shapes.py and declared.py, and prints the results of each.
+
+Their processes are forked from one that has imported torch, as importing takes the most time.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch._dynamo  # noqa: F401  # as the first optimizer does, but once for all of them
+from torch import multiprocessing
+
+from tests.script import declared, shapes
+
+DECLARED = [name for name, (run, _) in shapes.SHAPES.items() if run.__module__ == declared.__name__]
+FOUND = [name for name in shapes.SHAPES if name not in DECLARED]
+PROCESSES = {
+    "found": (FOUND, False),
+    "found, together": ([name for name in FOUND if "compiled" not in name], True),
+    "declared": (DECLARED, False),
+    "declared, together": (["after_steps_that_were_found"], True),
+}
+
+
+def train(_process, file, names, together):
+    Path(file).write_text(json.dumps(shapes.train(names, together=together)))
+
+
+def main():
+    results = {}
+    with tempfile.NamedTemporaryFile() as file:
+        for how, of in PROCESSES.items():  # one at a time, not to slow each other
+            multiprocessing.start_processes(train, (file.name, *of), start_method="fork")
+            results[how] = json.loads(Path(file.name).read_text())
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

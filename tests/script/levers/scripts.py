@@ -1,0 +1,136 @@
+"""Small trainings like a user's, and the part of the tracker that levers need."""
+
+import hashlib
+import weakref
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from gpudash.levers.script_levers import ScriptLevers
+from gpudash.levers.training_objects import Feed, NewestCall, Root, TrainingObjects
+
+
+def follow(module):
+    """Wrap a root's calls as the tracker does."""
+    if isinstance(module, Root):
+        return module
+    root = Root(module)
+    root.keeps_calls = True
+
+    def wrapper(*args, **kwargs):
+        root.newest = NewestCall(args, kwargs)
+        call = module._call_impl
+        return (root.around(call) if root.around else call)(*args, **kwargs)
+
+    module.__dict__["_compiled_call_impl"] = wrapper
+    return root
+
+
+def found(*modules, optimizers=(), loader=None, iterator=None, device="cpu", **more):
+    facts = {"world_size": 1, "backwards": 1, "scaler": False, **more}
+    return TrainingObjects(
+        optimizer_refs=tuple(map(weakref.ref, optimizers)),
+        roots=tuple(follow(module) for module in modules),
+        feed=Feed(loader, iterator) if loader is not None else None,
+        device=torch.device(device),
+        **facts,
+    )
+
+
+def levers(*modules, redirects=None, backend="aot_eager", **facts):
+    return ScriptLevers(
+        found(*modules, **facts),
+        weakref.WeakKeyDictionary() if redirects is None else redirects,
+        backend=backend,
+    )
+
+
+def move(levers, **changes):
+    levers.enter(levers.resolve(changes))
+
+
+class ConvNet(nn.Module):
+    """Has convolution, batch norm and dropout: everything that a rehearsal must put back."""
+
+    flatten = staticmethod(torch.flatten)
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(0.3)
+        self.head = nn.Linear(4 * 6 * 6, 5)
+        self.seen = []
+
+    def forward(self, images):
+        features = self.norm(self.conv(images))
+        self.seen = [features.dtype, features.is_contiguous(memory_format=torch.channels_last)]
+        return self.head(self.drop(self.flatten(features, 1)))
+
+
+def by_view(tensor, start):
+    return tensor.view(tensor.size(0), -1)
+
+
+class Training:
+    """A plain loop over random images."""
+
+    def __init__(self, model=ConvNet, optimizer=torch.optim.Adam, **options):
+        torch.manual_seed(3)
+        self.model = model()
+        self.root = follow(self.model)
+        self.optimizer = optimizer(self.model.parameters(), lr=1e-2, **options)
+        self.losses = []
+
+    def step(self, steps=1):
+        for _ in range(steps):
+            images, labels = torch.randn(2, 3, 8, 8), torch.randint(0, 5, (2,))
+            self.optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(self.model(images), labels)
+            loss.backward()
+            self.optimizer.step()
+            self.losses.append(loss.detach())
+        return self
+
+    def levers(self, **facts):
+        return levers(self.root, **{"optimizers": [self.optimizer], **facts})
+
+    @property
+    def digest(self):
+        """Return a digest of losses, weights, buffers and optimizer, with their layout."""
+        tensors = [*self.losses, *self.model.state_dict().values(), torch.get_rng_state()]
+        for state in self.optimizer.state.values():
+            tensors += state.values()
+        digest = hashlib.md5()
+        for tensor in tensors:
+            digest.update(f"{tensor.dtype}{tensor.stride()}{tensor.device}".encode())
+            digest.update(tensor.detach().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def redirecting(monkeypatch):
+    """Redirect iterators' `next` as the tracker does; return the redirects."""
+    redirects = weakref.WeakKeyDictionary()
+    own = _BaseDataLoaderIter.__next__
+
+    def answer(iterator):
+        redirect = redirects.get(iterator)
+        return redirect() if redirect else own(iterator)
+
+    monkeypatch.setattr(_BaseDataLoaderIter, "__next__", answer)
+    return redirects
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        info = torch.utils.data.get_worker_info()
+        return index, info.num_workers if info else 0
+
+
+def loader(**options):
+    return DataLoader(Numbers(), **{"batch_size": 2, **options})

@@ -1,0 +1,184 @@
+"""Short steps that are timed together, as on a GPU; here all steps are."""
+
+import pytest
+
+from tests.script import shapes
+
+
+@pytest.fixture(scope="module")
+def alone(results_of):
+    return results_of("every_shape")["found"]
+
+
+UNCOMPILED = [shape for shape in shapes.SHAPES if "compiled" not in shape]
+
+
+@pytest.fixture(scope="module")
+def results(results_of):
+    return results_of("every_shape")["found, together"]
+
+
+@pytest.mark.parametrize("shape", UNCOMPILED)
+def test_each_step_is_counted_once(results, shape):
+    one = results[shape]
+    assert one["failures"] == []
+    assert one["steps"] == one["expected"]
+    for record, before in zip(one["records"][1:], one["records"], strict=False):
+        assert record["step"] - record["count"] >= before["step"]
+
+
+@pytest.mark.parametrize("shape", ["loader", "no_loader", "accumulation"])
+def test_similar_steps_are_timed_together_except_the_first(results, shape):
+    one = results[shape]
+    counts = [record["count"] for record in one["records"]]
+    assert max(counts) > 1
+    assert sum(counts) == one["records"][-1]["step"] - 1
+
+
+def test_a_requested_step_has_its_own_border(results):
+    one = results["borders_asked_for"]
+    assert len(one["borders"]) < one["steps"]
+    assert set(one["asked"]) <= set(one["borders"])
+
+
+def test_steps_timed_together_report_the_samples_of_all(results):
+    for shape, batch in (("loader", 8), ("no_loader", 16), ("compares_in_some_steps", 16)):
+        for record in results[shape]["records"]:
+            assert record["samples"] == batch * record["count"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples"),
+    [
+        ("batches_of_many_kinds", 192),
+        ("loader_within_a_loader", 96),
+        ("nested_tensors", 128),
+        ("another_optimizer_within_an_epoch", 320),
+        ("declares_its_later_steps", 320),
+        ("second_optimizer_now_and_then", 480),
+    ],
+)
+def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
+    results, alone, shape, samples
+):
+    assert results[shape]["samples"] == alone[shape]["samples"] == samples
+
+
+def test_samples_are_counted_after_the_script_has_left_its_loader(results):
+    samples = [one["samples"] for one in results["loader_left_within_an_epoch"]["records"]]
+    assert None not in samples
+
+
+def test_the_wait_for_a_batch_is_measured_whatever_the_batch_is(results):
+    for record in results["slow_dicts"]["records"]:
+        assert record["data_ms"] >= shapes.CALLS_A_BATCH * shapes.TICK_MS
+
+
+def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_it(results):
+    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    waits = {one["step"]: one["data_ms"] * one["count"] for one in results["slow_ends"]["records"]}
+    assert [step for step, ms in waits.items() if ms >= waited] == [12, 24, 36]
+
+
+def test_the_samples_of_a_step_that_the_script_leaves_are_not_counted(results):
+    assert results["leaves_a_step"]["samples"] == 11 * 8
+
+
+def test_the_hosts_time_is_all_but_the_waits_wherever_an_epoch_ends(results):
+    records = results["slow_ends_after_any_step"]["records"]
+    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    assert any(one["count"] == 1 and one["data_ms"] >= waited for one in records)
+    for record in records[1:]:  # the first one's time is of two clocks
+        assert shapes.TICK_MS <= record["host_ms"] < waited
+
+
+def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
+    assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
+    assert results["all_in_fast_code"]["ours"] == alone["all_in_fast_code"]["ours"] == []
+
+
+def test_an_exception_of_a_signal_handler_has_no_frame_of_ours(results):
+    assert results["stopped_by_signals"]["stopped"] == 4
+    assert results["stopped_by_signals"]["ours"] == []
+
+
+def test_tokens_are_not_known_if_no_batch_has_any(results):
+    assert {record["tokens"] for record in results["loader"]["records"]} == {None}
+
+
+def test_steps_timed_together_have_no_loss_where_batches_show_their_begins(results):
+    one = results["loader"]
+    for record, loss in zip(one["records"], one["reported_losses"], strict=True):
+        computed = one["losses"][record["step"] - 1]
+        assert loss == (computed if record["count"] == 1 else None)
+
+
+def test_other_steps_timed_together_have_the_loss_of_the_last_one(results):
+    one = results["no_loader"]
+    computed = [one["losses"][record["step"] - 1] for record in one["records"]]
+    assert one["reported_losses"] == computed
+
+
+def test_models_and_backward_passes_are_hooked_at_borders_and_at_the_end(results, alone):
+    for one in (results["hooks_in_and_out"], alone["hooks_in_and_out"]):
+        assert [*one["at_borders"][1:], one["at_the_end"]] == [[True, True]] * len(
+            one["at_borders"]
+        )
+
+
+def test_steps_whose_begin_a_batch_shows_run_without_those_hooks(results, alone):
+    assert [False, False] in results["hooks_in_and_out"]["in_steps"]
+    assert [False, False] not in alone["hooks_in_and_out"]["in_steps"][1:]
+
+
+def test_a_child_forked_in_such_a_step_has_the_hook_on_backward_passes(results):
+    assert results["hooks_in_and_out"]["in_children"] == [True]
+
+
+def test_the_patch_of_another_tool_stays(results):
+    one = results["backward_of_another_tool"]
+    assert (one["calls"], one["kept"]) == (40, True)
+
+
+def test_a_lever_on_the_calls_of_the_model_acts_in_each_step(results):
+    assert results["lever_on_calls"]["calls"] == 30
+
+
+def test_an_aside_ends_steps_timed_together_and_is_not_in_them(results, alone):
+    for shape in (
+        "evaluation_and_checkpoint",
+        "evaluation_without_a_loader",
+        "evaluation_beside_a_loader",
+    ):
+        assert results[shape]["asides"] == alone[shape]["asides"]
+
+
+@pytest.mark.parametrize("shape", ["compares_in_some_steps", "acts_before_it_learns"])
+def test_a_call_without_gradients_in_a_step_is_no_evaluation(results, alone, shape):
+    assert results[shape]["asides"] == alone[shape]["asides"]
+
+
+def test_steps_that_each_have_a_call_without_gradients_are_measured_in_full(results):
+    one = results["compares_in_each_step"]
+    assert [record["step"] for record in one["records"]] == list(range(2, 13))
+    assert one["samples"] == 12 * 8
+
+
+def test_the_time_of_a_step_has_the_call_without_gradients_at_its_begin(results):
+    for record in results["acts_before_it_learns"]["records"][1:]:  # the first is an evaluation
+        assert record["step_ms"] >= 1000 * shapes.ACTS_S
+
+
+@pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
+def test_several_optimizers_or_those_in_backward_are_always_measured_in_full(results, shape):
+    assert {record["count"] for record in results[shape]["records"]} == {1}
+
+
+def test_without_a_dashboard_steps_are_only_counted(results):
+    borders = [step for step in results["switched_off_and_on"]["borders"] if 10 <= step <= 21]
+    assert borders == [10, 11, 20, 21]
+
+
+def test_without_a_dashboard_steps_that_are_looked_at_closely_have_their_own_borders(results):
+    borders = results["switched_off_and_looked_at_closely"]["borders"]
+    assert [step for step in borders if 10 <= step <= 30] == list(range(10, 31))

@@ -1,0 +1,206 @@
+"""Trainings of many shapes: their steps, what was measured, and what was left unchanged."""
+
+import pytest
+
+from tests.script import shapes
+from tests.warm import python
+
+
+@pytest.fixture(scope="module")
+def results(results_of):
+    return results_of("every_shape")["found"]
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_the_number_of_steps_is_exact_and_all_but_the_first_are_measured(results, shape):
+    one = results[shape]
+    assert one["failures"] == []
+    assert one["steps"] == one["expected"]
+    assert one["closed"] == [record["step"] for record in one["records"]]
+    assert one["closed"] == sorted(set(one["closed"]))
+    assert one["closed"][-1] == one["steps"]
+
+
+@pytest.mark.parametrize("shape", ["loader", "gan", "accumulation", "lbfgs", "scaler"])
+def test_an_ordinary_loop_has_a_border_after_each_step_and_is_timed_from_the_second_on(
+    results, shape
+):
+    steps = list(range(1, results[shape]["steps"] + 1))
+    assert results[shape]["borders"] == steps
+    assert results[shape]["closed"] == steps[1:]
+
+
+@pytest.mark.parametrize(
+    ("shape", "line"),
+    [
+        ("no_loader", "AdamW, root Net, 1 backward pass a step, no DataLoader"),
+        ("accumulation", "AdamW, root Net, 4 backward passes a step, DataLoader with 0 workers"),
+        (
+            "gan",
+            "2 × Adam, roots 2 × Net, 2 backward passes a step, DataLoader with 0 workers",
+        ),
+        ("scaler", "AdamW, GradScaler, root Net, 1 backward pass a step, DataLoader with 0 work"),
+        ("no_optimizer", "no optimizer: each backward pass ends a step, root Net, 1 backward"),
+        (
+            "children_called",
+            "SGD, roots Pair.inner.encoder and Pair.inner.decoder, 1 backward pass a step",
+        ),
+        ("nobody_called", "SGD, root Pair, 1 backward pass a step"),
+        ("compiled_child", "SGD, root Pair.inner.encoder, 1 backward pass a step"),
+        ("compiled", "AdamW, root OptimizedModule, 1 backward pass a step, DataLoader with 0"),
+    ],
+)
+def test_the_findings_line_describes_the_training(results, shape, line):
+    assert results[shape]["found"][-1].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples"),
+    [("loader", 8), ("no_loader", 16), ("accumulation", 32), ("lbfgs", 32), ("gan", 8)],
+)
+def test_samples_come_from_the_batches_or_else_from_the_calls(results, shape, samples):
+    assert {record["samples"] for record in results[shape]["records"]} == {samples}
+
+
+@pytest.mark.parametrize(
+    ("shape", "total"),
+    [("loader", 96), ("accumulation", 192), ("no_optimizer", 160), ("no_loader", None)],
+)
+def test_all_samples_are_counted_unless_those_of_the_first_steps_are_unknown(results, shape, total):
+    assert results[shape]["samples"] == total
+
+
+@pytest.mark.parametrize("shape", ["children_called", "compiled_child"])
+def test_calls_of_submodules_instead_of_the_root_are_the_forward_pass(results, shape):
+    phases = [one["phases_ms"] for one in results[shape]["records"][2:] if one["phases_ms"]]
+    assert phases
+    assert all("forward" in one for one in phases)
+
+
+def test_submodules_that_are_not_called_are_hooked_for_one_step_only(results):
+    assert results["children_called"]["hooked"] == ["inner.encoder", "inner.decoder"]
+    assert results["nobody_called"]["hooked"] == [""]
+
+
+@pytest.mark.parametrize("shape", ["loader", "scaler"])
+def test_the_loss_is_what_the_script_computed(results, shape):
+    computed = results[shape]["losses"][1:]
+    for number, pair in enumerate(zip(results[shape]["reported_losses"], computed, strict=True)):
+        if shape == "loader" or number not in (0, 2):  # the script made these infinite
+            assert pair[0] == pair[1]
+
+
+def test_evaluation_and_checkpoints_are_no_part_of_a_step(results):
+    one = results["evaluation_and_checkpoint"]
+    there = [[why, after] for after in (6, 12) for why in ("evaluation", "checkpoint", None)]
+    assert one["asides"][:6] == there
+    assert [why for why, _ in one["asides"][6:]] == ["evaluation", "checkpoint", None]
+    after = [record["step_ms"] for record in one["records"] if record["step"] in (7, 13)]
+    assert min(after) < 2 * 50  # the script sleeps longer in each evaluation
+
+
+def test_a_checkpoint_ends_when_its_file_is_saved(results):
+    one = results["works_after_a_checkpoint"]
+    assert one["asides"] == [["checkpoint", 5], [None, 5]]
+    (after,) = (record for record in one["records"] if record["step"] == 6)
+    assert after["step_ms"] >= 20  # the script sleeps before the step
+
+
+def test_the_end_of_an_epoch_changes_no_findings(results):
+    assert results["loader"]["found"] == [
+        "AdamW, root Net, 1 backward pass a step, DataLoader with 0 workers"
+    ]
+    assert results["loader"]["feeds"] == [True]
+
+
+@pytest.mark.parametrize(("shape", "last"), [("a_hook_fails", 6), ("a_hook_fails_bare", 12)])
+def test_after_a_failure_there_is_one_more_border(results, shape, last):
+    assert results[shape]["results"] == ["forward: ZeroDivisionError('ours')"]
+    assert results[shape]["borders"][-2:] == [last, last]
+
+
+def test_an_evaluation_between_epochs_does_not_change_the_training_loader(results):
+    lines = results["evaluation_and_checkpoint"]["found"]
+    assert {line.rpartition(", ")[2] for line in lines} == {"DataLoader with 0 workers"}
+
+
+def test_a_call_before_every_step_is_part_of_the_step(results):
+    one = results["acts_before_it_learns"]
+    assert one["asides"] == [
+        ["evaluation", 1],
+        [None, 1],
+    ]  # the first such call cannot be known as part of the step
+    assert all(record["step_ms"] > 5 for record in one["records"][2:])
+
+
+def test_phases_and_waits_add_up_to_the_step(results):
+    shares = [
+        1 - (sum(record["phases_ms"].values()) + record["data_ms"]) / record["step_ms"]
+        for record in results["attributed"]["records"]
+        if record["phases_ms"]
+    ]
+    assert len(shares) >= 2
+    assert min(shares) <= 0.02  # a busy machine affects only some steps
+
+
+def test_inside_a_closure_forward_and_backward_count_as_themselves(results):
+    measured = [one["phases_ms"] for one in results["lbfgs"]["records"] if one["phases_ms"]]
+    assert measured
+    for phases_ms in measured:
+        assert phases_ms.keys() == {"your_code", "forward", "backward", "optimizer"}
+
+
+def test_a_number_passed_to_an_optimizers_step_is_no_closure(results):
+    measured = [one["phases_ms"] for one in results["step_takes_a_number"]["records"]]
+    assert any("optimizer" in phases_ms for phases_ms in measured)
+
+
+@pytest.mark.parametrize(
+    "shape", ["compiled", "compiled_in_place", "compiled_function", "compiled_child"]
+)
+def test_compiled_code_has_one_graph_and_no_break(results, shape):
+    assert results[shape]["recompiles"] == [1, 0]
+
+
+def test_a_compiled_optimizer_is_one_graph_and_counts(results):
+    assert results["compiled_optimizer"]["recompiles"][0] == 1
+
+
+def test_saved_pickled_and_copied_models_hold_nothing_of_ours(results):
+    assert results["saved_whole"]["holds_ours"] == [False, False]
+    assert results["saved_whole"]["copy"] is None
+
+
+def test_a_copy_of_a_models_dictionary_computes_with_its_own_parts(results):
+    assert results["copied_for_another_device"]["own"]
+
+
+def test_a_training_that_the_script_releases_is_freed(results):
+    assert results["forgotten"]["kept"] == [False, False]
+
+
+def test_a_traceback_shows_no_frame_of_ours(results):
+    frames = results["exceptions"]["frames"]
+    assert ["tests", "hooks"] in frames
+    assert not [frame for frame in frames if "gpudash" in frame]
+
+
+def test_a_replayed_graph_with_an_optimizer_step_is_a_step_with_its_own_phase(results):
+    replayed = results["a_graph_replayed"]["records"][3:]
+    measured = [one["phases_ms"] for one in replayed if one["phases_ms"]]
+    assert all(phases_ms.keys() == {"your_code", "graph"} for phases_ms in measured)
+
+
+def test_an_inactive_tracker_counts_steps_and_measures_none(results):
+    closed = results["switched_off_and_on"]["closed"]
+    assert closed == [*range(2, 11), *range(21, 41)]
+
+
+def test_a_watched_training_prints_and_computes_what_a_plain_one_does(tmp_path):
+    watched = python("-m", "tests.script.identical", "watched", str(tmp_path / "model.watched"))
+    plain = python("-m", "tests.script.identical", "plain", str(tmp_path / "model"))
+    assert watched.stderr.splitlines()[0] == "24 []"
+    own = plain.stdout.splitlines()
+    assert watched.stdout.splitlines()[: len(own)] == own
+    assert plain.stderr.split() == ["Net", "False"]  # the saved model, loaded without gpudash
+    assert (tmp_path / "model.watched.0").read_text() == "24 []"  # in a spawned process

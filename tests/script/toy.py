@@ -1,0 +1,54 @@
+"""An observer that records its calls, for scripts that the tests run."""
+
+import gc
+
+import torch
+
+from gpudash.script.discovery import found_line
+from gpudash.script.patches import patch
+from gpudash.script.tracker import Tracker
+
+
+class Toy:
+    def __init__(self):
+        self.clear()
+
+    def clear(self):
+        self.founds, self.borders, self.closed, self.asides, self.records = [], [], [], [], []
+        self.failures, self.newest = [], None
+        self.losses, self.feeds = [], []
+        self.at_border = lambda step: None
+
+    def found(self, found):
+        self.newest = found
+        self.founds.append(found_line(found))
+        self.feeds.append(found.feed is not None)
+
+    def border(self, step):
+        self.borders.append(step)
+        self.at_border(step)
+
+    def step(self, step):
+        self.closed.append(step)
+        self.look()
+
+    def aside(self, why):
+        self.asides.append((why, self.tracker.steps))
+
+    def idle(self):
+        pass
+
+    def look(self):
+        for record, loss in self.tracker.clock.finished():
+            self.records.append(record)
+            self.losses.append(None if loss is None else float(loss))
+
+
+def watched():
+    torch.compiler.reset()  # imports the compiler, as the first optimizer does
+    gc.freeze()  # makes each search for models faster
+    toy = Toy()
+    toy.tracker = Tracker(toy)
+    toy.tracker.failed = lambda what, error: toy.failures.append(f"{what}: {error!r}")
+    patch(toy.tracker)
+    return toy
