@@ -129,8 +129,8 @@ class Driver:
         self.found: list[Estimate] = []
         plan = Plan(workload="slowed", settings={})
         self._normaliser = Normaliser()
-        life = Life(ready(training, plan, PROCESS), self._hear)
-        self._state = life.state
+        self._state: State
+        life = Life(ready(training, plan, PROCESS), self._hear)  # which tells the first state
         self._loop = Loop(training, plan, CommandPipe(commands_fd), life)
 
     def run(self) -> list[Estimate]:

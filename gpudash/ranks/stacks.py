@@ -10,7 +10,7 @@ MOST_FRAMES = 100
 """The limit of faulthandler; text from elsewhere may be endless."""
 LIBRARY = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/]python3\.\d+[\\/]"
-    r"|[\\/]gpudash[\\/](?:hooks|inject|instrument|worker)[\\/]|^<frozen "
+    r"|[\\/]gpudash[\\/](?:inject|instrument|levers|script|training|worker)[\\/]|^<frozen "
 )
 """Matches paths of code that is not the script author's."""
 COLLECTIVES = ("distributed_c10d.py", "_functional_collectives.py")

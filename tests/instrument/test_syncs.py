@@ -111,7 +111,7 @@ def test_a_wait_inside_torch_has_the_nearest_line_outside(window):
 def test_frames_of_gpudash_are_skipped(window, monkeypatch):
     monkeypatch.setattr(callsite, "OURS", "/site-packages/gpudash/")
     ours = {"wait": wait}
-    exec(compile("def step(): wait()", "/site-packages/gpudash/hooks/patches.py", "exec"), ours)
+    exec(compile("def step(): wait()", "/site-packages/gpudash/script/patches.py", "exec"), ours)
     ours["step"]()
     assert lines(window.stop()) == [here(-1)]
 

@@ -1,9 +1,13 @@
 """A stack shows where the script is, and the collective that it waits in."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpudash
 from gpudash.ranks.stacks import collective, doing, frames, script_frame
 
 TORCH = "/venv/lib/python3.11/site-packages/torch"
@@ -19,7 +23,7 @@ TRAIN = [("/home/u/train.py", 30, "train"), ("/home/u/train.py", 41, "<module>")
 BACKWARD = text(
     (f"{TORCH}/autograd/graph.py", 1113, "_engine_run_backward"),
     (f"{TORCH}/autograd/__init__.py", 395, "backward"),
-    ("/opt/gpudash/hooks/patches.py", 88, "telling"),
+    ("/opt/gpudash/script/patches.py", 88, "telling"),
     (f"{TORCH}/_tensor.py", 623, "backward"),
     *TRAIN,
 )
@@ -95,3 +99,14 @@ def test_a_text_that_was_changed_anywhere_is_read_without_harm(data):
     assert (frame is None) == (not found)
     if frame is not None:
         assert str(frame) in map(str, found)
+
+
+def test_no_code_of_gpudashs_that_runs_in_a_training_is_taken_for_the_scripts():
+    package = Path(gpudash.__file__).parent
+    imports_torch = re.compile(r"^(?:import|from) torch\b", re.MULTILINE)
+    ours = [path for path in package.rglob("*.py") if imports_torch.search(path.read_text())]
+    assert len(ours) > 30
+    for path in ours:
+        if "integrations" not in path.parts:  # a callback of a framework's, named in the script
+            script = script_frame(frames(text((str(path), 1, "ours"), *TRAIN)))
+            assert script.where == "train.py:30", path

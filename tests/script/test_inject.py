@@ -18,10 +18,10 @@ HOOKS = "def install():\n    print('installed', 'torch' in __import__('sys').mod
 def folder(tmp_path):
     """Return a folder with one-line doubles of torch and gpudash, and the run's directory."""
     (tmp_path / "run").mkdir()
-    (tmp_path / "lib/gpudash/hooks").mkdir(parents=True)
+    (tmp_path / "lib/gpudash/script").mkdir(parents=True)
     (tmp_path / "lib/torch.py").write_text(TORCH)
     (tmp_path / "lib/gpudash/__init__.py").touch()
-    (tmp_path / "lib/gpudash/hooks/install.py").write_text(HOOKS)
+    (tmp_path / "lib/gpudash/script/entry.py").write_text(HOOKS)
     return tmp_path
 
 
@@ -57,7 +57,7 @@ def test_the_script_sees_no_trace_of_the_hook(folder):
         "import sys, torch; print(sys.path, sys.argv, torch.__spec__, torch.__loader__,"
         " torch.__file__, torch.__spec__.loader is torch.__loader__)"
     )
-    (folder / "lib/gpudash/hooks/install.py").write_text("def install(): pass")
+    (folder / "lib/gpudash/script/entry.py").write_text("def install(): pass")
     ours, theirs = (run(folder, code, hooked=hooked)[0] for hooked in (True, False))
     assert _without_addresses(ours) == _without_addresses(theirs)
 
@@ -92,7 +92,7 @@ def test_without_gpudash_in_its_environment_the_script_goes_on(folder):
 
 
 def test_hooks_that_fail_are_marked_and_the_script_goes_on(folder):
-    (folder / "lib/gpudash/hooks/install.py").write_text("def install(): 1 / 0")
+    (folder / "lib/gpudash/script/entry.py").write_text("def install(): 1 / 0")
     printed, marks = run(folder, "import torch; print('goes on')")
     assert printed == "torch is imported\ngoes on\n"
     assert marks == [".failed", ".python", ".torch"]
