@@ -24,19 +24,10 @@ from gpudash.compare.paired_t import Estimate
 from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.wire import StepReport, encoded
-from gpudash.protocol import (
-    Block,
-    Blocks,
-    Command,
-    Device,
-    Envelope,
-    Event,
-    Plan,
-    Reading,
-    State,
-    Stop,
-    TrainingProcess,
-)
+from gpudash.protocol.commands import Block, Blocks, Command, Plan, Stop
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Device, State, TrainingProcess
 from gpudash.run.normalise import Normaliser
 from gpudash.worker.__main__ import ready
 from gpudash.worker.loop import Loop

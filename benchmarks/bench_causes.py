@@ -38,7 +38,8 @@ from gpudash.diagnosis.gains import without
 from gpudash.diagnosis.headline import Headline, headline
 from gpudash.diagnosis.recent_step import recent_step
 from gpudash.diagnosis.rules import Limit
-from gpudash.protocol import Gain, Plan, Try
+from gpudash.protocol.answer import Gain, Try
+from gpudash.protocol.commands import Plan
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand

@@ -39,7 +39,7 @@ from gpudash.compare.paired_t import block_order
 from gpudash.instrument.reporter import Reports
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.levers.training_objects import TrainingObjects
-from gpudash.protocol import Aside
+from gpudash.protocol.training import Aside
 from gpudash.script import shards, waits
 from gpudash.script.patches import patch
 from gpudash.script.roots import CALL_ATTRIBUTE

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from plain_loop import Plain
 
 from gpudash.instrument.life import Life
-from gpudash.protocol import Device, TrainingProcess
+from gpudash.protocol.training import Device, TrainingProcess
 from gpudash.worker.__main__ import ready
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def take_turns(step: Callable[[], object], synchronize: Callable[[], None]) -> N
 def work(training: "Training", settings: dict[str, str]) -> None:
     """Do the same in the worker of gpudash, which looks for commands every 25 ms."""
     from gpudash.instrument.pipes import CommandPipe, EventPipe
-    from gpudash.protocol import AnyCommand, Plan
+    from gpudash.protocol.commands import AnyCommand, Plan
     from gpudash.worker.loop import Loop
 
     class Turns(CommandPipe):

@@ -19,17 +19,11 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.protocol import (
-    Envelope,
-    Event,
-    Failed,
-    Hello,
-    HostReading,
-    Plan,
-    Progress,
-    Reading,
-    Straggler,
-)
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.readings import HostReading, Reading
+from gpudash.protocol.session import Straggler
+from gpudash.protocol.training import Failed, Hello, Progress
 from gpudash.ranks.stragglers import Stragglers
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source

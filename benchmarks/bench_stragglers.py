@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.protocol import Envelope, Progress, State
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Progress, State
 from gpudash.ranks.rows import Ranks
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")

@@ -13,7 +13,8 @@ import random
 import statistics
 import time
 
-from gpudash.protocol import Change, Plan, Progress, Refused, State, Step
+from gpudash.protocol.commands import Change, Plan
+from gpudash.protocol.training import Progress, Refused, State, Step
 from gpudash.run.worker_process import WorkerProcess
 
 TIMEOUT_S = 120

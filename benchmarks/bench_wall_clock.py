@@ -11,7 +11,8 @@ import argparse
 import json
 import time
 
-from gpudash.protocol import Change, Plan, Progress, Refused, State, Step
+from gpudash.protocol.commands import Change, Plan
+from gpudash.protocol.training import Progress, Refused, State, Step
 from gpudash.run.worker_process import WorkerProcess
 
 WARMUP_STEPS = 20

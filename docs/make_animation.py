@@ -14,7 +14,7 @@ from pathlib import Path
 
 from make_picture import COLUMNS, ROWS, tidied
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.run.session import Session
 from gpudash.tui.app import Dashboard
 

@@ -16,7 +16,7 @@ from html import escape, unescape
 from pathlib import Path
 
 from gpudash import rendezvous
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpudash.format import ABSENT
-from gpudash.protocol import LeverOffer
+from gpudash.protocol.training import LeverOffer
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
 

@@ -9,25 +9,12 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from gpudash.protocol import (
-    Ability,
-    Answer,
-    Aside,
-    ComparisonShown,
-    Device,
-    Failed,
-    GpuReading,
-    HostReading,
-    Joined,
-    LeverOffer,
-    MemoryOwners,
-    OtherJobs,
-    Phase,
-    Playback,
-    Profiled,
-    Settings,
-    Straggler,
-)
+from gpudash.protocol.answer import Answer
+from gpudash.protocol.inspections import Joined, MemoryOwners, Profiled
+from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown, Playback, Straggler
+from gpudash.protocol.training import Ability, Aside, Device, Failed, LeverOffer, Phase
 
 ShownState: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"

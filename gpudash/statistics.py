@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpudash.protocol import Step
+from gpudash.protocol.training import Step
 
 T = TypeVar("T", int, float)
 WARMUP_STEPS = 5

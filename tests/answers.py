@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from gpudash.protocol import Block, Blocks, Event
+from gpudash.protocol.commands import Block, Blocks
+from gpudash.protocol.envelope import Event
 from tests.lives import turns
 
 

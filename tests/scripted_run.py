@@ -3,16 +3,15 @@
 from msgspec.structs import replace
 
 from gpudash.instrument.life import OUTSIDE_BLOCKS
-from gpudash.protocol import (
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import (
     Aside,
     Device,
-    GpuReading,
-    HostReading,
     Note,
     Phase,
-    Plan,
     Progress,
-    Settings,
     State,
     Step,
     TrainingProcess,

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from tests.scripted_worker import Conducted, Worker
 

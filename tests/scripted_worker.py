@@ -9,19 +9,9 @@ import shutil
 from pathlib import Path
 
 from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
-from gpudash.protocol import (
-    Blocks,
-    BlocksEnded,
-    Change,
-    Pause,
-    Profile,
-    Profiled,
-    Progress,
-    Refused,
-    Resume,
-    State,
-    Step,
-)
+from gpudash.protocol.commands import Blocks, Change, Pause, Profile, Resume
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Step
 from gpudash.run.normalise import Normaliser
 from gpudash.training.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started

@@ -1,5 +1,5 @@
 from gpudash.metrics import METRICS, phases_ms, process_reading, since
-from gpudash.protocol import Progress
+from gpudash.protocol.training import Progress
 from tests.scripted_run import gpu
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gpudash.offers import lever_of, refusal
-from gpudash.protocol import LeverOffer
+from gpudash.protocol.training import LeverOffer
 from workloads.levers import Choice, Count, LeverError, Switch
 
 

@@ -13,17 +13,8 @@ from pathlib import Path
 import msgspec
 
 from gpudash.instrument.pipes import CommandPipe, EventPipe
-from gpudash.protocol import (
-    Change,
-    Device,
-    Hello,
-    Plan,
-    Profile,
-    Refused,
-    State,
-    Status,
-    Stop,
-)
+from gpudash.protocol.commands import Change, Plan, Profile, Stop
+from gpudash.protocol.training import Device, Hello, Refused, State, Status
 from gpudash.run.worker_process import WorkerProcess
 from tests.lives import failed, in_process
 from tests.scripted_run import started

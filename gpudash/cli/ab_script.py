@@ -12,7 +12,7 @@ from gpudash.cli.stdout import complain
 from gpudash.compare.ab import Comparison, Question
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import lever_of
-from gpudash.protocol import LeverOffer
+from gpudash.protocol.training import LeverOffer
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from workloads.levers import LeverError

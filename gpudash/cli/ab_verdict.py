@@ -14,7 +14,7 @@ from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
-from gpudash.protocol import Settings
+from gpudash.protocol.records import Settings
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
 from workloads import Entry, find_workload

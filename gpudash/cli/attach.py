@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
     from gpudash.cli.dashboard import show
     from gpudash.cli.run_command import listen, say_farewell
     from gpudash.cli.stdout import on_terminal
-    from gpudash.protocol import Plan
+    from gpudash.protocol.commands import Plan
     from gpudash.run.runs import living
     from gpudash.run.script import ON_SCREEN, ScriptSource
     from gpudash.run.session import Session

@@ -26,7 +26,7 @@ from gpudash.errors import Exit, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpudash.protocol import Plan
+    from gpudash.protocol.commands import Plan
     from gpudash.run.replay import Player
     from gpudash.run.session import Session
 

@@ -13,7 +13,7 @@ from typing import TextIO
 from gpudash.cli.stdout import CLEAR_LINE, complain
 from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
-from gpudash.protocol import Failed
+from gpudash.protocol.training import Failed
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
 from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable

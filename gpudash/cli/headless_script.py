@@ -15,7 +15,7 @@ from gpudash.cli.headless import REDRAW_S, SIGNALS, News, Printer, handled
 from gpudash.cli.stdout import complain
 from gpudash.errors import UsageError
 from gpudash.format import figure, steps
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.ranks import hangs
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain

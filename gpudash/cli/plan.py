@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.stdout import passing
 from gpudash.errors import UsageError
-from gpudash.protocol import Plan, Settings
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.records import Settings
 from workloads import CATALOGUE, Entry, add
 from workloads.levers import AUTO, Lever, find
 from workloads.standard_levers import PROCESSES

@@ -12,7 +12,7 @@ from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
-from gpudash.protocol import Settings
+from gpudash.protocol.records import Settings
 from gpudash.recording.files import reason, refuse_existing, shown, text_of
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session

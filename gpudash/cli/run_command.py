@@ -15,7 +15,7 @@ from gpudash.cli.headless_script import (
 )
 from gpudash.cli.stdout import complain, on_terminal, say
 from gpudash.errors import Exit, UsageError
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.run.addresses import to_connect, to_listen
 from gpudash.run.node_protocol import VARIABLE, given_token, new_token
 from gpudash.run.nodes import Nodes

@@ -11,7 +11,8 @@ from gpudash.cli.plan import compared_values, make_plan
 from gpudash.compare.sweep.grid import NPROC, Grid
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import UsageError
-from gpudash.protocol import Plan, Settings
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.records import Settings
 from gpudash.run import child
 from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve

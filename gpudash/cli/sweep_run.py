@@ -16,7 +16,10 @@ from gpudash.cli.sweep_outputs import Outputs
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import NPROC, Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
-from gpudash.protocol import Block, Event, Plan, Progress, Reading, State
+from gpudash.protocol.commands import Block, Plan
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Progress, State
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session

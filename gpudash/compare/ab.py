@@ -23,7 +23,11 @@ from gpudash.compare.paired_t import (
 )
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Block, ComparisonShown, Event, HostReading, Reading, State
+from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import HostReading, Reading
+from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import State
 from gpudash.statistics import Means
 
 MIN_STEPS = 5

@@ -6,14 +6,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.protocol import (
-    Block,
+from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.training import (
     BlocksEnded,
-    Event,
-    GpuReading,
-    HostReading,
     Progress,
-    Reading,
     RefusalKind,
     Refused,
     State,

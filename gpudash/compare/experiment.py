@@ -2,7 +2,11 @@
 
 from typing import Protocol
 
-from gpudash.protocol import Block, ComparisonShown, Event, Reading, State
+from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import State
 
 
 class Experiment(Protocol):

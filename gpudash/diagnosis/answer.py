@@ -16,7 +16,7 @@ from gpudash.diagnosis.remedies import refreshed, tries
 from gpudash.diagnosis.rules import Limit, Rule, limit_of, rules, waiting_levers
 from gpudash.diagnosis.why import reasons
 from gpudash.offers import levers_of
-from gpudash.protocol import Answer, Try
+from gpudash.protocol.answer import Answer, Try
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
 

@@ -15,7 +15,7 @@ from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.remedies import loader_workers
 from gpudash.diagnosis.rules import DATA_PCT, Limit, waiting_levers
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
 from gpudash.trace.summary import SyncUse

@@ -20,7 +20,8 @@ from gpudash.diagnosis.profiled_step import (
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.rules import DEVICE_PCT, Limit
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Gain, Phase
+from gpudash.protocol.answer import Gain
+from gpudash.protocol.training import Phase
 
 ADDED_WORKER = 0.5
 """Least speed of an added worker, relative to a present one: two hardware threads share a core."""

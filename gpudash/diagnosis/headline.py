@@ -12,7 +12,7 @@ from gpudash import format as fmt
 from gpudash.diagnosis.evidence import caution_in_ab
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
-from gpudash.protocol import Answer, Lane, Try
+from gpudash.protocol.answer import Answer, Lane, Try
 from gpudash.ranks import hangs
 from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
 from gpudash.statistics import WARMUP_STEPS

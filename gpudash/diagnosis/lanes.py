@@ -6,7 +6,7 @@ import msgspec
 
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import METRICS
-from gpudash.protocol import Lane, Part
+from gpudash.protocol.answer import Lane, Part
 from gpudash.snapshot import Snapshot
 
 SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt", "your code": "code"}

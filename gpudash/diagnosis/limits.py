@@ -4,7 +4,10 @@ from collections import deque
 from typing import NamedTuple
 
 from gpudash.format import percent
-from gpudash.protocol import Answer, AnswerShown, Event, Progress, Reading, State
+from gpudash.protocol.answer import Answer, AnswerShown
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Progress, State
 
 MOST_MOMENTS = 50
 """Most moments kept at which a limit began: the newest."""

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.protocol import Pinning
+from gpudash.protocol.inspections import Pinning
 from gpudash.trace.names import has_product
 
 

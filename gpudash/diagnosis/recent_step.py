@@ -10,7 +10,7 @@ import msgspec
 
 from gpudash import statistics
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Aside
+from gpudash.protocol.training import Aside
 from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.statistics import WARMUP_STEPS
 from gpudash.trace.summary import Summary

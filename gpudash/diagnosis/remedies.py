@@ -10,7 +10,9 @@ from gpudash.diagnosis.gains import LEAST_PCT, Case, batches_wait, gain_of, work
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.rules import BUSY_HOST_PCT, DATA_PCT, WAITING_LOSSES, Limit
 from gpudash.offers import refusal
-from gpudash.protocol import ComparisonShown, Gain, Settings, Try
+from gpudash.protocol.answer import Gain, Try
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from workloads.levers import Count, Lever, LeverError
 

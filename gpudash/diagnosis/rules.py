@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Settings, Straggler
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import Straggler
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 

@@ -46,7 +46,7 @@ from torch import Tensor
 from gpudash.instrument.collectives import CollectiveTimes, collective_times
 from gpudash.instrument.timestamps import Timestamps, TimestampT
 from gpudash.instrument.wire import FinishedStep
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 
 Mark: TypeAlias = Callable[[str], None]
 """Takes the name of the phase that begins on the current stream."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpudash.errors import UNDECODABLE
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone, Sent
-from gpudash.protocol import AnyCommand
+from gpudash.protocol.commands import AnyCommand
 
 MOST_BYTES = 8 << 20
 """Unread bytes kept for a dashboard: about a minute of short steps."""

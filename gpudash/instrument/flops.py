@@ -18,7 +18,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from gpudash.protocol import Flops
+from gpudash.protocol.inspections import Flops
 from gpudash.trace.names import has_product
 
 OWN = frozenset(

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpudash.instrument.pipes import Sent
-from gpudash.protocol import Aside, State
+from gpudash.protocol.training import Aside, State
 
 OUTSIDE_BLOCKS: dict[str, Any] = {"run": None, "block": None, "baseline": {}}
 """The fields of a state outside of a run of blocks."""

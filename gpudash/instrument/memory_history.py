@@ -18,7 +18,10 @@ from torch.optim import Optimizer
 
 from gpudash.instrument.owners import MIB, Allocation, at_the_peak, owners
 from gpudash.instrument.weights import kept_by, updated_by
-from gpudash.protocol import Event, Memory, MemoryOwners, MemoryUse, Refused
+from gpudash.protocol.commands import Memory
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.inspections import MemoryOwners, MemoryUse
+from gpudash.protocol.training import Refused
 
 STEPS = 2
 """The second step begins with gradients and the optimizer's state in place."""

@@ -10,7 +10,7 @@ import time
 import torch
 
 from gpudash.instrument.reporter import instruments
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 
 STEPS = 1000
 REPEATS = 5

@@ -14,7 +14,8 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash.instrument.wire import StepReport, encoded
-from gpudash.protocol import AnyCommand, Envelope, Event
+from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.envelope import Envelope, Event
 
 READ_BYTES = 1 << 16
 Sent: TypeAlias = Event | StepReport

@@ -27,7 +27,8 @@ from gpudash.instrument.peak import ALL, begin_measuring
 from gpudash.instrument.pinning import measure as measure_pinning
 from gpudash.instrument.syncs import SyncWindow
 from gpudash.instrument.weights import weights_of
-from gpudash.protocol import PROFILE_LIMIT_S, Flops, Profiled, SyncCall
+from gpudash.protocol.commands import PROFILE_LIMIT_S
+from gpudash.protocol.inspections import Flops, Profiled, SyncCall
 
 INJECTED = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH")
 """Environment variables by which Nsight and similar tools enter a process."""

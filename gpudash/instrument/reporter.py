@@ -16,7 +16,7 @@ from gpudash.instrument.device import UNKNOWN, DeviceMemory
 from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
 from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
 from gpudash.instrument.wire import FinishedStep, StepReport
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 from gpudash.statistics import total
 
 REPORT_EVERY_S = 0.05

@@ -21,7 +21,7 @@ import torch
 
 from gpudash.instrument.callsite import CallSite, call_site
 from gpudash.instrument.uncompiled import uncompiled
-from gpudash.protocol import SyncCall
+from gpudash.protocol.inspections import SyncCall
 
 SYNC = "called a synchronizing CUDA operation"
 PROTOTYPE = "Synchronization debug mode is a prototype feature"

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gpudash.protocol import Weights
+from gpudash.protocol.inspections import Weights
 
 MIB = 2**20
 

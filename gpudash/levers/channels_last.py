@@ -20,7 +20,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gpudash.levers.offers import absent, on_off
 from gpudash.levers.tensors import each_tensor
 from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
-from gpudash.protocol import LeverOffer, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 
 SUMMARY = (
     "Keep images and weights in NHWC order, which cuDNN's tensor-core kernels want; "

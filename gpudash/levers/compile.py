@@ -12,7 +12,8 @@ from torch import nn
 
 from gpudash.levers.offers import absent, on_off
 from gpudash.levers.training_objects import Call, Root, TrainingObjects, modules_of
-from gpudash.protocol import LeverOffer, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 
 Backend: TypeAlias = str | Callable[..., Any]
 SUMMARY = (

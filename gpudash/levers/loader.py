@@ -29,7 +29,8 @@ from gpudash.levers.handover import (
 from gpudash.levers.offers import UNKNOWN, absent, on_off
 from gpudash.levers.rehearsal import reason
 from gpudash.levers.training_objects import Feed, TrainingObjects
-from gpudash.protocol import LeverKind, LeverOffer, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverKind, LeverOffer
 from gpudash.training.levers import Refusal
 
 KINDS: dict[str, LeverKind] = {

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gpudash.levers.training_objects import Call, TrainingObjects
-from gpudash.protocol import LeverOffer, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 from gpudash.training.levers import Refusal
 
 UNKNOWN = "unknown"

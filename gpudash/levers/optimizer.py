@@ -31,7 +31,8 @@ from torch.utils.hooks import RemovableHandle
 from gpudash.levers.offers import choice
 from gpudash.levers.rehearsal import reason
 from gpudash.levers.training_objects import Root, TrainingObjects
-from gpudash.protocol import LeverOffer, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 
 WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
 """Their fused form differs by less than 1e-7. Subclasses are excluded, as they may compute

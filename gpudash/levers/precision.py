@@ -12,7 +12,8 @@ from gpudash.levers.compile import WRAPPED
 from gpudash.levers.offers import choice
 from gpudash.levers.tensors import each_tensor
 from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
-from gpudash.protocol import LeverOffer, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 from gpudash.training.levers import Refusal
 
 ACTIVE = "an autocast is active already"

@@ -17,7 +17,8 @@ from gpudash.levers.optimizer import OptimizerForm
 from gpudash.levers.precision import Precision
 from gpudash.levers.rehearsal import rehearse
 from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
-from gpudash.protocol import LeverOffer, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 from gpudash.training.levers import Refusal
 
 WARMUP_STEPS = 2

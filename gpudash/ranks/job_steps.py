@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Event, Progress, Reading, State, Step
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.statistics import total
 
 

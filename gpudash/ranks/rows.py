@@ -6,16 +6,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gpudash.metrics import process_reading
-from gpudash.protocol import (
-    Envelope,
-    GpuReading,
-    HostReading,
-    Progress,
-    State,
-    Step,
-    Straggler,
-    StragglerShown,
-)
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.session import Straggler, StragglerShown
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.stragglers import Stragglers
 from gpudash.snapshot import ENDED, RankRow, RankState, Values
 from gpudash.statistics import Means, total

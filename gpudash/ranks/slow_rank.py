@@ -6,7 +6,8 @@ from statistics import fmean, median
 
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import GpuReading, HostReading, Straggler
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.session import Straggler
 
 SLOWER_CLOCK = 0.97
 """A clock below this part of the other GPUs' is slow; they normally differ by less."""

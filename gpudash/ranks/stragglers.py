@@ -14,15 +14,10 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.protocol import (
-    Event,
-    GpuReading,
-    HostReading,
-    Progress,
-    Reading,
-    State,
-    Straggler,
-)
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.session import Straggler
+from gpudash.protocol.training import Progress, State
 from gpudash.ranks.slow_rank import Readings
 from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
 

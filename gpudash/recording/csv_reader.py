@@ -18,15 +18,9 @@ from msgspec.structs import replace
 
 from gpudash.input_file import open_input
 from gpudash.metrics import METRICS, Kind
-from gpudash.protocol import (
-    Device,
-    Envelope,
-    Failed,
-    Note,
-    Settings,
-    State,
-    TrainingProcess,
-)
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Device, Failed, Note, State, TrainingProcess
 from gpudash.recording import provenance
 from gpudash.recording.files import no_recording
 from gpudash.recording.intervals import Interval

@@ -7,7 +7,7 @@ from operator import itemgetter
 import msgspec
 
 from gpudash.metrics import since
-from gpudash.protocol import GpuReading
+from gpudash.protocol.readings import GpuReading
 from gpudash.recording.readings import hold, over_time, take
 
 ENERGY_REACH_S = 1.3

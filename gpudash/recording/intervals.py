@@ -17,16 +17,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gpudash.protocol import (
-    Event,
-    GpuReading,
-    HostReading,
-    Progress,
-    Reading,
-    Settings,
-    State,
-    Step,
-)
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
 from gpudash.recording.rank_steps import SWITCH_S, RankSteps, RankTracks
 from gpudash.statistics import total

@@ -21,7 +21,8 @@ import msgspec
 from gpudash.errors import UsageError
 from gpudash.input_file import open_input
 from gpudash.metrics import METRICS, PAIRS_DIGITS
-from gpudash.protocol import Envelope, Record, Settings
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.records import Record, Settings
 from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.rank_steps import RankSteps

@@ -12,7 +12,8 @@ import msgspec
 
 from gpudash.errors import UNDECODABLE, RecordingError
 from gpudash.input_file import open_input
-from gpudash.protocol import Device, Settings
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Device
 from gpudash.recording.files import draft_beside, reason, shown
 from gpudash.views.time_breakdown import TimeBreakdown
 

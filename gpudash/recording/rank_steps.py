@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from gpudash.metrics import phases_ms, process_reading
-from gpudash.protocol import HostReading, Progress, State, Step
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.recording.readings import MOST_HELD, hold, over_time, take
 from gpudash.statistics import Means, mean, percentiles, total
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from gpudash.metrics import METRICS, Kind, OverTime
-from gpudash.protocol import GpuReading, HostReading, Reading
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.statistics import mean
 
 ReadingT = TypeVar("ReadingT", GpuReading, HostReading)

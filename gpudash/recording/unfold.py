@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Event, GpuReading, HostReading, Progress, Reading, Step
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.training import Progress, Step
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.rank_steps import RankSteps

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
-from gpudash.protocol import ComparisonShown
+from gpudash.protocol.session import ComparisonShown
 from gpudash.report.frame import WIDTH, Bins, Frame, curve, svg
 from gpudash.report.markup import element, number
 from gpudash.snapshot import BlockShown, Marker, Snapshot

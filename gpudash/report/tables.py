@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
-from gpudash.protocol import ComparisonShown, Device
+from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import Device
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, share_bar
 from gpudash.report.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th

@@ -4,7 +4,11 @@ from collections.abc import Callable
 
 from gpudash.compare.ab import Comparison
 from gpudash.compare.experiment import Experiment
-from gpudash.protocol import Block, ComparisonShown, Event, Reading, State, Verdict
+from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.session import ComparisonShown, Verdict
+from gpudash.protocol.training import State
 
 
 class Conductor:

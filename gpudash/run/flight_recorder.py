@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from gpudash.protocol import Joined
+from gpudash.protocol.inspections import Joined
 
 PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")

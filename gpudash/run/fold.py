@@ -7,7 +7,12 @@ from msgspec.structs import replace
 
 from gpudash.diagnosis.answer import Answers
 from gpudash.diagnosis.limits import Limits
-from gpudash.protocol import AnswerShown, Envelope, Event, Hello, Plan, Progress, Reading, Settings
+from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Hello, Progress
 from gpudash.ranks.job_steps import JobSteps
 from gpudash.ranks.rows import Ranks
 from gpudash.run.normalise import Normaliser

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from gpudash.protocol import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.ranks import hangs
 from gpudash.snapshot import Hang
 

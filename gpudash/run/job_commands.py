@@ -12,23 +12,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpudash.protocol import (
+from gpudash.protocol.commands import (
     AnyCommand,
     Blocks,
-    BlocksEnded,
     Change,
-    Envelope,
-    Event,
     Memory,
     Pause,
     Profile,
-    Refused,
     Resume,
-    State,
     Stop,
-    TooLate,
-    TrainingProcess,
 )
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.training import BlocksEnded, Refused, State, TooLate, TrainingProcess
 from gpudash.run.member import AHEAD_S, Key, Member
 
 GATHER_S = 3.0

@@ -10,7 +10,9 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol import AnyCommand, Envelope, Hello, Progress, State, TrainingProcess
+from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Hello, Progress, State, TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.keeper import began_ticks
 from gpudash.run.lines import HungUp, Lost

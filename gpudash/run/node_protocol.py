@@ -18,7 +18,10 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash.errors import UsageError
-from gpudash.protocol import PROTOCOL_VERSION, GpuReading, HostReading, Record, Stacks
+from gpudash.protocol.commands import Stacks
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.records import Record
+from gpudash.protocol.training import PROTOCOL_VERSION
 from gpudash.recording.files import reason
 from gpudash.run.lines import Lost
 

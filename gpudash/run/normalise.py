@@ -7,7 +7,9 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Event, Progress, Reading, State, Step
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.snapshot import ENDED
 from gpudash.statistics import WARMUP_STEPS
 

@@ -18,14 +18,10 @@ import msgspec
 
 from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.metrics import METRICS
-from gpudash.protocol import (
-    PROTOCOL_VERSION,
-    Envelope,
-    GpuReading,
-    HostReading,
-    Stack,
-    State,
-)
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.inspections import Stack
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.training import PROTOCOL_VERSION, State
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
 from gpudash.run.addresses import Address, resolved, why_not

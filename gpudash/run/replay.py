@@ -16,19 +16,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol import (
-    Envelope,
-    Event,
-    GpuReading,
-    Hello,
-    HostReading,
-    Plan,
-    Playback,
-    Progress,
-    Reading,
-    State,
-    StragglerShown,
-)
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.session import Playback, StragglerShown
+from gpudash.protocol.training import Hello, Progress, State
 from gpudash.recording.csv_reader import log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed

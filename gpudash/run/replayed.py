@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol import Envelope, Notice, State, TrainingProcess
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import State, TrainingProcess
 from gpudash.recording.csv_reader import UNKNOWN
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read

@@ -12,21 +12,10 @@ from signal import SIGINT, SIGKILL, SIGTERM
 from msgspec.structs import replace
 
 from gpudash.format import signal_name
-from gpudash.protocol import (
-    Ability,
-    AnyCommand,
-    Envelope,
-    Event,
-    Failed,
-    Hello,
-    Notice,
-    Offered,
-    Progress,
-    Stacks,
-    State,
-    Status,
-    Stop,
-)
+from gpudash.protocol.commands import AnyCommand, Stacks, Stop
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import Ability, Failed, Hello, Offered, Progress, State, Status
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.nodes import Nodes
 from gpudash.run.source import Source, printed

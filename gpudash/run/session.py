@@ -23,34 +23,25 @@ from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
 from gpudash.diagnosis.limits import Limits
 from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
-from gpudash.protocol import (
-    Ability,
+from gpudash.protocol.commands import (
     AnyCommand,
     Block,
     Blocks,
     Change,
-    Envelope,
-    Event,
-    Failed,
-    Hello,
-    HostReading,
     Memory,
-    MemoryOwners,
-    NewRow,
-    Notice,
     Pause,
     Plan,
-    Printed,
     Profile,
-    Progress,
-    Reading,
-    Refused,
     Resume,
-    Settings,
     Stacks,
-    State,
     Stop,
 )
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.inspections import MemoryOwners
+from gpudash.protocol.readings import HostReading, Reading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import NewRow, Notice
+from gpudash.protocol.training import Ability, Failed, Hello, Printed, Progress, Refused, State
 from gpudash.ranks.hangs import LEAST_S
 from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol import PROTOCOL_VERSION, AnyCommand, Envelope, Printed, TrainingProcess
+from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import PROTOCOL_VERSION, Printed, TrainingProcess
 
 MOST_LINES = 32
 """Most lines of a message, so that a log's reader accepts it, whatever is printed."""

@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Joined, Stack, Stacks
+from gpudash.protocol.commands import Stacks
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.inspections import Joined, Stack
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder
 from gpudash.run.member import Member

@@ -5,15 +5,9 @@ import platform
 import time
 from queue import SimpleQueue
 
-from gpudash.protocol import (
-    Envelope,
-    GpuMissing,
-    Hello,
-    HostReading,
-    OtherJobs,
-    Reading,
-    TrainingProcess,
-)
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.readings import GpuMissing, HostReading, OtherJobs, Reading
+from gpudash.protocol.training import Hello, TrainingProcess
 from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler
 

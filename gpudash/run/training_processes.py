@@ -10,16 +10,11 @@ from functools import partial
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol import (
-    AnyCommand,
-    Envelope,
-    Hello,
-    Notice,
-    Stack,
-    Stacks,
-    State,
-    TooLate,
-)
+from gpudash.protocol.commands import AnyCommand, Stacks
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.inspections import Stack
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import Hello, State, TooLate
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
 from gpudash.run.job_commands import JobCommands

@@ -7,7 +7,7 @@ import msgspec
 
 from gpudash.format import plain
 from gpudash.offers import lever_of
-from gpudash.protocol import Described, Description
+from gpudash.protocol.training import Described, Description
 from gpudash.run import child
 from workloads import CATALOGUE, Entry, add
 from workloads.levers import LeverError

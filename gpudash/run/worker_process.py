@@ -23,7 +23,9 @@ from msgspec.structs import replace
 
 from gpudash.errors import WorkerError
 from gpudash.format import signal_name
-from gpudash.protocol import AnyCommand, Envelope, Plan, State
+from gpudash.protocol.commands import AnyCommand, Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import State
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child
 from gpudash.run.lines import TURN_BYTES, receive

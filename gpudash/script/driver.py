@@ -25,16 +25,8 @@ from gpudash.instrument.memory_history import MemoryHistory, observe
 from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports
 from gpudash.levers.training_objects import Redirects, TrainingObjects
-from gpudash.protocol import (
-    Ability,
-    Aside,
-    Hello,
-    Notice,
-    Offered,
-    Phase,
-    State,
-    TrainingProcess,
-)
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import Ability, Aside, Hello, Offered, Phase, State, TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.script.discovery import found_line
 from gpudash.script.training import FollowedLevers, ScriptTraining, Tracks, job

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from gpudash.levers.training_objects import TrainingObjects
-from gpudash.protocol import Aside, Phase
+from gpudash.protocol.training import Aside, Phase
 
 LABELS = {
     "copy": "copy",

@@ -13,7 +13,9 @@ from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
 from gpudash.levers.offers import UNKNOWN
 from gpudash.levers.training_objects import Redirects, TrainingObjects, modules_of
-from gpudash.protocol import AnyCommand, LeverOffer, Pause, Settings, Stop
+from gpudash.protocol.commands import AnyCommand, Pause, Stop
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 from gpudash.training.commanded import CommandedTraining
 from gpudash.training.levers import Levers
 

@@ -16,20 +16,12 @@ from threading import Thread
 from typing import TypeAlias
 
 from gpudash.errors import RecordingError
-from gpudash.protocol import (
-    AnswerShown,
-    ComparisonShown,
-    Envelope,
-    GpuMissing,
-    GpuReading,
-    Hello,
-    HostReading,
-    Offered,
-    Plan,
-    Progress,
-    State,
-    StragglerShown,
-)
+from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading
+from gpudash.protocol.session import ComparisonShown, StragglerShown
+from gpudash.protocol.training import Hello, Offered, Progress, State
 from gpudash.recording.intervals import Interval
 from gpudash.sinks.sink import Sink
 from gpudash.snapshot import RecordingStatus

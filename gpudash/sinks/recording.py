@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from gpudash.errors import RecordingError
-from gpudash.protocol import Envelope, State
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import State
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cells, columns, csv_lines, wall_time
 from gpudash.recording.files import Output, replaces, shown

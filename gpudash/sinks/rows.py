@@ -5,7 +5,7 @@ import sys
 from abc import abstractmethod
 
 from gpudash.errors import ReaderGoneError, RecordingError
-from gpudash.protocol import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.csv_file import cells, columns, csv_lines, json_lines, objects
 from gpudash.recording.files import reason
 from gpudash.recording.intervals import Interval

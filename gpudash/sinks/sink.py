@@ -5,7 +5,7 @@ A new kind is a module here with a class that derives from `Sink`, and a line in
 
 from typing import Protocol
 
-from gpudash.protocol import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.snapshot import RecordingStatus

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from gpudash.protocol import GpuReading
+from gpudash.protocol.readings import GpuReading
 from gpudash.telemetry.gpm import ActivityReader
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
 from gpudash.telemetry.procfs import MIB

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import psutil
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Job, OtherJobs
+from gpudash.protocol.readings import Job, OtherJobs
 from gpudash.telemetry.procfs import GONE, Process, cpu_s_of, text
 
 PERIOD_S = 2.0

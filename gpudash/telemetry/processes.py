@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from gpudash.protocol import HostReading
+from gpudash.protocol.readings import HostReading
 from gpudash.telemetry.core_wait import CoreWait
 from gpudash.telemetry.procfs import Children, Process, Usage, children_lookup, tree, usage_of
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gpudash.protocol import GpuReading, HostReading, OtherJobs, Reading
+from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs, Reading
 from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.other_jobs import OtherJobsReader

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.trace.model import ON_DEVICE, Events, Trace
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost, modules_around

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpudash.errors import UNDECODABLE
 from gpudash.format import plain
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.trace.model import (
     KINDS,
     ON_DEVICE,

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 
 LaneKind: TypeAlias = Literal["host", "stream", "copies", "communication"]
 EventKind: TypeAlias = Literal[

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.trace.names import Direction
 
 IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudash.protocol import SyncCall
+from gpudash.protocol.inspections import SyncCall
 from gpudash.trace.model import Trace
 from gpudash.trace.names import BACKWARD, STEP
 from gpudash.trace.summary import SyncUse

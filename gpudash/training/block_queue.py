@@ -3,7 +3,9 @@
 import math
 from collections import deque
 
-from gpudash.protocol import Block, Blocks, BlocksEnded, Settings
+from gpudash.protocol.commands import Block, Blocks
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import BlocksEnded
 
 
 class BlockQueue:

@@ -19,23 +19,20 @@ from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.memory_history import TRACED, MemoryHistory
 from gpudash.instrument.profiler import NoProfile
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
-from gpudash.protocol import (
+from gpudash.protocol.commands import (
     AnyCommand,
     Block,
     Blocks,
-    BlocksEnded,
     Change,
-    Event,
     Memory,
     Pause,
     Profile,
-    RefusalKind,
-    Refused,
     Resume,
-    Settings,
     Stop,
-    TooLate,
 )
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import BlocksEnded, RefusalKind, Refused, TooLate
 from gpudash.training.block_queue import BlockQueue, difference
 from gpudash.training.commanded import CommandedTraining, Return
 from gpudash.training.decision_steps import CAME_LATE, DecisionSteps, Instruction, topic

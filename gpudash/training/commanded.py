@@ -9,7 +9,10 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from gpudash.protocol import AnyCommand, Flops, Note, RefusalKind, Settings
+from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.inspections import Flops
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Note, RefusalKind
 from gpudash.training.agreement import PATIENCE_S, Agreement, Decision
 from gpudash.training.levers import Levers, Refusal
 

@@ -11,16 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpudash.protocol import (
-    AnyCommand,
-    Block,
-    Blocks,
-    Change,
-    Pause,
-    Resume,
-    Settings,
-    Stop,
-)
+from gpudash.protocol.commands import AnyCommand, Block, Blocks, Change, Pause, Resume, Stop
+from gpudash.protocol.records import Settings
 from gpudash.training.block_queue import BlockQueue
 from gpudash.training.commanded import CommandedTraining
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from gpudash.instrument.profiler import Profiler
-from gpudash.protocol import Profile, Profiled
+from gpudash.protocol.commands import Profile
+from gpudash.protocol.inspections import Profiled
 from gpudash.training.commanded import CommandedTraining
 
 

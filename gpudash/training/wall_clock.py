@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpudash.instrument.reporter import Reports
-from gpudash.protocol import Block, Timed
+from gpudash.protocol.commands import Block
+from gpudash.protocol.training import Timed
 from gpudash.training.commanded import CommandedTraining
 
 

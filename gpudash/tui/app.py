@@ -21,7 +21,8 @@ from textual.notifications import Notify
 from textual.screen import Screen
 
 from gpudash.diagnosis.headline import why_lines
-from gpudash.protocol import MemoryOwners, Plan
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.inspections import MemoryOwners
 from gpudash.snapshot import Snapshot
 from gpudash.tui import preferences
 from gpudash.tui.actions.levers import LeverActions

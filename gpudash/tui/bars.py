@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable
 
 from gpudash import format as fmt
 from gpudash.diagnosis.rules import HOST_PCT
-from gpudash.protocol import Playback
+from gpudash.protocol.session import Playback
 from gpudash.snapshot import (
     ASIDES,
     ENDED,

@@ -20,14 +20,11 @@ from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.diagnosis.remedies import CUDA_ONLY
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.offers import levers_of
-from gpudash.protocol import (
-    Ability,
-    ComparisonShown,
-    Plan,
-    Playback,
-    Profiled,
-    Settings,
-)
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown, Playback
+from gpudash.protocol.training import Ability
 from gpudash.snapshot import ENDED, Listener, Result, Snapshot, aside, is_script
 from gpudash.tui import wording
 from gpudash.tui.keys import PROFILED_STEPS, fixed, is_pausing, key_for, no_new_row, why_not

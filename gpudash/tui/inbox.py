@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from gpudash.protocol import Failed
+from gpudash.protocol.training import Failed
 from gpudash.snapshot import KEPT_LINES, Snapshot
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.offers import refusal
-from gpudash.protocol import Ability
+from gpudash.protocol.training import Ability
 from gpudash.snapshot import ENDED, Snapshot, aside, is_script
 
 RECORDED = "a recording is shown"

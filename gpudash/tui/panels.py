@@ -10,7 +10,7 @@ from typing import NoReturn
 import msgspec
 
 from gpudash.diagnosis.headline import headline
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
 from gpudash.tui.arrangement import PanelChoice, is_roomy, is_too_small, places, too_small

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from textual.pilot import Pilot
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.tui.app import Dashboard
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gpudash.protocol import Settings
+from gpudash.protocol.records import Settings
 from workloads.levers import phrase
 
 MOST_EDITS = 200

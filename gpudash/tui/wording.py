@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from gpudash import format as fmt
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.errors import UsageError
-from gpudash.protocol import ComparisonShown, Device, Plan, Settings
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import Device
 from gpudash.snapshot import Result
 from workloads import CATALOGUE
 from workloads.levers import phrase

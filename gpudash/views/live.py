@@ -13,38 +13,31 @@ from msgspec.structs import asdict, replace
 
 from gpudash import format as fmt
 from gpudash.metrics import process_reading
-from gpudash.protocol import (
+from gpudash.protocol.commands import (
     PROFILE_LIMIT_S,
     AnyCommand,
     Blocks,
-    BlocksEnded,
     Change,
-    ComparisonShown,
-    Event,
-    GpuMissing,
-    GpuReading,
-    Hello,
-    HostReading,
-    MemoryOwners,
-    NewRow,
-    Note,
-    Notice,
-    Offered,
-    OtherJobs,
     Pause,
     Plan,
-    Playback,
     Profile,
-    Profiled,
-    Progress,
-    Reading,
-    Refused,
     Resume,
-    Settings,
+    Stop,
+)
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.inspections import MemoryOwners, Profiled
+from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading, OtherJobs, Reading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown, NewRow, Notice, Playback, Verdict
+from gpudash.protocol.training import (
+    BlocksEnded,
+    Hello,
+    Note,
+    Offered,
+    Progress,
+    Refused,
     State,
     Status,
-    Stop,
-    Verdict,
 )
 from gpudash.snapshot import (
     AB,

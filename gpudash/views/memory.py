@@ -1,7 +1,7 @@
 """Describe the owners of device memory."""
 
 from gpudash import format as fmt
-from gpudash.protocol import MemoryOwners, Owner
+from gpudash.protocol.inspections import MemoryOwners, Owner
 
 
 def owners_title(memory: MemoryOwners) -> str:

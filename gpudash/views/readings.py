@@ -6,7 +6,8 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Device, GpuReading, HostReading, OtherJobs
+from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
+from gpudash.protocol.training import Device
 from gpudash.statistics import Means
 from gpudash.views.throughput import NOW_S
 

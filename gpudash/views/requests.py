@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from gpudash.protocol import AnyCommand, Change, Pause, Profile, Resume, Settings
+from gpudash.protocol.commands import AnyCommand, Change, Pause, Profile, Resume
+from gpudash.protocol.records import Settings
 
 
 class Requests:

@@ -11,7 +11,7 @@ from statistics import covariance, median
 import msgspec
 
 from gpudash.metrics import phases_ms
-from gpudash.protocol import Step
+from gpudash.protocol.training import Step
 
 BLOCK_S = 1.0
 FEWEST_STEPS = 4

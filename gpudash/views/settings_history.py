@@ -10,7 +10,9 @@ from functools import lru_cache
 from math import floor, hypot, isfinite, log
 
 from gpudash.metrics import since
-from gpudash.protocol import GpuReading, HostReading, Reading, Settings, Step
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Step
 from gpudash.snapshot import STEP_CLASS, Result
 from gpudash.statistics import Batches, Means, percentiles, total, warm
 

@@ -6,7 +6,9 @@ from itertools import starmap
 from operator import mul
 from typing import NamedTuple
 
-from gpudash.protocol import Event, Progress, Reading, State, Step
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.statistics import percentiles, total
 
 NOW_S = 2.0

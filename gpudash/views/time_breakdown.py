@@ -19,14 +19,9 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import asdict
 
-from gpudash.protocol import (
-    Event,
-    Progress,
-    Reading,
-    State,
-    Step,
-    Timed,
-)
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Progress, State, Step, Timed
 from gpudash.views.same_steps import WAIT_MS
 
 Why: TypeAlias = Literal[

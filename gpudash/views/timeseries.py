@@ -11,7 +11,8 @@ from itertools import zip_longest
 from math import floor
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Reading, Step
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Step
 from gpudash.snapshot import Series, Values
 from gpudash.statistics import Means, total
 

@@ -23,14 +23,14 @@ import msgspec
 from gpudash.imports import without_collecting
 from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
-from gpudash.protocol import (
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import (
     Ability,
     Device,
     Failed,
     Hello,
     Note,
     Phase,
-    Plan,
     State,
     Status,
     TrainingProcess,

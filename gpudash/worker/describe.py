@@ -10,7 +10,7 @@ import msgspec
 
 from gpudash.imports import without_collecting
 from gpudash.offers import offer_of
-from gpudash.protocol import Described, Description, Unfit
+from gpudash.protocol.training import Described, Description, Unfit
 from workloads.levers import LeverError
 from workloads.lifetime import die_with
 from workloads.own.loading import find

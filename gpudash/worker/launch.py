@@ -14,7 +14,8 @@ import msgspec
 from gpudash.format import signal_name
 from gpudash.imports import without_collecting
 from gpudash.instrument.pipes import EventPipe
-from gpudash.protocol import Failed, Hello, Plan, Status
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import Failed, Hello, Status
 from gpudash.worker.__main__ import CAN, describe, failed, take_input
 from workloads.levers import LeverError
 from workloads.lifetime import die_with, end

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.reporter import REPORT_EVERY_S
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.training.command_loop import CommandLoop
 from gpudash.training.decision_steps import DECIDE_EVERY_S
 from gpudash.training.levers import OutOfMemory

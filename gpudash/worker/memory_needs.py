@@ -7,7 +7,8 @@ import torch
 from gpudash import format as fmt
 from gpudash.forecast import Need, forecast
 from gpudash.instrument.device import DeviceMemory, capacity_mib
-from gpudash.protocol import MemoryOwners, Settings
+from gpudash.protocol.inspections import MemoryOwners
+from gpudash.protocol.records import Settings
 
 
 class MemoryNeeds:

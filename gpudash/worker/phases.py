@@ -1,6 +1,6 @@
 """The phases that gpudash's workloads mark in a step. They also mark `idle`, which is no phase."""
 
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 
 PREPARE = ("copy", "prepare")
 TRAIN = ("forward", "backward", "optimizer", "graph")

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from gpudash.imports import without_collecting
 from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe
-from gpudash.protocol import Plan, Status, TrainingProcess
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import Status, TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.worker.__main__ import announce, keep_sockets_in, of_process, train, work
 from gpudash.worker.phases import phases_of_ranks

@@ -22,7 +22,9 @@ from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.wire import FinishedStep
-from gpudash.protocol import Note, Plan, Settings
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Note
 from gpudash.training.block_queue import difference
 from gpudash.training.commanded import CommandedTraining, Return
 from gpudash.training.levers import OutOfMemory, Refusal, phrase

@@ -14,7 +14,7 @@ from gpudash.cli.ab_verdict import (
 )
 from gpudash.compare.ab import BLOCK_S, MIN_STEPS, Comparison, Question
 from gpudash.errors import Exit, UsageError
-from gpudash.protocol import Failed
+from gpudash.protocol.training import Failed
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import host
 from tests.scripted_session import ScriptedSession

@@ -14,7 +14,7 @@ from gpudash.cli.headless import (
     run_headless,
 )
 from gpudash.diagnosis.limits import Limits
-from gpudash.protocol import Failed
+from gpudash.protocol.training import Failed
 from gpudash.snapshot import Snapshot
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpudash.cli.main import main
 from gpudash.cli.sweep_grid import of_count
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from workloads import CATALOGUE
 from workloads.standard_levers import PROCESSES
 

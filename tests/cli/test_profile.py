@@ -13,7 +13,7 @@ from gpudash.cli.headless import News
 from gpudash.cli.main import main
 from gpudash.cli.profile_trial import PATIENCE_S, Trial
 from gpudash.errors import Exit
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Result, Snapshot
 from tests import worker_double
 from tests.scripted_worker import TRACE

@@ -15,7 +15,7 @@ from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
 from gpudash.errors import OutputError, RecordingError, UsageError
-from gpudash.protocol import Device, Failed, Note
+from gpudash.protocol.training import Device, Failed, Note
 from gpudash.snapshot import Snapshot
 from tests.lives import in_process
 from tests.scripted_run import DEVICE, started

@@ -12,7 +12,8 @@ from gpudash.compare.ab import (
     Question,
 )
 from gpudash.compare.paired_t import MIN_PAIRS, block_order
-from gpudash.protocol import Change, HostReading
+from gpudash.protocol.commands import Change
+from gpudash.protocol.readings import HostReading
 from tests.lives import in_process
 from tests.scripted_run import host
 from tests.scripted_worker import Conducted, Worker

@@ -7,16 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.compare.blocks import LAG_S, SAMPLES_KEPT, BlockLog, Measured, NotRun
-from gpudash.protocol import (
-    Block,
-    Blocks,
-    BlocksEnded,
-    Change,
-    Progress,
-    Refused,
-    State,
-    Timed,
-)
+from gpudash.protocol.commands import Block, Blocks, Change
+from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Timed
 from gpudash.run.normalise import Normaliser
 from tests.lives import Narrator, changed, failed, finished, paused, resumed
 from tests.scripted_run import BEGAN_S, gpu, host, started, step

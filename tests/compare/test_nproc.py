@@ -9,7 +9,7 @@ from gpudash.compare.sweep import table
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.errors import UsageError
-from gpudash.protocol import Device, State
+from gpudash.protocol.training import Device, State
 from tests.compare.test_sweep_table import of
 from tests.lives import in_process
 from tests.scripted_run import started

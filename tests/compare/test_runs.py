@@ -13,7 +13,7 @@ from gpudash.compare.sweep.file import SweepFile
 from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import Part
 from gpudash.errors import UsageError
-from gpudash.protocol import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import Burst
 from gpudash.sinks.recording import RecordingWriter

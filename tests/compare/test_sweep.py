@@ -6,7 +6,7 @@ import pytest
 from gpudash.compare.paired_t import estimate
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.compare.sweep.table import cell
-from gpudash.protocol import Change
+from gpudash.protocol.commands import Change
 from tests.scripted_run import gpu, host
 from tests.scripted_worker import Conducted, Worker
 

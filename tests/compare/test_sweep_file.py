@@ -8,7 +8,7 @@ import pytest
 from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import Device, State, TrainingProcess
+from gpudash.protocol.training import Device, State, TrainingProcess
 
 GRID = Grid(
     rows=({"batch_size": "8"}, {"batch_size": "16"}),

@@ -8,7 +8,8 @@ from gpudash.diagnosis.headline import why_lines
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.rules import DATA_PCT, waiting_levers
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import HostReading, Pinning, Profiled
+from gpudash.protocol.inspections import Pinning, Profiled
+from gpudash.protocol.readings import HostReading
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from tests.diagnosis.trainings import (
     CPU,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gpudash.diagnosis.gains import Case, batches_wait, gain_of, without, workers_needed
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.protocol import Gain, Peak, Pinning, Profiled, Weights
+from gpudash.protocol.answer import Gain
+from gpudash.protocol.inspections import Peak, Pinning, Profiled, Weights
 from gpudash.trace.summary import CopyUse, KernelUse, Summary
 from tests.tui.fake_engine import PHASES
 

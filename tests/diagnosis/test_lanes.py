@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from gpudash.diagnosis.lanes import lane, lanes_of, look
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import METRICS
-from gpudash.protocol import Part, Phase
+from gpudash.protocol.answer import Part
+from gpudash.protocol.training import Phase
 from gpudash.snapshot import Snapshot
 from tests.diagnosis.trainings import ask, changed, cpu_step, gpu_step, measured, two_streams
 

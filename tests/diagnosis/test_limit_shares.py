@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.diagnosis.limits import Limits
-from gpudash.protocol import Answer, AnswerShown
+from gpudash.protocol.answer import Answer, AnswerShown
 from tests.scripted_run import BEGAN_S, Trainer
 
 WAITS = Answer(limit="data", title="input-bound", evidence=("waits 3.00 of 10.0 ms",))

@@ -20,7 +20,8 @@ from gpudash.diagnosis.rules import (
     rules,
 )
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import HostReading, Phase
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import Phase
 from gpudash.snapshot import Marker, RankRow, Snapshot
 from tests.diagnosis.trainings import (
     CPU,

@@ -4,7 +4,7 @@ import pytest
 
 from gpudash.diagnosis.headline import headline, why_lines
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
-from gpudash.protocol import HostReading, OtherJobs
+from gpudash.protocol.readings import HostReading, OtherJobs
 from gpudash.snapshot import Hang, Marker, RankRow, RankStack, Snapshot
 from gpudash.statistics import WARMUP_STEPS
 from tests.diagnosis.trainings import answered, ask, changed, compared, gpu_step, measured

@@ -5,7 +5,7 @@ import pytest
 from gpudash.diagnosis.answer import Answers
 from gpudash.diagnosis.remedies import loader_workers
 from gpudash.diagnosis.rules import LOADER_PCT
-from gpudash.protocol import HostReading
+from gpudash.protocol.readings import HostReading
 from tests.diagnosis.trainings import (
     CPU,
     GPU,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpudash.protocol import Progress
+from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import Intervals
 from gpudash.views.live import LiveView
 from tests.scripted_run import BEGAN_S, PLAN, Trainer

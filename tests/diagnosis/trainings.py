@@ -4,7 +4,9 @@ import msgspec
 
 from gpudash.diagnosis.answer import Found, find
 from gpudash.diagnosis.headline import headline
-from gpudash.protocol import ComparisonShown, Device, GpuReading, HostReading, Straggler
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.session import ComparisonShown, Straggler
+from gpudash.protocol.training import Device
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.trace.summary import Summary
 from tests.tui.fake_engine import PHASES

@@ -11,7 +11,7 @@ from gpudash.instrument.clock import Clock
 from gpudash.instrument.timestamps import HostTimestamps
 from gpudash.instrument.wire import FinishedStep
 from gpudash.metrics import phases_ms
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 from tests.instrument.fake_device import Device
 
 SERIAL = ("copy", "prepare", "forward", "backward", "optimizer", "idle")

@@ -5,7 +5,7 @@ import torch
 
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.reporter import instruments
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 from tests.instrument.test_clock import finished
 
 NAMES = ("forward", "communication", "backward")

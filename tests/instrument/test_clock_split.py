@@ -6,7 +6,7 @@ import pytest
 
 from gpudash.instrument.clock import Clock
 from gpudash.metrics import phases_ms
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 from tests.instrument.test_clock import finished
 
 PHASES = tuple(Phase(name=name, label=name, lane="train") for name in ("forward", "optimizer"))

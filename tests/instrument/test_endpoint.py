@@ -12,7 +12,8 @@ import pytest
 
 from gpudash.instrument import endpoint
 from gpudash.instrument.endpoint import Endpoint, Line
-from gpudash.protocol import Notice, Pause
+from gpudash.protocol.commands import Pause
+from gpudash.protocol.session import Notice
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import flop_registry
 
 from gpudash.instrument import flops
 from gpudash.instrument.flops import counting, multiplies
-from gpudash.protocol import Flops
+from gpudash.protocol.inspections import Flops
 from tests.warm import python
 from tests.workloads.trainings import needs_cuda
 

@@ -13,7 +13,8 @@ from docs.make_reference import metrics
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.metrics import METRICS, Metric
-from gpudash.protocol import Envelope, Phase, Progress, State
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Phase, Progress, State
 from gpudash.recording.csv_file import columns
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.intervals import Interval, Intervals

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpudash.instrument.owners import MIB, MOST_OWNERS, Allocation, at_the_peak, owners
-from gpudash.protocol import Owner
+from gpudash.protocol.inspections import Owner
 
 TORCH = "/env/torch/"
 A, B, C, D = 0x1000, 0x2000, 0x3000, 0x4000

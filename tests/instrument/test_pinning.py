@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gpudash.instrument import pinning
 from gpudash.instrument.pinning import MOST_BYTES, measure, sample
-from gpudash.protocol import Pinning
+from gpudash.protocol.inspections import Pinning
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

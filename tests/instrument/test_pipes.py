@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from gpudash.instrument.pipes import EventPipe
-from gpudash.protocol import Notice
+from gpudash.protocol.session import Notice
 
 
 def over_a_pipe() -> tuple[int, EventPipe]:

@@ -14,7 +14,7 @@ from torch.autograd import profiler as autograd
 
 from gpudash.instrument import profiler as module
 from gpudash.instrument.profiler import NoProfile, Profiler, add_record, pageable_copies
-from gpudash.protocol import Pinning, Profiled
+from gpudash.protocol.inspections import Pinning, Profiled
 from tests.warm import python
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ from torch import nn
 
 from gpudash.instrument.callsite import TORCH
 from gpudash.instrument.syncs import SyncWindow
-from gpudash.protocol import SyncCall
+from gpudash.protocol.inspections import SyncCall
 from tests.workloads.trainings import CUDA, Make, making, needs_cuda
 from workloads import masked_loss
 

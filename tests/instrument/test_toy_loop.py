@@ -8,7 +8,7 @@ import torch
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.wire import FinishedStep, StepReport
 from gpudash.metrics import phases_ms
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 
 PHASES = tuple(
     Phase(name=name, label=name, lane="train")

@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from gpudash.instrument.weights import weights_of
-from gpudash.protocol import Weights
+from gpudash.protocol.inspections import Weights
 
 KIB = 2**-10  # MiB
 

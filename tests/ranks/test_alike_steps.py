@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.compare.blocks import BlockLog
-from gpudash.protocol import Block, State
+from gpudash.protocol.commands import Block
+from gpudash.protocol.training import State
 from gpudash.statistics import percentiles, without
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.throughput import RecentSteps, WholeRun

@@ -2,16 +2,10 @@
 
 from itertools import count
 
-from gpudash.protocol import (
-    Device,
-    Envelope,
-    Notice,
-    Plan,
-    Progress,
-    State,
-    Step,
-    TrainingProcess,
-)
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import Device, Progress, State, Step, TrainingProcess
 from gpudash.ranks.job_steps import JobSteps
 from tests.lives import parted, stamped, starting
 

@@ -5,7 +5,7 @@ from itertools import count
 import msgspec
 import pytest
 
-from gpudash.protocol import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.ranks.rows import MOST_RANKS, Ranks
 from tests import simulated_ranks
 from tests.lives import failed, in_process, parted, stamped

@@ -2,7 +2,7 @@
 
 from itertools import repeat
 
-from gpudash.protocol import Step
+from gpudash.protocol.training import Step
 from gpudash.ranks.rows import SPAN_S, StepHistory
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as changed
 
-from gpudash.protocol import GpuReading, HostReading, Progress, Step
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.training import Progress, Step
 from gpudash.ranks.stragglers import Stragglers
 from gpudash.views.same_steps import over_others
 from tests.simulated_ranks import STEP_MS, Ranks, start

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.errors import GpudashError, UsageError
-from gpudash.protocol import Progress
+from gpudash.protocol.training import Progress
 from gpudash.recording.csv_file import columns
 from gpudash.recording.csv_reader import UNKNOWN, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import Interval

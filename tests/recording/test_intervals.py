@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from gpudash.protocol import Notice, Progress
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import GRACE_S, Intervals
 from gpudash.recording.rank_steps import SWITCH_S
 from gpudash.recording.readings import hold

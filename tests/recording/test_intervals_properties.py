@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.protocol import Progress
+from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import GRACE_S, Intervals
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Envelope, Progress, State, Step
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals
 from gpudash.recording.log import LogReader, Origin, line_of

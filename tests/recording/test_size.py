@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Envelope, Printed
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Printed
 from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.gpu_interval import GpuInterval

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpudash.protocol import GpuReading, HostReading, Progress
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.training import Progress
 from gpudash.recording.rank_steps import BIN, Burst
 from gpudash.recording.unfold import unfold
 from tests.recording.test_intervals_properties import folded

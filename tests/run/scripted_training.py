@@ -14,7 +14,9 @@ import msgspec
 
 from gpudash import rendezvous
 from gpudash.instrument import stack_signal
-from gpudash.protocol import AnyCommand, Envelope, Hello, LeverOffer, Offered
+from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Hello, LeverOffer, Offered
 from tests.lives import in_process
 from tests.scripted_run import started
 from tests.scripted_worker import Worker

@@ -1,12 +1,17 @@
 """Times of another node's clock, converted to the local clock."""
 
+import importlib
 import inspect
+import pkgutil
 
 import msgspec
 import pytest
 
 from gpudash import protocol
-from gpudash.protocol import Envelope, GpuReading, Progress, State, Step
+from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.readings import GpuReading
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.run.clocks import MOMENTS, ClockDifference, moved
 
 LENGTHS_AND_RATES = {
@@ -22,7 +27,10 @@ LENGTHS_AND_RATES = {
 """Fields that end in `_s` and are not points in time."""
 RECORDS = [
     one
-    for _, one in inspect.getmembers(protocol, inspect.isclass)
+    for module in pkgutil.iter_modules(protocol.__path__)
+    for _, one in inspect.getmembers(
+        importlib.import_module(f"gpudash.protocol.{module.name}"), inspect.isclass
+    )
     if issubclass(one, msgspec.Struct)
 ]
 
@@ -52,7 +60,7 @@ def test_what_is_not_known_stays_unknown_and_lengths_stay():
     later = moved(reading, 100.0)
     assert (later.at_s, later.energy_at_s, later.activity_since_s) == (101.0, 100.5, None)
     assert moved(State(at_s=1.0, phase="finished"), -1.0).trained_until_s is None
-    block = protocol.Block(number=1, changes={}, min_steps=2, min_s=3.0)
+    block = Block(number=1, changes={}, min_steps=2, min_s=3.0)
     assert moved(block, 100.0) is block
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from gpudash.protocol import AnyCommand, Blocks, Change, Pause, Profile, Resume, Stop
+from gpudash.protocol.commands import AnyCommand, Blocks, Change, Pause, Profile, Resume, Stop
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.lines import Lines
 from gpudash.run.member import Member

@@ -5,7 +5,8 @@ from itertools import count
 import pytest
 
 from gpudash.compare.ab import Comparison
-from gpudash.protocol import Blocks, ComparisonShown, Verdict
+from gpudash.protocol.commands import Blocks
+from gpudash.protocol.session import ComparisonShown, Verdict
 from gpudash.run.conductor import Conductor
 from gpudash.run.normalise import Normaliser
 from tests.compare.test_ab import faster, pipelined

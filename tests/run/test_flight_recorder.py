@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from gpudash.protocol import Joined
+from gpudash.protocol.inspections import Joined
 from gpudash.ranks.hangs import Awaited, awaited
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder, stacks

@@ -7,15 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.diagnosis.headline import headline, why_lines
-from gpudash.protocol import (
-    AnswerShown,
-    BlocksEnded,
-    Change,
-    Envelope,
-    Hello,
-    Profile,
-    Profiled,
-)
+from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.commands import Change, Profile
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.training import BlocksEnded, Hello
 from gpudash.run.fold import Fold
 from gpudash.trace.summary import Summary
 from tests.diagnosis.trainings import compared

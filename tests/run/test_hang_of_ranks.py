@@ -12,7 +12,7 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.diagnosis.headline import headline
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand

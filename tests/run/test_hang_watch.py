@@ -4,7 +4,9 @@ from itertools import count
 
 import pytest
 
-from gpudash.protocol import Envelope, Stack, Stacks
+from gpudash.protocol.commands import Stacks
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.inspections import Stack
 from gpudash.run.hang_watch import HangWatch
 from tests.scripted_run import BEGAN_S, Trainer
 

@@ -1,6 +1,8 @@
 """Commands for all ranks, over two that answer at once."""
 
-from gpudash.protocol import Blocks, Change, Envelope, Refused, TooLate
+from gpudash.protocol.commands import Blocks, Change
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Refused, TooLate
 from gpudash.run import job_commands
 from gpudash.run.job_commands import JobCommands
 from tests import scripted_worker

@@ -12,19 +12,11 @@ import pytest
 
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
-from gpudash.protocol import (
-    BlocksEnded,
-    Change,
-    ComparisonShown,
-    Envelope,
-    GpuReading,
-    Hello,
-    Plan,
-    Printed,
-    Progress,
-    State,
-    Verdict,
-)
+from gpudash.protocol.commands import Change, Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.readings import GpuReading
+from gpudash.protocol.session import ComparisonShown, Verdict
+from gpudash.protocol.training import BlocksEnded, Hello, Printed, Progress, State
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
 from gpudash.recording.provenance import Metadata

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from gpudash.protocol import Hello, Plan
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import Hello
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.snapshot import Snapshot

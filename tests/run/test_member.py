@@ -7,7 +7,10 @@ import msgspec
 import pytest
 
 from gpudash.errors import SourceError
-from gpudash.protocol import Envelope, Hello, Notice, Pause
+from gpudash.protocol.commands import Pause
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import Hello
 from gpudash.run import lines
 from gpudash.run.lines import Lines
 from gpudash.run.member import Member

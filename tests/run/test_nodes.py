@@ -14,18 +14,15 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.errors import UsageError
-from gpudash.protocol import (
-    Change,
+from gpudash.protocol.commands import Change, Stacks
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.inspections import Joined, Stack
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.training import (
     Device,
-    Envelope,
-    GpuReading,
     Hello,
-    HostReading,
-    Joined,
     Progress,
     Refused,
-    Stack,
-    Stacks,
     State,
     Step,
     Timed,

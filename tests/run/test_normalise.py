@@ -3,7 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from gpudash.protocol import Envelope, Plan, Progress, State
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Progress, State
 from gpudash.run.normalise import Normaliser
 from gpudash.statistics import WARMUP_STEPS
 from tests.lives import Narrator, changed, failed, in_process, parted, paused, resumed, starting

@@ -8,7 +8,8 @@ import pytest
 
 from gpudash.cli.headless import run_headless
 from gpudash.diagnosis.headline import headline
-from gpudash.protocol import AnswerShown, Envelope
+from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.log import LogReader
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed

@@ -8,24 +8,9 @@ import msgspec
 import psutil
 import pytest
 
-from gpudash.protocol import (
-    AnyCommand,
-    Block,
-    Blocks,
-    BlocksEnded,
-    Change,
-    Envelope,
-    Event,
-    Hello,
-    Pause,
-    Plan,
-    Progress,
-    Refused,
-    Resume,
-    State,
-    Status,
-    Stop,
-)
+from gpudash.protocol.commands import AnyCommand, Block, Blocks, Change, Pause, Plan, Resume, Stop
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.training import BlocksEnded, Hello, Progress, Refused, State, Status
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.worker_process import RankProcesses, WorkerProcess, start
 from tests.lives import failed, told

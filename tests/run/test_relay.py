@@ -16,18 +16,11 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.errors import UsageError
-from gpudash.protocol import (
-    PROTOCOL_VERSION,
-    Change,
-    Device,
-    Envelope,
-    HostReading,
-    Pause,
-    Progress,
-    Stack,
-    Stacks,
-    State,
-)
+from gpudash.protocol.commands import Change, Pause, Stacks
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.inspections import Stack
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import PROTOCOL_VERSION, Device, Progress, State
 from gpudash.run import relay as relays
 from gpudash.run.addresses import LOOPBACK, Address
 from gpudash.run.lines import Lines

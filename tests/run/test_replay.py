@@ -19,7 +19,9 @@ import pytest
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError
 from gpudash.metrics import METRICS
-from gpudash.protocol import Envelope, Hello, Note, Plan, Printed, Progress
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Hello, Note, Printed, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LogReader
 from gpudash.recording.rank_steps import BIN

@@ -7,7 +7,10 @@ from typing import TypeAlias
 
 import pytest
 
-from gpudash.protocol import Envelope, Hello, Plan, Straggler
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Straggler
+from gpudash.protocol.training import Hello
 from gpudash.run.source import Source
 from tests.run.test_replay import Driven, Replayed
 from tests.simulated_ranks import STEP_MS, Ranks, enveloped, start

@@ -13,23 +13,16 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.errors import UsageError
-from gpudash.protocol import (
-    Block,
-    Blocks,
+from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Profile, Resume, Stop
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import (
     BlocksEnded,
-    Change,
     Hello,
-    Notice,
     Offered,
-    Pause,
-    Plan,
     Printed,
-    Profile,
     Progress,
     Refused,
-    Resume,
     Status,
-    Stop,
     TooLate,
 )
 from gpudash.run import job_commands, keeper

@@ -17,7 +17,8 @@ import pytest
 
 from gpudash.compare.ab import Question
 from gpudash.errors import RecordingError, WorkerError
-from gpudash.protocol import Failed, Plan
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import Failed
 from gpudash.recording.intervals import Intervals
 from gpudash.run.session import Session
 from gpudash.run.worker_process import WorkerProcess

@@ -9,19 +9,10 @@ import msgspec
 import pytest
 
 from gpudash.errors import SourceError
-from gpudash.protocol import (
-    PROTOCOL_VERSION,
-    AnyCommand,
-    Change,
-    Envelope,
-    Event,
-    Failed,
-    Hello,
-    Plan,
-    Printed,
-    Reading,
-    State,
-)
+from gpudash.protocol.commands import AnyCommand, Change, Plan
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import PROTOCOL_VERSION, Failed, Hello, Printed, State
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from gpudash.errors import WorkerError
-from gpudash.protocol import Plan, Printed
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import Printed
 from gpudash.recording.log import LONGEST_LINE, line_of
 from gpudash.run import worker_process
 from gpudash.run.lines import READ_BYTES, TURN_BYTES

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 from torch.distributed import HashStore
 
-from gpudash.protocol import BlocksEnded, Change, Refused
+from gpudash.protocol.commands import Change
+from gpudash.protocol.training import BlocksEnded, Refused
 from gpudash.script import driver
 from gpudash.script.training import ScriptTraining
 from gpudash.training import commanded

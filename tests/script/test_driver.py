@@ -20,27 +20,21 @@ from gpudash.instrument import profiler as profiler_module
 from gpudash.instrument.reporter import RECENT_STEPS
 from gpudash.levers.offers import UNKNOWN
 from gpudash.levers.training_objects import TrainingObjects
-from gpudash.protocol import (
+from gpudash.protocol.commands import (
     AnyCommand,
     Block,
     Blocks,
-    BlocksEnded,
     Change,
-    Event,
-    Hello,
     Memory,
-    Notice,
-    Offered,
     Pause,
     Profile,
-    Profiled,
-    Progress,
-    Refused,
     Resume,
-    State,
     Stop,
-    Timed,
 )
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Refused, State, Timed
 from gpudash.script import driver as driver_module
 from gpudash.training.command_loop import CommandLoop
 from tests.answers import answered_by, blocks

@@ -15,16 +15,10 @@ import torch
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.reporter import instruments
 from gpudash.levers.training_objects import NewestCall, Root, TrainingObjects
-from gpudash.protocol import (
-    Command,
-    Envelope,
-    Event,
-    LeverOffer,
-    Phase,
-    Progress,
-    Settings,
-    Step,
-)
+from gpudash.protocol.commands import Command
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer, Phase, Progress, Step
 from gpudash.rendezvous import Rendezvous
 from gpudash.script.driver import Driver
 from gpudash.training.levers import Refusal

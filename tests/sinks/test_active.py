@@ -9,7 +9,10 @@ from typing import ClassVar
 import pytest
 
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol import AnyCommand, Envelope, Failed, Hello, Notice, Plan, Progress
+from gpudash.protocol.commands import AnyCommand, Plan
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
+from gpudash.protocol.training import Failed, Hello, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
 from gpudash.run.session import Session

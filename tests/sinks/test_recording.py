@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError
-from gpudash.protocol import Envelope, State
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import State
 from gpudash.recording import provenance
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin

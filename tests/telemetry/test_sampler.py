@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from gpudash.protocol import GpuReading, HostReading, OtherJobs, Reading
+from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs, Reading
 from gpudash.telemetry import sampler
 from gpudash.telemetry.gpu import Gpu, GpuName
 from gpudash.telemetry.nvml import GpuUnavailable

@@ -12,18 +12,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gpudash import rendezvous
-from gpudash.protocol import (
-    Block,
-    Blocks,
-    BlocksEnded,
-    Change,
-    Plan,
-    Profile,
-    Profiled,
-    Progress,
-    Refused,
-    State,
-)
+from gpudash.protocol.commands import Block, Blocks, Change, Plan, Profile
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.training import BlocksEnded, Progress, Refused, State
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.replayed import replayed
 from gpudash.run.script import ScriptSource

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from gpudash.errors import UsageError
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.trace import read as reading
 from gpudash.trace.model import KINDS
 from gpudash.trace.read import read

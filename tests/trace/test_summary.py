@@ -1,6 +1,6 @@
 import pytest
 
-from gpudash.protocol import Flops, Peak, Profiled
+from gpudash.protocol.inspections import Flops, Peak, Profiled
 from gpudash.trace.accounting import mfu_pct, summarise
 from gpudash.trace.read import read
 from gpudash.trace.summary import CopyUse

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.protocol import Profiled, SyncCall
+from gpudash.protocol.inspections import Profiled, SyncCall
 from gpudash.trace.model import KINDS, Events, Trace, TraceLane, TraceStep
 from gpudash.trace.summary import SyncUse
 from gpudash.trace.syncs import NOTED_WITHIN_US, syncs

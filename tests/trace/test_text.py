@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.trace.accounting import summarise
 from gpudash.trace.compare import compare
 from gpudash.trace.read import read

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from gpudash.protocol import Block, Blocks
+from gpudash.protocol.commands import Block, Blocks
 from gpudash.training.block_queue import BlockQueue, difference
 
 HOME = {"pipelined": "off", "batch_size": "8"}

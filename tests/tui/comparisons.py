@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpudash.protocol import ComparisonShown
+from gpudash.protocol.session import ComparisonShown
 from tests.tui.fake_engine import training
 
 changed = msgspec.structs.replace

@@ -16,7 +16,10 @@ import msgspec
 from gpudash.compare.ab import Question
 from gpudash.diagnosis.answer import Answers
 from gpudash.errors import ExistsError, RecordingError, WorkerError
-from gpudash.protocol import Device, GpuReading, HostReading, Phase, Plan, Settings
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Device, Phase
 from gpudash.snapshot import (
     Listener,
     Marker,

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpudash.protocol import ComparisonShown, HostReading, Playback
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.snapshot import AB, BlockShown, Marker, Result, Series, Snapshot, Values
 from tests.tui.fake_engine import CPU, H200, NO_GPU, PHASES, gpu_sample, settings
 

@@ -1,6 +1,8 @@
 """Snapshots of a user's script: a small GPT, from its public script."""
 
-from gpudash.protocol import HostReading, LeverOffer, Phase, Straggler
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.session import Straggler
+from gpudash.protocol.training import LeverOffer, Phase
 from gpudash.snapshot import RankRow, Snapshot
 from tests.tui.fake_engine import CPU, H200, gpu_sample
 from tests.tui.scenes import Stretch, changed, row_of, series_of

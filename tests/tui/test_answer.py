@@ -11,7 +11,8 @@ from textual.app import App
 
 from gpudash.diagnosis.headline import Headline
 from gpudash.diagnosis.lanes import lane
-from gpudash.protocol import HostReading, Job, OtherJobs, Part
+from gpudash.protocol.answer import Part
+from gpudash.protocol.readings import HostReading, Job, OtherJobs
 from gpudash.snapshot import Marker, RankRow, Snapshot
 from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
 from tests.diagnosis.trainings import (

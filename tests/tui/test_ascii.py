@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gpudash.ascii import as_ascii
 from gpudash.cli.main import main, parse
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.tui import inks
 from gpudash.tui.app import Dashboard
 from gpudash.tui.ascii import in_place

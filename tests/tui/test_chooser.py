@@ -8,7 +8,8 @@ import pytest
 from textual import events
 from textual.app import App
 
-from gpudash.protocol import HostReading, LeverOffer
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import LeverOffer
 from gpudash.tui.cells import bar_of
 from gpudash.tui.screens.chooser import Chooser, Chosen
 from gpudash.tui.values import Measured, fitting, measured_values, unit_of

@@ -11,7 +11,7 @@ import pytest
 from gpudash.cli import ab_verdict as ab
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
-from gpudash.protocol import HostReading
+from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import BlockShown
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing

@@ -10,7 +10,7 @@ import pytest
 from textual.drivers._writer_thread import WriterThread
 from textual.widgets import OptionList
 
-from gpudash.protocol import Playback
+from gpudash.protocol.session import Playback
 from gpudash.tui import bars
 from gpudash.tui.containment import PatientDriver
 from gpudash.tui.screens.chooser import Chooser

@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.tui import inks
 from gpudash.tui.app import Dashboard
 from gpudash.tui.widgets.painted import Painted

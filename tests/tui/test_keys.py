@@ -5,7 +5,7 @@ import threading
 import msgspec
 import pytest
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.tui.app import Dashboard
 from gpudash.tui.keys import GROUPS, KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.tui.control import Control
 from gpudash.tui.lever_rows import LeverRow, lever_rows
 from gpudash.tui.widgets.levers import EFFECTS, LeverPanel

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from textual.app import App
 
-from gpudash.protocol import HostReading, Phase
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import Phase
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.cells import LEVELS, width_of
 from gpudash.tui.sparks import Reading, readings, sparklines

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpudash.protocol import MemoryOwners, Owner
+from gpudash.protocol.inspections import MemoryOwners, Owner
 from gpudash.tui.screens.dialog import ShowLines
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training

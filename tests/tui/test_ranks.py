@@ -5,7 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from gpudash.protocol import HostReading
+from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Hang, RankRow, RankStack
 from gpudash.tui.bars import header
 from gpudash.tui.widgets.ranks import Job, in_sight, job_of, rank_rows, spread, verdict

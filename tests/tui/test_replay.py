@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from gpudash.format import minutes
-from gpudash.protocol import Plan, Playback
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.session import Playback
 from gpudash.tui.keys import INSTEAD, RECORDED
 from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.wording import verdict_command

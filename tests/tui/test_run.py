@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpudash.errors import RecordingError
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.control import Control

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol import Failed, Phase
+from gpudash.protocol.training import Failed, Phase
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.arrangement import LEAST

@@ -12,7 +12,7 @@ import pytest
 
 from gpudash.diagnosis.answer import Answers
 from gpudash.offers import levers_of
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import PanelChoice, is_wide
 from gpudash.tui.inbox import Mail

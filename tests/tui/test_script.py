@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.snapshot import ASIDES
 from gpudash.tui.bars import footer
 from gpudash.tui.lever_rows import lever_rows

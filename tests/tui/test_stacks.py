@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.protocol import Phase
+from gpudash.protocol.training import Phase
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.stacks import (
     EIGHTHS,

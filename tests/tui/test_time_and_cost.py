@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpudash.diagnosis.answer import FIGURES_S
-from gpudash.protocol import HostReading
+from gpudash.protocol.readings import HostReading
 from tests.tui.driving import dashboard, still
 from tests.tui.fake_engine import CPU, training, with_series
 

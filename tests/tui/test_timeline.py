@@ -10,7 +10,7 @@ import pytest
 from textual.content import Content
 
 from gpudash.errors import UsageError
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.tui.app import Dashboard
 from gpudash.tui.keys import PROFILED_STEPS, TIMELINE_KEYS
 from gpudash.tui.screens.timeline import TimelineScreen

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.errors import UsageError
-from gpudash.protocol import Playback
+from gpudash.protocol.session import Playback
 from gpudash.tui.undo import MOST_EDITS, Edit, UndoStack
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_run import ask, in_force, running

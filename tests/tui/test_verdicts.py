@@ -10,7 +10,7 @@ from gpudash.cli.main import parse
 from gpudash.cli.plan import make_plan
 from gpudash.compare.ab import Question
 from gpudash.errors import UsageError
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
 from gpudash.tui.lever_rows import lever_rows

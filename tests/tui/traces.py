@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.trace.model import KINDS, EventKind, Events, Trace, TraceLane, TraceStep
 from gpudash.trace.summary import (
     CopyUse,

@@ -3,26 +3,11 @@ import sys
 import msgspec
 import pytest
 
-from gpudash.protocol import (
-    PROFILE_LIMIT_S,
-    BlocksEnded,
-    Change,
-    ComparisonShown,
-    GpuMissing,
-    Hello,
-    LeverOffer,
-    NewRow,
-    Note,
-    Notice,
-    Offered,
-    OtherJobs,
-    Plan,
-    Profile,
-    Profiled,
-    Refused,
-    Status,
-    Verdict,
-)
+from gpudash.protocol.commands import PROFILE_LIMIT_S, Change, Plan, Profile
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.readings import GpuMissing, OtherJobs
+from gpudash.protocol.session import ComparisonShown, NewRow, Notice, Verdict
+from gpudash.protocol.training import BlocksEnded, Hello, LeverOffer, Note, Offered, Refused, Status
 from gpudash.snapshot import Hang
 from gpudash.views.live import (
     MOST_BLOCKS,

@@ -1,6 +1,6 @@
 """Owners of device memory, in words."""
 
-from gpudash.protocol import MemoryOwners, Owner
+from gpudash.protocol.inspections import MemoryOwners, Owner
 from gpudash.views.memory import owner_lines, owners_title
 
 TRAIN = Owner(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudash.protocol import Step
+from gpudash.protocol.training import Step
 from gpudash.views.same_steps import MOST_SAMPLES, SameSteps
 
 TEN_MS = 100.0

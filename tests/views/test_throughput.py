@@ -1,6 +1,7 @@
 import pytest
 
-from gpudash.protocol import Device, HostReading
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import Device
 from gpudash.views.readings import Readings, RecentReadings
 from gpudash.views.throughput import (
     NOW_S,

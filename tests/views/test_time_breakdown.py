@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.protocol import (
-    Aside,
-    Progress,
-    Step,
-    Timed,
-)
+from gpudash.protocol.training import Aside, Progress, Step, Timed
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
 from tests.lives import Narrator, changed, failed, finished, paused, resumed
 from tests.scripted_run import started

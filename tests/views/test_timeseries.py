@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudash.protocol import HostReading
+from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Series
 from gpudash.views.timeseries import CAPACITY, KEPT, MERGED, MOST_NAMES, TICK_S, Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step

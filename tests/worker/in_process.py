@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.wire import StepReport, encoded
-from gpudash.protocol import Command, Device, Envelope, Event, Plan, Progress, Step, Stop
+from gpudash.protocol.commands import Command, Plan, Stop
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.training import Device, Progress, Step
 from gpudash.worker.__main__ import of_process, ready
 from gpudash.worker.loop import Loop
 from tests.lives import told

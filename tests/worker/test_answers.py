@@ -10,21 +10,10 @@ import torch
 
 from gpudash.instrument import reporter
 from gpudash.instrument.device import DeviceMemory
-from gpudash.protocol import (
-    AnyCommand,
-    BlocksEnded,
-    Change,
-    Event,
-    Memory,
-    Pause,
-    Plan,
-    Profile,
-    Profiled,
-    Progress,
-    Refused,
-    Resume,
-    Stop,
-)
+from gpudash.protocol.commands import AnyCommand, Change, Memory, Pause, Plan, Profile, Resume, Stop
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.training import BlocksEnded, Progress, Refused
 from gpudash.worker import memory_needs
 from gpudash.worker.__main__ import describe
 from tests.answers import answered_by, answers_in, blocks

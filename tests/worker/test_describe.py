@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpudash.offers import lever_of, offer_of
-from gpudash.protocol import Described, Description, Unfit
+from gpudash.protocol.training import Described, Description, Unfit
 from gpudash.run import child
 from gpudash.run.user_workload import find
 from tests.workloads.own_files import LAZY

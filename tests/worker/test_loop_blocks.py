@@ -8,20 +8,9 @@ from errno import ENOMEM
 import pytest
 import torch
 
-from gpudash.protocol import (
-    Block,
-    Blocks,
-    Change,
-    Event,
-    Pause,
-    Plan,
-    Progress,
-    Refused,
-    Resume,
-    State,
-    Stop,
-    Timed,
-)
+from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume, Stop
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.training import Progress, Refused, State, Timed
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import LeverError, Value

@@ -10,18 +10,10 @@ import pytest
 import torch
 
 from gpudash.instrument.profiler import Profiler
-from gpudash.protocol import (
-    Event,
-    Flops,
-    Pause,
-    Plan,
-    Profile,
-    Profiled,
-    Progress,
-    Refused,
-    State,
-    Weights,
-)
+from gpudash.protocol.commands import Pause, Plan, Profile
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.inspections import Flops, Profiled, Weights
+from gpudash.protocol.training import Progress, Refused, State
 from tests.lives import is_turn
 from tests.worker.in_process import SETTINGS, FakeEntry, Run
 from tests.workloads.trainings import one_thread, weights

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from torch import distributed
 
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.worker import rank
 
 

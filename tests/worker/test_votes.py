@@ -9,20 +9,9 @@ import pytest
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented, not declared
 
-from gpudash.protocol import (
-    Block,
-    Blocks,
-    BlocksEnded,
-    Change,
-    Command,
-    Event,
-    Pause,
-    Plan,
-    Refused,
-    Resume,
-    Stop,
-    TooLate,
-)
+from gpudash.protocol.commands import Block, Blocks, Change, Command, Pause, Plan, Resume, Stop
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.training import BlocksEnded, Refused, TooLate
 from gpudash.training import commanded
 from tests.worker.in_process import SETTINGS, FakeEntry, Run, nothing
 from workloads.levers import LeverError, Value

@@ -21,24 +21,10 @@ import pytest
 
 from gpudash.instrument.pipes import EventPipe
 from gpudash.metrics import phases_ms
-from gpudash.protocol import (
-    Change,
-    Envelope,
-    Event,
-    Failed,
-    Hello,
-    MemoryOwners,
-    Pause,
-    Plan,
-    Printed,
-    Progress,
-    Refused,
-    Resume,
-    State,
-    Status,
-    Step,
-    Stop,
-)
+from gpudash.protocol.commands import Change, Pause, Plan, Resume, Stop
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.inspections import MemoryOwners
+from gpudash.protocol.training import Failed, Hello, Printed, Progress, Refused, State, Status, Step
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.worker.__main__ import build, work
 from tests.lives import told
@@ -183,7 +169,7 @@ def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) ->
 
 PARENT = """
 import sys, time
-from gpudash.protocol import Plan
+from gpudash.protocol.commands import Plan
 from gpudash.run.worker_process import WorkerProcess
 link = WorkerProcess(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
 while not any(getattr(e.body, "steps", ()) for e in link.read()):

@@ -7,7 +7,7 @@ import msgspec
 
 from gpudash.compare.runs.run import Measured, Run
 from gpudash.compare.unpaired_t import CONFIDENCE, ratio
-from gpudash.protocol import Settings
+from gpudash.protocol.records import Settings
 
 SCHEMA_VERSION = 1
 """Increased whenever a reader of older documents would misread a new one."""

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from gpudash.compare.sweep.grid import BlockRow, Grid, SettingResult, whole_rounds
 from gpudash.errors import UNDECODABLE, RecordingError, UsageError
 from gpudash.input_file import open_input
-from gpudash.protocol import Device, Settings, State
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Device, State
 from gpudash.recording import provenance
 from gpudash.recording.csv_file import cell, csv_lines
 from gpudash.recording.files import Output, reason, replaces, shown

@@ -14,7 +14,11 @@ import msgspec
 from gpudash.compare.blocks import READINGS, BlockLog, Measured, Outcome
 from gpudash.compare.paired_t import estimate, round_order
 from gpudash.compare.unpaired_t import Part, Ratio, rate, ratio, spread_of_blocks
-from gpudash.protocol import Block, Event, Reading, RefusalKind, Settings, State
+from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import RefusalKind, State
 from gpudash.statistics import mean
 
 NPROC = "nproc"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gpudash import format as fmt
 from gpudash.compare.sweep.grid import Grid, SettingResult
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol import Settings
+from gpudash.protocol.records import Settings
 
 OF_ALL = "steps/s and samples/s of all processes"
 """The unit if rows set numbers of processes."""

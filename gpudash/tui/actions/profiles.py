@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual import work
 
 from gpudash.errors import GpudashError
-from gpudash.protocol import Profiled
+from gpudash.protocol.inspections import Profiled
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import PROFILED_STEPS, key_for
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import INTERRUPTED, Headline
-from gpudash.protocol import Lane, Part, Try
+from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, width_of

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import pairs_until_check
-from gpudash.protocol import ComparisonShown
+from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, fitted

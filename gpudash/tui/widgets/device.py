@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
-from gpudash.protocol import HostReading
+from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell

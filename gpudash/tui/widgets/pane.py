@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 
 from gpudash import format as fmt
-from gpudash.protocol import Ability, ComparisonShown
+from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, Parts, beside, cell, fitted

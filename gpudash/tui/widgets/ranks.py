@@ -8,7 +8,9 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
-from gpudash.protocol import Phase, Reading, Straggler
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.session import Straggler
+from gpudash.protocol.training import Phase
 from gpudash.ranks import hangs
 from gpudash.snapshot import Hang, RankRow, Snapshot, Values
 from gpudash.tui.cells import Parts, level_of

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from textual import events
 
 from gpudash import format as fmt
-from gpudash.protocol import Playback
+from gpudash.protocol.session import Playback
 from gpudash.tui.cells import Parts
 from gpudash.tui.widgets.painted import Painted
 

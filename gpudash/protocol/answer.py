@@ -1,0 +1,101 @@
+"""The answer: what limits a training, with its evidence and what to try."""
+
+from gpudash.protocol.records import Record
+
+
+class Part(Record, frozen=True, array_like=True, tag=False):
+    """A stretch of a lane."""
+
+    label: str
+    short: str
+    """The label where there is little room."""
+    ms: float
+    ink: str
+    """A colour that text can be printed on, such as `fill-3`."""
+
+
+class Lane(Record, frozen=True, array_like=True, tag=False):
+    """The use of a step by one stream, or by the host: parts and rest add up to the step."""
+
+    name: str
+    parts: tuple[Part, ...]
+    rest: str
+    """The label of the step's rest, such as `idle`."""
+    rest_ms: float
+
+
+class Gain(Record, frozen=True, array_like=True, tag=False):
+    """A gain in throughput, in percent of the present."""
+
+    low_pct: float | None
+    """None if only an upper bound is known."""
+    high_pct: float
+    source: str = ""
+    """The measurement behind it, in a line; empty if other clauses of the answer state it."""
+    measured: bool = False
+    """Whether an A/B measured the gain itself."""
+
+    @property
+    def label(self) -> str:
+        """Return `+80 to +150 %`, or `up to +17 %`."""
+        high = f"{self.high_pct:+z,.0f} %"
+        if self.low_pct is None:
+            return f"up to {high}"
+        low = f"{self.low_pct:+z,.0f}"
+        return f"about {high}" if f"{low} %" == high else f"{low} to {high}"
+
+
+class Try(Record, frozen=True, array_like=True, tag=False):
+    """A change to try in an A/B, why it might help, and how much it can gain."""
+
+    lever: str
+    value: str
+    why: str
+    before: str = ""
+    """The present value."""
+    gain: Gain | None = None
+    """None if no measurement supports a range."""
+
+    @property
+    def change(self) -> tuple[str, str]:
+        """The lever and its new value."""
+        return self.lever, self.value
+
+    @property
+    def label(self) -> str:
+        """Return lever and value, as `precision=bf16`."""
+        return f"{self.lever}={self.value}"
+
+    @property
+    def promise(self) -> str:
+        """Return change and gain, as `num_workers 2 → 6: +80 to +150 %`."""
+        change = f"{self.lever} {self.before} → {self.value}"
+        return f"{change}: {self.gain.label}" if self.gain is not None else change
+
+
+class Answer(Record, frozen=True, kw_only=True, tag=False):
+    """What limits the training, and what to try; all of it was measured at one moment."""
+
+    limit: str
+    """The limit's word in the rules, such as `data`; `none` and `unknown` are words, too."""
+    title: str
+    """The limit for the user, such as `input-bound`."""
+    evidence: tuple[str, ...] = ()
+    """Clauses, the most important first."""
+    why: tuple[str, ...] = ()
+    """Lines: the rules with their values, and a profile's figures."""
+    step_ms: float | None = None
+    lanes: tuple[Lane, ...] = ()
+    """The step that the evidence is about."""
+    tries: tuple[Try, ...] = ()
+    """Proposed changes, best first; empty where no A/B can run."""
+    caution: str = ""
+    """Why an A/B of them is uncertain now, and what to do; empty if it is not."""
+
+
+class AnswerShown(Record, frozen=True, kw_only=True):
+    """The answer has changed: the rows of a recording cannot show it."""
+
+    at_s: float
+    answer: Answer | None
+    """None until enough steps are measured."""

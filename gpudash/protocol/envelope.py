@@ -1,0 +1,70 @@
+"""All messages, and the envelope in which each travels: one JSON line on the wire."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.commands import AnyCommand, Plan
+from gpudash.protocol.inspections import MemoryOwners, Profiled, Stack
+from gpudash.protocol.readings import GpuMissing, OtherJobs, Reading
+from gpudash.protocol.session import (
+    ComparisonShown,
+    NewRow,
+    Notice,
+    Playback,
+    StragglerShown,
+    Verdict,
+)
+from gpudash.protocol.training import (
+    BlocksEnded,
+    Hello,
+    Offered,
+    Printed,
+    Progress,
+    Refused,
+    State,
+    Status,
+    Timed,
+    TooLate,
+)
+
+Event: TypeAlias = (
+    Hello
+    | Printed
+    | Status
+    | State
+    | Offered
+    | Progress
+    | Timed
+    | Refused
+    | TooLate
+    | BlocksEnded
+    | Profiled
+    | MemoryOwners
+    | Stack
+    | AnyCommand
+    | GpuMissing
+    | OtherJobs
+    | Plan
+    | NewRow
+    | Notice
+    | Verdict
+    | ComparisonShown
+    | StragglerShown
+    | AnswerShown
+    | Playback
+)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A message and its origin; one JSON line on the wire."""
+
+    source: str
+    """`training` for the worker, `telemetry` for the sampler, `node` for other nodes' samplers,
+    `session` for gpudash itself, …"""
+    rank: int = 0
+    seq: int
+    """Counts up for each source and rank."""
+    sent_s: float
+    body: Event | Reading

@@ -1,0 +1,71 @@
+"""Readings of GPUs and processes, and what is known of other jobs."""
+
+from typing import TypeAlias
+
+from gpudash.protocol.records import Record
+
+
+class _Reading(Record, frozen=True, kw_only=True):
+    """Values read at one moment, by their names in `metrics.METRICS` or others.
+
+    A value that was not measured is absent.
+    """
+
+    at_s: float
+    values: dict[str, float | str] = {}
+
+    def number(self, name: str) -> float | None:
+        """Return this value; None if it was not measured or is no number."""
+        value = self.values.get(name)
+        return None if isinstance(value, str) else value
+
+
+class GpuReading(_Reading, frozen=True, kw_only=True):
+    """One reading of one GPU."""
+
+    index: int
+    uuid: str
+    name: str
+    activity_since_s: float | None = None
+    """Begin of the window over which activity is a mean; repeated until activity is read again."""
+    energy_at_s: float | None = None
+    """When the counter `energy_j` was read; repeated until it is read again."""
+
+
+class HostReading(_Reading, frozen=True, kw_only=True):
+    """One reading of a rank's processes; rank 0's includes gpudash itself."""
+
+    pid: int | None = None
+    """The training process; the rank's other processes are its descendants."""
+
+
+Reading: TypeAlias = GpuReading | HostReading
+
+
+class Job(Record, frozen=True, kw_only=True, tag=False):
+    """A process that does not belong to the training."""
+
+    pid: int
+    name: str
+    """The name of its program, or of the script that its interpreter runs."""
+    cores: float
+    """Cores that it used lately."""
+
+
+class OtherJobs(Record, frozen=True, kw_only=True):
+    """What processes of others used of the machine's cores; read while the training lacks cores."""
+
+    at_s: float
+    used_cores: float
+    """Of all of them together."""
+    cores: int
+    """Cores of the machine."""
+    busiest: tuple[Job, ...] = ()
+    """At most two, the busiest first."""
+
+
+class GpuMissing(Record, frozen=True, kw_only=True):
+    """Whether a GPU is read has changed."""
+
+    why: str | None
+    """Why none is read, as a sentence; None if one is read."""

@@ -1,0 +1,123 @@
+"""What the session itself says to views and log, beside the plan and the commands that it sends."""
+
+from typing import Literal
+
+from gpudash.protocol.records import Record, Settings
+
+
+class NewRow(Record, frozen=True, kw_only=True):
+    """The user begins a new row of results with the active settings."""
+
+
+class Notice(Record, frozen=True, kw_only=True):
+    """A message to the user about gpudash itself."""
+
+    text: str
+    """One sentence."""
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """The result of a comparison."""
+
+    text: str
+
+
+class ComparisonShown(Record, frozen=True, kw_only=True):
+    """An A/B comparison, running or concluded. Changes are relative: 0.05 is 5 % faster."""
+
+    lever: str
+    a: str
+    b: str
+    pairs: int
+    """Number of pairs of blocks measured."""
+    planned_pairs: int
+    change: float | None
+    """Throughput of b over that of a, minus 1."""
+    low: float | None
+    high: float | None
+    history: tuple[tuple[float, float, float], ...]
+    """Low, change and high after each pair from the second on."""
+    steps_per_s: tuple[float | None, float | None]
+    """Rates of a and of b, as the device finished the steps."""
+    samples_per_s: tuple[float | None, float | None] = (None, None)
+    host_ms: tuple[float | None, float | None]
+    """Time that the host was busy with a step, of a and of b; averaged as the rates are."""
+    core_wait_pct: float | None = None
+    """Core wait while both were measured: a high one means that other load affects the verdict."""
+    verdict: str | None
+    failure: str | None
+    """Why there will be no verdict."""
+    settings: Settings = {}
+    """Settings of the other levers; filled in by the views."""
+    precision: float | None = None
+    """The comparison ends once the interval is ± this narrow; None: only after all pairs."""
+    blocks: str = ""
+    """Sides of the measured blocks in order: `ABBA`."""
+    check_passed: bool | None = None
+    """Whether the A/A check has found no difference; None while it has too few pairs."""
+    ended_early: bool = False
+    """Whether somebody ended it who saw the interval; one that excludes 0 then proves less."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether it has ended and shown a difference: the interval excludes 0."""
+        if self.verdict is None or self.low is None or self.high is None or self.ended_early:
+            return False
+        return (self.low > 0 or self.high < 0) and self.check_passed is not False
+
+    @property
+    def rates(self) -> tuple[float | None, float | None]:
+        """Rates of a and of b in `unit`; `change` is their relative difference."""
+        return self.steps_per_s if self.unit == "steps/s" else self.samples_per_s
+
+    @property
+    def unit(self) -> str:
+        """Unit of `rates`; samples/s if the batch size differs, as steps are not equal then."""
+        return "samples/s" if self.lever == "batch_size" else "steps/s"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, with a verdict or a failure."""
+        return self.verdict is not None or self.failure is not None
+
+
+class Straggler(Record, frozen=True, kw_only=True, tag=False):
+    """The rank that the others wait for, and the phase in which it is slower."""
+
+    rank: int
+    phase: str
+    """As `Phase.name`, or `data`, `host`; empty if unknown."""
+    excess_ms: float
+    """How much longer the phase takes in a step than the other ranks' median."""
+    slower_pct: float
+    """The excess as a share of the step."""
+    others_wait_ms: float | None = None
+    """How much longer the others are in the collectives than this rank; None if none waits."""
+    kind: Literal["persistent", "wandering", "imbalance"] = "persistent"
+    """`wandering`: the slow rank changes. `imbalance`: the rank has more work."""
+    why: str = ""
+    """The cause as GPU or host show it, as a clause."""
+
+
+class StragglerShown(Record, frozen=True, kw_only=True):
+    """The slow rank has changed, or what is known of it: the rows of a recording cannot show it."""
+
+    straggler: Straggler | None
+    """None if no rank is slow any more."""
+
+
+class Playback(Record, frozen=True, kw_only=True):
+    """State of a replay; positions are in seconds since the recording began."""
+
+    name: str
+    """Name of the file."""
+    position_s: float = 0.0
+    length_s: float = 0.0
+    """Length of the file so far."""
+    speed: float = 1.0
+    """Seconds of the recording per second."""
+    playing: bool = True
+    following: bool = False
+    """Whether it is at the end of a file that may still grow."""
+    markers: tuple[tuple[float, str], ...] = ()
+    """All markers of the recording: position, label."""

@@ -1,0 +1,332 @@
+"""What a training process says of itself: its life, its steps, its levers, answers to commands."""
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from gpudash.protocol.records import Record, Settings
+
+PROTOCOL_VERSION = 3
+"""Incremented when a reader of older messages would misread a new one."""
+Ability: TypeAlias = Literal[
+    "levers", "pause", "restart", "blocks", "record", "profile", "memory", "leave", "type", "stacks"
+]
+"""Requests that a source accepts; `leave`: to train on unwatched; `type`: to take typed input."""
+
+
+class Hello(Record, frozen=True, kw_only=True):
+    """The first message of every source. Another Hello voids everything before it."""
+
+    protocol: int = PROTOCOL_VERSION
+    can: tuple[Ability, ...] = ()
+    pid: int | None = None
+    """The training process, if the source is one."""
+    job: str = ""
+    """A name shared by the processes that train together; empty for a single process."""
+
+
+class Printed(Record, frozen=True, kw_only=True):
+    """Lines that the training process printed: plain text, never markup."""
+
+    lines: tuple[str, ...]
+    replaces: int = 0
+    """How many of the newest lines these replace: a progress bar overwrites itself."""
+
+
+class Note(Record, frozen=True, kw_only=True):
+    """A remark for the user about the active settings on this device."""
+
+    lever: str | None
+    """The lever that it is about; None if there is no single one."""
+    text: str
+    """One sentence."""
+
+
+class Status(Record, frozen=True, kw_only=True):
+    """What the worker does before it trains, as a sentence for the user."""
+
+    text: str
+
+
+class Device(Record, frozen=True, kw_only=True):
+    """The device of the training, as torch reports it."""
+
+    kind: Literal["cpu", "cuda"]
+    name: str
+    uuid: str | None = None
+    """NVML form (`GPU-…` or `MIG-…`), by which telemetry finds the same device."""
+    mem_total_mib: float | None = None
+
+
+class Phase(Record, frozen=True, kw_only=True, tag=False):
+    """A part of a step that is measured on its own."""
+
+    name: str
+    label: str
+    """The workload's own word, shown on screen, such as `encode`."""
+    lane: Literal["prepare", "train"]
+    """The half of a step that it belongs to: preparing a batch, or training on it."""
+
+
+class TrainingProcess(Record, frozen=True, kw_only=True, tag=False, omit_defaults=True):
+    """What does not change while a process trains."""
+
+    pid: int
+    ready_s: float
+    """When it was ready to take its first step, or when it was first watched."""
+    device: Device
+    versions: dict[str, str]
+    phases: tuple[Phase, ...] = ()
+    """The phases that `Step.phases_ms` may contain, in the order of a step."""
+    world_size: int = 1
+    """Number of processes that train together."""
+    node: str = ""
+    """The machine's name, where several processes train together."""
+    bus_gb_s: float | None = None
+    """Bus bandwidth of a short all-reduce of a large tensor on these GPUs, in GB/s."""
+
+
+LifePhase: TypeAlias = Literal[
+    "starting", "training", "paused", "finished", "failed", "stopped", "parted"
+]
+"""`finished`: the planned steps or time are reached, a Stop was obeyed, or a script has ended.
+`stopped`: ended by gpudash, as requested. `parted`: the process has ended, its command runs on."""
+Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile"]
+
+
+class Failed(Record, frozen=True, kw_only=True, tag=False):
+    """Why a training cannot go on."""
+
+    kind: Literal["bad_setting", "out_of_memory", "error"]
+    sentence: str
+    """One plain sentence for the status line."""
+    traceback: str = ""
+    """For the log pane; empty where it would not help."""
+
+
+class State(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """The life of a training in one rank: it replaces the state before, and needs none of them.
+
+    The training process sends one when it is ready and whenever something below has changed. The
+    session adds the fields of the run. It also sends the states that no process can: `starting`
+    before there is one, `stopped`, and an end that the process could not report. Such an end has no
+    `process` on the wire; the session's normaliser completes it from the state before.
+
+    Two things change in a life: what the process does (`phase`, `why`), and the settings with which
+    it trains (`segment` and the fields after it). Who needs a change itself compares with the state
+    before: another `worker`, another `segment`, another `phase`.
+    """
+
+    at_s: float
+    """When the newest of the changes took place."""
+    phase: LifePhase
+    why: Aside | None = None
+    """Why it is paused: `asked` by a Pause command, or what it does instead of steps."""
+    answers: tuple[int, ...] = ()
+    """Ids of the commands that this answers. A Stop is answered by the end, and so are commands
+    that came too late to be obeyed."""
+    process: TrainingProcess | None = None
+    """None while no process of this worker is ready."""
+    workload: str = ""
+    after_step: int = 0
+    """The last step enqueued before the newest change, at the end the last step of all; 0 at a
+    start. The device may still work on it."""
+
+    segment: int = 0
+    """As in `Step`."""
+    settings: Settings = {}
+    """Every lever with its active value, `auto` resolved; before a process is ready, the requested
+    levers."""
+    requested: Settings = {}
+    """The levers that were requested, as requested (`auto` kept): a restart sends these. Settings
+    of blocks do not count as requested."""
+    changes: Settings = {}
+    """What the change that began this segment was to set; empty for the first one."""
+    took_ms: float = 0.0
+    """Host time of that change, from the command's arrival until the next step may start."""
+    warmup_steps: int = 0
+    """Steps after a start, a change or a pause until loader, caches and schedule are warm;
+    measurements leave them out."""
+    notes: tuple[Note, ...] = ()
+    run: int | None = None
+    """The run of blocks in progress; None outside of one."""
+    block: int | None = None
+    """The block in progress; None between two of them."""
+    baseline: Settings = {}
+    """During a run of blocks, the settings from before it."""
+
+    failure: Failed | None = None
+    trained_until_s: float | None = None
+    """When the training closed its connection, if its process went on afterwards until `at_s`."""
+
+    worker: int = 0
+    """Number of processes that were ready in this rank so far, this one included; set by the
+    session. 0: none, or not set yet."""
+    since_s: float = 0.0
+    """Begin of `phase`; set by the session."""
+
+    def starts_after(self, before: "State | None") -> bool:
+        """Return whether another process trains than in the state before, if there is one."""
+        return self.process is not None and (before is None or self.worker != before.worker)
+
+    def changed_from(self, before: "State | None") -> bool:
+        """Return whether the process has changed its settings since the state before."""
+        return (
+            not self.starts_after(before) and before is not None and self.segment > before.segment
+        )
+
+
+LeverKind: TypeAlias = Literal["switch", "choice", "count"]
+
+
+class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
+    """A lever of a training that is in no catalogue; a `workloads.levers.Lever` as a message."""
+
+    name: str
+    kind: LeverKind
+    default: str
+    """The training's own value."""
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int = 0
+    """Like `minimum`, for a count."""
+    effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
+    summary: str
+    source: str
+    numerics: bool = False
+    """Whether another value changes the computed numbers; the user has to confirm such a change."""
+    refusal: str | None = None
+    """Why it cannot be changed here, as a clause; None if it can."""
+    impossible: tuple[tuple[str, str], ...] = ()
+    """Choices that cannot be made here, each with the reason as a clause."""
+
+
+class Offered(Record, frozen=True, kw_only=True):
+    """What was found in a user's script; sent again when more is known."""
+
+    found: str
+    """One line: `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
+    levers: tuple[LeverOffer, ...] = ()
+
+
+class Described(Record, frozen=True, kw_only=True):
+    """A user's own workload, as its entry in the catalogue describes it."""
+
+    summary: str
+    source: str
+    on_cpu: Settings
+    levers: tuple[LeverOffer, ...]
+
+
+class Unfit(Record, frozen=True, kw_only=True):
+    """There is no such workload, or its code fails."""
+
+    why: str
+
+
+Description: TypeAlias = Described | Unfit
+
+
+class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
+    """A step that the device has finished, or several equal ones.
+
+    A training process sends the fields up to `parts_ms`, in this order.
+    """
+
+    step: int
+    """Number of the (last) step: counts from 1 and never restarts while the worker lives."""
+    segment: int
+    """Number of lever changes before this step was enqueued; the session counts on over several
+    workers."""
+    finished_s: float
+    """When the device finished the (last) step."""
+    step_ms: float
+    """Time from the end of the step before, or after a break from the step's own begin, to its
+    end."""
+    values: dict[str, float] = {}
+    """Values of one step by metric, such as `host_ms`. Those that were not measured are absent:
+    phases and what else needs timestamps within a step are measured in some steps of each 100
+    ms."""
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """Number of consecutive steps that this record stands for; above 1 where they were timed
+    together, and in a replay."""
+    samples: int | None = None
+    """Samples in all `count` steps together; None if the source does not know them."""
+    tokens: int | None = None
+    """Tokens, likewise."""
+    parts_ms: dict[str, tuple[float, ...]] = {}
+    """The parts, in order, of phases that were split: a backward pass with collectives beside
+    it."""
+    since_break: int = 0
+    """Steps since the last start, change or pause, this one included; set by the session. An
+    evaluation or a checkpoint is no pause."""
+    warm: int = 0
+    """How many of the `count` steps came after the warm-up; set by the session."""
+
+
+class Progress(Record, frozen=True, kw_only=True):
+    """The steps finished since the last Progress; about 20 messages a second."""
+
+    until_s: float
+    """Every step finished before this moment has been reported."""
+    steps: tuple[Step, ...]
+    total_steps: int
+    total_samples: int | None
+    loss: float | None = None
+    """The newest loss read back from the device, of step `loss_step`."""
+    loss_step: int | None = None
+    transform_ms: dict[str, float] = {}
+    """Mean time per sample in each transform of a loader worker, since the last message."""
+    skipped_samples: int = 0
+    """Unreadable samples skipped since the worker started."""
+    instruments_ms: float = 0.0
+    """Host time for measuring, reporting and reading commands since the last message."""
+    values: dict[str, float] = {}
+    """What the process says of itself, by metric of kind `host`: the memory of torch's allocator
+    and the collectives of a step. Absent where unknown; read about twice a second."""
+
+
+class Timed(Record, frozen=True, kw_only=True):
+    """A block timed by the wall clock, between two moments at which the device was idle."""
+
+    at_s: float
+    """When the wall clock was stopped."""
+    block: int
+    steps: int
+    samples: int | None
+    seconds: float
+
+
+RefusalKind: TypeAlias = Literal["bad_setting", "out_of_memory", "no_profile", "no_memory_owners"]
+
+
+class Refused(Record, frozen=True, kw_only=True):
+    """A command or a block is refused, and the training goes on.
+
+    Settings that ran out of memory may have trained for a while. Then a `State` follows, back.
+    """
+
+    answers: tuple[int, ...] = ()
+    kind: RefusalKind
+    changes: Settings
+    reason: str
+    run: int | None = None
+    block: int | None = None
+    """The refused block; `run` is its run of blocks."""
+
+
+class TooLate(Record, frozen=True, kw_only=True):
+    """Rank 0 has not obeyed the command: it came after its step, or nothing trains any more."""
+
+    answers: tuple[int, ...]
+
+
+class BlocksEnded(Record, frozen=True, kw_only=True):
+    """A run of blocks is over; the settings are those from before it, or the user's new ones."""
+
+    at_s: float
+    answers: tuple[int, ...] = ()
+    """Ids of all `Blocks` commands of the run."""
+    run: int
+    why: str
+    """The reason as a clause, for the user."""
