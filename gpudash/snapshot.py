@@ -186,7 +186,7 @@ class Run(msgspec.Struct, kw_only=True):
     phases: tuple[Phase, ...] = ()
     """The phases of a step; empty before the training has started."""
     bus_gb_s: float | None = None
-    """Bus bandwidth of a short all-reduce at the start; as in `protocol.Started`."""
+    """Bus bandwidth of a short all-reduce at the start; as in `TrainingProcess`."""
     comparison: ComparisonShown | None = None
     """The A/B comparison in progress, or the last one."""
     profile: Profiled | None = None

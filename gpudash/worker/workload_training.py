@@ -133,7 +133,7 @@ class WorkloadTraining(CommandedTraining):
         self._begin: Callable[[], Mark] = self.clock.begin
         if self.is_shared:
             self._begin = self._begin_in_job
-        self._noted = set(training.notes.values())  # `Started` has these notes
+        self._noted = set(training.notes.values())  # the first state has these notes
         # settings with which a warm step finished, and as they were requested, `auto` kept
         self._good: tuple[Settings, Settings] = dict(training.settings), plan.settings
         self._warm_from_step = 0  # after this step the present settings count as good
