@@ -24,7 +24,7 @@ from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Failed, Hello, Progress
-from gpudash.ranks.stragglers import Stragglers
+from gpudash.ranks.slow_rank import Stragglers
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.snapshot import Snapshot

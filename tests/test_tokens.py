@@ -9,7 +9,7 @@ from gpudash.recording.unfold import unfold
 from gpudash.statistics import without
 from gpudash.tui.bars import header
 from gpudash.views.live import LiveView
-from tests.recording.test_csv_file import recording
+from tests.recording.test_csv_format import recording
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, step
 
 TOKENS = 512

@@ -10,7 +10,7 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.session import Straggler, StragglerShown
 from gpudash.protocol.training import Progress, State, Step
-from gpudash.ranks.stragglers import Stragglers
+from gpudash.ranks.slow_rank import Stragglers
 from gpudash.snapshot import ENDED, RankRow, RankState, Values
 from gpudash.statistics import Means, total
 from gpudash.views.readings import ReadingT, RecentReadings

@@ -1,107 +1,286 @@
-"""Explain why a rank is slow, by readings of its GPU or host that differ from the other ranks'."""
+"""Find the rank that the others wait for, and the phase in which it is slower.
+
+In a collective every rank waits for the last, so all have the same step time. Only their waits
+differ: the late rank hardly waits. docs/concepts/diagnosis.md says when a rank is named.
+"""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from statistics import fmean, median
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import fsum, sqrt
+from operator import attrgetter
+from statistics import NormalDist, fmean, median
+from typing import Literal, NamedTuple
 
-from gpudash import format as fmt
-from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol.readings import GpuReading, HostReading
+from msgspec.structs import replace
+
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import Straggler
+from gpudash.protocol.training import Progress, State
+from gpudash.ranks.why_slow import Readings
+from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
 
-SLOWER_CLOCK = 0.97
-"""A clock below this part of the other GPUs' is slow; they normally differ by less."""
-REASONS = {
-    "sw_power_cap": "power cap",
-    "hw_slowdown": "hardware slowdown",
-    "sw_thermal_slowdown": "heat",
-    "hw_thermal_slowdown": "heat",
-    "hw_power_brake_slowdown": "power brake",
-    "board_limit": "board limit",
-}
-"""Words for the reasons in the metric `throttle`; others are shown by name."""
-ON_HOST = ("data", "host", "your_code")
-NOT_COMPUTED = (*ON_HOST, "copy")
-"""Phases that do not depend on a GPU's clock, power or heat."""
-LATELY_S = 8.0
-"""Seconds over which a clock is averaged: under a power cap it wanders."""
+WINDOWS = (8, 20)
+"""Blocks that a rank is judged by: few show a large delay soon, many show a small one."""
+LEAST_PCT = 1.5
+"""Least delay, of the step: two H200s of one host differed by up to 1.0 %."""
+LEAST_MS = 0.05
+HIDDEN_HOST_PCT = 3.0
+"""Least excess of a host that nobody waits for, of the step: hosts differ more than GPUs."""
+ALARMS = 1e-6
+"""Probability that noise alone names a rank."""
+HOLDS = 0.5
+"""A named rank stays named down to this part of the threshold, …"""
+PREFERRED = 0.8
+"""… while its delay is at least this part of the largest one."""
+WANDERING_PCT = 5.0
+"""Least delay in a single block, of the step: noise is larger there, …"""
+WANDERING_ERRORS = 6.0
+"""… and the delay has to be this many times its error."""
+OFTEN = 0.5
+"""Part of the blocks in which some rank has to be late; half of that once it is reported."""
+LATELY = 40
+"""Newest blocks in which the late rank has to change, …"""
+CHANGES = 2
+"""… at least this often: one rank may recover and another one become slow."""
+EXPLAINED = 0.5
+"""Part of a delay that a phase, or additional work, has to explain."""
+BY_WORK = 0.7
+"""Part of the deviation between steps that work has to explain: half of the variance."""
+
+Kind = Literal["persistent", "wandering", "imbalance"]
 
 
-class Readings:
-    """The newest readings of each GPU that a rank trains on, and of each rank's processes."""
+class Stragglers:
+    """Folds the messages of all ranks, in order of arrival."""
 
     def __init__(self) -> None:
-        self._uuid_of: dict[int, str] = {}
-        self._gpus: dict[str, deque[GpuReading]] = {}
-        self._hosts: dict[int, HostReading] = {}
+        self._readings = Readings()
+        self._named: Straggler | None = None
+        self._states: dict[int, State] = {}
+        self._on_gpu = False
+        self._begin()
 
-    def train(self, rank: int, uuid: str | None) -> None:
-        """Note the GPU that a rank trains on."""
-        if uuid is not None:
-            self._uuid_of[rank] = uuid
+    def _begin(self) -> None:
+        self._steps = SameSteps()
+        self._blocks: deque[Block] = deque(maxlen=LATELY)
+        self._named = None
 
-    def take(self, rank: int, reading: GpuReading | HostReading) -> None:
-        """Add a reading."""
-        if isinstance(reading, HostReading):
-            self._hosts[rank] = reading
-        else:
-            readings = self._gpus.setdefault(reading.uuid, deque())
-            readings.append(reading)
-            while readings[0].at_s < reading.at_s - LATELY_S:
-                readings.popleft()
+    def take(self, rank: int, body: Event | Reading) -> None:
+        """Fold a rank's message, or a reading of a GPU or of the host."""
+        match body:
+            case State():
+                before, self._states[rank] = self._states.get(rank), body
+                if body.process is not None and body.starts_after(before):
+                    self._begin()  # all ranks restart, or one has joined
+                    self._on_gpu = body.process.device.kind == "cuda"
+                    self._readings.train(rank, body.process.device.uuid)
+            case Progress():
+                for step in body.steps:
+                    block = self._steps.add(rank, step)
+                    if block is not None:
+                        self._blocks.append(block)
+                        self._named = self._judge()
+            case GpuReading() | HostReading():
+                self._readings.take(rank, body)
 
-    def why(self, straggler: Straggler) -> str:
-        """Return the reason as a clause; empty if none is seen or no single rank is slow."""
-        if straggler.kind != "persistent":
-            return ""
-        by_gpu = () if straggler.phase in NOT_COMPUTED else self._gpu_is_slow(straggler.rank)
-        return ", ".join(by_gpu) or ", ".join(self._host_is_late(straggler))
+    def found(self) -> Straggler | None:
+        """Return the slow rank; None if there is none, or none is clearly slow."""
+        named = self._named
+        return named and replace(named, why=named.why or self._readings.why(named))
 
-    def _host_is_late(self, straggler: Straggler) -> Iterator[str]:
-        """Say that the rank waits for a core; the GPU also idles in what its host launches late."""
-        if straggler.phase == "copy":
-            return
-        waits = {rank: one.number("core_wait_pct") for rank, one in self._hosts.items()}
-        own_pct = waits.pop(straggler.rank, None)
-        if own_pct is None or own_pct < CORE_WAIT_WARNS_PCT:
-            return
-        known = [pct for pct in waits.values() if pct is not None]
-        others_pct = median(known) if known else None
-        is_alone = others_pct is not None and others_pct < CORE_WAIT_WARNS_PCT
-        if straggler.phase not in ON_HOST and not is_alone:
-            return
-        waiting = f"rank {straggler.rank} waits for one {fmt.percent(own_pct)} of the time"
-        yield f"cores are short: {waiting}"
-        if others_pct is not None:
-            yield f"the others {fmt.percent(others_pct)}"
+    def _judge(self) -> Straggler | None:
+        named = self._named
+        lately = list(self._blocks)
+        changing = _changing(lately, named)
+        if changing:
+            return _described(changing, lately, "wandering")
+        for blocks in self._windows():
+            rank = _behind(blocks, attrgetter("late_ms"), _held(named))
+            if rank is not None:
+                return _described([(block, rank) for block in blocks], blocks, "persistent")
+        for blocks in self._windows():
+            unequal = _unequal(blocks)
+            if unequal is not None:
+                return unequal
+        for blocks in self._windows() if self._on_gpu else ():
+            for phase, excess, least_pct in HIDDEN:
+                rank = _behind(blocks, excess, _held(named, phase), least_pct)
+                if rank is not None:
+                    return _hidden(blocks, rank, phase, excess)
+        return None
 
-    def _gpu_is_slow(self, rank: int) -> Iterator[str]:
-        trained_on = {one: self._gpus.get(uuid) for one, uuid in self._uuid_of.items()}
-        own = trained_on.pop(rank, None)
-        others = [one for one in trained_on.values() if one is not None]
-        if own is None or not others:
-            return
-        newest = own[-1]
-        held = _reasons(newest).difference(*(_reasons(one[-1]) for one in others))
-        if held:
-            yield f"{' and '.join(sorted(held))} on GPU {newest.index}"
-        clock_mhz = _clock_mhz(own)
-        clocks_mhz = [mhz for one in others if (mhz := _clock_mhz(one)) is not None]
-        if clock_mhz is not None and clocks_mhz:
-            usual_mhz = median(clocks_mhz)
-            if clock_mhz < SLOWER_CLOCK * usual_mhz:
-                yield f"its clock is {clock_mhz:,.0f} MHz, the others' {usual_mhz:,.0f} MHz"
-        temperature_c = newest.number("temperature_c")
-        if "heat" in held and temperature_c is not None:
-            yield f"{temperature_c:.0f} °C"
+    def _windows(self) -> Iterable[list[Block]]:
+        kept = list(self._blocks)
+        return [kept[-count:] for count in WINDOWS if len(kept) >= count]
 
 
-def _clock_mhz(readings: Iterable[GpuReading]) -> float | None:
-    known = [mhz for one in readings if (mhz := one.number("sm_clock_mhz")) is not None]
-    return fmean(known) if known else None
+# ── one rank, all the time ──────────────────────────────────────────────────────────────
 
 
-def _reasons(reading: GpuReading) -> set[str]:
-    throttle = str(reading.values.get("throttle", "none"))
-    names = () if throttle == "none" else throttle.split("+")
-    return {REASONS.get(name, fmt.plain(name).replace("_", " ")) for name in names}
+class _Mean(NamedTuple):
+    """A mean of blocks with its standard error; successive steps would not be independent."""
+
+    ms: float
+    error_ms: float
+
+
+Excess = Callable[[Block], Mapping[int, float]]
+"""By how many ms each rank exceeds the others."""
+
+
+def _behind(
+    blocks: Sequence[Block], excess: Excess, held: int | None, least_pct: float = LEAST_PCT
+) -> int | None:
+    """Return the rank that clearly exceeds the others; `held`, the named one, may do so less."""
+    means = _means(blocks, excess)
+    if len(means) < 2:
+        return None
+    rank = max(means, key=lambda one: means[one].ms)
+    least_ms = max(least_pct / 100 * _step_ms(blocks), LEAST_MS)
+    if held in means and len(blocks) == min(WINDOWS):
+        held_ms = means[held].ms
+        if held_ms > HOLDS * least_ms and held_ms > PREFERRED * means[rank].ms:
+            return held
+    ms, own_error_ms = means[rank]
+    errors = NormalDist().inv_cdf(1 - ALARMS / len(means))
+    error_ms = max(own_error_ms, median(one.error_ms for one in means.values()))
+    return rank if ms > least_ms and ms - errors * error_ms > HOLDS * least_ms else None
+
+
+def _held(named: Straggler | None, hidden: str = "") -> int | None:
+    """Return the rank already named for a lasting delay, or for the hidden excess `hidden`."""
+    if named is None or named.why or named.kind == "wandering":
+        return None
+    if hidden:
+        return named.rank if named.others_wait_ms is None and named.phase == hidden else None
+    return named.rank if named.others_wait_ms is not None else None
+
+
+def _means(blocks: Sequence[Block], excess: Excess) -> dict[int, _Mean]:
+    """Return the mean of each rank that is in all blocks."""
+    excesses = [excess(block) for block in blocks]
+    everywhere = set.intersection(*map(set, excesses))
+    return {rank: _mean([one[rank] for one in excesses]) for rank in everywhere}
+
+
+def _mean(values: Sequence[float]) -> _Mean:
+    count = len(values)
+    mean = fmean(values)
+    squares = fsum((value - mean) ** 2 for value in values)
+    return _Mean(mean, sqrt(squares / (count - 1) / count))
+
+
+def _step_ms(blocks: Iterable[Block]) -> float:
+    return median(block.step_ms for block in blocks)
+
+
+HIDDEN: tuple[tuple[str, Excess, float], ...] = (
+    ("data", attrgetter("data_ms"), LEAST_PCT),
+    ("host", attrgetter("host_ms"), HIDDEN_HOST_PCT),
+)
+"""Excesses that are hidden while the host runs ahead of its GPU: nobody waits for them so far."""
+
+
+def _hidden(blocks: Sequence[Block], rank: int, phase: str, excess: Excess) -> Straggler:
+    excess_ms = _mean([excess(block)[rank] for block in blocks]).ms
+    slower_pct = 100 * excess_ms / _step_ms(blocks)
+    return Straggler(rank=rank, phase=phase, excess_ms=excess_ms, slower_pct=slower_pct)
+
+
+# ── another rank every now and then ─────────────────────────────────────────────────────
+
+
+def _changing(blocks: Sequence[Block], named: Straggler | None) -> list[tuple[Block, int]]:
+    """Return the blocks in which a rank is late, with that rank; empty if it does not change."""
+    late = [(block, rank) for block in blocks if (rank := _late_in(block)) is not None]
+    is_named = named is not None and named.kind == "wandering"
+    often = len(late) >= OFTEN * (HOLDS if is_named else 1) * len(blocks)
+    changes = sum(before != after for (_, before), (_, after) in pairwise(late))
+    return late if often and len(blocks) >= min(WINDOWS) and changes >= CHANGES else []
+
+
+def _unequal(blocks: Sequence[Block]) -> Straggler | None:
+    """Return an imbalance if in each step the rank with the most work is late; else None."""
+    ranks = [means for block in blocks for means in block.ranks.values()]
+    by_work_ms = fmean(one.by_work_ms for one in ranks)
+    deviation_ms = fmean(one.own_deviation_ms for one in ranks)
+    least_ms = (min(one.least_wait_ms for one in block.ranks.values()) for block in blocks)
+    waits_ms = fmean(one.wait_ms for one in ranks) - fmean(least_ms)
+    step_ms = _step_ms(blocks)
+    if by_work_ms <= BY_WORK * deviation_ms or waits_ms < WANDERING_PCT / 100 * step_ms:
+        return None
+    newest = blocks[-1].ranks
+    return Straggler(
+        rank=max(newest, key=lambda rank: newest[rank].own_ms),
+        phase="",
+        excess_ms=by_work_ms,
+        slower_pct=100 * by_work_ms / step_ms,
+        others_wait_ms=waits_ms,
+        kind="imbalance",
+        why="another rank in each step",
+    )
+
+
+def _late_in(block: Block) -> int | None:
+    rank = max(block.late_ms, key=lambda one: block.late_ms[one])
+    error_ms = median(one.own_error_ms for one in block.ranks.values())
+    least_ms = max(WANDERING_PCT / 100 * block.step_ms, WANDERING_ERRORS * error_ms, LEAST_MS)
+    return rank if block.late_ms[rank] > least_ms else None
+
+
+# ── in what it is slower ────────────────────────────────────────────────────────────────
+
+
+def _described(late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind: Kind) -> Straggler:
+    """Return the straggler of blocks with late ranks; the newest of them is named."""
+    late_ms = fmean(block.late_ms[rank] for block, rank in late)
+    phase, excess_ms = _slowest_phase(late, late_ms)
+    return Straggler(
+        rank=late[-1][1],
+        phase=phase,
+        excess_ms=excess_ms,
+        slower_pct=100 * excess_ms / _step_ms(blocks),
+        others_wait_ms=late_ms * len(late) / len(blocks),
+        kind="imbalance" if _has_more_work(late, late_ms) else kind,
+    )
+
+
+def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[str, float]:
+    """Return the phase with the largest excess and its ms; `""` if no phase explains the delay."""
+    names = {name for block, rank in late for name in block.ranks[rank].phases_ms}
+
+    def over(name: str) -> float:
+        return _excess_ms(late, lambda block, rank: block.ranks[rank].phases_ms.get(name, 0.0))
+
+    excesses = {name: over(name) for name in names}
+    excesses[BESIDE] = fmean(block.beside_ms[rank] for block, rank in late)
+    excess_ms, phase = max((ms, name) for name, ms in excesses.items())
+    if excess_ms < EXPLAINED * late_ms:
+        return "", late_ms
+    if phase in (REST, "your_code"):  # the device waits for the host
+        data_ms = _excess_ms(late, lambda block, rank: block.ranks[rank].data_ms)
+        if data_ms >= EXPLAINED * excess_ms:
+            return "data", data_ms
+    return phase or "host", excess_ms
+
+
+def _excess_ms(late: Sequence[tuple[Block, int]], value: Callable[[Block, int], float]) -> float:
+    """Return the mean excess of the late ranks over the others' median."""
+    return fmean(
+        over_others({one: value(block, one) for one in block.ranks})[rank] for block, rank in late
+    )
+
+
+def _has_more_work(late: Sequence[tuple[Block, int]], late_ms: float) -> bool:
+    """Return whether the late ranks' additional work explains the delay."""
+    shares, own_ms = [], []
+    for block, rank in late:
+        work = {one: means.work for one, means in block.ranks.items() if means.work is not None}
+        if rank not in work or len(work) < 2:
+            return False
+        more = over_others(work)[rank]
+        shares.append(more / work[rank] if work[rank] else 0.0)
+        own_ms.append(block.ranks[rank].own_ms)
+    return fmean(shares) * fmean(own_ms) >= EXPLAINED * late_ms

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from gpudash import format as fmt
 from gpudash.diagnosis.limits import said
 from gpudash.metrics import METRICS
-from gpudash.recording.csv_file import wall_time
+from gpudash.recording.csv_format import wall_time
 from gpudash.report import tables
 from gpudash.report.charts import reading_chart, step_chart, throughput_chart
 from gpudash.report.frame import Bins, bins_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudash.errors import UsageError
-from gpudash.recording.csv_file import cells, columns, json_lines, objects
+from gpudash.recording.csv_format import cells, columns, json_lines, objects
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval

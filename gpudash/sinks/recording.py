@@ -11,7 +11,7 @@ from gpudash.errors import RecordingError
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import State
 from gpudash.recording import provenance
-from gpudash.recording.csv_file import cells, columns, csv_lines, wall_time
+from gpudash.recording.csv_format import cells, columns, csv_lines, wall_time
 from gpudash.recording.files import Output, replaces, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of

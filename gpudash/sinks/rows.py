@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from gpudash.errors import ReaderGoneError, RecordingError
 from gpudash.protocol.envelope import Envelope
-from gpudash.recording.csv_file import cells, columns, csv_lines, json_lines, objects
+from gpudash.recording.csv_format import cells, columns, csv_lines, json_lines, objects
 from gpudash.recording.files import reason
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin

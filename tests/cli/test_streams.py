@@ -13,7 +13,7 @@ import pytest
 
 from gpudash.cli.main import main
 from gpudash.metrics import METRICS
-from gpudash.recording.csv_file import columns
+from gpudash.recording.csv_format import columns
 from gpudash.snapshot import Snapshot
 from gpudash.tui.single_frame import TRAINED_S, is_time
 from tests import waiting, worker_double

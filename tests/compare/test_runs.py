@@ -19,7 +19,7 @@ from gpudash.recording.rank_steps import Burst
 from gpudash.sinks.recording import RecordingWriter
 from tests.compare.test_sweep_file import GRID, IN_FORCE, provenance, started
 from tests.lives import changed
-from tests.recording.test_csv_file import BEGAN_UTC, interval
+from tests.recording.test_csv_format import BEGAN_UTC, interval
 from tests.scripted_run import BEGAN_S
 from tests.scripted_run import started as worker_started
 

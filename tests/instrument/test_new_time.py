@@ -15,7 +15,7 @@ from gpudash.instrument.wire import StepReport, encoded
 from gpudash.metrics import METRICS, Metric
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Phase, Progress, State
-from gpudash.recording.csv_file import columns
+from gpudash.recording.csv_format import columns
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from gpudash.errors import GpudashError, UsageError
 from gpudash.protocol.training import Progress
-from gpudash.recording.csv_file import columns
+from gpudash.recording.csv_format import columns
 from gpudash.recording.csv_reader import UNKNOWN, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LOG_VERSION, LONGEST_LINE, LogReader
 from gpudash.recording.unfold import unfold
 from tests.lives import failed, turns
-from tests.recording.test_csv_file import GOLDEN, interval, scripted
+from tests.recording.test_csv_format import GOLDEN, interval, scripted
 from tests.recording.test_log import MUTATIONS, intervals, mutated, recorded
 from tests.scripted_run import BEGAN_S, DEVICE, started
 from tests.sinks.test_recording import recorder_of, take

@@ -25,7 +25,7 @@ from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.diagnosis.trainings import answered
 from tests.lives import paused
-from tests.recording.test_csv_file import interval, scripted
+from tests.recording.test_csv_format import interval, scripted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, started
 from tests.tui import scenes
 

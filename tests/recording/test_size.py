@@ -18,7 +18,7 @@ from gpudash.sinks import export as exporting
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.views import live, settings_history, timeseries
 from tests.lives import changed
-from tests.recording.test_csv_file import BEGAN_UTC, interval
+from tests.recording.test_csv_format import BEGAN_UTC, interval
 from tests.run.test_replay import Replayed
 from tests.scripted_run import BEGAN_S, gpu, started
 

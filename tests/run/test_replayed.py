@@ -17,7 +17,7 @@ from gpudash.views.time_breakdown import TimeBreakdown
 from tests.compare.test_runs import OFF, ON, recorded
 from tests.lives import failed
 from tests.recording import test_log
-from tests.recording.test_csv_file import GOLDEN
+from tests.recording.test_csv_format import GOLDEN
 from tests.scripted_run import BEGAN_S
 
 

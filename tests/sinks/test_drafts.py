@@ -5,7 +5,7 @@ import pytest
 
 from gpudash.errors import RecordingError
 from gpudash.recording.files import Output
-from tests.recording.test_csv_file import FullDisk, recording
+from tests.recording.test_csv_format import FullDisk, recording
 
 
 def test_an_existing_file_is_kept_until_a_draft_takes_its_place(tmp_path):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gpudash.errors import ExistsError, GpudashError, RecordingError, UsageError
 from gpudash.metrics import METRICS
-from gpudash.recording.csv_file import columns
+from gpudash.recording.csv_format import columns
 from gpudash.sinks.export import export
 from gpudash.sinks.recording import RecordingWriter
-from tests.recording.test_csv_file import scripted
+from tests.recording.test_csv_format import scripted
 from tests.recording.test_log import MUTATIONS, ORIGIN, mutated, recorded
 from tests.scripted_run import BEGAN_S, started
 from tests.sinks.test_recording import take

@@ -19,7 +19,7 @@ from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.lives import failed, starting
-from tests.recording.test_csv_file import interval, scripted
+from tests.recording.test_csv_format import interval, scripted
 from tests.scripted_run import BEGAN_S, PLAN, started
 
 ENDED = State(at_s=BEGAN_S + 2, phase="finished")

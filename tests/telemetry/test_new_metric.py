@@ -7,7 +7,7 @@ import msgspec
 
 from docs.make_reference import metrics
 from gpudash.metrics import METRICS, Metric
-from gpudash.recording.csv_file import columns
+from gpudash.recording.csv_format import columns
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.sinks.recording import RecordingWriter

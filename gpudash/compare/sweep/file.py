@@ -24,7 +24,7 @@ from gpudash.input_file import open_input
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Device, State
 from gpudash.recording import provenance
-from gpudash.recording.csv_file import cell, csv_lines
+from gpudash.recording.csv_format import cell, csv_lines
 from gpudash.recording.files import Output, reason, replaces, shown
 from gpudash.recording.log import LARGEST
 from gpudash.recording.provenance import path_beside

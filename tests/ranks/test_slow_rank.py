@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress, Step
-from gpudash.ranks.stragglers import Stragglers
+from gpudash.ranks.slow_rank import Stragglers
 from gpudash.views.same_steps import over_others
 from tests.simulated_ranks import STEP_MS, Ranks, start
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpudash.errors import RecordingError
-from gpudash.recording.csv_file import cell, columns, wall_time
+from gpudash.recording.csv_format import cell, columns, wall_time
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
