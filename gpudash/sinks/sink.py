@@ -3,6 +3,7 @@
 A new kind is a module here with a class that derives from `Sink`, and a line in `table.py`.
 """
 
+from abc import abstractmethod
 from typing import Protocol
 
 from gpudash.protocol.envelope import Envelope
@@ -15,11 +16,10 @@ from gpudash.views.time_breakdown import TimeBreakdown
 class Sink(Protocol):
     """Takes messages and complete rows in their order, and is ended once: closed or abandoned.
 
-    It first gets the messages that still hold: the plan, the start, the settings, the GPUs. All
-    calls come from one thread, the sink's own: it may wait for a disk or a reader, and delays
-    neither training nor screen. What it raises harms nothing else. A RecordingError is one line
-    that is told to the user, and the sink goes on unless it has `failed`. Any other exception is
-    told too, and ends it.
+    It first gets the messages that still hold: the plan, the states, the GPUs. All calls come from
+    one thread, the sink's own: it may wait for a disk or a reader, and delays neither training nor
+    screen. What it raises harms nothing else. A RecordingError is one line that is told to the
+    user, and the sink goes on unless it has `failed`. Any other exception is told too, and ends it.
     """
 
     every_step: bool = True
@@ -40,13 +40,13 @@ class Sink(Protocol):
         """What the screen says of it, if anything."""
         return None
 
+    @abstractmethod
     def take(self, item: Envelope | Interval, /) -> None:
         """Take the next message, or the next complete row of all ranks and GPUs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, account: TimeBreakdown | None, /) -> None:
         """Complete it; nothing follows. `account` is of its time; None without a step."""
-        raise NotImplementedError
 
     def abandon(self) -> None:
         """End it because it failed, or the session itself: what it has is incomplete."""

@@ -170,7 +170,7 @@ def _control_of(snapshot: Snapshot) -> Control:
     """Return the control of a run that nothing can be asked of."""
 
     def none() -> NoReturn:
-        raise NotImplementedError
+        raise NotImplementedError  # a frame shows, and asks nothing of a run
 
     control = Control(none, Plan(workload=snapshot.workload, settings={}))
     control.snapshot = snapshot
