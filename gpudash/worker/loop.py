@@ -27,7 +27,8 @@ RUN_AHEAD_S = 0.015
 Enough to bridge most delays of the host. Little enough that a lever or a pause takes effect soon,
 and that a stream's queue of 1024 launches hardly fills up: PyTorch takes 12 µs or more to enqueue
 one, and a host that waits for room in the queue would be counted as busy."""
-RUN_AHEAD_POLL_S = 0.0001
+RUN_AHEAD_POLL_S = 0.001
+"""As short as `poll` can be: it rounds up to whole milliseconds."""
 
 
 class _Pipes:
