@@ -94,6 +94,8 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
         else:
             mended_while.unlink(missing_ok=True)
 
+    # a job in the background ignores Ctrl-C, and so would the script
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     core = str(max(usable_cores() - 1, 0))
     command = _command(script, device, mended_while, core)
     place, news = begin(), News(quiet=True)

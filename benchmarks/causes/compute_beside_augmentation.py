@@ -14,10 +14,11 @@ from cause import mlp, setting, until_over
 def main() -> None:
     """Train."""
     at = setting(__doc__)
+    torch.set_num_threads(1)
     random = np.random.default_rng(0)
-    rows, inputs, width = at.size((2048, 512, 4096), (256, 512, 384))
+    rows, inputs, width = at.size((2048, 384, 4096), (256, 512, 384))
     clean = random.standard_normal((rows, inputs), np.float32)
-    model = mlp(width, 4, inputs=inputs).to(at.device)
+    model = mlp(width, 5, inputs=inputs).to(at.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     for _ in until_over(at.seconds, count()):
         noisy = clean + 0.1 * random.standard_normal(clean.shape, np.float32)

@@ -31,7 +31,7 @@ def discriminator(channels: int) -> nn.Sequential:
 def main() -> None:
     """Train."""
     at = setting(__doc__)
-    images, latent, channels = at.size((256, 128, 128), (4, 16, 8))
+    images, latent, channels = at.size((128, 128, 96), (4, 16, 8))
     makes, judges = generator(latent, channels).to(at.device), discriminator(channels).to(at.device)
     of_makes = torch.optim.Adam(makes.parameters(), lr=2e-4, betas=(0.5, 0.999))
     of_judges = torch.optim.Adam(judges.parameters(), lr=2e-4, betas=(0.5, 0.999))

@@ -28,14 +28,13 @@ class Images(Dataset[tuple[Tensor, int]]):
 def main() -> None:
     """Train."""
     at = setting(__doc__)
-    network, images, side, workers = at.size((resnet50, 128, 224, 12), (resnet18, 4, 64, 1))
+    network, images, side, workers = at.size((resnet50, 64, 176, 8), (resnet18, 4, 64, 1))
     loader = DataLoader(
         Images(side),
         batch_size=images,
         num_workers=workers,
         pin_memory=at.size(True, False),
         persistent_workers=True,
-        prefetch_factor=4,
     )
     model = network(num_classes=100).to(at.device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=True)

@@ -18,7 +18,7 @@ def main() -> None:
     layer = nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True, norm_first=True)
     model = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).to(at.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    batch, lengths = at.size((16, (256, 512)), (4, (32, 64)))
+    batch, lengths = at.size((8, (256, 512)), (4, (32, 64)))
     sequences = [torch.randn(batch, length, width, device=at.device) for length in lengths]
     for sequence in until_over(at.seconds, cycle(sequences)):
         optimizer.zero_grad()

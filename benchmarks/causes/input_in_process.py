@@ -30,6 +30,7 @@ class Spectra(Dataset[tuple[Tensor, int]]):
 def main() -> None:
     """Train."""
     at = setting(__doc__)
+    torch.set_num_threads(1)
     loader = DataLoader(Spectra(at.size(32, 64)), batch_size=32, shuffle=True)
     width = at.size(2048, 128)
     body = mlp(width, 3, inputs=FRAME // 2 + 1)

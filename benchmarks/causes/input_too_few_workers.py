@@ -27,9 +27,10 @@ class Remote(Dataset[Tensor]):
 def main() -> None:
     """Train."""
     at = setting(__doc__)
+    torch.set_num_threads(1)
     loader = DataLoader(
         Remote(),
-        batch_size=32,
+        batch_size=16,
         num_workers=2,
         pin_memory=at.size(True, False),
         persistent_workers=True,

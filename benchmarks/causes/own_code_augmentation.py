@@ -32,6 +32,7 @@ def augmented(images: NDArray[np.uint8], random: np.random.Generator) -> NDArray
 def main() -> None:
     """Train."""
     at = setting(__doc__)
+    torch.set_num_threads(1)
     random = np.random.default_rng(0)
     size = SIDE + MARGIN
     images = random.integers(0, 256, (2048, size, size, 3), np.uint8)
@@ -40,7 +41,7 @@ def main() -> None:
     head = mlp(width, 4, inputs=64 * (SIDE // 8) ** 2)
     model = nn.Sequential(patches, nn.Flatten(), head, nn.Linear(width, 10)).to(at.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    labels = torch.zeros(at.size(256, 64), dtype=torch.long, device=at.device)
+    labels = torch.zeros(at.size(384, 64), dtype=torch.long, device=at.device)
     seen = 0.0
     for _ in until_over(at.seconds, count()):
         picked = images[random.integers(0, len(images), len(labels))]

@@ -13,6 +13,8 @@ from cause import mlp, setting, step_s, until_over
 from torch import Tensor
 
 COPIES = 5
+LAYERS = 5
+"""Are compared with one layer, which has no gradient of its inputs to compute."""
 
 
 def copy_s(features: Tensor, device: torch.device) -> float:
@@ -30,8 +32,10 @@ def main() -> None:
     at = setting(__doc__)
     rows, width = at.size((16_384, 1024), (4096, 64))
     data = [torch.randn(rows, width) for _ in range(2)]
-    of_a_layer_s = step_s(mlp(width, 1).to(at.device), data[0].to(at.device))
-    layers = max(round(copy_s(data[0], at.device) / of_a_layer_s), 1)
+    first = data[0].to(at.device)
+    one_s, many_s = (step_s(mlp(width, layers).to(at.device), first) for layers in (1, LAYERS))
+    left_s = copy_s(data[0], at.device) - one_s
+    layers = 1 + max(round(left_s * (LAYERS - 1) / max(many_s - one_s, 1e-6)), 0)
     model = mlp(width, layers).to(at.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     for features in until_over(at.seconds, cycle(data)):
