@@ -1,4 +1,4 @@
-"""Does the answer name the cause? Twenty trainings whose cause is known, two for each of ten.
+"""Does the answer name the cause? Trainings whose cause is known: benchmarks/causes.
 
     python benchmarks/bench_causes.py --device cuda
     python benchmarks/bench_causes.py --device cpu --only input_slow_dataset paused_evaluation
@@ -14,23 +14,15 @@ The last lines are a table of verdict against cause in Markdown.
 """
 
 import argparse
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import NamedTuple, get_args
 
 from ratios import ratio_with_interval
+from truth import truths
+from watched_cause import LOOK_S, WatchedCause, cause_of, watching
 
 from gpudash import format as fmt
-from gpudash.cli.headless import News
-from gpudash.cli.headless_script import begin, plan_of
 from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
 from gpudash.diagnosis.answer import TITLES
@@ -39,19 +31,10 @@ from gpudash.diagnosis.headline import Headline, headline
 from gpudash.diagnosis.recent_step import recent_step
 from gpudash.diagnosis.rules import Limit
 from gpudash.protocol.answer import Gain, Try
-from gpudash.protocol.commands import Plan
-from gpudash.run.script import ScriptSource
-from gpudash.run.session import Session
-from gpudash.run.user_command import understand
-from gpudash.run.user_command_process import Foreground
-from gpudash.snapshot import Snapshot
-from gpudash.trace.accounting import summarise
-from gpudash.trace.read import read
 from gpudash.trace.summary import Summary
 from workloads.standard_levers import usable_cores
 
-SCRIPTS = Path(__file__).parent / "causes"
-RIGHT = {
+VERDICTS = {
     "input": "input-bound",
     "copy": "copy-bound",
     "sync": "sync-bound",
@@ -62,17 +45,14 @@ RIGHT = {
     "others": "limited by other jobs",
     "paused": "paused",
     "unclear": "unclear",
+    "cpu": "CPU-bound",
 }
-"""The verdict for each cause; a script's name begins with its cause."""
-ON_CPU = ("sync", "launch", "compute", "memory", "copy")
-"""There a CPU does it all, and all that can be said is that it does."""
+"""The verdict for each limit of causes/truth.toml. None says `own_code` so far."""
 PACED = ("unclear",)
 """Their scripts' rests follow the step (`causes/cause.py`, Pace)."""
 LEAST_PAIRS = 2
-RANKS = 2
-START_S, LOOK_S, ALL_ALIKE = 60.0, 0.25, 4
-"""For the first answer; between two; a verdict counts once it was given so many times."""
-PROFILED_STEPS = 10
+START_S, ALL_ALIKE = 60.0, 4
+"""For the first answer; a verdict counts once it was given so many times."""
 PAIRS = 8
 SETTLE_S = 0.5
 WITHOUT: dict[str, tuple[float, int]] = {"sync": (4.0, 8), "others": (4.0, 8), "paused": (12.0, 4)}
@@ -95,15 +75,13 @@ class Found(NamedTuple):
     @property
     def cause(self) -> str:
         """Return the cause by the script's name."""
-        return self.script.partition("_")[0]
+        return cause_of(self.script)
 
 
 def main() -> None:
     """Run the scripts; print what was said of each, and the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    scripts = sorted(
-        path.stem for path in SCRIPTS.glob("*.py") if path.stem.partition("_")[0] in RIGHT
-    )
+    scripts = sorted(truths("cpu"))
     parser.add_argument("--only", nargs="+", choices=scripts, default=scripts, metavar="NAME")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--watch", type=float, default=8.0, help="seconds of answers for a verdict")
@@ -120,11 +98,11 @@ def main() -> None:
 
 def diagnose(script: str, arguments: argparse.Namespace) -> Found:
     """Run a script and take the answers."""
-    with ExitStack() as at_end:
-        watched = at_end.enter_context(watching(script, arguments))
+    with watching(script, arguments.device, arguments.limit) as script_watched:
+        watched = Watched(script_watched)
         without = watched.verdict(arguments.watch)
-        profile = watched.profiled()
-        verdict = without if profile is None else watched.verdict(arguments.watch)
+        is_profiled = watched.profile()
+        verdict = watched.verdict(arguments.watch) if is_profiled else without
         last = watched.shown
         found = Found(script, without, verdict, last.evidence if last is not None else ())
         proposed = next((one for one in watched.tries if one.gain is not None), None)
@@ -140,12 +118,10 @@ def diagnose(script: str, arguments: argparse.Namespace) -> Found:
 
 
 class Watched:
-    """A script under gpudash, and what is said of it."""
+    """What is said of a script under gpudash."""
 
-    def __init__(
-        self, session: Session, news: News, until_s: float, mend: Callable[[str], None]
-    ) -> None:
-        self._session, self._news, self._until_s, self._mend = session, news, until_s, mend
+    def __init__(self, watched: WatchedCause) -> None:
+        self._watched = watched
         self._profile: Summary | None = None
         self.shown: Headline | None = None
         self.without: Gain | None = None
@@ -158,7 +134,7 @@ class Watched:
         said: Counter[str] = Counter()
         began_s = time.monotonic()
         patience_s = START_S
-        while time.monotonic() - began_s < patience_s and self._goes_on():
+        while time.monotonic() - began_s < patience_s and self._watched.goes_on():
             kind = self._look().kind
             if kind in get_args(Limit) or kind == "paused":
                 if not said:
@@ -166,22 +142,14 @@ class Watched:
                 said[_verdict(kind)] += 1
         return said.most_common(1)[0][0] if said.total() >= ALL_ALIKE else "none"
 
-    def profiled(self) -> Summary | None:
-        """Profile some steps; None where that cannot be."""
-        if "profile" not in self._news.snapshot.can:
-            return None
-        with tempfile.TemporaryDirectory() as folder:
-            path, before = Path(folder) / "trace.json", self._news.snapshot.profile
-            asked = self._session.profile(PROFILED_STEPS, path)
-            self._wait(lambda now: now.last_command >= asked and not now.profiling)
-            if self._news.snapshot.profile is not before:
-                self._profile = summarise(read(path))
-                self._session.deepen(*self._news.snapshot.profile_of, self._profile)
-        return self._profile
+    def profile(self) -> bool:
+        """Profile some steps; return whether that could be."""
+        self._profile = self._watched.profiled()
+        return self._profile is not None
 
     def proof(self, found: Found, proposed: Try, pairs: int) -> Found:
         """Compare what is proposed, and tell whether its gain lies in the range."""
-        offer = next(one for one in self._news.snapshot.levers if one.name == proposed.lever)
+        offer = next(one for one in self._watched.snapshot.levers if one.name == proposed.lever)
         rebuilds = offer.effect != "next step"
         question = Question(
             lever=proposed.lever,
@@ -190,9 +158,9 @@ class Watched:
             short_runs=rebuilds,
             pairs=pairs,
         )
-        self._session.compare(question)
-        self._wait(lambda now: now.comparison is not None and now.comparison.is_over)
-        shown, gain = self._news.snapshot.comparison, proposed.gain
+        self._watched.session.compare(question)
+        self._watched.wait(lambda now: now.comparison is not None and now.comparison.is_over)
+        shown, gain = self._watched.snapshot.comparison, proposed.gain
         if shown is None or shown.change is None or gain is None:
             return found._replace(gain=(shown.failure if shown is not None else None) or "no A/B")
         measured = fmt.change(shown.change, shown.low, shown.high)
@@ -204,7 +172,7 @@ class Watched:
         rates: dict[str, list[float]] = {"A": [], "B": []}  # with the cause, and without
         for order in block_order(pairs, seed=0):
             pair = {side: self._rate(seconds, side) for side in order}
-            if not self._goes_on():
+            if not self._watched.goes_on():
                 break
             for side, rate in pair.items():
                 rates[side].append(rate)
@@ -215,16 +183,16 @@ class Watched:
         return found._replace(gain=fmt.change(change, low, high), within=within)
 
     def _rate(self, seconds: float, side: str) -> float:
-        self._mend(side)
+        self._watched.mend(side)
         time.sleep(SETTLE_S)
-        begin = self._news.snapshot
-        self._wait(lambda now: now.elapsed_s >= begin.elapsed_s + seconds)
-        end = self._news.snapshot
+        begin = self._watched.snapshot
+        self._watched.wait(lambda now: now.elapsed_s >= begin.elapsed_s + seconds)
+        end = self._watched.snapshot
         return (end.total_steps - begin.total_steps) / max(end.elapsed_s - begin.elapsed_s, 1e-3)
 
     def _look(self) -> Headline:
         time.sleep(LOOK_S)
-        snapshot = self._news.snapshot
+        snapshot = self._watched.snapshot
         self.shown = shown = headline(snapshot)
         self.tries = shown.tries or self.tries
         step, kind = recent_step(snapshot, usable_cores(), self._profile), shown.kind
@@ -232,84 +200,9 @@ class Watched:
         self.without = without(limit, step) if limit is not None else self.without
         return shown
 
-    def _wait(self, until: Callable[[Snapshot], bool]) -> None:
-        while not until(self._news.snapshot) and self._goes_on():
-            time.sleep(LOOK_S)
-
-    def _goes_on(self) -> bool:
-        return time.monotonic() < self._until_s and not self._session.wait(0)
-
 
 def _lies_in(gain: Gain, change: float) -> bool:
     return (gain.low_pct or 0.0) <= 100 * change <= gain.high_pct
-
-
-@contextmanager
-def watching(script: str, arguments: argparse.Namespace) -> Iterator[Watched]:
-    """Start a script under gpudash, and whatever has to run beside it; end all of it."""
-    cause = script.partition("_")[0]
-    mended_while = Path(tempfile.gettempdir()) / f"mended-{os.getpid()}"
-    busy: list[subprocess.Popen[bytes]] = []
-
-    def mend(side: str) -> None:
-        for process in busy:
-            process.send_signal(signal.SIGSTOP if side == "B" else signal.SIGCONT)
-        if side == "B":
-            mended_while.touch()
-        else:
-            mended_while.unlink(missing_ok=True)
-
-    words: tuple[str, ...] = (
-        f"{SCRIPTS / script}.py",
-        "--device",
-        arguments.device,
-        "--seconds",
-        "600",
-        "--mended-while",
-        str(mended_while),
-    )
-    core = str(max(usable_cores() - 1, 0))
-    if cause == "communication":
-        ranks = ("--standalone", "--nproc-per-node", str(RANKS))
-        words = ("--", sys.executable, "-m", "torch.distributed.run", *ranks, *words)
-    elif cause == "others":
-        words = ("--", "taskset", "-c", core, sys.executable, *words)
-    command, place, news = understand(words, sys.executable), begin(), News(quiet=True)
-    children: list[Foreground] = []
-
-    def start(_plan: Plan) -> ScriptSource:
-        children.append(Foreground(command, place, output_to_stderr=True))
-        return ScriptSource(command.name, children[0], place)
-
-    with ExitStack() as at_end:
-        if cause == "others":
-            busy += at_end.enter_context(neighbours(core))
-        at_end.callback(mended_while.unlink, missing_ok=True)
-        session = Session(plan_of(command), start_source=start)
-        at_end.callback(session.close)
-        session.start(news)
-        try:
-            yield Watched(session, news, time.monotonic() + arguments.limit, mend)
-        finally:
-            for _ in range(2):  # interrupted, then terminated
-                session.stop()
-                session.wait(5.0)
-            session.close()
-            children[0].wait()
-            children[0].close()
-
-
-@contextmanager
-def neighbours(core: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Keep a core busy with two processes that are no part of the training."""
-    busy = ("taskset", "-c", core, sys.executable, "-c", "while True: pass")
-    processes = [subprocess.Popen(busy) for _ in range(2)]
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def _verdict(kind: str) -> str:
@@ -330,10 +223,9 @@ def line(found: Found, device: str) -> str:
 
 
 def is_right(found: Found, device: str) -> bool:
-    """Whether the verdict is the cause; on a CPU as far as it can be told there."""
-    if device == "cpu" and found.cause in ON_CPU:
-        return found.verdict == "CPU-bound"
-    return found.verdict == RIGHT[found.cause]
+    """Whether the verdict is a limit of the script on this device."""
+    limits = truths(device)[found.script].limits
+    return found.verdict in (VERDICTS.get(limit) for limit in limits)
 
 
 def table(found: list[Found]) -> str:
@@ -343,8 +235,7 @@ def table(found: list[Found]) -> str:
     rows = [("cause", *verdicts), ("---",) * (len(verdicts) + 1)]
     rows += [
         (cause, *(str(counts[cause, verdict] or "") for verdict in verdicts))
-        for cause in RIGHT
-        if any(one.cause == cause for one in found)
+        for cause in dict.fromkeys(one.cause for one in found)
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

@@ -57,6 +57,15 @@ def for_ever(batches: Iterable[T]) -> Iterable[T]:
     return chain.from_iterable(repeat(batches))
 
 
+def until_over(seconds: float, batches: Iterable[T]) -> Iterator[T]:
+    """Yield batches until the time is over."""
+    until_s = time.monotonic() + seconds
+    for batch in batches:
+        yield batch
+        if time.monotonic() > until_s:
+            return
+
+
 def train(
     seconds: float,
     model: nn.Module,
@@ -67,15 +76,12 @@ def train(
 ) -> None:
     """Train until the time is over, or Ctrl-C."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-4)
-    until_s = time.monotonic() + seconds
     with suppress(KeyboardInterrupt):  # the benchmark has seen enough
-        for step, batch in enumerate(batches):
+        for step, batch in enumerate(until_over(seconds, batches)):
             optimizer.zero_grad()
             loss_of(batch).backward()  # type: ignore[no-untyped-call]  # in torch
             optimizer.step()
             after_step(step)
-            if time.monotonic() > until_s:
-                return
 
 
 def step_s(model: nn.Module, batch: Tensor) -> float:
