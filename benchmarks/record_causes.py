@@ -50,18 +50,17 @@ CHANGES_TRAINING = frozenset({"batch_size", "model_scale", "data", "seed"})
 class Part(NamedTuple):
     """Levers that are swept together, because their blocks are equally long."""
 
-    effects: frozenset[str]
-    compiles: bool
     min_steps: int
     min_s: float
-    rounds: int
+    share: float
+    """Of the seconds for all parts."""
 
 
-PARTS = (
-    Part(frozenset({"next step"}), False, min_steps=5, min_s=0.15, rounds=4),
-    Part(frozenset({"new loader", "rebuilt model"}), False, min_steps=10, min_s=0.5, rounds=4),
-    Part(frozenset({"next step"}), True, min_steps=5, min_s=0.15, rounds=4),
-)
+SOON = Part(min_steps=5, min_s=0.15, share=0.35)
+"""Levers that take effect at the next step."""
+REBUILT = Part(min_steps=10, min_s=0.5, share=0.65)
+"""Those that need a new loader or a rebuilt model."""
+ROUNDS = 4
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,22 +189,24 @@ class Recorder:
     def _sweep(self, watched: WatchedCause) -> None:
         trials = list(trials_of(watched.snapshot, self.found.profiled_answer))
         self.found.trials += [one for one in trials if one.failure is not None]
-        parts = [
-            (part, [one for one in trials if one.failure is None and _is_in(part, one)])
-            for part in PARTS
-            if self._arguments.compile or not part.compiles
-        ]
-        parts = [(part, those) for part, those in parts if those]
-        left_s = self._arguments.sweep
-        for number, (part, those) in enumerate(parts):
-            share_s = self._arguments.compile_limit if part.compiles else left_s
-            others = sum(not one.compiles for one, _ in parts[number:])
-            began_s = time.monotonic()
-            rows = swept(watched, part, those, share_s if part.compiles else share_s / others)
-            left_s -= 0.0 if part.compiles else time.monotonic() - began_s
-            self.found.blocks.append(rows)
-            self.found.trials += [judged(one, cell, rows) for cell, one in enumerate(those, 1)]
-            self._done("sweep of compile" if part.compiles else f"sweep {number + 1}")
+        left = [one for one in trials if one.failure is None]
+        compiling = [one for one in left if one.lever == "compile"]
+        soon = [one for one in left if one.effect == "next step" and one not in compiling]
+        rebuilt = [one for one in left if one.effect != "next step"]
+        parts = [(part, those) for part, those in ((SOON, soon), (REBUILT, rebuilt)) if those]
+        whole_s = self._arguments.sweep / sum(part.share for part, _ in parts) if parts else 0.0
+        for part, those in parts:
+            self._sweep_part(watched, part, those, whole_s * part.share)
+        if self._arguments.compile and compiling:
+            self._sweep_part(watched, SOON, compiling, self._arguments.compile_limit)
+
+    def _sweep_part(
+        self, watched: WatchedCause, part: Part, trials: Sequence[Trial], seconds: float
+    ) -> None:
+        rows = swept(watched, part, trials, seconds)
+        self.found.blocks.append(rows)
+        self.found.trials += [judged(one, cell, rows) for cell, one in enumerate(trials, 1)]
+        self._done(f"sweep {len(self.found.blocks)}")
 
     def _done(self, part: str) -> None:
         now_s = time.monotonic()
@@ -280,10 +281,6 @@ def values_of(offer: LeverOffer, before: str) -> list[str]:
     return [str(one) for one in sorted(set(more)) if int(before) < one <= offer.maximum]
 
 
-def _is_in(part: Part, trial: Trial) -> bool:
-    return trial.effect in part.effects and (trial.lever == "compile") == part.compiles
-
-
 def swept(
     watched: WatchedCause, part: Part, trials: Sequence[Trial], seconds: float
 ) -> list[BlockRow]:
@@ -291,7 +288,7 @@ def swept(
     grid = Grid(
         rows=({},),
         columns=({}, *({one.lever: one.value} for one in trials)),
-        rounds=part.rounds,
+        rounds=ROUNDS,
         min_steps=part.min_steps,
         min_s=part.min_s,
     )

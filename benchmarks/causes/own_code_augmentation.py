@@ -36,9 +36,9 @@ def main() -> None:
     random = np.random.default_rng(0)
     size = SIDE + MARGIN
     images = random.integers(0, 256, (2048, size, size, 3), np.uint8)
-    patches = nn.Conv2d(3, 64, 8, stride=8)
-    width = at.size(2048, 64)
-    head = mlp(width, 4, inputs=64 * (SIDE // 8) ** 2)
+    channels, width = at.size((64, 2048), (4, 64))
+    patches = nn.Conv2d(3, channels, 8, stride=8)
+    head = mlp(width, 4, inputs=channels * (SIDE // 8) ** 2)
     model = nn.Sequential(patches, nn.Flatten(), head, nn.Linear(width, 10)).to(at.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     labels = torch.zeros(at.size(384, 64), dtype=torch.long, device=at.device)
