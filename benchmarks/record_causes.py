@@ -177,8 +177,9 @@ class Recorder:
         self._sweep(watched)
         found.total_steps = watched.snapshot.total_steps
         if not watched.goes_on():
-            failure = session.failure
-            found.failure = failure.sentence if failure is not None else "ended before its time"
+            failure, ended = session.failure, session.wait(0)
+            late = "it ended" if ended else f"it took longer than {self._arguments.limit:g} s"
+            found.failure = failure.sentence if failure is not None else late
 
     def _note(self, snapshot: Snapshot) -> None:
         found = self.found
