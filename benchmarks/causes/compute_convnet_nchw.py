@@ -12,7 +12,7 @@ from torchvision.models import resnet18, resnet50
 def main() -> None:
     """Train."""
     at = setting(__doc__)
-    network, images, side = at.size((resnet50, 64, 224), (resnet18, 4, 64))
+    network, images, side = at.size((resnet50, 64, 224), (resnet18, 2, 48))
     model = network(num_classes=100).to(at.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     batch = torch.randn(images, 3, side, side, device=at.device)

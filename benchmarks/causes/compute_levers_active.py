@@ -9,7 +9,7 @@ import torch
 from cause import for_ever, setting, until_over
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
-from torchvision.models import resnet18, resnet50
+from torchvision.models import resnet50, squeezenet1_1
 
 
 class Images(Dataset[tuple[Tensor, int]]):
@@ -28,7 +28,7 @@ class Images(Dataset[tuple[Tensor, int]]):
 def main() -> None:
     """Train."""
     at = setting(__doc__)
-    network, images, side, workers = at.size((resnet50, 64, 176, 8), (resnet18, 4, 64, 1))
+    network, images, side, workers = at.size((resnet50, 64, 176, 8), (squeezenet1_1, 2, 32, 1))
     loader = DataLoader(
         Images(side),
         batch_size=images,
