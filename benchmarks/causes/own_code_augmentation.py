@@ -41,7 +41,7 @@ def main() -> None:
     head = mlp(width, 4, inputs=channels * (SIDE // 8) ** 2)
     model = nn.Sequential(patches, nn.Flatten(), head, nn.Linear(width, 10)).to(at.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    labels = torch.zeros(at.size(384, 64), dtype=torch.long, device=at.device)
+    labels = torch.zeros(at.size(384, 128), dtype=torch.long, device=at.device)
     seen = 0.0
     for _ in until_over(at.seconds, count()):
         picked = images[random.integers(0, len(images), len(labels))]
