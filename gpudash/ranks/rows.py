@@ -1,6 +1,6 @@
 """Fold the messages of several training processes into a row for each rank."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -8,9 +8,7 @@ from msgspec.structs import replace
 from gpudash.metrics import process_reading
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading
-from gpudash.protocol.session import Straggler, StragglerShown
 from gpudash.protocol.training import Progress, State, Step
-from gpudash.ranks.slow_rank import Stragglers
 from gpudash.snapshot import ENDED, RankRow, RankState, Values
 from gpudash.statistics import Means, total
 from gpudash.views.readings import ReadingT, RecentReadings
@@ -18,8 +16,6 @@ from gpudash.views.throughput import UNKNOWN, RecentSteps
 
 TRAINING = "training"
 """The source name of training processes."""
-MOST_RANKS = 1024
-"""Ranks beyond are ignored: nobody reads so many rows, and each costs time."""
 SILENT_S = 10.0
 """A rank is silent if its newest message is older than another rank's by this; likewise a GPU or a
 host, by its newest reading."""
@@ -30,15 +26,10 @@ COLLECTIVES = ("collective_bus_mib", "collective_ms", "collective_exposed_ms")
 class Ranks:
     """Folds the envelopes of all ranks, in order of arrival."""
 
-    def __init__(self, notify: Callable[[str], None] = lambda _sentence: None) -> None:
-        """`notify` receives sentences for the user."""
-        self._notify = notify
+    def __init__(self) -> None:
         self._ranks: dict[int, _Rank] = {}
-        self._stragglers = Stragglers()
-        self._shown: StragglerShown | None = None  # the newest one
         self._gpus: dict[str, RecentReadings[GpuReading]] = {}
         self._hosts: dict[int, RecentReadings[HostReading]] = {}
-        self._beyond = False  # there are more than can be followed
 
     def take(self, envelope: Envelope) -> None:
         """Fold one envelope: of a training process, or a reading.
@@ -51,50 +42,23 @@ class Ranks:
         if state is not None and state.phase == "starting":  # new processes, which count from 0
             self._ranks.clear()
             self._hosts.clear()
-            self._stragglers = Stragglers()
-        if isinstance(envelope.body, StragglerShown):
-            self._shown = envelope.body
         if envelope.source != TRAINING:
-            return
-        if envelope.rank >= MOST_RANKS:
-            self._pass_over()
             return
         own = self._ranks.get(envelope.rank)
         if own is None:
             own = self._ranks[envelope.rank] = _Rank(envelope.rank)
-        if not own.take(envelope):
-            return
-        self._stragglers.take(envelope.rank, envelope.body)
+        own.take(envelope)
         if envelope.rank == 0 and own.state in ENDED:
             for rank in self._ranks.values():
                 rank.state = own.state
 
     def _take_reading(self, rank: int, reading: GpuReading | HostReading) -> None:
-        self._stragglers.take(rank, reading)
         if isinstance(reading, GpuReading):
             self._gpus.setdefault(reading.uuid, RecentReadings()).add(reading)
         else:
             self._hosts.setdefault(rank, RecentReadings()).add(reading)
             if rank in self._ranks:
                 self._ranks[rank].read(reading)
-
-    @property
-    def straggler(self) -> Straggler | None:
-        """The rank that the others wait for: by the newest `StragglerShown`, else by the steps."""
-        return self._stragglers.found() if self._shown is None else self._shown.straggler
-
-    @property
-    def unsaid(self) -> StragglerShown | None:
-        """What the steps say of the slow rank, if the newest `StragglerShown` differs."""
-        found = self._stragglers.found()
-        said = self._shown.straggler if self._shown is not None else None
-        return None if found == said else StragglerShown(straggler=found)
-
-    def _pass_over(self) -> None:
-        if not self._beyond:
-            self._beyond = True
-            most = f"{MOST_RANKS:,}"
-            self._notify(f"more than {most} ranks train: gpudash follows the first {most}")
 
     def rows(self, now_s: float, *, hang: bool = False) -> tuple[RankRow, ...]:
         """Return a row for each rank; none for a single one."""
@@ -124,7 +88,6 @@ class _Rank:
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._newest = -1  # newest `seq`: an older one is a repeat
         self._life: State | None = None
         self.state: RankState = "starting"
         self.heard_s = 0.0
@@ -142,17 +105,14 @@ class _Rank:
         self._loss: float | None = None
         self._collectives: dict[str, float] = {}  # what it reported last of them
 
-    def take(self, envelope: Envelope) -> bool:
-        """Fold a message of this rank; return whether it is new."""
-        if envelope.seq <= self._newest:
-            return False
-        self._newest, self.heard_s = envelope.seq, envelope.sent_s
+    def take(self, envelope: Envelope) -> None:
+        """Fold a message of this rank."""
+        self.heard_s = envelope.sent_s
         match envelope.body:
             case State() as state:
                 self._turn(state)
             case Progress() as progress:
                 self._progress(progress)
-        return True
 
     def _turn(self, state: State) -> None:
         before, self._life = self._life, state

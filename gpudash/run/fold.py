@@ -15,6 +15,7 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Hello, Progress
 from gpudash.ranks.job_steps import JobSteps
 from gpudash.ranks.rows import Ranks
+from gpudash.ranks.slow_rank import Stragglers
 from gpudash.run.normalise import Normaliser
 from gpudash.snapshot import Hang, Snapshot
 from gpudash.trace.summary import Summary
@@ -23,6 +24,8 @@ from gpudash.views.throughput import WholeRun
 from gpudash.views.time_breakdown import TimeAccount
 from workloads.standard_levers import usable_cores
 
+MOST_RANKS = 1024
+"""Ranks beyond are ignored: nobody reads so many rows, and each costs time."""
 LOOK_S = 1.0
 """An answer that is in no recording is looked for as often, however fast that is folded."""
 
@@ -35,7 +38,10 @@ class Fold:
     ) -> None:
         """`notify` receives sentences for the user."""
         self.live = LiveView(plan, began_s)
-        self.ranks = Ranks(notify)
+        self._notify = notify
+        self._passed_over = False  # there are more ranks than can be followed
+        self.ranks = Ranks()
+        self.stragglers = Stragglers()
         self.time = TimeAccount()
         self.whole_run = WholeRun()
         self.limits = Limits()
@@ -64,6 +70,10 @@ class Fold:
         """
         if isinstance(envelope.body, AnswerShown) and envelope.body is not self._said:
             self._answers.tell(envelope.body.answer)  # a recording's
+        if envelope.rank >= MOST_RANKS:
+            self._pass_over()
+            return None
+        self.stragglers.take(envelope.rank, envelope.body)
         self.ranks.take(envelope)
         self._job_steps.take(envelope)
         is_beside = isinstance(envelope.body, Hello) and envelope.source != "training"
@@ -87,7 +97,7 @@ class Fold:
         snapshot = replace(
             self.live.snapshot(now_s, hang),
             ranks=self.ranks.rows(now_s, hang=hang is not None),
-            straggler=self.ranks.straggler,
+            straggler=self.stragglers.straggler,
         )
         self._look_s = inf if self._answers.is_told else now_s + LOOK_S
         # a recording may be of another machine
@@ -100,6 +110,12 @@ class Fold:
         newest, said = self._answers.newest, self._said
         is_said = said is not None and said.answer is newest
         return None if is_said else AnswerShown(at_s=at_s, answer=newest)
+
+    def _pass_over(self) -> None:
+        if not self._passed_over:
+            self._passed_over = True
+            most = f"{MOST_RANKS:,}"
+            self._notify(f"more than {most} ranks train: gpudash follows the first {most}")
 
     def _profile_of(self, snapshot: Snapshot) -> Summary | None:
         """Return the summary of a profile with the present settings; None without one."""

@@ -473,7 +473,7 @@ class Session:
 
     def _find(self, now_s: float, hang: Hang | None = None) -> Snapshot:
         """Fold and say what the steps show of the slow rank, then of the answer."""
-        self._say(self._fold.ranks.unsaid)
+        self._say(self._fold.stragglers.unsaid)
         found = self._fold.snapshot(now_s, hang)
         self._say(self._fold.unsaid(now_s))
         return found

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpudash.protocol.envelope import Envelope
-from gpudash.ranks.rows import MOST_RANKS, Ranks
+from gpudash.ranks.rows import Ranks
 from tests import simulated_ranks
 from tests.lives import failed, in_process, parted, stamped
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
@@ -210,35 +210,3 @@ def test_the_first_message_of_a_rank_has_the_number_0():
     first = msgspec.structs.replace(said(1, Trainer().start())[0], seq=0)
     _, second = rows(*trained(0, 50.0), first)
     assert (second.state, second.steps) == ("training", 0)
-
-
-def test_the_newest_message_too_counts_once_if_it_is_repeated():
-    run = Trainer(stamps=False)
-    own = said(1, run.start(), run.step(50.0), run.step(50.0), run.step(100.0))
-    _, second = rows(*trained(0, 50.0), *own, own[-1])
-    assert second.step_ms_p50 == 50.0
-
-
-def test_repeated_messages_count_once():
-    messages = trained(1, 50.0)
-    assert rows(*trained(0, 50.0), *messages, *messages) == rows(*trained(0, 50.0), *messages)
-
-
-def test_the_slow_rank_is_found_even_if_all_messages_are_repeated():
-    slow = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0} if rank == 3 else {})
-    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
-    ranks = Ranks()
-    for envelope in stamped(simulated_ranks.enveloped([*starts, *slow.train(15)])):
-        ranks.take(envelope)
-        ranks.take(envelope)
-    assert (ranks.straggler.rank, ranks.straggler.phase) == (3, "forward")
-
-
-def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
-    messages = []
-    ranks = Ranks(messages.append)
-    for rank in range(10_000):
-        for envelope in stamped(trained(rank, 50.0, steps=1)):
-            ranks.take(envelope)
-    assert [row.rank for row in ranks.rows(BEGAN_S)] == list(range(MOST_RANKS))
-    assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]
