@@ -18,8 +18,8 @@ from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import Straggler, StragglerShown
 from gpudash.protocol.training import Progress, State
+from gpudash.ranks.same_steps import BESIDE, REST, Block, SameSteps, over_others
 from gpudash.ranks.why_slow import Readings
-from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
 
 WINDOWS = (8, 20)
 """Blocks that a rank is judged by: few show a large delay soon, many show a small one."""

@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Progress, State, Step, Timed
-from gpudash.views.same_steps import WAIT_MS
+from gpudash.ranks.same_steps import WAIT_MS
 
 Why: TypeAlias = Literal[
     "paused", "switching", "restarting", "phases", "evaluation", "checkpoint", "profile"

@@ -40,15 +40,13 @@ class Run:
     def say(self, *bodies):
         for body in map(self.trainer.say, bodies):
             one = Envelope(source="training", seq=next(self.seq), sent_s=self.now_s, body=body)
-            item = self.fold.take(self.fold.stamp(one))
-            if item is not None:
-                self.fold.fold(item)
+            self.fold.take(self.fold.stamp(one))
             if self.now_s >= self.looked_s + self.looks_s:
                 self.look()
 
     def conduct(self, body):
         one = Envelope(source="session", seq=next(self.seq), sent_s=self.now_s, body=body)
-        self.fold.fold(self.fold.take(self.fold.stamp_own(one)))
+        self.fold.take(self.fold.stamp_own(one))
 
     def look(self):
         self.looked_s = self.now_s
