@@ -16,7 +16,7 @@ import msgspec
 
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, State
-from gpudash.ranks.rows import Ranks
+from gpudash.ranks.slow_rank import Stragglers
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
 NAMED_AS = {"host": ("host", "your_code"), "copy": ("copy", "your_code")}
@@ -47,7 +47,7 @@ def judge(log: Path, schedule: Path, options: argparse.Namespace) -> tuple[int, 
     right = alarms = 0
     for at in range(options.cases):
         first = LEARNING + at * steps_a_case
-        ranks, expected = Ranks(), case_of(options.first + at, options.ranks)
+        stragglers, expected = Stragglers(), case_of(options.first + at, options.ranks)
         named = {}
         for envelope in told:
             body = envelope.body
@@ -56,8 +56,8 @@ def judge(log: Path, schedule: Path, options: argparse.Namespace) -> tuple[int, 
                 body = msgspec.structs.replace(body, steps=tuple(within))
             elif not isinstance(body, State):
                 continue
-            ranks.take(msgspec.structs.replace(envelope, body=body))
-            found = ranks.straggler
+            stragglers.take(envelope.rank, body)
+            found = stragglers.found()
             if found is not None:
                 named[found.rank, found.phase, found.kind] = found
         if expected is None:

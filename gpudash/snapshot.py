@@ -119,15 +119,12 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of this rank alone."""
     step_ms_p50: float | None = None
     values: dict[str, float] = {}
-    """Means of its newest steps by metric, and what it says of its collectives; absent if not
-    measured."""
+    """By metric, absent if not measured: means of its newest steps, and what it says of itself."""
     loss: float | None = None
     node: str = ""
     """The machine that the rank runs on."""
     history: Values = ()
     """Step time in ms over the last minute, oldest first."""
-    tokens: float | None = None
-    """Tokens of a step; samples if tokens are unknown."""
     gpu: GpuReading | None = None
     """The GPU that the rank trains on."""
     host: HostReading | None = None
@@ -203,7 +200,6 @@ class Training(Run, kw_only=True):
     """What has been reported of a run and of its present worker."""
 
     workload: str = ""
-    device: Device | None = None
     found: str = ""
     """One line about what was found in a user's script; empty for a workload."""
     levers: tuple[LeverOffer, ...] = ()
@@ -213,20 +209,12 @@ class Training(Run, kw_only=True):
     requested: Settings = msgspec.field(default_factory=dict)
     """The levers that were requested, as requested: a restart sends these."""
     notes: tuple[str, ...] = ()
-    worker_pid: int | None = None
     planned_steps: int | None = None
     planned_s: float | None = None
-    total_steps: int = 0
-    total_samples: int | None = 0
     steps_since_break: int = 0
     """Finished steps since the last start, change or pause."""
-    loss: float | None = None
     memory_owners: MemoryOwners | None = None
     """The newest owners of device memory reported in this run."""
-    transform_ms: dict[str, float] = msgspec.field(default_factory=dict)
-    """Mean time per sample in each transform of a loader worker."""
-    skipped_samples: int = 0
-    """Number of unreadable samples skipped."""
 
 
 class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # msgspec allows it
@@ -241,6 +229,15 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     """Whether the training ran before it was watched; times count from when it was watched."""
     training_s: float | None = None
     """Time since the present worker was ready, to which `planned_s` refers; None before."""
+    worker_pid: int | None = None
+    device: Device | None = None
+    total_steps: int = 0
+    total_samples: int | None = 0
+    loss: float | None = None
+    transform_ms: dict[str, float] = {}
+    """Mean time per sample in each transform of a loader worker."""
+    skipped_samples: int = 0
+    """Number of unreadable samples skipped."""
     ranks: tuple[RankRow, ...] = ()
     """One row for each process, if several train together."""
     straggler: Straggler | None = None

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
 from math import floor, fsum, inf, isfinite, log, sqrt
+from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -26,11 +27,11 @@ def percentiles(
     Raises ValueError for a value that is not finite.
     """
     ordered = sorted(counted)
-    if not all(isfinite(value) for value, _ in ordered):
+    if not all(map(isfinite, map(itemgetter(0), ordered))):
         raise ValueError("a percentile needs finite values")
     if not ordered:
         return (None,) * len(qs)
-    ends = list(accumulate(count for _, count in ordered))
+    ends = list(accumulate(map(itemgetter(1), ordered)))
     return tuple(_at(ordered, ends, q / 100 * (ends[-1] - 1)) for q in qs)
 
 
@@ -50,7 +51,7 @@ def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) ->
 def total(values: Iterable[T | None]) -> T | None:
     """Return the sum; None if a value was not measured."""
     known = list(values)
-    return None if None in known else sum(one for one in known if one is not None)
+    return None if None in known else sum(filter(None, known))  # zeros add nothing
 
 
 class Means:
@@ -59,14 +60,18 @@ class Means:
     __slots__ = ("_sums",)
 
     def __init__(self) -> None:
-        self._sums: dict[str, tuple[float, float]] = {}  # total, weight
+        self._sums: dict[str, list[float]] = {}  # total, weight
 
     def add(self, values: Mapping[str, float | None], weight: float = 1.0) -> None:
         """Add values of the same weight; values that are None or not finite are left out."""
         for name, value in values.items():
             if value is not None and isfinite(value):
-                total, weights = self._sums.get(name, (0.0, 0.0))
-                self._sums[name] = total + weight * value, weights + weight
+                sums = self._sums.get(name)
+                if sums is None:
+                    self._sums[name] = [weight * value, weight]
+                else:
+                    sums[0] += weight * value
+                    sums[1] += weight
 
     def values(self) -> dict[str, float]:
         """Return the mean of each name that has one."""

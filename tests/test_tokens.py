@@ -9,6 +9,7 @@ from gpudash.recording.unfold import unfold
 from gpudash.statistics import without
 from gpudash.tui.bars import header
 from gpudash.views.live import LiveView
+from tests.lives import said
 from tests.recording.test_csv_format import recording
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, step
 
@@ -67,7 +68,7 @@ def test_the_screen_shows_their_rate_if_it_is_known(known):
     live = LiveView(PLAN, BEGAN_S)
     run = Trainer()
     for item in trained(20) if known else [run.start(), *run.steps(20)]:
-        live.fold(item)
+        live.take(said(item))
     snapshot = live.snapshot(BEGAN_S + 1.0)
     assert snapshot.tokens_per_s == (20 * TOKENS if known else None)
     shown = ["".join(text for text, _ in cell.parts).strip() for cell in header(snapshot)]

@@ -11,11 +11,11 @@ import msgspec
 from gpudash import statistics
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.training import Aside
+from gpudash.ranks.recent import NOW_S, NOW_STEPS
+from gpudash.ranks.same_steps import WAIT
 from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.statistics import WARMUP_STEPS
 from gpudash.trace.summary import Summary
-from gpudash.views.same_steps import WAIT
-from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 MEASURED_STEPS = 20
 """Steps after a break that an answer needs, …"""

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Straggler
+from gpudash.protocol.session import Straggler, StragglerShown
 from gpudash.protocol.training import Progress, State
+from gpudash.ranks.same_steps import BESIDE, REST, Block, SameSteps, over_others
 from gpudash.ranks.why_slow import Readings
-from gpudash.views.same_steps import BESIDE, REST, Block, SameSteps, over_others
 
 WINDOWS = (8, 20)
 """Blocks that a rank is judged by: few show a large delay soon, many show a small one."""
@@ -56,8 +56,11 @@ class Stragglers:
     """Folds the messages of all ranks, in order of arrival."""
 
     def __init__(self) -> None:
+        self._said: StragglerShown | None = None  # the newest one
+        self._forget()
+
+    def _forget(self) -> None:
         self._readings = Readings()
-        self._named: Straggler | None = None
         self._states: dict[int, State] = {}
         self._on_gpu = False
         self._begin()
@@ -65,11 +68,15 @@ class Stragglers:
     def _begin(self) -> None:
         self._steps = SameSteps()
         self._blocks: deque[Block] = deque(maxlen=LATELY)
-        self._named = None
+        self._named: Straggler | None = None
 
     def take(self, rank: int, body: Event | Reading) -> None:
         """Fold a rank's message, or a reading of a GPU or of the host."""
         match body:
+            case StragglerShown():
+                self._said = body
+            case State(phase="starting"):  # other processes
+                self._forget()
             case State():
                 before, self._states[rank] = self._states.get(rank), body
                 if body.process is not None and body.starts_after(before):
@@ -86,9 +93,21 @@ class Stragglers:
                 self._readings.take(rank, body)
 
     def found(self) -> Straggler | None:
-        """Return the slow rank; None if there is none, or none is clearly slow."""
+        """Return the slow rank by the steps; None if there is none, or none is clearly slow."""
         named = self._named
         return named and replace(named, why=named.why or self._readings.why(named))
+
+    @property
+    def straggler(self) -> Straggler | None:
+        """The slow rank by the newest `StragglerShown`, else by the steps."""
+        return self.found() if self._said is None else self._said.straggler
+
+    @property
+    def unsaid(self) -> StragglerShown | None:
+        """What the steps say of the slow rank, if the newest `StragglerShown` differs."""
+        found = self.found()
+        said = None if self._said is None else self._said.straggler
+        return None if found == said else StragglerShown(straggler=found)
 
     def _judge(self) -> Straggler | None:
         named = self._named

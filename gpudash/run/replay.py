@@ -206,7 +206,7 @@ class Replay(Source):
             elif isinstance(one, Interval) or isinstance(one.body, Progress):
                 self._rows_s = max(self._rows_s, _moment(one))
             elif not isinstance(one.body, GpuReading | HostReading) and one.rank == 0:
-                self._overview.fold(self._stamp(one.body))
+                self._overview.take(replace(one, body=self._stamp(one.body)))
                 self._newest_s = max(self._newest_s, _moment(one))
         if found:
             self._grew_s = self.player.now()

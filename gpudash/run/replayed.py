@@ -72,7 +72,7 @@ def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) ->
         metadata=metadata,
         snapshot=snapshot,
         process=fold.process,
-        steps_per_s=fold.whole_run.steps_per_s,
+        steps_per_s=fold.steps_per_s,
         account=known or fold.time.account(),
         limits=tuple(fold.limits.shares()),
         failures=tuple(fold.failures),
@@ -103,10 +103,9 @@ class _FoldToEnd(Fold):
             if stamped is None:
                 continue
             self._keep_last(stamped)
-            item = self.take(stamped)
-            if item is not None:
-                self._keep(item)
-                self.fold(item)
+            if not stamped.rank:
+                self._keep(stamped.body)
+            self.take(stamped)
         self.at_end = replay.at_file_end and not envelopes
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
@@ -122,7 +121,7 @@ class _FoldToEnd(Fold):
             case State(phase="training" | "paused"):
                 self._last_rows.pop(envelope.rank, None)
             case State(phase="finished" | "failed" | "parted") as end:
-                rows = {row.rank: row for row in self.ranks.rows(end.at_s)}
+                rows = {row.rank: row for row in self.live.ranks.rows(end.at_s)}
                 if end.phase == "parted":
                     rows = {envelope.rank: rows[envelope.rank]} if rows else {}
                 self._last_rows = rows | self._last_rows

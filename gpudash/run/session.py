@@ -145,7 +145,7 @@ class Session:
     @property
     def steps_per_s(self) -> float | None:
         """The worker's rate without its first step; None before the second step."""
-        return self._fold.whole_run.steps_per_s
+        return self._fold.steps_per_s
 
     @property
     def limits(self) -> Limits:
@@ -357,7 +357,7 @@ class Session:
             self._notify_failure(failure)
             self._sinks.take(envelope)
             self._sinks.abandon()
-            self._fold.live.fold(envelope.body)
+            self._fold.live.take(envelope)
             self._show(self._fold.live.snapshot(now_s))
         finally:
             self._end()
@@ -419,9 +419,11 @@ class Session:
                 source.watch(envelope.body.process, envelope.rank)
         if envelope.rank and isinstance(envelope.body, State | Progress | HostReading):
             self._take_rank(envelope.rank, envelope.body)
-        item = self._fold.take(envelope)
-        if item is not None:
-            self._act_on(item)
+        if not envelope.rank:
+            self._act_on(envelope.body)
+        self._fold.take(envelope)
+        if not envelope.rank:
+            self._conductor.fold(envelope.body, self._state)
 
     def _take_rank(self, rank: int, body: State | Progress | HostReading) -> None:
         """Note another rank's state, steps and processes, which rank 0's views do not use."""
@@ -437,7 +439,7 @@ class Session:
         return Envelope(source="session", seq=next(self._said), sent_s=now_s, body=event)
 
     def _act_on(self, item: Event | Reading) -> None:
-        """Act on a message, write the rows that it completes, then fold it into the views."""
+        """Act on a message of rank 0, and write the rows that it completes."""
         match item:
             case Printed() if "type" in self._can:  # terminal output does not belong in the log
                 self._notify(lambda listener: listener.on_output(item.lines, item.replaces))
@@ -449,8 +451,6 @@ class Session:
                 self._log(_words(item))  # in full: a status line may be too short
         if self._intervals is not None:
             self._sinks.write(self._intervals.fold(item))
-        self._fold.fold(item)
-        self._conductor.fold(item, self._state)
 
     def _turn(self, state: State) -> None:
         """Note the training's next state."""
@@ -473,7 +473,7 @@ class Session:
 
     def _find(self, now_s: float, hang: Hang | None = None) -> Snapshot:
         """Fold and say what the steps show of the slow rank, then of the answer."""
-        self._say(self._fold.ranks.unsaid)
+        self._say(self._fold.stragglers.unsaid)
         found = self._fold.snapshot(now_s, hang)
         self._say(self._fold.unsaid(now_s))
         return found

@@ -14,10 +14,10 @@ from typing import TypeAlias, cast
 import msgspec
 
 from gpudash.format import is_measured
+from gpudash.ranks.recent import NOW_S, NOW_STEPS
 from gpudash.snapshot import Series
 from gpudash.statistics import mean
 from gpudash.tui.timeview import TimeView
-from gpudash.views.throughput import NOW_S, NOW_STEPS
 
 Point: TypeAlias = tuple[float, float]
 Runs: TypeAlias = list[list[Point]]

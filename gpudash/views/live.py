@@ -1,8 +1,8 @@
 """Fold a run's events and samples into the snapshot that a screen shows.
 
 The view keeps the recent past and a table of results, so neither its memory nor the cost of a
-snapshot grows with the run. It reads no clock: callers pass `now_s`. It knows rank 0's messages
-alone, so a replayed log shows the same as the run.
+snapshot grows with the run. It reads no clock: callers pass `now_s`. What each rank tells is folded
+in `ranks/`; here are the job, its past, and what concerns the session.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from gpudash.protocol.commands import (
     Resume,
     Stop,
 )
-from gpudash.protocol.envelope import Event
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import MemoryOwners, Profiled
 from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading, OtherJobs, Reading
 from gpudash.protocol.records import Settings
@@ -39,6 +39,8 @@ from gpudash.protocol.training import (
     State,
     Status,
 )
+from gpudash.ranks.job import Ranks
+from gpudash.ranks.recent import UNKNOWN, Rate
 from gpudash.snapshot import (
     AB,
     ASIDES,
@@ -51,10 +53,7 @@ from gpudash.snapshot import (
     Snapshot,
     Training,
 )
-from gpudash.views.readings import Readings
-from gpudash.views.requests import Requests
 from gpudash.views.settings_history import SettingsHistory
-from gpudash.views.throughput import UNKNOWN, Rate, RecentSteps
 from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
 
@@ -64,6 +63,8 @@ ticks are drawn as standing still; those of a shorter step are drawn once it is 
 QUIET_S = 5.0
 """A wait is mentioned after this time, and three times the longest recent step: a first step takes
 seconds."""
+OTHERS_S = 10.0
+"""Other jobs are shown for so long after they were read: they are read while cores are lacking."""
 PASSING_S = 10.0
 """Why a profile or the memory owners were refused is shown for so long: the training does not
 depend on it, and the log keeps it."""
@@ -78,9 +79,10 @@ INSTRUMENT_REPORTS = 100
 
 
 class LiveView:
-    """Folds events and readings in order of arrival; `snapshot` returns what to show."""
+    """Folds the messages of all ranks in order of arrival; `snapshot` returns what to show."""
 
     def __init__(self, plan: Plan, began_s: float) -> None:
+        self.ranks = Ranks()
         self._known = Training()
         self._verdicts: deque[tuple[str, ComparisonShown]] = deque(maxlen=MOST_VERDICTS)
         self._began_s = began_s
@@ -90,21 +92,31 @@ class LiveView:
         self._anew_s = 0.0  # when the present workload began
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
-        self._busy_since_s = began_s  # end of the newest step, start or pause
-        self._readings = Readings()
-        self._await(State(at_s=began_s, phase="starting"), "starting")
+        self._other_jobs: OtherJobs | None = None  # as read last
+        self._await("starting")
         self._plan(plan)
 
-    def fold(self, item: Event | Reading) -> None:
-        """Fold one event or reading."""
-        self._requests.answered(getattr(item, "answers", ()))
+    def take(self, envelope: Envelope) -> None:
+        """Fold one message; of ranks other than 0 the job's values alone depend."""
+        before = self._state
+        self.ranks.take(envelope)
+        if not envelope.rank:
+            self._fold(envelope.body, before)
+
+    def _fold(self, item: Event | Reading, before: State) -> None:
+        for answered in getattr(item, "answers", ()):
+            self._requests.pop(answered, None)
         match item:
             case Progress():
-                self._progress(item)
-            case GpuReading() | HostReading() | OtherJobs():
-                self._fold_reading(item)
+                self._progress(self.ranks.of_all(item))
+            case GpuReading() if item.uuid != self.ranks.gpu_uuid:
+                pass
+            case GpuReading() | HostReading():
+                self._read(item)
+            case OtherJobs():
+                self._other_jobs = item
             case State():
-                self._turn(item)
+                self._turn(item, before)
             case Refused():
                 self._refuse(item)
             case Playback():
@@ -124,8 +136,9 @@ class LiveView:
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
         """Return the snapshot to show at `now_s`."""
         rate = self._rate(now_s, hangs=hang is not None)
+        lead, process = self.ranks.lead, self._state.process
+        whole = self.ranks.of_all(lead.report)
         ended_s = now_s if self._ended_s is None else self._ended_s
-        process = self._state.process
         verdicts = (one for workload, one in self._verdicts if workload == self._known.workload)
         return Snapshot(
             **asdict(self._known),
@@ -134,39 +147,45 @@ class LiveView:
             status=self._status(now_s),
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=None if process is None else max(ended_s - process.ready_s, 0.0),
+            worker_pid=None if process is None else process.pid,
+            device=None if process is None else process.device,
+            total_steps=whole.total_steps,
+            total_samples=whole.total_samples,
+            loss=whole.loss,
+            transform_ms=whole.transform_ms,
+            skipped_samples=whole.skipped_samples,
+            ranks=self.ranks.rows(now_s, hang=hang is not None),
             pending=self._pending,
-            pausing=self._requests.pausing,
+            pausing=self._pausing,
             quiet_s=self._quiet_s(now_s),
             hang=hang,
-            gpu=self._readings.gpu.now(),
-            host=self._readings.host_now(),
-            other_jobs=self._readings.others_now(ended_s),
+            gpu=self.ranks.gpu_now(),
+            host=lead.host_now(),
+            other_jobs=self._others_now(ended_s),
             series=self._ticks.series(),
             markers=tuple(one for one in self._markers if one.at_s >= self._anew_s),
             blocks=tuple(self._blocks),
             step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._trains and not self._in_blocks),
-            profiling=self._requests.profiling,
+            profiling=any(isinstance(one, Profile) for one in self._requests.values()),
             verdicts=tuple(verdicts),
             instruments_ms=self._instruments_ms(),
         )
 
-    def _await(self, state: State, sentence: str) -> None:
+    def _await(self, sentence: str) -> None:
         """Forget one worker and wait for the next."""
+        state = self._state
         kept = {name: getattr(self._known, name) for name in Run.__struct_fields__}
         self._known = Training(
             workload=state.workload, settings=state.settings, requested=state.requested, **kept
         )
-        self._state = state
         self._progress_of_start = sentence
         self._notice = ""  # shown beside the state, until the next change of state
         self._passing = ("", 0.0)  # a notice that expires, and when
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
-        self._readings.memory = None
         self._untried: Settings = {}  # the newest change, until a step of it has finished
         self._verdict = ""  # or why there is none; shown once the blocks are over
-        self._recent = RecentSteps()
-        self._requests = Requests()
+        self._requests: dict[int, AnyCommand] = {}  # not answered yet, in order
 
     def _plan(self, plan: Plan) -> None:
         known = self._known
@@ -176,7 +195,7 @@ class LiveView:
             known.requested = plan.settings
 
     def _send(self, command: AnyCommand) -> None:
-        self._requests.sent(command)
+        self._requests[command.id] = command
         if isinstance(command, Change):
             self._notice = ""
         if isinstance(command, Profile):
@@ -196,7 +215,7 @@ class LiveView:
         else:
             self._begin_anew(workload, state.at_s)
             self._mark(state.at_s, f"workload={workload}")
-        self._await(state, "restarting")
+        self._await("restarting")
 
     def _begin_anew(self, workload: str, at_s: float) -> None:
         """Show nothing of the workload before; its results are shown when it trains again."""
@@ -256,6 +275,11 @@ class LiveView:
     # ── the life of the training ────────────────────────────────────────────────────────
 
     @property
+    def _state(self) -> State:
+        """Rank 0's newest one."""
+        return self.ranks.lead.state
+
+    @property
     def _trains(self) -> bool:
         """Whether a worker is ready; it may pause, or be gone while its command still runs."""
         return self._state.phase in ("training", "paused", "parted")
@@ -274,12 +298,11 @@ class LiveView:
     def _ended_s(self) -> float | None:
         return self._state.since_s if self._state.phase in ENDED else None
 
-    def _turn(self, state: State) -> None:
+    def _turn(self, state: State, before: State) -> None:
         """Follow the training into its next state."""
         if state.phase == "starting":
             self._restart(state)
             return
-        before, self._state = self._state, state
         if state.starts_after(before):
             self._start(state, before)
         elif state.changed_from(before):
@@ -295,7 +318,6 @@ class LiveView:
             self._notice = ""
         if before.phase != "paused" or state.phase != "training" or state.starts_after(before):
             return
-        self._busy_since_s = max(self._busy_since_s, state.at_s)
         if before.why == "asked":
             self._mark(state.at_s, "resumed")
             self._notice, self._known.steps_since_break = "", 0
@@ -308,11 +330,10 @@ class LiveView:
         if before.process is not None and before.process.pid != process.pid:
             self._mark(process.ready_s, "restart")  # torchrun restarts all ranks if one fails
         self._untried = {}
-        known.worker_pid, known.device, known.steps_since_break = process.pid, process.device, 0
+        known.steps_since_break = 0
         known.workload, known.settings = state.workload, state.baseline or state.settings
         known.requested, known.notes = state.requested, _texts(state.notes)
         known.phases, known.bus_gb_s = process.phases, process.bus_gb_s
-        self._busy_since_s = process.ready_s
         self._ticks.begin(process.ready_s)
         segment = state.segment - self._in_blocks  # a block belongs to no row
         self._results.start(segment, state.workload, known.settings)
@@ -369,50 +390,31 @@ class LiveView:
         if event.kind == "no_profile":
             self._known.profile_refusal = event.reason
         if event.kind in ("no_profile", "no_memory_owners"):
-            self._passing = reason, self._busy_since_s + PASSING_S
+            self._passing = reason, self.ranks.lead.busy_since_s + PASSING_S
         if event.block is None:
             self._notice = reason
         else:
             self._verdict = reason
 
-    def _progress(self, event: Progress) -> None:
-        known, (passing, until_s) = self._known, self._passing
-        if self._notice == passing and event.until_s > until_s:
+    def _progress(self, report: Progress) -> None:
+        busy_since_s, (passing, until_s) = self.ranks.lead.busy_since_s, self._passing
+        if self._notice == passing and report.until_s > until_s:
             self._notice = ""
-        if self._untried and any(one.segment >= self._state.segment for one in event.steps):
+        if self._untried and any(one.segment >= self._state.segment for one in report.steps):
             self._untried = {}
-        for step in event.steps:
-            self._recent.add(step, in_block=self._in_blocks)
+        for step in report.steps:
             self._ticks.step(step)
             self._results.step(step)
-            known.steps_since_break = step.since_break
-            self._busy_since_s = max(self._busy_since_s, step.finished_s)
-        known.total_steps, known.total_samples = event.total_steps, event.total_samples
-        if event.loss is not None:
-            known.loss = event.loss
-        if event.steps or not self._stands:
-            steps = sum(step.count for step in event.steps)
-            self._instruments.append((event.instruments_ms, steps))
-        known.transform_ms = event.transform_ms or known.transform_ms
-        known.skipped_samples = event.skipped_samples
-        memory = process_reading(event)
+            self._known.steps_since_break = step.since_break
+        if report.steps or not self._stands:
+            steps = sum(step.count for step in report.steps)
+            self._instruments.append((report.instruments_ms, steps))
+        memory = process_reading(report)
         if memory is not None:
-            self._readings.memory = memory
             self._read(memory)
-        quiet_s = event.until_s - self._busy_since_s
-        waiting = not self._stands and quiet_s <= self._patience_s(STALL_S)
-        self._ticks.cover(self._busy_since_s if waiting else event.until_s)
-
-    def _fold_reading(self, item: Reading | OtherJobs) -> None:
-        match item:
-            case OtherJobs():
-                self._readings.others = item
-            case GpuReading():
-                if self._readings.take_gpu(item, self._known.device):
-                    self._read(item)
-            case HostReading():
-                self._readings.host.add(item)
-                self._read(item)
+        quiet_s = report.until_s - busy_since_s
+        waiting = not self._stands and not self._is_late(quiet_s, STALL_S)
+        self._ticks.cover(busy_since_s if waiting else report.until_s)
 
     def _read(self, reading: Reading) -> None:
         if self._ended_s is None or reading.at_s <= self._ended_s:  # charts end with the training
@@ -424,7 +426,7 @@ class LiveView:
         if state.phase == "finished":
             self._ticks.cover(state.at_s)
         self._notice = ""
-        self._requests = Requests()  # nobody is left to answer
+        self._requests = {}  # nobody is left to answer
 
     def _mark(self, at_s: float, label: str, lasts_s: float = 0.0) -> None:
         self._markers.append(Marker(at_s=at_s - self._began_s, label=label, lasts_s=lasts_s))
@@ -432,8 +434,17 @@ class LiveView:
     @property
     def _pending(self) -> Settings:
         """Requested settings that differ from the active ones."""
-        asked = self._requests.settings.items()
-        return {name: value for name, value in asked if self._known.settings.get(name) != value}
+        active, asked = self._known.settings, Settings()
+        for command in self._requests.values():
+            if isinstance(command, Change):
+                asked |= command.settings
+        return {name: value for name, value in asked.items() if active.get(name) != value}
+
+    @property
+    def _pausing(self) -> bool | None:
+        """Whether a pause is requested (True) or to go on (False); None without a request."""
+        asked = [one for one in self._requests.values() if isinstance(one, Pause | Resume)]
+        return isinstance(asked[-1], Pause) if asked else None
 
     @property
     def _is_paused(self) -> bool:
@@ -477,7 +488,7 @@ class LiveView:
         """
         if not self._untried or self._stands or self._in_blocks:
             return ""
-        for_s = now_s - max(self._busy_since_s, self._state.at_s)
+        for_s = now_s - max(self.ranks.lead.busy_since_s, self._state.at_s)
         if for_s < STALL_S:
             return ""
         tried = ", ".join(f"{name} {value}" for name, value in self._untried.items())
@@ -486,17 +497,22 @@ class LiveView:
     def _quiet_s(self, now_s: float) -> float | None:
         if self._word() not in ("training", "switching"):
             return None
-        quiet_s = now_s - self._busy_since_s
+        quiet_s = now_s - self.ranks.lead.busy_since_s
         if self._stands:
             if self._state.why != "profile":
                 return None
             # profiled steps are not reported; a profile ends within this limit
             quiet_s = now_s - self._state.since_s - PROFILE_LIMIT_S
-        return quiet_s if quiet_s > self._patience_s(QUIET_S) else None
+        return quiet_s if self._is_late(quiet_s, QUIET_S) else None
 
-    def _patience_s(self, least_s: float) -> float:
-        """Return how many seconds a step may take before it counts as late."""
-        return max(least_s, 3 * self._recent.longest_s())
+    def _is_late(self, quiet_s: float, least_s: float) -> bool:
+        """Return whether a step takes longer than this, and than three times the longest one."""
+        return quiet_s > least_s and quiet_s > 3 * self.ranks.lead.recent.longest_s()
+
+    def _others_now(self, now_s: float) -> OtherJobs | None:
+        """Return what other jobs use; None if that was not read lately."""
+        read = self._other_jobs
+        return read if read is not None and now_s - read.at_s < OTHERS_S else None
 
     def _instruments_ms(self) -> float | None:
         steps = sum(steps for _, steps in self._instruments)
@@ -505,9 +521,8 @@ class LiveView:
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if not self._trains:
             return UNKNOWN
-        if self._is_paused or hangs or self._quiet_s(now_s) is not None:
-            return self._recent.at_rest()
-        return self._recent.rate(now_s - self._busy_since_s)
+        rests = self._is_paused or hangs or self._quiet_s(now_s) is not None
+        return self.ranks.rate(now_s, rests=rests)
 
 
 def _texts(notes: Iterable[Note]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Progress, State, Step, Timed
-from gpudash.views.same_steps import WAIT_MS
+from gpudash.ranks.same_steps import WAIT_MS
 
 Why: TypeAlias = Literal[
     "paused", "switching", "restarting", "phases", "evaluation", "checkpoint", "profile"
@@ -137,12 +137,12 @@ class TimeAccount:
         if self._end_s is None:
             return
         cpu_ms, device_ms = step.values.get("cpu_ms"), step.values.get("device_ms")
-        times_ms = (step.step_ms, step.values.get("data_ms", 0.0))
-        step_s, data_s = (step.count * max(ms, 0.0) / 1e3 for ms in times_ms)
+        step_s = step.count * max(step.step_ms, 0.0) / 1e3
+        data_s = step.count * max(step.values.get("data_ms", 0.0), 0.0) / 1e3
         finished_s = max(step.finished_s, self._end_s)
         self._gap(self._end_s, finished_s - step_s)
         within_s = min(step_s, finished_s - self._end_s)
-        self._book(wall_s=within_s)
+        self._spent_s["wall_s"] += within_s
         self._end_s = finished_s
         if cpu_ms is not None:
             waited_s = min(data_s, within_s)

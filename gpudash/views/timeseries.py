@@ -14,7 +14,7 @@ from gpudash.metrics import METRICS
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Step
 from gpudash.snapshot import Series, Values
-from gpudash.statistics import Means, total
+from gpudash.statistics import Means
 
 TICK_S = 0.5
 CAPACITY = 480
@@ -136,19 +136,19 @@ class Ticks:
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
         values = step.values | {"step_ms": step.step_ms}
-        last = self._index(step.finished_s)
-        for index in range(max(self._index(began_s), last - CAPACITY), last + 1):
+        first, last = self._index(began_s), self._index(step.finished_s)
+        for index in range(max(first, last - CAPACITY), last + 1):
             tick = self._tick(index)
             if tick is None:
                 continue
             share = 1.0
-            if duration_s > 0:
+            if first < last:
                 tick_s = self._began_s + index * TICK_S
                 overlap_s = min(step.finished_s, tick_s + TICK_S) - max(began_s, tick_s)
                 share = max(overlap_s, 0.0) / duration_s
             tick.steps += share * step.count
-            samples = None if step.samples is None else share * step.samples
-            tick.samples = total((tick.samples, samples))
+            if tick.samples is not None:
+                tick.samples = None if step.samples is None else tick.samples + share * step.samples
             tick.times.add(values, share * step.count)
             self._touch(tick)
 
@@ -211,7 +211,10 @@ class Ticks:
         """Return the tick, created if missing; None for one before the run or already merged."""
         if index < self._merged.end:
             return None
-        return self._ticks.setdefault(index, _Tick())
+        tick = self._ticks.get(index)
+        if tick is None:
+            tick = self._ticks[index] = _Tick()
+        return tick
 
     @property
     def _newest(self) -> int:

@@ -6,6 +6,7 @@ import pytest
 from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import Intervals
 from gpudash.views.live import LiveView
+from tests.lives import said
 from tests.scripted_run import BEGAN_S, PLAN, Trainer
 
 
@@ -22,7 +23,7 @@ def items():
 def test_the_screen_shows_the_rate_of_steps_and_no_other():
     view = LiveView(PLAN, BEGAN_S)
     for item in items():
-        view.fold(item)
+        view.take(said(item))
     shown = view.snapshot(BEGAN_S + 2.5)
     assert shown.steps_per_s == pytest.approx(20.0)
     assert shown.samples_per_s is None

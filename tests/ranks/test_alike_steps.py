@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from gpudash.compare.blocks import BlockLog
 from gpudash.protocol.commands import Block
 from gpudash.protocol.training import State
+from gpudash.ranks.rank import WholeRun
+from gpudash.ranks.recent import RecentSteps
 from gpudash.statistics import percentiles, without
 from gpudash.views.settings_history import SettingsHistory
-from gpudash.views.throughput import RecentSteps, WholeRun
 from gpudash.views.time_breakdown import TimeAccount
 from gpudash.views.timeseries import Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, measured
@@ -66,8 +67,8 @@ def recent(items):
 
 def whole_run(items):
     view = WholeRun()
-    for item in items:
-        view.fold(item)
+    for step in steps_of(items):
+        view.add(step)
     return [view.steps_per_s]
 
 

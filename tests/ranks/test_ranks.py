@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from gpudash.protocol.envelope import Envelope
-from gpudash.ranks.rows import MOST_RANKS, Ranks
+from gpudash.ranks.job import Ranks
 from tests import simulated_ranks
-from tests.lives import failed, in_process, parted, stamped
+from tests.lives import failed, in_process, parted, stamped, stopped
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 SEQ = count()
@@ -79,18 +79,6 @@ def test_what_was_not_measured_is_unknown():
     assert (second.values, second.loss) == ({}, None)
 
 
-def test_a_step_has_the_ranks_own_tokens_or_samples():
-    run = Trainer(stamps=False)
-    read = msgspec.structs.replace(run.step().steps[0], tokens=500, count=2)
-    _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(read)))
-    assert second.tokens == 250
-    first, _ = rows(*trained(0, 50.0), *said(1, run.start()))
-    assert first.tokens == 8
-    blind = msgspec.structs.replace(read, tokens=None, samples=None)
-    _, second = rows(*trained(0, 50.0), *said(1, run.start(), run.progress(blind)))
-    assert second.tokens is None
-
-
 def test_the_newest_collectives_stay_until_others_are_measured():
     run = Trainer(stamps=False)
     told = {"collective_bus_mib": 170.0, "collective_ms": 0.8}
@@ -148,6 +136,12 @@ def test_rank_0s_end_is_the_end_of_all_ranks():
     failure = failed(run.now_s, "it died")
     ended = rows(*messages, *trained(1, 50.0), *said(0, failure))
     assert [one.state for one in ended] == ["failed", "failed"]
+
+
+def test_an_end_that_the_session_tells_is_the_end_of_all_ranks():
+    pair = [*trained(0, 50.0), *trained(1, 50.0)]
+    ended = rows(*pair, *said(0, stopped(BEGAN_S + 1), source="session"))
+    assert [(row.state, row.steps_per_s) for row in ended] == [("stopped", None)] * 2
 
 
 def test_another_process_of_a_rank_replaces_its_values():
@@ -210,35 +204,3 @@ def test_the_first_message_of_a_rank_has_the_number_0():
     first = msgspec.structs.replace(said(1, Trainer().start())[0], seq=0)
     _, second = rows(*trained(0, 50.0), first)
     assert (second.state, second.steps) == ("training", 0)
-
-
-def test_the_newest_message_too_counts_once_if_it_is_repeated():
-    run = Trainer(stamps=False)
-    own = said(1, run.start(), run.step(50.0), run.step(50.0), run.step(100.0))
-    _, second = rows(*trained(0, 50.0), *own, own[-1])
-    assert second.step_ms_p50 == 50.0
-
-
-def test_repeated_messages_count_once():
-    messages = trained(1, 50.0)
-    assert rows(*trained(0, 50.0), *messages, *messages) == rows(*trained(0, 50.0), *messages)
-
-
-def test_the_slow_rank_is_found_even_if_all_messages_are_repeated():
-    slow = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0} if rank == 3 else {})
-    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
-    ranks = Ranks()
-    for envelope in stamped(simulated_ranks.enveloped([*starts, *slow.train(15)])):
-        ranks.take(envelope)
-        ranks.take(envelope)
-    assert (ranks.straggler.rank, ranks.straggler.phase) == (3, "forward")
-
-
-def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
-    messages = []
-    ranks = Ranks(messages.append)
-    for rank in range(10_000):
-        for envelope in stamped(trained(rank, 50.0, steps=1)):
-            ranks.take(envelope)
-    assert [row.rank for row in ranks.rows(BEGAN_S)] == list(range(MOST_RANKS))
-    assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]

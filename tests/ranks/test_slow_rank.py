@@ -9,8 +9,8 @@ from msgspec.structs import replace as changed
 
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress, Step
+from gpudash.ranks.same_steps import over_others
 from gpudash.ranks.slow_rank import Stragglers
-from gpudash.views.same_steps import over_others
 from tests.simulated_ranks import STEP_MS, Ranks, start
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")

@@ -3,7 +3,7 @@
 from itertools import repeat
 
 from gpudash.protocol.training import Step
-from gpudash.ranks.rows import SPAN_S, StepHistory
+from gpudash.ranks.rank import SPAN_S, StepHistory
 
 
 def history(*steps: tuple[float, float]) -> StepHistory:

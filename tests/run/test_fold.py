@@ -12,8 +12,9 @@ from gpudash.protocol.commands import Change, Profile
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Hello
-from gpudash.run.fold import Fold
+from gpudash.run.fold import MOST_RANKS, Fold
 from gpudash.trace.summary import Summary
+from tests import simulated_ranks
 from tests.diagnosis.trainings import compared
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, host
 
@@ -39,15 +40,13 @@ class Run:
     def say(self, *bodies):
         for body in map(self.trainer.say, bodies):
             one = Envelope(source="training", seq=next(self.seq), sent_s=self.now_s, body=body)
-            item = self.fold.take(self.fold.stamp(one))
-            if item is not None:
-                self.fold.fold(item)
+            self.fold.take(self.fold.stamp(one))
             if self.now_s >= self.looked_s + self.looks_s:
                 self.look()
 
     def conduct(self, body):
         one = Envelope(source="session", seq=next(self.seq), sent_s=self.now_s, body=body)
-        self.fold.fold(self.fold.take(self.fold.stamp_own(one)))
+        self.fold.take(self.fold.stamp_own(one))
 
     def look(self):
         self.looked_s = self.now_s
@@ -217,3 +216,28 @@ def test_what_was_said_is_not_said_again():
     assert said.popleft().answer is None
     assert {one.answer.title for one in said} == {"input-bound"}
     assert len(said) <= 4  # in 25 s
+
+
+def test_of_10_000_ranks_the_first_are_followed_and_one_line_says_so():
+    messages = []
+    fold = Fold(PLAN, BEGAN_S, messages.append)
+    for rank in range(10_000):
+        run = Trainer(stamps=False)
+        for seq, body in enumerate((run.start(), run.step())):
+            one = Envelope(source="training", rank=rank, seq=seq, sent_s=0.0, body=body)
+            fold.take(fold.stamp(one))
+    assert [row.rank for row in fold.snapshot(BEGAN_S).ranks] == list(range(MOST_RANKS))
+    assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]
+
+
+def test_messages_that_are_repeated_count_once():
+    told = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0 * (rank == 3)})
+    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
+    once, twice = Fold(PLAN, 0.0), Fold(PLAN, 0.0)
+    for envelope in simulated_ranks.enveloped([*starts, *told.train(15)]):
+        once.take(once.stamp(envelope))
+        twice.take(twice.stamp(envelope))
+        assert twice.stamp(envelope) is None
+    shown = once.snapshot(15.0)
+    assert (shown.straggler.rank, shown.straggler.phase) == (3, "forward")
+    assert twice.snapshot(15.0).ranks == shown.ranks

@@ -16,6 +16,7 @@ from gpudash.tui.sparks import Reading, readings
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.device import device_lines
 from gpudash.views.live import LiveView
+from tests.lives import said
 from tests.scripted_run import PLAN
 from tests.telemetry.shim import FIRST
 
@@ -48,8 +49,8 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_panels_and_the_docs(
         assert [row["fan_pct"] for row in rows] == ["37.50"]
 
     live = LiveView(PLAN, reading.at_s - 0.1)
-    live.fold(reading)
-    live.fold(msgspec.structs.replace(reading, at_s=reading.at_s + 1))
+    live.take(said(reading))
+    live.take(said(msgspec.structs.replace(reading, at_s=reading.at_s + 1)))
     snapshot = live.snapshot(reading.at_s + 1)
     assert snapshot.gpu.number("fan_pct") == 37.5
     assert snapshot.series.of("fan_pct")[0] == 37.5

@@ -13,13 +13,13 @@ from gpudash.views.live import (
     MOST_BLOCKS,
     MOST_MARKERS,
     MOST_VERDICTS,
+    OTHERS_S,
     PASSING_S,
     QUIET_S,
     STALL_S,
     LiveView,
 )
-from gpudash.views.readings import OTHERS_S
-from tests.lives import failed, paused, resumed, starting, stopped
+from tests.lives import failed, paused, resumed, said, starting, stopped
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
 
@@ -32,7 +32,7 @@ class Watched:
 
     def feed(self, *items):
         for item in items:
-            self.window.fold(self.run.say(item))
+            self.window.take(said(self.run.say(item)))
         return self
 
     def trained(self, count=40, step_ms=50.0):

@@ -3,12 +3,12 @@
 from textual import events
 
 from gpudash import format as fmt
+from gpudash.ranks.recent import now
 from gpudash.snapshot import Snapshot
 from gpudash.tui.axes import TimeRange
 from gpudash.tui.cells import Cell, cell
 from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.panel import Panel
-from gpudash.views.throughput import now
 
 GUTTER = 6
 """Columns of the value axis: five for numbers and one for the line."""

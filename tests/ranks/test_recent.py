@@ -1,18 +1,17 @@
 import pytest
 
 from gpudash.protocol.readings import HostReading
-from gpudash.protocol.training import Device
-from gpudash.views.readings import Readings, RecentReadings
-from gpudash.views.throughput import (
+from gpudash.ranks.rank import Rank
+from gpudash.ranks.recent import (
     NOW_S,
     REPORT_S,
     UNKNOWN,
     Rate,
+    RecentReadings,
     RecentSteps,
-    WholeRun,
     now,
 )
-from tests.scripted_run import Trainer, gpu, host, started, step
+from tests.scripted_run import Trainer, gpu, host, step
 
 
 def recent(*progresses):
@@ -127,10 +126,10 @@ def test_without_a_step_nothing_is_known():
 
 
 def whole(*records):
-    run = WholeRun()
+    rank = Rank()
     for record in records:
-        run.fold(record)
-    return run
+        rank.fold(record)
+    return rank.whole_run
 
 
 def test_a_whole_run_counts_every_step_after_its_first_one():
@@ -149,9 +148,9 @@ def test_a_pause_does_not_dilute_the_rate_of_a_whole_run():
 
 def test_another_worker_is_another_run():
     run = Trainer()
-    steps = run.steps(11, 50.0)
-    assert whole(*steps, started(90.0, {})).steps_per_s is None
-    assert whole(*steps, started(90.0, {}), *run.steps(3, 100.0)).steps_per_s == pytest.approx(10)
+    before = [run.start(), *run.steps(11, 50.0), run.start()]
+    assert whole(*before).steps_per_s is None
+    assert whole(*before, *run.steps(3, 100.0)).steps_per_s == pytest.approx(10)
 
 
 # ── readings ────────────────────────────────────────────────────────────────────────────
@@ -190,11 +189,3 @@ def test_readings_are_kept_for_two_seconds_and_what_is_no_mean_is_the_newest():
     now = newest(*read)
     names = ("gpu_util_pct", "energy_j", "of_their_own")
     assert [now.number(name) for name in names] == [20, 30, 20]
-
-
-def test_only_the_gpu_that_is_trained_on_is_read():
-    readings = Readings()
-    device = Device(kind="cuda", name="", uuid="GPU-2")
-    taken = [readings.take_gpu(gpu(0.0, uuid=uuid), device) for uuid in ("GPU-1", "GPU-2")]
-    assert taken == [False, True]
-    assert readings.gpu.now().uuid == "GPU-2"

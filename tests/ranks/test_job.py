@@ -1,12 +1,13 @@
-"""The samples of a step are those of all ranks."""
+"""The samples and the tokens of a job are those of all ranks; of all else, it has rank 0's."""
 
 from itertools import count
 
+import pytest
+
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Device, Progress, State, Step, TrainingProcess
-from gpudash.ranks.job_steps import JobSteps
+from gpudash.ranks.job import Ranks
 from tests.lives import parted, stamped, starting
 
 READY_S = count()
@@ -31,10 +32,10 @@ def trained(rank=0, samples=32, count=1, total_samples=320, tokens=None):
 
 
 def of_job(*envelopes, own):
-    steps = JobSteps()
+    ranks = Ranks()
     for envelope in stamped((*envelopes, own)):
-        steps.take(envelope)
-    return steps.of_job(own.body)
+        ranks.take(envelope)
+    return ranks.of_all(own.body)
 
 
 def test_a_single_process_is_unchanged():
@@ -108,10 +109,15 @@ def test_after_a_restart_nothing_is_known_of_the_ranks_before():
     assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body
 
 
-def test_other_messages_are_unchanged():
-    steps = JobSteps()
-    steps.take(started(0, 2))
-    notice = Notice(text="hello")
-    assert steps.of_job(notice) is notice
-    reading = started(0, 2).body
-    assert steps.of_job(reading) is reading
+def test_the_jobs_rate_has_the_samples_and_tokens_of_all_ranks_and_rank_0s_steps():
+    ranks = Ranks()
+    known = {"samples": 8, "tokens": 100}
+    told = [started(0, 3), started(1, 3), trained(0, **known), trained(1, samples=24, tokens=50)]
+    for envelope in stamped(told):
+        ranks.take(envelope)
+    rate = ranks.rate(1.0, rests=False)
+    own = ranks.lead.rate(1.0, rests=False)
+    assert rate.samples_per_s == pytest.approx((2 * 8 + 24) * own.steps_per_s)
+    assert rate.tokens_per_s == pytest.approx((2 * 100 + 50) * own.steps_per_s)
+    assert (rate.steps_per_s, rate.step_ms_p50) == (own.steps_per_s, own.step_ms_p50)
+    assert ranks.rate(1.0, rests=True).samples_per_s == 0.0

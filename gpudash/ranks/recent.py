@@ -1,15 +1,16 @@
-"""Compute the rate of a training: over the whole run, and over the last `NOW_S` seconds."""
+"""Compute current values: those of the last `NOW_S` seconds, of steps and of readings."""
 
 from collections import deque
-from collections.abc import Iterator
 from itertools import starmap
 from operator import mul
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.readings import Reading
-from gpudash.protocol.training import Progress, State, Step
-from gpudash.statistics import percentiles, total
+from msgspec.structs import replace
+
+from gpudash.metrics import METRICS
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.training import Step
+from gpudash.statistics import Means, percentiles, total
 
 NOW_S = 2.0
 """Seconds that all current values are taken over: rates, the answer's times, readings."""
@@ -17,6 +18,7 @@ NOW_STEPS = 5
 """Least steps that they are taken over, even if those took longer."""
 REPORT_S = 0.5
 """Seconds that may pass between a step's end and its report."""
+ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 
 def now(steps_per_s: float | None) -> str:
@@ -55,13 +57,16 @@ class RecentSteps:
         while len(self._steps) > NOW_STEPS and step.finished_s - self._steps[0].finished_s > NOW_S:
             self._steps.popleft()
 
-    def __iter__(self) -> Iterator[Step]:
-        """Yield these steps, oldest first."""
-        return iter(self._steps)
-
     def longest_s(self) -> float:
         """Return how long the longest of these steps took."""
         return max((step.step_ms for step in self._steps), default=0.0) / 1000
+
+    def values(self) -> dict[str, float]:
+        """Return the means of their values by metric."""
+        means = Means()
+        for step in self._steps:
+            means.add(step.values, step.count)
+        return means.values()
 
     def at_rest(self) -> Rate:
         """Return the rate while no step finishes: 0 for everything that is counted."""
@@ -92,37 +97,28 @@ class RecentSteps:
         return Rate(steps / busy_s, samples_per_s, p50, p95, tokens_per_s)
 
 
-class WholeRun:
-    """The rate of a worker's steps, without the first one.
-
-    The first step starts the loader and compiles. Pauses and lever changes are in no step's time.
-    """
+class RecentReadings(Generic[ReadingT]):
+    """The readings of a GPU, or of a rank's processes, in the last `NOW_S` seconds."""
 
     def __init__(self) -> None:
-        self._state: State | None = None
-        self._begin()
+        self._readings: deque[ReadingT] = deque()
 
-    def _begin(self) -> None:
-        self._steps = -1  # after the first one
-        self._busy_s = 0.0
+    def add(self, reading: ReadingT) -> None:
+        """Add a reading."""
+        self._readings.append(reading)
+        while reading.at_s - self._readings[0].at_s >= NOW_S:
+            self._readings.popleft()
 
-    def fold(self, item: Event | Reading) -> None:
-        """Fold one record; another worker begins anew."""
-        match item:
-            case State():
-                before, self._state = self._state, item
-                if item.starts_after(before):
-                    self._begin()
-            case Progress():
-                for step in item.steps:
-                    self._step(step)
+    def now(self) -> ReadingT | None:
+        """Return the newest reading, with recent means where they apply; None before the first."""
+        if not self._readings:
+            return None
+        newest = self._readings[-1]
+        means = Means()
+        for reading in self._readings:
+            means.add({name: reading.number(name) for name in newest.values if _is_mean(name)})
+        return replace(newest, values={**newest.values, **means.values()})
 
-    @property
-    def steps_per_s(self) -> float | None:
-        """Steps a second; None before the second step."""
-        return self._steps / self._busy_s if self._busy_s > 0 else None
 
-    def _step(self, step: Step) -> None:
-        counted = step.count if self._steps >= 0 else step.count - 1
-        self._steps = max(self._steps, 0) + counted
-        self._busy_s += counted * step.step_ms / 1e3
+def _is_mean(name: str) -> bool:
+    return name not in METRICS or METRICS[name].over_time == "mean"

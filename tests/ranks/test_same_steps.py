@@ -3,7 +3,7 @@
 import pytest
 
 from gpudash.protocol.training import Step
-from gpudash.views.same_steps import MOST_SAMPLES, SameSteps
+from gpudash.ranks.same_steps import MOST_SAMPLES, SameSteps
 
 TEN_MS = 100.0
 """A step time of which a block of a second holds ten."""
