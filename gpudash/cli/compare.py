@@ -31,7 +31,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="compare",
-    summary="Is one recorded run or sweep faster than another, setting by setting.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash compare base.csv new.csv", "the ratio of each setting, with an interval"),

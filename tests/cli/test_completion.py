@@ -9,8 +9,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gpudash.cli.complete import complete
-from gpudash.cli.completion import SCRIPTS, SHELLS
+from gpudash.cli.completion import SCRIPTS, SHELLS, complete
 from gpudash.cli.main import main
 from gpudash.cli.verbs import VERBS, load
 from tests.worker_double import ROOT
