@@ -49,7 +49,7 @@ from gpudash.recording.rank_steps import RankTracks
 from gpudash.run.conductor import Conductor, Experiment
 from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
-from gpudash.run.requests import Requests
+from gpudash.run.requests import RequestQueue
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
@@ -97,7 +97,7 @@ class Session:
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
         self._set_by = dict(set_by or {})
-        self._requests = Requests()
+        self._requests = RequestQueue()
         self._ids = itertools.count(1)
         self._start_source = start_source
         self._joined = False  # the training had begun before this session

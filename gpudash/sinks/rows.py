@@ -14,7 +14,7 @@ from gpudash.sinks.sink import Sink
 from gpudash.views.time_breakdown import TimeBreakdown
 
 
-class _Rows(Sink):
+class _RowSink(Sink):
     every_step = False
     failed = False
 
@@ -46,7 +46,7 @@ class _Rows(Sink):
             raise RecordingError(f"cannot write the output: {reason(error)}") from error
 
 
-class CsvRows(_Rows):
+class CsvRows(_RowSink):
     """Writes a CSV."""
 
     _has_header = False
@@ -56,7 +56,7 @@ class CsvRows(_Rows):
         return csv_lines([*header, *rows])
 
 
-class JsonRows(_Rows):
+class JsonRows(_RowSink):
     """Writes JSON objects, one a line."""
 
     def _text(self, rows: list[list[str]]) -> bytes:

@@ -41,7 +41,7 @@ from gpudash.training.wall_clock import WallClock
 GONE = "the dashboard is gone"
 
 
-class Line(Protocol):
+class DashboardLine(Protocol):
     """The connection to the dashboard."""
 
     gone: bool
@@ -62,7 +62,7 @@ class CommandLoop:
 
     def __init__(
         self,
-        line: Line,
+        line: DashboardLine,
         life: Life,
         training: CommandedTraining,
         reports: Reports,
