@@ -13,7 +13,7 @@ import argparse
 import os
 from collections.abc import Iterable, Sequence
 
-from gpudash.cli.options import DEVICES, FileName
+from gpudash.cli.options import DESTINATIONS, DEVICES, FileName
 from gpudash.cli.parser import Parser, Verb, help_of
 from gpudash.cli.stdout import say
 from gpudash.cli.verbs import VERBS, load
@@ -147,7 +147,7 @@ def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     found = _beginning(current, line.values(action, current))
     if not before and not head:
         found += _beginning(current, VERBS.items())
-    is_open = action.metavar in LISTS or all(word.endswith("=") for word, _ in found)
+    is_open = action.metavar in LISTS or all(word.endswith(("=", ":")) for word, _ in found)
     return "open" if is_open else "words", [(head + word, what) for word, what in found]
 
 
@@ -196,6 +196,8 @@ class _Words:
             yield from ((entry.name, entry.summary) for entry in CATALOGUE.values())
         elif action.metavar == "VERB":
             yield from VERBS.items()
+        elif action.metavar == "NAME:FILE":
+            yield from ((f"{name}:", what) for name, what in DESTINATIONS.items())
         elif action.metavar == "DEVICE":
             yield from ((device, "") for device in _devices())
         elif action.metavar == "PRESET":

@@ -143,7 +143,18 @@ def opening(
             open_session().begin_sink(
                 "recording", record, force=arguments.force, every_step=arguments.every_step
             )
+        if arguments.to:
+            begin_destinations(open_session(), arguments)
         yield open_session
+
+
+def begin_destinations(session: "Session", arguments: argparse.Namespace) -> None:
+    """Begin the sinks of `--to`. Raises UsageError and RecordingError."""
+    names = [name for name, _ in arguments.to]
+    for name, target in arguments.to:
+        if names.count(name) > 1:
+            raise UsageError(f"--to {name} is given twice; valid: each name once")
+        session.begin_sink(name, target, force=arguments.force)
 
 
 def show(
@@ -185,6 +196,8 @@ def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, str | None]":
     if str(record) == "-":
         record, rows = None, "csv"
     check_record_options(arguments, record)
+    if rows in (name for name, _ in arguments.to):
+        raise UsageError(f"--to {rows} does not go with the same rows on standard output")
     return record, rows
 
 

@@ -62,6 +62,7 @@ def test_a_number_has_its_default_and_the_neighbours() -> None:
         (["completion", ""], list(SHELLS)),
         (["ab", "jpeg"], ["jpeg_input"]),
         (["--steps", ""], []),
+        (["run", "--to", ""], ["csv:", "jsonl:"]),
         (["encdec", ""], []),
         (["--nonsense", "--set", "prec"], ["precision="]),
     ],
