@@ -16,7 +16,7 @@ class Need(NamedTuple):
     """Peak memory held by the allocator, which includes gaps between tensors."""
 
 
-class Line(NamedTuple):
+class StraightLine(NamedTuple):
     """A straight line through two measured sizes."""
 
     base_mib: float
@@ -40,8 +40,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     sizes: tuple[int, int]
     """The two measured batch sizes."""
-    tensors: Line
-    held: Line
+    tensors: StraightLine
+    held: StraightLine
     capacity_mib: float
     """Memory that the training may use: all of the device's but what other processes use."""
 
@@ -84,9 +84,9 @@ def forecast(points: Mapping[int, Need], capacity_mib: float | None) -> Forecast
     return Forecast(sizes=(small, large), tensors=tensors, held=held, capacity_mib=capacity_mib)
 
 
-def _line(small: int, small_mib: float, large: int, large_mib: float) -> Line:
+def _line(small: int, small_mib: float, large: int, large_mib: float) -> StraightLine:
     per_sample_mib = (large_mib - small_mib) / (large - small)
-    return Line(large_mib - per_sample_mib * large, per_sample_mib)
+    return StraightLine(large_mib - per_sample_mib * large, per_sample_mib)
 
 
 def _step(most: int) -> int:

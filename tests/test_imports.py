@@ -26,7 +26,7 @@ def loaded_by(
 @pytest.mark.parametrize(
     "code",
     [
-        "import gpudash.cli.main, gpudash.cli.headless, gpudash.cli.doctor_checks",
+        "import gpudash.cli.main, gpudash.cli.headless, gpudash.cli.doctor",
         "import gpudash.run.session, gpudash.tui.app",
         "import gpudash.run.worker_process",
         "import workloads",

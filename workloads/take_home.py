@@ -26,7 +26,8 @@ BEFORE = {
 """The value against whose script a lever's other scripts are marked, instead of the plain loop."""
 SAME = {"fused_optimizer/fused": "fused_optimizer/on"}
 """A value of a user's script → the value here whose lines it shares."""
-OWN = "The lines are in the workload itself: this lever is of its own."
+NO_LINES = "No lines are written for"
+IN_THE_WORKLOAD = "those of a workload's own lever are in the workload itself"
 ANY = "any"
 """Stands for every value without a script of its own."""
 
@@ -53,11 +54,14 @@ class Recipe:
 def recipe(lever: Lever, value: str | None = None) -> Recipe:
     """Return the recipe of a canonical value; without a value, with `N` for the number.
 
-    The recipe of a user's own lever has no code.
+    Without a script for the lever or the value, the note says so, and there is no code.
     """
     if not (SCRIPTS / lever.name).is_dir():
-        return Recipe(note=OWN, code="", marked=(), before="")
-    note, code = _script(_name(lever.name, value or ANY))
+        return _unwritten(f"{NO_LINES} {lever.name}; {IN_THE_WORKLOAD}.")
+    script = _name(lever.name, value or ANY)
+    if not _path(script).exists():
+        return _unwritten(f"{NO_LINES} {lever.name}={value}.")
+    note, code = _script(script)
     if isinstance(lever, Count) and value is not None:
         code = re.sub(r"\bN\b", value, code)
     name, words = PLAIN, "a plain training loop"
@@ -74,6 +78,14 @@ def recipes(lever: Lever) -> dict[str, Recipe]:
     return {value: recipe(lever, value) for value in lever.values}
 
 
+def _unwritten(note: str) -> Recipe:
+    return Recipe(note=note, code="", marked=(), before="")
+
+
+def _path(script: str) -> Path:
+    return SCRIPTS / f"{script}.py"
+
+
 def _name(lever: str, value: str) -> str:
     """Return the name of a value's script: its own, the lever's for any value, or a shared one.
 
@@ -81,12 +93,12 @@ def _name(lever: str, value: str) -> str:
     """
     own = f"{lever}/{value}"
     names = (SAME.get(own, own), f"{lever}/{ANY}")
-    return next((name for name in names if (SCRIPTS / f"{name}.py").exists()), value)
+    return next((name for name in names if _path(name).exists()), value)
 
 
 def _script(name: str) -> tuple[str, str]:
     """Return a script's docstring, on one line, and the code after it."""
-    text = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8")
+    text = _path(name).read_text(encoding="utf-8")
     tree = ast.parse(text)
     code = "\n".join(text.splitlines()[tree.body[0].end_lineno :]).strip()
     return " ".join((ast.get_docstring(tree) or "").split()), code and f"{code}\n"

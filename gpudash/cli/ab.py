@@ -1,6 +1,4 @@
-"""`gpudash ab`: compare two values of a lever."""
-
-import argparse
+"""`gpudash ab`."""
 
 from gpudash.cli.options import (
     add_json,
@@ -43,7 +41,6 @@ def add_arguments(parser: Parser) -> None:
 VERB = Verb(
     name="ab",
     also="gpudash ab … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
-    summary="Is one value of a lever faster than another: by how much, how sure.",
     details=lambda: (
         "Both values are measured in interleaved blocks of one training.\n"
         "docs/concepts/statistics.md says how, and why so.\n"
@@ -60,15 +57,5 @@ VERB = Verb(
     meanings={Exit.DONE: "done; with --exit-code: B is faster"},
     configuration="obeyed",
     user_command="after --",
+    module="gpudash.cli.ab_trial",
 )
-
-
-def main(arguments: argparse.Namespace) -> int:
-    """Compare in a workload, or in the user's command; return the exit code."""
-    if arguments.user_command:
-        from gpudash.cli import ab_script
-
-        return ab_script.main(arguments)
-    from gpudash.cli import ab_verdict
-
-    return ab_verdict.of_workload(arguments)

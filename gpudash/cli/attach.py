@@ -25,7 +25,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="attach",
-    summary="The dashboard over a command of gpudash run that was left running.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash attach", "the only one that runs"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpudash.compare.runs.comparison import Matched, RunComparison
-    from gpudash.compare.runs.run import Run
+    from gpudash.compare.runs.run import RecordedRun
 
 MOST_NAMED = 4
 """Most settings named in an error."""
@@ -31,7 +31,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="compare",
-    summary="Is one recorded run or sweep faster than another, setting by setting.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash compare base.csv new.csv", "the ratio of each setting, with an interval"),
@@ -66,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     return _judged(found)
 
 
-def _read(path: "Path") -> "Run":
+def _read(path: "Path") -> "RecordedRun":
     from gpudash.cli.stdout import complain_of_left_out
     from gpudash.compare.runs.run import read_run
     from gpudash.recording.files import shown

@@ -1,14 +1,25 @@
 """`gpudash completion SHELL`: a few lines of shell that call `gpudash __complete` at each TAB.
 
+The hidden `gpudash __complete WORDS…` prints completions of the last word, from the parsers and the
+catalogue. The first line of its output is `words`, `open` (no space follows, as more may be added)
+or `files` (the shell completes a file's name). Each other line is a completion, and after a tab its
+description.
+
 No library is used: shtab lacks fish and values that depend on other words, and importing
 argcomplete takes too long for a completion.
 """
 
 import argparse
+import os
+from collections.abc import Iterable, Sequence
 
-from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.options import DESTINATIONS, DEVICES, FileName
+from gpudash.cli.parser import Parser, Verb, help_of
 from gpudash.cli.stdout import say
+from gpudash.cli.verbs import VERBS, load
 from gpudash.errors import Exit
+from workloads import CATALOGUE, DEFAULT
+from workloads.levers import Lever
 
 SHELLS = ("bash", "zsh", "fish")
 BASH = r"""
@@ -68,6 +79,15 @@ function __gpudash_complete
 end
 complete -c gpudash -f -a '(__gpudash_complete)'
 """
+Words = Iterable[tuple[str, str]]
+"""Completions, each with its description."""
+LISTS = ("NAME=A,B", "LEVER=A,B,…")
+"""Metavars of levers with several values."""
+OWN = "FILE.py[:NAME]"
+"""Metavar of a workload of a user's own."""
+
+GPUS = "/proc/driver/nvidia/gpus"
+
 SCRIPTS = {"bash": BASH.lstrip(), "zsh": ZSH, "fish": FISH.lstrip()}
 
 
@@ -78,7 +98,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="completion",
-    summary="A shell script that completes verbs, options, levers and their values.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash completion bash >> ~/.bashrc", "for every new shell; zsh has ~/.zshrc"),
@@ -91,3 +110,142 @@ def main(arguments: argparse.Namespace) -> int:
     """Print the script for a shell."""
     say(SCRIPTS[arguments.shell], end="")
     return Exit.DONE
+
+
+# ── at each TAB ─────────────────────────────────────────────────────────────────────────
+
+
+def answer(words: Sequence[str]) -> int:
+    """Print the completions of the last word."""
+    how, found = complete(words)
+    say("\n".join([how, *(f"{word}\t{what}" for word, what in found)]))
+    return Exit.DONE
+
+
+def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the kind (`words`, `open`, `files`) and the completions of the last word."""
+    *before, current = words or [""]
+    named = bool(before) and before[0] in VERBS
+    verb = load(before[0] if named else "")
+    parser, before = verb.parser(), before[1:] if named else before
+    if parser.split_words([*before, current])[1]:  # the word is in the user's command
+        return "files", []
+    line = _Words(parser, before)
+    option, equals, value = current.partition("=")
+    action, head = line.awaiting, ""
+    if action is None and current.startswith("-"):
+        action = line.option(option) if equals else None
+        if action is None:
+            return "words", _beginning(current, line.options())
+        head, current = f"{option}=", value
+    if action is None:
+        action = line.positional
+    if action is None:
+        return "words", []
+    if isinstance(action.type, FileName) or action.metavar == OWN:
+        return "files", []
+    found = _beginning(current, line.values(action, current))
+    if not before and not head:
+        found += _beginning(current, VERBS.items())
+    is_open = action.metavar in LISTS or all(word.endswith(("=", ":")) for word, _ in found)
+    return "open" if is_open else "words", [(head + word, what) for word, what in found]
+
+
+def _beginning(start: str, words: Words) -> list[tuple[str, str]]:
+    return [(word, what) for word, what in words if word.startswith(start)]
+
+
+class _Words:
+    """The words before the one that is being completed, as the parser understands them."""
+
+    def __init__(self, parser: Parser, words: Sequence[str]) -> None:
+        self._parser = parser
+        self.awaiting: argparse.Action | None = None
+        """The option whose value comes next."""
+        self._given: dict[str, str] = {}
+        """The values given so far, by destination."""
+        places = [action for action in parser.actions if not action.option_strings]
+        for word in words:
+            if self.awaiting is not None:
+                self._given[self.awaiting.dest], self.awaiting = word, None
+            elif word.startswith("-"):
+                name, equals, value = word.partition("=")
+                action = self.option(name)
+                if action is not None and action.nargs != 0:
+                    self.awaiting = None if equals else action
+                    self._given[action.dest] = value
+            elif places:
+                self._given[places.pop(0).dest] = word
+        self.positional = places[0] if places else None
+
+    def option(self, name: str) -> argparse.Action | None:
+        """Return the option of this name, if there is one."""
+        return next((one for one in self._parser.actions if name in one.option_strings), None)
+
+    def options(self) -> Words:
+        """Yield all options, by their long names where they have one."""
+        for action in self._parser.actions:
+            if action.option_strings:
+                yield action.option_strings[-1], help_of(action)
+
+    def values(self, action: argparse.Action, current: str) -> Words:
+        """Yield the values of an option or of a positional argument."""
+        if action.choices is not None:
+            yield from ((str(choice), "") for choice in action.choices)
+        elif action.metavar == "WORKLOAD":
+            yield from ((entry.name, entry.summary) for entry in CATALOGUE.values())
+        elif action.metavar == "VERB":
+            yield from VERBS.items()
+        elif action.metavar == "NAME:FILE":
+            yield from ((f"{name}:", what) for name, what in DESTINATIONS.items())
+        elif action.metavar == "DEVICE":
+            yield from ((device, "") for device in _devices())
+        elif action.metavar == "PRESET":
+            from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep
+
+            yield from ((name, preset.workload) for name, preset in ON_GPU.items())
+        elif action.metavar in ("LEVER=VALUE", "LEVER[=VALUE]"):
+            yield from self._settings(current, several=False)
+        elif action.metavar in LISTS:
+            yield from self._settings(current, several=True)
+
+    def _settings(self, current: str, *, several: bool) -> Words:
+        name, equals, values = current.partition("=")
+        if not equals:
+            yield from ((f"{lever.name}=", lever.summary) for lever in self._levers())
+            return
+        *known, _ = values.split(",") if several else [values]
+        head = "".join([name, "=", *(f"{value}," for value in known)])
+        for lever in self._levers():
+            if lever.name == name:
+                others = (value for value in _values(lever) if value not in known)
+                yield from ((head + value, _mark(lever, value)) for value in others)
+
+    def _levers(self) -> tuple[Lever, ...]:
+        """Return the levers of the workload, or of the preset's workload."""
+        name = self._given.get("workload", "")
+        if preset := self._given.get("preset"):
+            from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep
+
+            name = ON_GPU[preset].workload if preset in ON_GPU else name
+        return CATALOGUE.get(name, CATALOGUE[DEFAULT]).levers
+
+
+def _values(lever: Lever) -> tuple[str, ...]:
+    """Return the values of a lever; of a number, the default and its neighbours."""
+    default = lever.default_text
+    near = (lever.step(default, -1), default, lever.step(default, 1))
+    return lever.values or tuple(dict.fromkeys(near))
+
+
+def _mark(lever: Lever, value: str) -> str:
+    return "default" if value == lever.default_text else ""
+
+
+def _devices() -> list[str]:
+    """Return the devices; the NVIDIA driver has a folder for each GPU."""
+    try:
+        count = len(os.listdir(GPUS))  # noqa: PTH208  # importing pathlib is slow
+    except OSError:
+        count = 0
+    return [*DEVICES[:-1], *(f"cuda:{index}" for index in range(count))]

@@ -43,14 +43,14 @@ NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_TOKEN")
 """Environment variables that are read elsewhere."""
 
 
-class Chosen(NamedTuple):
+class ConfiguredValue(NamedTuple):
     """A setting's value, and the place where it is set."""
 
     value: Any
     by: str
 
 
-Layer = dict[str, Chosen]
+Layer = dict[str, ConfiguredValue]
 """The settings of one source, by key."""
 
 
@@ -212,7 +212,7 @@ def _layer(tree: Tree, way: tuple[str, ...], place: Callable[[tuple[str, ...]], 
         by = place(steps)
         if key in layer:
             raise ConfigurationError(by, f"{key} is set twice; first at {layer[key].by}")
-        layer[key] = Chosen(checked(key, value, by), by)
+        layer[key] = ConfiguredValue(checked(key, value, by), by)
     return layer
 
 
@@ -282,7 +282,7 @@ def of_environment(environment: Mapping[str, str]) -> Layer:
         key = known[variable]
         if key in layer:
             raise ConfigurationError(variable, f"{key} is set twice; also by {layer[key].by}")
-        layer[key] = Chosen(checked(key, text, variable), variable)
+        layer[key] = ConfiguredValue(checked(key, text, variable), variable)
     return layer
 
 

@@ -18,9 +18,9 @@ from gpudash.cli.options import (
     add_training_options,
     add_whole,
 )
-from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.parser import Parser, Verb, definitions
 from gpudash.cli.stdout import complain, on_terminal, say
-from gpudash.cli.verbs import summaries
+from gpudash.cli.verbs import VERBS
 from gpudash.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Versions(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print the versions and exit, without importing the libraries."""
-        from gpudash.cli.info_settings import versions
+        from gpudash.cli.info import versions
 
         gpudash, *others = [f"{name} {version or '–'}" for name, version in versions().items()]
         say(f"{gpudash}\n{', '.join(others)}")
@@ -70,7 +70,7 @@ VERB = Verb(
     name="",
     also="gpudash VERB …",
     summary="Watch a training workload's throughput and change it while it runs.",
-    details=summaries,
+    details=lambda: definitions("verbs (gpudash help VERB says more)", VERBS.items()),
     add_arguments=add_arguments,
     examples=(
         ("gpudash", "the dashboard over the default workload"),
@@ -143,7 +143,18 @@ def opening(
             open_session().begin_sink(
                 "recording", record, force=arguments.force, every_step=arguments.every_step
             )
+        if arguments.to:
+            begin_destinations(open_session(), arguments)
         yield open_session
+
+
+def begin_destinations(session: "Session", arguments: argparse.Namespace) -> None:
+    """Begin the sinks of `--to`. Raises UsageError and RecordingError."""
+    names = [name for name, _ in arguments.to]
+    for name, target in arguments.to:
+        if names.count(name) > 1:
+            raise UsageError(f"--to {name} is given twice; valid: each name once")
+        session.begin_sink(name, target, force=arguments.force)
 
 
 def show(
@@ -185,6 +196,8 @@ def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, str | None]":
     if str(record) == "-":
         record, rows = None, "csv"
     check_record_options(arguments, record)
+    if rows in (name for name, _ in arguments.to):
+        raise UsageError(f"--to {rows} does not go with the same rows on standard output")
     return record, rows
 
 

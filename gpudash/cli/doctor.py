@@ -1,16 +1,261 @@
-"""`gpudash doctor`."""
+"""`gpudash doctor`: report what this machine can measure, and why it cannot measure the rest.
+
+Every check tries the real thing; the GPU's are the readings of the dashboard. A machine without a
+GPU is fine: the report says what is missing, and nothing fails.
+"""
+
+import argparse
+import ctypes
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import psutil
 
 from gpudash.cli.options import add_json
 from gpudash.cli.parser import Verb
+from gpudash.cli.stdout import say, say_json
+from gpudash.errors import Exit
+from gpudash.format import plain
+from gpudash.run import child
+from gpudash.telemetry import gpm
+from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
+from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
+from gpudash.telemetry.procfs import MIB
+
+GIB = 1024**3
+PR_GET_PDEATHSIG = 2
+TORCH_TIMEOUT_S = 60.0
+REPEATS = 5
+MARKS = {True: "ok", False: "no", None: "–"}
+
+ASK_TORCH = """
+import json, torch
+from gpudash.instrument.device import describe_device
+from gpudash.instrument.overhead import instruments_us
+devices = []
+if torch.cuda.is_available():
+    for index in range(torch.cuda.device_count()):
+        found = describe_device(torch.device("cuda", index))
+        devices.append([found.name, found.uuid])
+found = {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
+try:
+    found["instruments_us"] = instruments_us(torch.device("cuda:0" if devices else "cpu"))
+except RuntimeError as error:
+    found["instruments_us"], found["why"] = None, str(error).splitlines()[0]
+print(json.dumps(found))
+"""
+
+READINGS = FAST | SLOW
+"""Name in the report → the dashboard's reading."""
+
 
 VERB = Verb(
     name="doctor",
-    summary="What this machine can measure, and what it cannot and why.",
     add_arguments=add_json,
     examples=(
         ("gpudash doctor", "look at this machine; takes a few seconds"),
         ("gpudash doctor --json", "the same for a program"),
     ),
     configuration="reported",
-    module="gpudash.cli.doctor_checks",
 )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the report; return the exit code."""
+    checks = (*examine(), _configuration(arguments.configuration))
+    if arguments.json:
+        say_json(Report(checks), indent=2)
+    else:
+        say(report(checks))
+    return Exit.DONE
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One check of the report."""
+
+    name: str
+    ok: bool | None
+    """None if not applicable, because something in another check is missing."""
+    detail: str
+    """The finding, or the reason of the failure."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `gpudash doctor --json` prints."""
+
+    checks: tuple[Check, ...]
+    schema_version: int = 1
+
+
+class Torch(msgspec.Struct, frozen=True):
+    """Torch's versions, devices and the instruments' cost."""
+
+    version: str
+    cuda: str | None
+    devices: tuple[tuple[str, str], ...]
+    """Name and UUID of each."""
+    instruments_us: tuple[float, float] | None
+    """Host time of the instruments in a step: in most steps, and in those with phases."""
+    why: str = ""
+    """… or why that could not be measured."""
+
+
+def examine() -> tuple[Check, ...]:
+    """Return all checks; takes a few seconds, mostly to import torch in a child process."""
+    return (
+        Check(
+            name="python", ok=True, detail=f"{platform.python_version()} on {platform.platform()}"
+        ),
+        _machine(),
+        *_torch(),
+        *_gpu(),
+        _terminal(),
+        _processes(),
+        _memory(),
+    )
+
+
+def report(checks: tuple[Check, ...]) -> str:
+    """Return the checks as aligned lines."""
+    width = max(len(check.name) for check in checks)
+    return "\n".join(
+        f"{MARKS[check.ok]:<2}  {check.name:<{width}}  {check.detail}" for check in checks
+    )
+
+
+def _configuration(found: Any) -> Check:
+    """Return which configuration is used, or what is wrong with it."""
+    paths = ", ".join(str(path) for path, there in found.files if there)
+    return Check(
+        name="configuration",
+        ok=not found.problem if paths or found.problem else None,
+        detail=plain(found.problem or paths or "no file; gpudash info says where one could be"),
+    )
+
+
+def _machine() -> Check:
+    cores = os.cpu_count()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    memory_gib = psutil.virtual_memory().total / GIB
+    detail = f"{cores} cores, {usable} of them usable here; {memory_gib:.1f} GiB of memory"
+    return Check(name="machine", ok=True, detail=detail)
+
+
+# ── torch ───────────────────────────────────────────────────────────────────────────────
+
+
+def _torch() -> Iterator[Check]:
+    """Yield the checks of torch, imported in a child: it may be slow, broken or missing."""
+    try:
+        done = child.run("-c", ASK_TORCH, timeout_s=TORCH_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        reason = f"its import took longer than {TORCH_TIMEOUT_S:.0f} s"
+        yield Check(name="torch", ok=False, detail=reason)
+        return
+    if done.returncode != 0:
+        last_line = done.stderr.strip().splitlines()[-1:]
+        reason = last_line[0] if last_line else f"its import ended with code {done.returncode}"
+        yield Check(name="torch", ok=False, detail=reason)
+        return
+    torch = msgspec.json.decode(done.stdout.strip().splitlines()[-1], type=Torch)
+    build = f"built for CUDA {torch.cuda}" if torch.cuda else "built without CUDA"
+    yield Check(name="torch", ok=True, detail=f"{torch.version}, {build}")
+    for name, uuid in torch.devices:
+        yield Check(name="torch device", ok=True, detail=f"{name}, UUID {uuid}")
+    if not torch.devices:
+        yield Check(
+            name="torch device", ok=False, detail="no CUDA device: training runs on the CPU"
+        )
+    if torch.instruments_us is None:
+        yield Check(name="own cost", ok=False, detail=torch.why)
+        return
+    most_us, phases_us = torch.instruments_us
+    detail = f"{most_us:.1f} µs a step, {phases_us:.1f} µs where its phases are measured"
+    yield Check(name="own cost", ok=True, detail=detail)
+
+
+# ── the GPU ─────────────────────────────────────────────────────────────────────────────
+
+
+def _gpu() -> Iterator[Check]:
+    try:
+        driver, gpus = list_gpus()
+        if not gpus:
+            raise GpuUnavailable("no NVIDIA GPU is present")  # noqa: TRY301  # one way to be without
+        gpu = open_gpu(gpus[0].uuid)
+    except GpuUnavailable as error:
+        yield Check(name="NVML", ok=False, detail=str(error))
+        for name in READINGS:
+            yield Check(name=name, ok=None, detail="no GPU to read")
+        return
+    yield Check(name="NVML", ok=True, detail=f"driver {driver}")
+    for each in gpus:
+        yield Check(name=f"GPU {each.index}", ok=True, detail=f"{each.name}, {each.uuid}")
+    with closing(gpu):
+        for name in READINGS:
+            yield _timed(gpu, name)
+
+
+def _timed(gpu: Gpu, name: str) -> Check:
+    """Return the median cost of a reading, or why it cannot be taken."""
+    costs_us = []
+    value: object = None
+    try:
+        for _ in range(REPEATS):
+            begun_ns = time.perf_counter_ns()
+            value = READINGS[name](gpu)
+            costs_us.append((time.perf_counter_ns() - begun_ns) / 1000)
+            time.sleep(gpm.SHORTEST_S if name in SLOW else 0)  # a rate needs time between
+    except (NotMeasured, GpuUnavailable) as error:
+        return Check(name=name, ok=False, detail=str(error))
+    if value == {}:
+        return Check(name=name, ok=False, detail="the NVIDIA driver gives no value")
+    return Check(name=name, ok=True, detail=f"{statistics.median(costs_us):.1f} µs a call")
+
+
+# ── around it ───────────────────────────────────────────────────────────────────────────
+
+
+def _terminal() -> Check:
+    term = os.environ.get("TERM", "")
+    if not sys.stdout.isatty():
+        return Check(name="terminal", ok=None, detail="the output is not a terminal")
+    columns, rows = shutil.get_terminal_size()
+    usable = term not in {"", "dumb"}
+    detail = f"{term or 'TERM is not set'}, {_colours(term)}, {columns}×{rows}"
+    return Check(name="terminal", ok=usable, detail=detail)
+
+
+def _colours(term: str) -> str:
+    if os.environ.get("NO_COLOR"):
+        return "greys alone (NO_COLOR is set)"
+    if os.environ.get("COLORTERM", "") in {"truecolor", "24bit"}:
+        return "16 million colours"
+    return "256 colours" if "256color" in term else "16 colours"
+
+
+def _processes() -> Check:
+    """Return whether a worker can be made to end with gpudash, even while C code is running."""
+    name = "ending of workers"
+    if not sys.platform.startswith("linux"):
+        return Check(name=name, ok=False, detail=f"no death signal on {platform.system()}")
+    signal = ctypes.c_int()
+    code = ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(signal), 0, 0, 0)
+    if code != 0:
+        return Check(name=name, ok=False, detail="prctl is refused here: no death signal")
+    return Check(name=name, ok=True, detail="process groups and the death signal work")
+
+
+def _memory() -> Check:
+    rss_mib = psutil.Process().memory_info().rss / MIB
+    detail = f"{rss_mib:.0f} MiB without the dashboard and the training"
+    return Check(name="own memory", ok=True, detail=detail)

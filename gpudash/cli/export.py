@@ -16,7 +16,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="export",
-    summary="Write a recording in another format.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash export run.jsonl -o again.csv", "the CSV and its JSON, from the log"),

@@ -15,7 +15,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="help",
-    summary="What a verb does and takes.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash help", "all verbs, and the dashboard's options"),

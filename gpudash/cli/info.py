@@ -1,7 +1,33 @@
-"""`gpudash info`."""
+"""`gpudash info`: print versions, folders and settings with their origin. Imports no torch."""
 
+import argparse
+import platform
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+
+from gpudash import __version__
 from gpudash.cli.options import add_json, add_screen_options, add_training_options
 from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.plan import make_plan
+from gpudash.cli.stdout import say, say_json
+from gpudash.errors import Exit
+from gpudash.format import ABSENT, plain
+from gpudash.run.child import scratch_folder
+from gpudash.tui import preferences
+from workloads import DEFAULT, find_workload
+from workloads.cache import cache_directory, compiled_directory, data_directory
+
+PACKAGES = ("torch", "torchvision", "textual", "plotext", "nvidia-ml-py")
+FOLDERS: dict[str, Callable[[], Path]] = {
+    "data": data_directory,
+    "cache": cache_directory,
+    "compiled code": compiled_directory,
+    "preferences": preferences.place,
+    "scratch": lambda: Path(scratch_folder()),
+}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -14,12 +40,137 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="info",
-    summary="Versions, folders, and every setting with what has set it.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash info", "what the next run would be set to, and why"),
         ("gpudash info encdec --profile quick --json", "the same with a profile, for a program"),
     ),
     configuration="reported",
-    module="gpudash.cli.info_settings",
 )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the information. Raises LeverError or UsageError for invalid levers."""
+    info = look(arguments)
+    if arguments.json:
+        say_json(info, indent=2)
+    else:
+        say(as_text(info))
+    return Exit.DONE
+
+
+class ConfigurationFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A path at which a configuration is looked for."""
+
+    path: str
+    found: bool
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the next run."""
+
+    key: str
+    """Its name in the configuration."""
+    value: bool | int | float | str | tuple[str, ...] | None
+    """None if preferences or the verb decide."""
+    set_by: str
+    """`command line`, an environment variable, FILE:LINE or `default`."""
+
+
+class Info(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash info --json` prints."""
+
+    schema_version: int = 1
+    versions: dict[str, str | None]
+    """By name; None if not installed."""
+    paths: dict[str, str | None]
+    """Folders of files; None without a home directory."""
+    files: tuple[ConfigurationFile, ...]
+    """The project's, then the user's."""
+    problem: str | None
+    """Why no configuration is used; None if there is no error."""
+    profile: str | None
+    settings: tuple[Setting, ...]
+
+
+def look(arguments: argparse.Namespace) -> Info:
+    """Return versions, folders, and the settings of these arguments."""
+    configuration = arguments.configuration
+    return Info(
+        versions=versions(),
+        paths={name: _path(where) for name, where in FOLDERS.items()},
+        files=tuple(
+            ConfigurationFile(path=str(path), found=found) for path, found in configuration.files
+        ),
+        problem=configuration.problem,
+        profile=configuration.profile,
+        settings=(
+            *(Setting(key=key, value=value, set_by=by) for key, value, by in arguments.settings),
+            *_levers(arguments),
+        ),
+    )
+
+
+def versions() -> dict[str, str | None]:
+    """Return versions by name, without importing the packages; None if not installed."""
+    found: dict[str, str | None] = {"gpudash": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def as_text(info: Info) -> str:
+    """Return the information as aligned lines."""
+    files = {file.path: "found" if file.found else "not there" for file in info.files}
+    settings = {one.key: (_shown(one.value), one.set_by) for one in info.settings}
+    values = max(len(value) for value, _ in settings.values())
+    parts = {
+        "versions": {name: version or ABSENT for name, version in info.versions.items()},
+        "folders": {name: path or ABSENT for name, path in info.paths.items()},
+        "configuration": files,
+        "settings": {key: f"{value:<{values}}  {by}" for key, (value, by) in settings.items()},
+    }
+    if info.profile:
+        parts["configuration"]["profile"] = info.profile
+    if info.problem:
+        parts["configuration"]["not obeyed"] = info.problem
+    return "\n\n".join(_part(title, lines) for title, lines in parts.items())
+
+
+def _part(title: str, lines: dict[str, str]) -> str:
+    width = max(map(len, lines))
+    return "\n".join(
+        [title, *(plain(f"  {name:<{width}}  {line}") for name, line in lines.items())]
+    )
+
+
+def _levers(arguments: argparse.Namespace) -> list[Setting]:
+    """Return the levers of the chosen workload."""
+    arguments.workload = arguments.workload or DEFAULT
+    plan = make_plan(arguments)
+    return [
+        Setting(
+            key=f"levers.{lever.name}",
+            value=plan.settings.get(lever.name, lever.default_text),
+            set_by=arguments.set_by.get(f"levers.{lever.name}", "default"),
+        )
+        for lever in find_workload(plan.workload).levers
+    ]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return ABSENT if value is None else str(value)
+
+
+def _path(where: Callable[[], Path]) -> str | None:
+    try:
+        return str(where())
+    except RuntimeError:  # no home
+        return None

@@ -22,7 +22,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="list",
-    summary="The workloads and their levers: values, defaults, when a change takes effect.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash list", "every workload with its levers"),

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words[:1] == ["__complete"]:  # called by the shells at each TAB
-            return int(import_module("gpudash.cli.complete").main(words[1:]))
+            return int(import_module("gpudash.cli.completion").answer(words[1:]))
         verb, arguments = parse(words)
         make_do(ascii_only=arguments.ascii)
         _color(arguments.color)

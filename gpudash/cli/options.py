@@ -20,6 +20,11 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "sweep": ("rounds", "steps"),
 }
 """The options that can be configured, by the verb's table; the table "" is for every verb."""
+DESTINATIONS = {
+    "csv": "the rows as CSV, into a file",
+    "jsonl": "the rows as JSON objects, one a line, into a file",
+}
+"""The sinks that `--to` begins."""
 MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
@@ -74,6 +79,14 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     add_number(recording, "--interval", 0.05, 3600, "S", what, 0.5)
     add_switch(recording, "--every-step", "with --record: FILE.jsonl tells of each step")
     add_switch(recording, "--force", "overwrite an existing record file")
+    recording.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        type=_destination,
+        metavar="NAME:FILE",
+        help="each row to a file too, as it comes: csv:FILE or jsonl:FILE",
+    )
 
 
 def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
@@ -207,6 +220,14 @@ def _device(name: str) -> str:
     ):
         return name
     raise UsageError(not_valid("device", name, DEVICES))
+
+
+def _destination(text: str) -> tuple[str, str]:
+    """Return the name and the target of a sink. Raises UsageError."""
+    name, _, target = text.partition(":")
+    if name not in DESTINATIONS or not target or "\0" in target:
+        raise UsageError(not_valid("--to", text, [f"{known}:FILE" for known in DESTINATIONS]))
+    return name, target
 
 
 def key_of(table: str, name: str) -> str:

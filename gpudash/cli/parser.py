@@ -27,11 +27,11 @@ class Verb(NamedTuple):
 
     name: str
     """Empty for the dashboard, which opens without a verb."""
-    summary: str
-    """One line in `gpudash --help`."""
     add_arguments: Callable[["Parser"], None]
     examples: tuple[tuple[str, str], ...]
     """Command lines, each with its purpose."""
+    summary: str = ""
+    """One line on what it is for; of all but the dashboard `verbs.py` has it."""
     exits: tuple[Exit, ...] = (Exit.DONE, Exit.REFUSED)
     meanings: Mapping[Exit, str] = {}
     """Meanings of exit codes that differ from `Exit.meaning`."""

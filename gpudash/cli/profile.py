@@ -34,7 +34,6 @@ def add_arguments(parser: Parser) -> None:
 VERB = Verb(
     name="profile",
     also="gpudash profile … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
-    summary="What the time of a few steps goes into, by torch.profiler.",
     details=lambda: (
         "The steps after the warm-up are traced. The trace opens in ui.perfetto.dev too.\n"
         "A command of yours after -- is ended once the trace is written: as by Ctrl-C, after 10 s "

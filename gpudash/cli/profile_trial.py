@@ -78,7 +78,7 @@ def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_js
         say("\n".join([*summary_lines(summary), *more]))
 
 
-class Trial:
+class ProfileTrial:
     """One profile of a training, requested after the warm-up."""
 
     def __init__(self, session: Session, news: News, steps: int, path: Path) -> None:
@@ -138,7 +138,7 @@ def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
     path = _path(arguments, plan.workload)
     with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         news = News(quiet=arguments.quiet)
-        trial = Trial(session, news, arguments.steps, path)
+        trial = ProfileTrial(session, news, arguments.steps, path)
         interrupted = follow(session, news, trial.line, trial.is_over)
         if session.failure is not None and not trial.is_done:
             return complain_of_failure(session.failure)
@@ -152,7 +152,7 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
     path = _path(arguments, command.name)
     script = HeadlessScript(command, output_to_stderr=arguments.json)
     with script.session(arguments) as session:
-        trial = Trial(session, script.news, arguments.steps, path)
+        trial = ProfileTrial(session, script.news, arguments.steps, path)
         line = (lambda _: "") if arguments.quiet else trial.line
         script.follow(session, lambda: trial.is_over() or script.interrupted, line)
     source = script.source

@@ -20,7 +20,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="replay",
-    summary="The dashboard over a recording, also one that is still being written.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash replay run.csv", "the recording, from its beginning"),

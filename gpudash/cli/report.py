@@ -22,7 +22,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="report",
-    summary="A recording as one HTML page: charts, settings, results, verdicts.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash report run.csv -o run.html", "a page to read in any browser"),

@@ -38,7 +38,6 @@ VERB = Verb(
     name="run",
     usage="[options] SCRIPT.py ARGS …",
     also="gpudash run [options] -m MODULE ARGS … | -- COMMAND …",
-    summary="Watch your own training, unmodified, and change it while it runs.",
     details=lambda: (
         "All that follows the script's name is its own. It runs as without gpudash.\n"
         "Without the screen its input and output are untouched; a line at the end, on standard "

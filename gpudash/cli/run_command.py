@@ -4,7 +4,7 @@ import argparse
 from contextlib import suppress
 from pathlib import Path
 
-from gpudash.cli.dashboard import check_record_options, opening, show
+from gpudash.cli.dashboard import begin_destinations, check_record_options, opening, show
 from gpudash.cli.headless_script import (
     HeadlessScript,
     begin,
@@ -47,6 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
             session.begin_sink(
                 "recording", record, force=arguments.force, every_step=arguments.every_step
             )
+        begin_destinations(session, arguments)
         script.follow(session)
         failures = own_failures(session)
         if not arguments.quiet:
@@ -64,6 +65,8 @@ def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
         raise UsageError("--quiet goes with --record FILE.csv or --watch")
     if arguments.listen is not None and arguments.connect is not None:
         raise UsageError("--listen and --connect do not go together: one gpudash listens")
+    if arguments.to and arguments.connect is not None:
+        raise UsageError("--to goes with the gpudash that listens, not with --connect")
     if not (headless or on_terminal()):
         raise UsageError(
             "the dashboard needs a terminal; --record FILE.csv or --watch runs without one"

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import msgspec
 
 DOCUMENTS = {
-    "ab": "gpudash.cli.ab_verdict:Verdict",
+    "ab": "gpudash.cli.ab_trial:ComparisonReport",
     "compare": "gpudash.compare.runs.comparison:RunComparison",
-    "doctor": "gpudash.cli.doctor_checks:Report",
-    "info": "gpudash.cli.info_settings:Info",
+    "doctor": "gpudash.cli.doctor:Report",
+    "info": "gpudash.cli.info:Info",
     "list": "gpudash.cli.catalogue:Catalogue",
     "profile": "gpudash.cli.profile_trial:ProfileReport",
     "recording": "gpudash.recording.provenance:Metadata",
@@ -33,7 +33,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="schema",
-    summary="The JSON Schema of what --json prints and of the files beside a CSV.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash schema", "the names of the documents"),

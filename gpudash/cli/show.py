@@ -19,7 +19,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="show",
-    summary="The lines of PyTorch that do the same in a script of your own.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash show precision=bf16", "how to train in bf16"),

@@ -49,7 +49,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="sweep",
-    summary="Measure a table of settings in one training, block by block in turn.",
     add_arguments=add_arguments,
     examples=(
         ("gpudash sweep --vary pipelined=off,on --vary batch_size=4,8", "a table of four settings"),

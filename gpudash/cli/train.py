@@ -17,7 +17,6 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="train",
-    summary="Train a workload of your own: a function in a file, with levers of its own.",
     details=lambda: "docs/guide/own-workload.md shows how to write one in twenty lines.",
     add_arguments=add_arguments,
     examples=(

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from gpudash.compare.blocks import BlockLog, Measured, NotRun, Outcome
+from gpudash.compare.blocks import BlockLog, MeasuredBlock, NotRun, Outcome
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
@@ -81,9 +81,9 @@ class Comparison:
         self.question = question
         self._orders = block_order(question.pairs, question.seed)
         self._log = BlockLog()
-        self._measured: dict[int, Measured] = {}
+        self._measured: dict[int, MeasuredBlock] = {}
         self._pairs: list[tuple[float, float]] = []
-        self._sides: tuple[list[Measured], list[Measured]] = ([], [])
+        self._sides: tuple[list[MeasuredBlock], list[MeasuredBlock]] = ([], [])
         self._intervals: list[Estimate] = []
         self._readings = Means()
         self._stopping = False
@@ -227,7 +227,7 @@ def _contention(core_wait_pct: float | None) -> str:
     return f"; cores were short: the training waited for one {percent(core_wait_pct)} of the time"
 
 
-def _rate(blocks: list[Measured], of: Literal["steps", "samples"]) -> float | None:
+def _rate(blocks: list[MeasuredBlock], of: Literal["steps", "samples"]) -> float | None:
     """Return the geometric mean of the blocks' rates: B's over A's is the change of the verdict.
 
     None without blocks, and if a count is unknown.
@@ -239,7 +239,7 @@ def _rate(blocks: list[Measured], of: Literal["steps", "samples"]) -> float | No
     )
 
 
-def _host_ms(blocks: list[Measured]) -> float | None:
+def _host_ms(blocks: list[MeasuredBlock]) -> float | None:
     """Return the host's time of a step, averaged as the rates are: it is a part of their step."""
     return _mean(block.host_ms for block in blocks)
 

@@ -27,7 +27,7 @@ READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
 """Readings of which a block has the mean, under the same name."""
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a block: sums and means over its steps.
 
     Warm-up steps are left out, and so is the last step. With a second stream, no next batch is
@@ -60,7 +60,7 @@ class NotRun(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-Outcome: TypeAlias = Measured | NotRun
+Outcome: TypeAlias = MeasuredBlock | NotRun
 
 
 class _Open:
@@ -156,7 +156,7 @@ class BlockLog:
             self.over = self._ended
         return tuple(done)
 
-    def _measured(self, one: _Open, last_step: int) -> Measured | None:
+    def _measured(self, one: _Open, last_step: int) -> MeasuredBlock | None:
         block = self._blocks[one.number]
         if block.wall_clock is not None:
             return self._timed(one, block)
@@ -168,7 +168,7 @@ class BlockLog:
         began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3 + LAG_S
         ended_s = steps[-1].finished_s
         readings = [one for one in self._readings if began_s <= one.at_s <= ended_s]
-        return Measured(
+        return MeasuredBlock(
             number=one.number,
             steps=sum(counts),
             samples=self._of_all(total(step.samples for step in steps)),
@@ -177,11 +177,11 @@ class BlockLog:
             **{name: mean(one.number(name) for one in readings) for name in READINGS},
         )
 
-    def _timed(self, one: _Open, block: Block) -> Measured | None:
+    def _timed(self, one: _Open, block: Block) -> MeasuredBlock | None:
         timed = one.timed
         if timed is None or timed.steps < block.min_steps:
             return None
-        return Measured(
+        return MeasuredBlock(
             number=one.number,
             steps=timed.steps,
             samples=self._of_all(timed.samples),

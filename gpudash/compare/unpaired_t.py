@@ -37,7 +37,7 @@ EDGE_VARIANCE = 1 / 6
 CONFIDENCE = 0.95
 
 
-class Part(NamedTuple):
+class RunPart(NamedTuple):
     """A part of a run under one setting: a row of a recording, or a block of a sweep."""
 
     steps: int
@@ -62,13 +62,13 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     """Ends of the confidence interval; None if there are too few rows."""
 
 
-def rate(parts: Sequence[Part]) -> float | None:
+def rate(parts: Sequence[RunPart]) -> float | None:
     """Return the steps a second; None if nothing was trained."""
     steps, train_s = sum(part.steps for part in parts), sum(part.train_s for part in parts)
     return steps / train_s if steps and train_s > 0 else None
 
 
-def spread_of_rows(rows: Sequence[Part]) -> Spread | None:
+def spread_of_rows(rows: Sequence[RunPart]) -> Spread | None:
     """Return the error of the rate of consecutive rows; None if they are too few."""
     if len(rows) < MIN_ROWS or rate(rows) is None:
         return None
@@ -84,7 +84,7 @@ def spread_of_rows(rows: Sequence[Part]) -> Spread | None:
     return Spread(variance / steps**2, effective - 1)
 
 
-def spread_of_blocks(blocks: Sequence[Part]) -> Spread | None:
+def spread_of_blocks(blocks: Sequence[RunPart]) -> Spread | None:
     """Return the error of the rate of blocks that alternate with other settings' blocks."""
     if len(blocks) < MIN_BLOCKS or rate(blocks) is None:
         return None
@@ -111,17 +111,17 @@ def ratio(base: float, new: float, base_spread: Spread | None, new_spread: Sprea
     return Ratio(ratio=found.ratio, low=exp(centre - half), high=_exp(centre + half))
 
 
-def batched(rows: Sequence[Part]) -> list[Part]:
+def batched(rows: Sequence[RunPart]) -> list[RunPart]:
     """Return the rows in `BATCHES` parts of neighbours, as equal in number as possible."""
     ends = [len(rows) * number // BATCHES for number in range(BATCHES + 1)]
     return [
-        Part(sum(row.steps for row in some), sum(row.train_s for row in some))
+        RunPart(sum(row.steps for row in some), sum(row.train_s for row in some))
         for begin, end in pairwise(ends)
         for some in (rows[begin:end],)
     ]
 
 
-def _excess(parts: Sequence[Part]) -> list[float]:
+def _excess(parts: Sequence[RunPart]) -> list[float]:
     """Return how many more steps each part has than the mean rate gives."""
     per_s = rate(parts) or 0.0
     return [part.steps - per_s * part.train_s for part in parts]

@@ -40,7 +40,7 @@ class _Owned:
             self.socket.detach()
 
 
-class Line:
+class SocketLine:
     """The connection to one dashboard. No method raises if the dashboard is gone."""
 
     def __init__(self, connection: socket.socket, rank: int) -> None:

@@ -95,4 +95,6 @@ class Stacks(Command, frozen=True, kw_only=True):
     """Read the stack of each training process; each answers with a Stack. The script goes on."""
 
 
+FOR_ALL = Change | Blocks | Pause | Resume | Stop
+"""The commands that all ranks of a training obey at the same step, or none."""
 AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memory | Stacks

@@ -316,7 +316,7 @@ class Refused(Record, frozen=True, kw_only=True):
 
 
 class TooLate(Record, frozen=True, kw_only=True):
-    """Rank 0 has not obeyed the command: it came after its step, or nothing trains any more."""
+    """Rank 0 has not obeyed: the command came after its step, or other ranks obeyed without it."""
 
     answers: tuple[int, ...]
 

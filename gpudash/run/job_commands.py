@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gpudash.protocol.commands import (
+    FOR_ALL,
     AnyCommand,
     Blocks,
     Change,
@@ -35,7 +36,6 @@ TRIES = 4
 """Most attempts, each with a step twice as far ahead: a busy machine delivers commands later."""
 TOO_LATE = "each time it reached the ranks after the step at which they were to obey"
 ENDED = "the training has ended, or was lost"
-FOR_ALL = Change | Blocks | Pause | Resume | Stop
 
 
 class JobCommands:
@@ -167,8 +167,9 @@ def _unanswered(command: AnyCommand, why: str) -> Envelope:
             body = Refused(answers=mine, kind="no_profile", changes={}, reason=why)
         case Memory():
             body = Refused(answers=mine, kind="no_memory_owners", changes={}, reason=why)
-        case Pause() | Resume():
-            body = TooLate(answers=mine)
+        case Pause() | Resume() | Stop():
+            what = f"{type(command).__name__.lower()}: {why}"
+            body = Refused(answers=mine, kind="bad_setting", changes={}, reason=what)
         case _:
             changes = command.settings if isinstance(command, Change) else {}
             body = Refused(answers=mine, kind="bad_setting", changes=changes, reason=why)

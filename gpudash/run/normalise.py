@@ -22,7 +22,7 @@ class Normaliser:
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, int], int] = {}  # newest `seq` of each source and rank
-        self._ranks: dict[int, _Rank] = {}
+        self._ranks: dict[int, _Numbering] = {}
 
     def take(self, envelope: Envelope) -> Envelope | None:
         """Return the message in terms of the run; None for a repeat."""
@@ -41,7 +41,7 @@ class Normaliser:
         """Return a rank's message in terms of the run."""
         if not isinstance(body, State | Progress):
             return body
-        own = self._ranks.setdefault(rank, _Rank())
+        own = self._ranks.setdefault(rank, _Numbering())
         if isinstance(body, Progress):
             return replace(body, steps=tuple(map(own.step, body.steps)))
         if body.phase == "starting":  # another process, which counts from 0
@@ -50,7 +50,7 @@ class Normaliser:
         return own.state(body)
 
 
-class _Rank:
+class _Numbering:
     """The newest state of a rank, and how its process counts."""
 
     def __init__(self) -> None:

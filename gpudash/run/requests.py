@@ -7,7 +7,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 
-class Requests:
+class RequestQueue:
     """Requests from any thread, which one thread runs."""
 
     def __init__(self) -> None:

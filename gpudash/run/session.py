@@ -20,7 +20,6 @@ import msgspec
 
 import gpudash
 from gpudash.compare.ab import Comparison, Question
-from gpudash.compare.experiment import Experiment
 from gpudash.diagnosis.limits import Limits
 from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
 from gpudash.protocol.commands import (
@@ -47,15 +46,15 @@ from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankTracks
-from gpudash.run.conductor import Conductor
+from gpudash.run.conductor import Conductor, Experiment
 from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
-from gpudash.run.requests import Requests
+from gpudash.run.requests import RequestQueue
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
 from gpudash.sinks.active import ActiveSinks
-from gpudash.sinks.table import opener
+from gpudash.sinks.sink import opener
 from gpudash.snapshot import ENDED, Hang, Listener, Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.memory import owner_lines, owners_title
@@ -98,7 +97,7 @@ class Session:
         self._snapshot_every_s = 1.0 / rate_hz
         self._command = tuple(command)
         self._set_by = dict(set_by or {})
-        self._requests = Requests()
+        self._requests = RequestQueue()
         self._ids = itertools.count(1)
         self._start_source = start_source
         self._joined = False  # the training had begun before this session

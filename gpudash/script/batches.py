@@ -10,7 +10,7 @@ from gpudash.script.samples import first_dimension, tokens_in
 from gpudash.script.step_counts import total
 
 
-class Batches(DeclaredSteps):
+class BatchedSteps(DeclaredSteps):
     """Handles the events of DataLoaders."""
 
     def reset(self) -> None:

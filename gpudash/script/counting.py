@@ -75,7 +75,7 @@ class Counting:
         self.thread = thread
 
 
-class Events(Protocol):
+class OtherEvents(Protocol):
     """The tracker, which gets all other events."""
 
     counting: Counting
@@ -97,7 +97,7 @@ class Events(Protocol):
 
 
 def count_batches(
-    tracker: Events, advance: Callable[[Any], Any], followed: Callable[[Any], Any]
+    tracker: OtherEvents, advance: Callable[[Any], Any], followed: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
     """Return `advance`, a loader's `__next__`, with a list or tuple of tensors counted.
 
@@ -153,7 +153,7 @@ def count_backward(counting: Counting, tensors: Any) -> bool:
     return True
 
 
-def count_steps(tracker: Events) -> tuple[OptimizerHook, OptimizerHook]:
+def count_steps(tracker: OtherEvents) -> tuple[OptimizerHook, OptimizerHook]:
     """Return the hooks at the begin and at the end of an optimizer's step."""
     counting = tracker.counting
 

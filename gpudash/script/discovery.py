@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from gpudash.levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
 from gpudash.script.roots import (
-    Listener,
+    CallListener,
     Parts,
     Survey,
     device_of,
@@ -32,7 +32,7 @@ SURVEYS = 8
 class Discovery:
     """Collects what the tracker finds; `listener` receives the models' calls."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: CallListener) -> None:
         self._listener = listener
         self.is_news = True
         """There is something that the observer does not know yet."""

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from gpudash.instrument import stack_signal
 from gpudash.instrument.device import describe_device, device_memory, versions
-from gpudash.instrument.endpoint import Endpoint, Line
+from gpudash.instrument.endpoint import Endpoint, SocketLine
 from gpudash.instrument.guard import is_from_handler, never_destroy
 from gpudash.instrument.life import Life
 from gpudash.instrument.memory_history import MemoryHistory, observe
@@ -69,7 +69,7 @@ class Driver:
         self._make_levers = make_levers
         self._training: ScriptTraining | None = None
         self._endpoint: Endpoint | None = None
-        self._line: Line | None = None
+        self._line: SocketLine | None = None
         self._commands: CommandLoop | None = None
         self._reports: Reports | None = None  # while measuring
         self._since_s = 0.0  # when measuring began
@@ -309,11 +309,11 @@ class Driver:
         if connection is None:
             return
         if self._line is None:
-            self._greet(Line(connection, rank()), training)
+            self._greet(SocketLine(connection, rank()), training)
         else:
             connection.close()
 
-    def _greet(self, line: Line, training: ScriptTraining) -> None:
+    def _greet(self, line: SocketLine, training: ScriptTraining) -> None:
         """Send a new dashboard what the training is, its settings and its state."""
         self._line = line
         if self._reports is None:

@@ -10,7 +10,7 @@ Count: TypeAlias = SupportsIndex | None
 """A whole number; None where it is not known."""
 
 
-class Listener(Protocol):
+class StepListener(Protocol):
     """What receives the declared steps: the tracker."""
 
     def step_begins(self) -> bool:
@@ -20,7 +20,7 @@ class Listener(Protocol):
         """Note that a step has ended; `counts` is False if it failed."""
 
 
-listener: Listener | None = None
+listener: StepListener | None = None
 """Set when torch is hooked."""
 
 

@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gpudash.instrument.collectives import Collectives, CollectiveTimes, Moved, collectives_of
 from gpudash.instrument.last_gradient import LastGradient
-from gpudash.script.shards import Listener, hook_collectives
+from gpudash.script.shards import CollectiveListener, hook_collectives
 from gpudash.script.waits import WaitListener, hook_waits
 
 MEASURED = {"DistributedDataParallel", "FSDPModule"}
@@ -43,7 +43,7 @@ class _Reducer:
             self._on_gradient()
 
 
-class CommunicationListener(WaitListener, Listener, Protocol):
+class CommunicationListener(WaitListener, CollectiveListener, Protocol):
     """What receives waits and collectives."""
 
 

@@ -106,7 +106,7 @@ def _trained(module: nn.Module) -> Iterator[Tensor]:
         yield from (one.sharded_param for each in groups if each for one in each.fsdp_params)
 
 
-class Listener(Protocol):
+class CallListener(Protocol):
     """What receives a root's calls."""
 
     wants_calls: bool
@@ -127,7 +127,7 @@ class RootCall:
 
     __slots__ = ("_listener", "_module", "compiled", "root")
 
-    def __init__(self, root: Root, listener: Listener, compiled: Call | None) -> None:
+    def __init__(self, root: Root, listener: CallListener, compiled: Call | None) -> None:
         self.root = root
         self._module = root.module_ref
         self._listener = listener
@@ -167,7 +167,7 @@ class RootCall:
             module.__dict__[CALL_ATTRIBUTE] = self.compiled
 
 
-def install_hook(root: Root, listener: Listener) -> None:
+def install_hook(root: Root, listener: CallListener) -> None:
     """Install the hook on the root's calls, also after the script's own `compile()`."""
     module = root.module
     if module is None:
@@ -192,7 +192,7 @@ def remove_hook(root: Root) -> None:
 class Parts:
     """Submodules, hooked for a while, of roots that the script does not call itself."""
 
-    def __init__(self, owners: Iterable[Root], listener: Listener) -> None:
+    def __init__(self, owners: Iterable[Root], listener: CallListener) -> None:
         self._parts = {owner: _parts(owner) for owner in owners}
         for root in chain.from_iterable(self._parts.values()):
             install_hook(root, listener)

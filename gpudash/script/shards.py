@@ -28,7 +28,7 @@ COMMS = {"all_gather_comm", "reduce_scatter_comm"}
 """Arguments that are torch's implementation of a collective, or the script's."""
 
 
-class Listener(Hashable, Protocol):
+class CollectiveListener(Hashable, Protocol):
     """What receives the collectives."""
 
     def collectives_begin(self) -> bool:
@@ -44,7 +44,7 @@ class Listener(Hashable, Protocol):
         """Note what each collective of the call moves; None: not known."""
 
 
-def hook_collectives(listener: Listener) -> bool:
+def hook_collectives(listener: CollectiveListener) -> bool:
     """Install the hooks once torch has imported fully_shard; return whether all are in place."""
     place = sys.modules.get(PARAM_GROUP)
     ours = None if place is None else _patch(place, listener)
@@ -132,7 +132,7 @@ def _bordered(called: dict[str, Any], border: Callable[[], bool]) -> dict[str, A
 
 
 @cache
-def _patch(place: ModuleType, listener: Listener) -> dict[str, Callable[..., Any]] | None:
+def _patch(place: ModuleType, listener: CollectiveListener) -> dict[str, Callable[..., Any]] | None:
     """Return the hooks now in place of the functions; None if torch's signatures differ."""
     ours = {}
     for name, (measure, needed) in HOOKED.items():
@@ -150,7 +150,7 @@ def _hooked(
     function: Callable[..., Any],
     names: list[str],
     measure: Measure,
-    listener: Listener,
+    listener: CollectiveListener,
 ) -> Callable[..., Any]:
     @wraps(function)
     def hooked(*args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,7 @@ from gpudash.instrument.collectives import Moved, together
 from gpudash.instrument.guard import event
 from gpudash.instrument.loss import readable
 from gpudash.levers.training_objects import NewestCall, Root
-from gpudash.script.batches import Batches
+from gpudash.script.batches import BatchedSteps
 from gpudash.script.discovery import Discovery
 from gpudash.script.gradient_sync import GradientSync
 from gpudash.script.optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
@@ -36,7 +36,7 @@ NO_TASK = -1
 """Autograd's id of the current backward pass on a thread that runs none."""
 
 
-class Tracker(Batches):
+class Tracker(BatchedSteps):
     """Handles all events of the script. A begin returns whether to report its end."""
 
     def reset(self) -> None:

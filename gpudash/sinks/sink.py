@@ -1,11 +1,13 @@
 """What a session hands its messages and rows to: a recording, rows on standard output, an exporter.
 
-A new kind is a module here with a class that derives from `Sink`, and a line in `table.py`.
+A new kind is a module here with a class that derives from `Sink`, and a line in `SINKS`.
 """
 
 from abc import abstractmethod
+from importlib import import_module
 from typing import Protocol
 
+from gpudash.errors import UsageError
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
@@ -61,3 +63,20 @@ class Opener(Protocol):
 
         Raises UsageError and RecordingError.
         """
+
+
+SINKS = {
+    "recording": "gpudash.sinks.recording:RecordingWriter",
+    "csv": "gpudash.sinks.rows:CsvRows",
+    "jsonl": "gpudash.sinks.rows:JsonRows",
+}
+"""Name → module and class, so that only what is used is imported."""
+
+
+def opener(name: str) -> Opener:
+    """Return the class of this name. Raises UsageError."""
+    if name not in SINKS:
+        raise UsageError(f"{name} is no sink; valid: {', '.join(SINKS)}")
+    module, _, kind = SINKS[name].partition(":")
+    found: Opener = getattr(import_module(module), kind)
+    return found

@@ -8,15 +8,16 @@ A reference workload is a script whose levers are richer. What differs is told b
 
 `CommandLoop` (`command_loop.py`) has the rest, and does it in turns: whoever steps the training
 calls `turn` between two steps, and only while `is_busy`. So a step without commands costs the host
-one look at a flag and at the time. The loop keeps
+one look at a flag and at the time. The loop obeys the commands in their order, each answered once.
+What lasts longer than a turn has a module each, and the loop gives each its turn:
 
-- the commands in their order, each answered once;
-- the run of blocks (`block_queue.py`) and their time by the wall clock (`wall_clock.py`);
-- the profile in progress (`tracing.py`);
-- the switch that waits for a rehearsal.
+- the switch to other settings, which may wait for a rehearsal (`switching.py`);
+- the run of blocks (`block_run.py`, `block_queue.py`) and their time by the wall clock
+  (`wall_clock.py`);
+- the profile in progress (`tracing.py`).
 
-What happens to a training is told in one place each: `_report_pause`, `_report_resume`,
-`_report_change`.
+What is refused is told in one place (`replies.py`), and so is what becomes of the training
+(`instrument/life.py`).
 
 Two counts of steps differ on two streams, where a batch is prepared ahead. `step` is trained.
 `taken` is the last step if the training ended here. It is the same on all ranks at the same border,

@@ -7,21 +7,16 @@ With several ranks, what is asked of all waits for the step that the command nam
 on every switch, so no rank keeps a setting that another one refused.
 """
 
-import math
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
-
-from msgspec.structs import replace
+from typing import Protocol
 
 from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
-from gpudash.instrument.memory_history import TRACED, MemoryHistory
-from gpudash.instrument.profiler import NoProfile
+from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
 from gpudash.protocol.commands import (
     AnyCommand,
-    Block,
     Blocks,
     Change,
     Memory,
@@ -32,19 +27,21 @@ from gpudash.protocol.commands import (
 )
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import BlocksEnded, RefusalKind, Refused, TooLate
-from gpudash.training.block_queue import BlockQueue, difference
-from gpudash.training.commanded import CommandedTraining, Return
-from gpudash.training.decision_steps import CAME_LATE, DecisionSteps, Instruction, topic
+from gpudash.protocol.training import TooLate
+from gpudash.training.block_queue import BlockQueue
+from gpudash.training.block_run import BlockRun
+from gpudash.training.commanded import CommandedTraining
+from gpudash.training.decision_steps import CAME_LATE, DecisionSteps, topic
 from gpudash.training.levers import Refusal, phrase
-from gpudash.training.tracing import Tracing
+from gpudash.training.replies import Replies
+from gpudash.training.switching import PlannedSwitch, Switching
+from gpudash.training.tracing import Profiling
 from gpudash.training.wall_clock import WallClock
 
 GONE = "the dashboard is gone"
-FAILED = "gpudash failed there"
 
 
-class Line(Protocol):
+class DashboardLine(Protocol):
     """The connection to the dashboard."""
 
     gone: bool
@@ -60,27 +57,12 @@ class Line(Protocol):
         """Sleep until a command has arrived, or until the timeout."""
 
 
-class _Switch(NamedTuple):
-    """Resolved settings that are about to become active."""
-
-    wanted: Settings
-    changes: Settings
-    began_s: float
-    command: Change | None = None
-    leaves: str = ""
-    """Why the run of blocks ends with this switch; empty: it does not."""
-    after_step: int = 0
-    """The switch waits for a step after this one."""
-    topic: str = ""
-    """The name of the ranks' decision; empty for a way back from blocks that needs none."""
-
-
 class CommandLoop:
     """One dashboard, until none of its commands is in progress."""
 
     def __init__(
         self,
-        line: Line,
+        line: DashboardLine,
         life: Life,
         training: CommandedTraining,
         reports: Reports,
@@ -89,14 +71,16 @@ class CommandLoop:
         self._line = line
         self._life = life
         self._training = training
-        self._reports = reports
-        self._blocks = BlockQueue()
         self._history = history
         self._inbox: deque[AnyCommand] = deque()
-        self._waiting: _Switch | None = None
-        self._decisions = DecisionSteps(training, self._blocks)
-        self._wall_clock = WallClock(training, reports, line.send)
-        self._tracing: Tracing | None = None
+        self._blocks = blocks = BlockQueue()
+        self._decisions = decisions = DecisionSteps(training, blocks)
+        self._wall_clock = wall_clock = WallClock(training, reports, line.send)
+        self._replies = replies = Replies(line.send, blocks)
+        self._profiling = Profiling(training, life, reports, history, replies)
+        self._switching = Switching(training, life, blocks, decisions, wall_clock, replies)
+        self._run = BlockRun(training, blocks, decisions, self._switching, wall_clock, replies)
+        self._may_end_block = self._run.may_end_block  # looked at after each step of a block
         self._paused = False
         self._has_left = False
         self.stops: tuple[int, ...] = ()
@@ -113,7 +97,7 @@ class CommandLoop:
     @property
     def is_tracing(self) -> bool:
         """Whether a profile is in progress."""
-        return self._tracing is not None
+        return self._profiling.tracing is not None
 
     @property
     def is_over(self) -> bool:
@@ -123,8 +107,7 @@ class CommandLoop:
     def read(self) -> None:
         """Read the commands that have arrived; end a profile that has lasted too long."""
         self._inbox += self._line.read()
-        if self._tracing is not None and self._tracing.is_overdue:
-            self._end_tracing(self._tracing)
+        self._profiling.end_overdue()
         self._note_work()
 
     def rest(self) -> None:
@@ -139,7 +122,8 @@ class CommandLoop:
         self._note_work()
 
     def _note_work(self) -> None:
-        waits = self._waiting is not None or self._tracing is not None or self._history.is_on
+        is_tracing = self._profiling.tracing is not None
+        waits = self._switching.waiting is not None or is_tracing or self._history.is_on
         is_asked = len(self._inbox) > 0 or self._paused
         self.is_busy = self._blocks.running or waits or is_asked
         # several ranks come to each decision prepared
@@ -151,24 +135,19 @@ class CommandLoop:
             self._leave()
         if self._history.turn(self._training.step):
             self._training.interrupt()
-        if self._tracing is not None and not self._trace_on(self._tracing):
+        if not self._profiling.turn(is_last=len(self._inbox) > 0):
             return
-        if self._waiting is not None and self._training.step > self._waiting.after_step:
-            switch, self._waiting = self._waiting, None
-            self._enter(switch)
+        self._switching.turn()
         self._obey_all()
-        is_halted = self._waiting is not None or self.paused
+        is_halted = self._switching.waiting is not None or self.paused
         if self._blocks.running and not is_halted and self._may_end_block():
-            self._turn_blocks()
+            self._run.turn(GONE if self._has_left else None)
         if self._training.is_shared:
             self._decisions.prepare(self._inbox)
 
     def notice(self, before: Settings) -> None:
         """Report settings that changed on their own since `before`, as with a new DataLoader."""
-        changes = difference(before, self._training.levers.settings)
-        if changes:
-            self._training.begin_segment()
-            self._report_change(changes)
+        self._switching.notice(before)
 
     def ran_out(self, asked_bytes: int) -> None:
         """Note that a request for device memory fails."""
@@ -176,24 +155,19 @@ class CommandLoop:
 
     def recover(self, refusal: Refusal, began_s: float) -> None:
         """Go back to settings that worked, because a step has failed with these."""
-        if self._tracing is not None:
-            self._drop_tracing(self._tracing, "the training ran out of memory")
-        self._wall_clock.stop()
-        went_back = self._training.put_back(self._training.settings, refusal, entered=False)
-        assert went_back is not None, "a training whose steps fail knows what worked"
-        self._go_back(went_back, began_s)
+        self._profiling.drop("the training ran out of memory")
+        self._switching.recover(refusal, began_s)
         self._note_work()
 
     def close(self) -> None:
         """End the profile and the time in progress: the training takes no more steps."""
-        if self._tracing is not None:
-            self._end_tracing(self._tracing)
+        self._profiling.end()
         self._wall_clock.stop()
 
     def finish(self, why: str) -> tuple[int, ...]:
         """End the blocks; return the ids of the commands that have no answer yet."""
         if self._blocks.running:
-            self._line.send(self._blocks.end(time.monotonic(), why))
+            self._replies.end_blocks(why)
         self._history.stop(why)
         self._inbox += self._line.read()
         return (*self.stops, *(command.id for command in self._inbox))
@@ -201,25 +175,22 @@ class CommandLoop:
     def dismiss(self, why: str) -> None:
         """Answer all open commands: measuring ends, and nothing more will be obeyed."""
         commands = [*self._inbox]
-        if self._waiting is not None and self._waiting.command is not None:
-            commands.append(self._waiting.command)
-        if self._tracing is not None:
-            profile = self._tracing.command
-            self._tracing.abandon()
-            self._refuse(f"{why} before {profile.steps} steps were traced", profile)
-            self._life.resume(time.monotonic())
+        waiting = self._switching.waiting
+        if waiting is not None and waiting.command is not None:
+            commands.append(waiting.command)
+        self._profiling.dismiss(why)
         for command in commands:
-            self._refuse(why, command)
+            self._replies.refuse(why, command)
         self._release_ranks(commands, why)
         if self._blocks.running:
             self._life.turn(time.monotonic(), **OUTSIDE_BLOCKS)
-            self._line.send(self._blocks.end(time.monotonic(), why))
+            self._replies.end_blocks(why)
         self._history.report_shortage()
         self._history.stop(why)
         self._inbox.clear()
-        self._waiting = self._tracing = None
         self._paused = False
         self._wall_clock.abandon()
+        self._switching.waiting = None
         self._training.keep_calls(keep=False)
         self._note_work()
 
@@ -232,14 +203,10 @@ class CommandLoop:
         if self._paused:
             self._paused = False
             self._training.interrupt()
-        if self._waiting is not None:
-            self._waiting = None
-            self._training.keep_calls(keep=False)
-        if self._tracing is not None:
-            self._tracing.abandon()
-            self._measure_again()
+        self._switching.drop()
+        self._profiling.abandon()
         if self._blocks.running and not self._training.is_shared:  # ranks decide on that
-            self._leave_blocks(GONE)
+            self._run.leave(GONE)
 
     def _release_ranks(self, commands: Iterable[AnyCommand], why: str) -> None:
         """Refuse the ranks' decisions on these commands, so that no rank waits for this one."""
@@ -260,7 +227,7 @@ class CommandLoop:
         """
         is_held_up = False
         for command in list(self._inbox):
-            its_turn = self._waiting is None or isinstance(command, Pause | Resume)
+            its_turn = self._switching.waiting is None or isinstance(command, Pause | Resume)
             is_early = self._decisions.is_early(command) and not self.paused
             is_held_up = is_held_up or self.is_tracing or is_early
             if is_held_up or not its_turn:
@@ -274,7 +241,7 @@ class CommandLoop:
         """Obey a command; return False if something else has to come first."""
         why_not = self._training.why_not(command)
         if why_not is not None:
-            self._refuse(why_not, command)
+            self._replies.refuse(why_not, command)
             return True
         if self._decisions.is_late(command):
             self._decide(command, CAME_LATE, is_late=True)
@@ -289,7 +256,7 @@ class CommandLoop:
             case Resume():
                 self._resume(command)
             case Profile():
-                return self._trace(command)
+                return self._profile(command)
             case Memory():
                 self._history.ask(command, self._training.step)
             case Stop():
@@ -309,7 +276,7 @@ class CommandLoop:
             self._training.interrupt()
             self._life.resume(time.monotonic(), (command.id,))
             # prefetched batches would distort the block
-            self._begin_block()
+            self._switching.begin_block()
         else:
             self._life.resume(time.monotonic(), (command.id,))
 
@@ -319,7 +286,7 @@ class CommandLoop:
 
     def _change(self, command: Change) -> None:
         levers, began_s = self._training.levers, time.monotonic()
-        changes, refusal = self._changes_back() | command.settings, None
+        changes, refusal = self._run.changes_back() | command.settings, None
         wanted = levers.settings
         try:
             wanted = levers.resolve(changes)
@@ -331,21 +298,21 @@ class CommandLoop:
             return
         leaves = "another change ended it" if self._blocks.running else ""
         entered = f"{topic(command)}.entered"
-        self._switch(_Switch(wanted, changes, began_s, command, leaves, topic=entered))
+        self._switching.switch(
+            PlannedSwitch(wanted, changes, began_s, command, leaves, topic=entered)
+        )
 
     def _take_blocks(self, command: Blocks) -> bool:
-        run, begins = self._blocks.run, self._blocks.begins(command)
-        if begins and not self._decide(command):
+        if self._blocks.begins(command) and not self._decide(command):
             return True
-        if run is not None and begins:
-            self._leave_blocks("other blocks began")
-            if self._waiting is not None:
-                return False
-        if not self._blocks.take_in(command, self._training.levers.settings):
-            self._refuse("it had ended before", command)
-        elif self._blocks.run != run:
-            self._decisions.block_at = self._training.taken
-        return True
+        return self._run.take(command)
+
+    def _profile(self, command: Profile) -> bool:
+        if self._blocks.running or self.paused:
+            why = "the training is paused" if self.paused else "an A/B is running"
+            self._replies.refuse(f"{why}: profile it afterwards", command)
+            return True
+        return self._profiling.begin(command)
 
     def _decide(
         self, command: AnyCommand, refusal: str | None = None, *, is_late: bool = False
@@ -355,290 +322,5 @@ class CommandLoop:
         if decided.is_late:
             self._line.send(TooLate(answers=(command.id,)))
         elif decided.refusal is not None:
-            self._refuse(decided.refusal, command)
+            self._replies.refuse(decided.refusal, command)
         return decided.refusal is None
-
-    def _refuse(
-        self,
-        reason: str,
-        command: AnyCommand | None = None,
-        kind: RefusalKind = "bad_setting",
-        failed: Settings | None = None,
-    ) -> None:
-        """Refuse a command; without one, refuse what the block in progress or a step asked for."""
-        block = self._blocks.current
-        if isinstance(command, Blocks):
-            now_s, answers = time.monotonic(), (command.id,)
-            self._line.send(BlocksEnded(at_s=now_s, answers=answers, run=command.run, why=reason))
-            return
-        if isinstance(command, Profile):
-            kind = "no_profile"
-        asked = command.settings if isinstance(command, Change) else {}
-        if command is None and block is not None:
-            asked = block.changes
-        refused = Refused(kind=kind, changes=asked if failed is None else failed, reason=reason)
-        if command is not None:
-            refused = replace(refused, answers=(command.id,))
-        elif block is not None:
-            refused = replace(refused, run=self._blocks.run, block=block.number)
-        self._line.send(refused)
-
-    # ── the life of the training ────────────────────────────────────────────────────────
-
-    def _report_change(
-        self,
-        changes: Settings,
-        began_s: float | None = None,
-        answers: tuple[int, ...] = (),
-        *,
-        leaves: bool = False,
-    ) -> None:
-        """Report the settings that apply from now on; the run of blocks may end with them."""
-        training, blocks, now_s, within = self._training, self._blocks, time.monotonic(), {}
-        if blocks.running and not leaves:
-            number = blocks.current.number if blocks.current else None
-            within = {"run": blocks.run, "block": number, "baseline": dict(blocks.baseline)}
-        self._life.turn(
-            now_s,
-            answers=answers,
-            segment=training.segment,
-            after_step=training.step,
-            changes=changes,
-            settings=dict(training.settings),
-            requested=dict(training.requested),
-            took_ms=0.0 if began_s is None else (now_s - began_s) * 1e3,
-            warmup_steps=training.levers.warmup_steps,
-            notes=training.notes,
-            **(OUTSIDE_BLOCKS | within),
-        )
-
-    # ── a profile ───────────────────────────────────────────────────────────────────────
-
-    def _trace(self, command: Profile) -> bool:
-        """Begin a profile, which ends after its steps or at the next command.
-
-        Return False if a step has to come first.
-        """
-        if self._blocks.running or self.paused:
-            why = "the training is paused" if self.paused else "an A/B is running"
-            self._refuse(f"{why}: profile it afterwards", command)
-            return True
-        if not self._training.is_filled:
-            return False
-        self._history.stop(TRACED)
-        self._training.synchronize()
-        self._reports.send()
-        began_s = time.monotonic()
-        try:
-            self._tracing = Tracing(self._training, command, self._reports.step_ms)
-        except NoProfile as why_not:
-            self._refuse(str(why_not), command)
-            return True
-        self._training.interrupt()
-        self._life.pause(began_s, self._training.step, "profile")
-        return True
-
-    def _trace_on(self, tracing: Tracing) -> bool:
-        """Note that a step is over; return whether the profile is."""
-        try:
-            if not tracing.border(is_last=len(self._inbox) > 0):
-                return False
-        except NoProfile as why_not:
-            self._drop_tracing(tracing, str(why_not))
-        else:
-            self._end_tracing(tracing)
-        return True
-
-    def _end_tracing(self, tracing: Tracing) -> None:
-        """Send the profile, or why there is none."""
-        try:
-            self._line.send(tracing.end())
-        except NoProfile as why_not:
-            self._refuse(str(why_not), tracing.command)
-        self._measure_again()
-
-    def _drop_tracing(self, tracing: Tracing, why: str) -> None:
-        """Refuse the profile in progress."""
-        tracing.abandon()
-        self._refuse(why, tracing.command)
-        self._measure_again()
-
-    def _measure_again(self) -> None:
-        """Measure again; the traced steps count in no rate."""
-        self._tracing = None
-        self._reports.set_aside()
-        self._training.profiled()
-        self._training.interrupt()
-        self._life.resume(time.monotonic())
-
-    # ── blocks ──────────────────────────────────────────────────────────────────────────
-
-    def _may_end_block(self) -> bool:
-        """Return whether the block in progress is over; of several ranks, whether they decide."""
-        training = self._training
-        is_over = self._blocks.is_over(training.taken, time.monotonic())
-        return training.taken >= self._decisions.block_at if training.is_shared else is_over
-
-    def _turn_blocks(self) -> None:
-        """Go to the next block once the one in progress has lasted long enough."""
-        blocks, training = self._blocks, self._training
-        began_s, lasted = time.monotonic(), blocks.current
-        is_over = blocks.is_over(training.taken, began_s)
-        self._decisions.note_pace(began_s)
-        is_late = training.taken > self._decisions.block_at
-        why = GONE if self._has_left else CAME_LATE if is_late else None
-        plan = ""
-        if training.speaks:
-            plan = self._decisions.instruction(began_s, is_over=is_over).encode()
-        decided = training.decide(
-            self._decisions.block_topic, why if training.is_shared else None, plan
-        )
-        if decided.refusal is not None:
-            self._leave_blocks(decided.refusal)
-            return
-        instruction = Instruction.decode(decided.payload)
-        if instruction.decide_at:
-            self._decisions.block_at = instruction.decide_at
-            return
-        self._wall_clock.read(lasted)
-        self._wall_clock.stop()
-        blocks.current = instruction.begin
-        if instruction.begin is None:
-            self._leave_blocks(instruction.ends)
-        else:
-            self._enter_block(instruction.begin, began_s)
-
-    def _enter_block(self, block: Block, began_s: float) -> None:
-        """Begin the block on all ranks."""
-        levers, decision = self._training.levers, f"{self._decisions.block_topic}.begin"
-        try:
-            wanted = levers.resolve(self._blocks.baseline | block.changes)
-        except Refusal as error:
-            self._training.decide(decision, str(error))
-            self._refuse(str(error))
-            self._end_block()
-            return
-        changes = difference(levers.settings, wanted)
-        self._switch(_Switch(wanted, changes, began_s, topic=decision))
-
-    def _leave_blocks(self, why: str) -> None:
-        """Go back to the settings from before the blocks."""
-        self._blocks.current = None
-        began_s, decision = time.monotonic(), f"{self._decisions.block_topic}.back"
-        self._switch(
-            _Switch(
-                self._blocks.baseline,
-                self._changes_back(),
-                began_s,
-                leaves=why,
-                topic=decision if self._training.votes_on_way_back else "",
-            )
-        )
-
-    def _changes_back(self) -> Settings:
-        """Return the changes back to the settings from before the blocks; empty without blocks."""
-        running, settings = self._blocks.running, self._training.levers.settings
-        return difference(settings, self._blocks.baseline) if running else {}
-
-    def _begin_block(self) -> None:
-        levers, block = self._training.levers, self._blocks.current
-        self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
-        # a block ends with a whole burst of batches, whose end must be seen
-        whole = block is not None and levers.burst_steps > 1
-        self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
-        self._wall_clock.stop()
-        if block is not None and block.wall_clock is not None:
-            self._wall_clock.start(block)
-
-    def _end_block(self) -> None:
-        """Have the next block begin at the next border."""
-        self._blocks.current = None
-        self._decisions.block_at = self._training.taken + 1
-
-    # ── settings ────────────────────────────────────────────────────────────────────────
-
-    def _switch(self, switch: _Switch) -> None:
-        """Make the settings active now, or after a step if a rehearsal needs a call."""
-        self._wall_clock.stop()
-        shared = self._training.is_shared  # several ranks kept a call at the step before
-        if not shared and self._training.levers.needs_call(switch.wanted):
-            self._training.keep_calls(keep=True)
-            self._training.look_closely(2)
-            self._waiting = switch._replace(after_step=self._training.step)
-        else:
-            self._enter(switch)
-
-    def _enter(self, switch: _Switch) -> None:
-        began_s = time.monotonic() if switch.after_step else switch.began_s  # training went on
-        training, command = self._training, switch.command
-        refusal = self._try(switch)
-        if isinstance(refusal, Return):
-            self._go_back(refusal, began_s, command, leaves=bool(switch.leaves))
-        elif refusal is not None and (command is not None or not switch.leaves):
-            self._refuse(refusal, command)
-            self._go_on_after_refusal(switch)
-            return
-        else:
-            if refusal is not None:
-                training.levers.restore()  # always possible
-                training.requested = {}
-            if switch.leaves:
-                self._blocks.current = None
-            if command is not None:
-                training.requested = training.requested | command.settings
-            training.begin_segment()
-            answers = () if command is None else (command.id,)
-            self._report_change(switch.changes, began_s, answers, leaves=bool(switch.leaves))
-            self._begin_block()
-        if switch.leaves:
-            self._line.send(self._blocks.end(time.monotonic(), switch.leaves))
-
-    def _try(self, switch: _Switch) -> Return | str | None:
-        """Make the settings active; return why this rank or another one refuses."""
-        training, before = self._training, self._training.levers.settings
-        refusal: Refusal | None = None
-        try:
-            training.enter(
-                switch.wanted, stays=switch.command is not None and not self._blocks.running
-            )
-        except Refusal as error:
-            refusal = error
-        except BaseException:  # measuring ends here, and no rank must wait for this one
-            if switch.topic:
-                training.decide(switch.topic, FAILED)
-            raise
-        finally:
-            training.keep_calls(keep=False)
-        why = None if refusal is None else str(refusal)
-        if switch.topic:
-            is_block = switch.command is None
-            plan = self._decisions.planned_from_here() if is_block and refusal is None else ""
-            decided = training.decide(switch.topic, why, plan)
-            why = decided.refusal
-            if why is None and is_block:
-                self._decisions.block_at = int(decided.payload)
-        if why is None:
-            return None
-        went_back = training.put_back(before, refusal or Refusal(why), entered=refusal is None)
-        return went_back or why
-
-    def _go_back(
-        self,
-        went_back: Return,
-        began_s: float,
-        command: Change | None = None,
-        *,
-        leaves: bool = False,
-    ) -> None:
-        """Report that the training went back to settings that worked; a block ends with that."""
-        self._refuse(went_back.reason, command, went_back.kind, went_back.failed)
-        self._end_block()
-        self._training.begin_segment()
-        self._report_change(went_back.restored, began_s, leaves=leaves)
-        self._begin_block()
-
-    def _go_on_after_refusal(self, switch: _Switch) -> None:
-        """Go on as before the refused switch; if it was a block, go to the next one."""
-        if switch.command is None:
-            self._end_block()
-        self._begin_block()

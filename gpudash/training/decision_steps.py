@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpudash.protocol.commands import AnyCommand, Block, Blocks, Change, Pause, Resume, Stop
+from gpudash.protocol.commands import FOR_ALL, AnyCommand, Block, Blocks
 from gpudash.protocol.records import Settings
 from gpudash.training.block_queue import BlockQueue
 from gpudash.training.commanded import CommandedTraining
@@ -104,7 +104,7 @@ class DecisionSteps:
             return False
         if isinstance(command, Blocks):
             return self._blocks.begins(command)
-        return isinstance(command, Change | Pause | Resume | Stop)
+        return isinstance(command, FOR_ALL)
 
 
 class Paces:

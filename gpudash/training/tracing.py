@@ -1,5 +1,9 @@
-"""Profiles some steps of a training. If flops are not known, one more step counts them first."""
+"""Profiles some steps of a training, which count in no rate.
 
+If flops are not known, one more step counts them first.
+"""
+
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from threading import get_native_id
@@ -7,10 +11,14 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from gpudash.instrument.profiler import Profiler
+from gpudash.instrument.life import Life
+from gpudash.instrument.memory_history import TRACED, MemoryHistory
+from gpudash.instrument.profiler import NoProfile, Profiler
+from gpudash.instrument.reporter import Reports
 from gpudash.protocol.commands import Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.training.commanded import CommandedTraining
+from gpudash.training.replies import Replies
 
 
 class Tracing:
@@ -86,3 +94,100 @@ class Tracing:
     def _stop_counting(self) -> None:
         self._is_counting = False
         self._counting.close()
+
+
+class Profiling:
+    """The profile in progress, if there is one, and what is measured around it."""
+
+    def __init__(
+        self,
+        training: CommandedTraining,
+        life: Life,
+        reports: Reports,
+        history: MemoryHistory,
+        replies: Replies,
+    ) -> None:
+        self._training = training
+        self._life = life
+        self._reports = reports
+        self._history = history
+        self._replies = replies
+        self.tracing: Tracing | None = None
+        """The profile in progress."""
+
+    def begin(self, command: Profile) -> bool:
+        """Begin a profile, which ends after its steps or at the next command.
+
+        Return False if a step has to come first.
+        """
+        if not self._training.is_filled:
+            return False
+        self._history.stop(TRACED)
+        self._training.synchronize()
+        self._reports.send()
+        began_s = time.monotonic()
+        try:
+            self.tracing = Tracing(self._training, command, self._reports.step_ms)
+        except NoProfile as why_not:
+            self._replies.refuse(str(why_not), command)
+            return True
+        self._training.interrupt()
+        self._life.pause(began_s, self._training.step, "profile")
+        return True
+
+    def turn(self, *, is_last: bool) -> bool:
+        """Note that a step is over; return whether no profile is in progress after it."""
+        if self.tracing is None:
+            return True
+        try:
+            if not self.tracing.border(is_last=is_last):
+                return False
+        except NoProfile as why_not:
+            self.drop(str(why_not))
+        else:
+            self.end()
+        return True
+
+    def end_overdue(self) -> None:
+        """End a profile that has lasted too long, even within a step."""
+        if self.tracing is not None and self.tracing.is_overdue:
+            self.end()
+
+    def end(self) -> None:
+        """Send the profile in progress, or why there is none."""
+        if self.tracing is None:
+            return
+        try:
+            self._replies.send(self.tracing.end())
+        except NoProfile as why_not:
+            self._replies.refuse(str(why_not), self.tracing.command)
+        self._measure_again()
+
+    def drop(self, why: str) -> None:
+        """Refuse the profile in progress."""
+        if self.tracing is not None:
+            self.tracing.abandon()
+            self._replies.refuse(why, self.tracing.command)
+            self._measure_again()
+
+    def abandon(self) -> None:
+        """End the profile in progress without an answer: nobody waits for it."""
+        if self.tracing is not None:
+            self.tracing.abandon()
+            self._measure_again()
+
+    def dismiss(self, why: str) -> None:
+        """Refuse the profile in progress; nothing is measured afterwards."""
+        if self.tracing is not None:
+            command = self.tracing.command
+            self.tracing.abandon()
+            self.tracing = None
+            self._replies.refuse(f"{why} before {command.steps} steps were traced", command)
+            self._life.resume(time.monotonic())
+
+    def _measure_again(self) -> None:
+        self.tracing = None
+        self._reports.set_aside()
+        self._training.profiled()
+        self._training.interrupt()
+        self._life.resume(time.monotonic())

@@ -9,7 +9,7 @@ from gpudash.instrument.last_gradient import LastGradient
 from gpudash.worker.phases import COMMUNICATION
 
 
-class GradientSync:
+class CommunicationMarks:
     """Marks exposed communication in the backward pass of a module with averaged gradients."""
 
     def __init__(self, module: nn.Module) -> None:

@@ -28,7 +28,7 @@ from gpudash.protocol.training import Note
 from gpudash.training.block_queue import difference
 from gpudash.training.commanded import CommandedTraining, Return
 from gpudash.training.levers import OutOfMemory, Refusal, phrase
-from gpudash.worker.gradient_sync import GradientSync
+from gpudash.worker.gradient_sync import CommunicationMarks
 from gpudash.worker.memory_needs import MemoryNeeds
 from gpudash.worker.phases import PHASES, phases_of_ranks
 from workloads.levers import LeverError
@@ -127,7 +127,7 @@ class WorkloadTraining(CommandedTraining):
         """Whether steps are measured; False: only trained."""
         self.enough: float = MIN_AHEAD
         """Enqueued steps that keep the device busy; set by the loop, from this on."""
-        self._gradient_sync = GradientSync(training.averaged) if self.is_shared else None
+        self._gradient_sync = CommunicationMarks(training.averaged) if self.is_shared else None
         self.segment_from = 0, time.monotonic()
         """Batches taken before the present segment, and when it began."""
         self._begin: Callable[[], Mark] = self.clock.begin
@@ -261,7 +261,7 @@ class WorkloadTraining(CommandedTraining):
         reset_peak(self.device)
         self._warm_from_step = training.trained_steps + training.warmup_steps
         if self._gradient_sync is not None and self._gradient_sync.module is not training.averaged:
-            self._gradient_sync = GradientSync(training.averaged)
+            self._gradient_sync = CommunicationMarks(training.averaged)
         new = [note for note in training.notes.values() if note not in self._noted]
         self._noted.update(new)  # printed once, however often a comparison switches
         for note in new if self.speaks else ():

@@ -5,7 +5,7 @@ from itertools import cycle
 import msgspec
 import pytest
 
-from gpudash.cli.ab_verdict import (
+from gpudash.cli.ab_trial import (
     conclude,
     document,
     progress_line,

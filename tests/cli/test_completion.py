@@ -9,8 +9,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gpudash.cli.complete import complete
-from gpudash.cli.completion import SCRIPTS, SHELLS
+from gpudash.cli.completion import SCRIPTS, SHELLS, complete
 from gpudash.cli.main import main
 from gpudash.cli.verbs import VERBS, load
 from tests.worker_double import ROOT
@@ -63,6 +62,7 @@ def test_a_number_has_its_default_and_the_neighbours() -> None:
         (["completion", ""], list(SHELLS)),
         (["ab", "jpeg"], ["jpeg_input"]),
         (["--steps", ""], []),
+        (["run", "--to", ""], ["csv:", "jsonl:"]),
         (["encdec", ""], []),
         (["--nonsense", "--set", "prec"], ["precision="]),
     ],

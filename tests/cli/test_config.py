@@ -36,6 +36,7 @@ NEVER_STANDING = {
         "live",
         "every_step",
         "force",
+        "to",
         "version",
         "jsonl",
         "once",
@@ -43,7 +44,7 @@ NEVER_STANDING = {
         "nproc",
     },
     "run": {
-        *("python", "record", "watch", "live", "every_step", "force", "quiet"),
+        *("python", "record", "watch", "live", "every_step", "force", "to", "quiet"),
         *("listen", "connect", "token_file"),
     },
     "attach": {"run", "listen", "token_file"},

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudash.cli import doctor_checks as doctor
-from gpudash.cli.doctor_checks import READINGS, Check, examine, report
+from gpudash.cli import doctor
+from gpudash.cli.doctor import READINGS, Check, examine, report
 from gpudash.cli.main import main
 from gpudash.telemetry import gpm
 from tests.telemetry.shim import FIRST, SECOND, Driver, build
@@ -17,7 +17,7 @@ from tests.telemetry.shim import FIRST, SECOND, Driver, build
 ACTIVITY = "SM, tensor and DRAM activity"
 BARE = """
 from gpudash.cli.main import main
-from gpudash.cli import doctor_checks as doctor
+from gpudash.cli import doctor
 from gpudash.telemetry import gpm
 gpm.SHORTEST_S = 0.001  # the stand-in's counters need no time between
 doctor.ASK_TORCH = {!r}
@@ -172,7 +172,7 @@ def test_the_own_cost_is_measured_where_torch_is(monkeypatch: pytest.MonkeyPatch
 
 
 def test_torch_is_never_imported_here():
-    code = f"import sys, gpudash.cli.doctor_checks as d; d.ASK_TORCH = {SOME_TORCH!r}; d.examine()"
+    code = f"import sys, gpudash.cli.doctor as d; d.ASK_TORCH = {SOME_TORCH!r}; d.examine()"
     code += "; print('torch' in sys.modules)"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

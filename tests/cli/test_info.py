@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpudash.cli.info_settings import Info
+from gpudash.cli.info import Info
 from gpudash.cli.main import main
 from workloads import CATALOGUE
 

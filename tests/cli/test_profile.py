@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudash.cli.headless import News
 from gpudash.cli.main import main
-from gpudash.cli.profile_trial import PATIENCE_S, Trial
+from gpudash.cli.profile_trial import PATIENCE_S, ProfileTrial
 from gpudash.errors import Exit
 from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Result, Snapshot
@@ -172,7 +172,7 @@ class FakeSession:
 
 @pytest.fixture
 def trial():
-    return Trial(FakeSession(), News(), 3, Path("trace.json"))
+    return ProfileTrial(FakeSession(), News(), 3, Path("trace.json"))
 
 
 def over(trial, snapshot):

@@ -166,7 +166,7 @@ def nothing_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("something was started")
 
     monkeypatch.setattr("gpudash.run.session.Session.__init__", started)
-    reached = ("cli.doctor_checks.main", "cli.catalogue.as_text", "cli.catalogue.catalogue")
+    reached = ("cli.doctor.main", "cli.catalogue.as_text", "cli.catalogue.catalogue")
     for command in (*reached, "sinks.export.export", "cli.sweep_grid.trains_on_gpu"):
         monkeypatch.setattr(f"gpudash.{command}", started)
 

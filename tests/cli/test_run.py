@@ -258,7 +258,8 @@ def test_a_killed_gpudash_leaves_the_script_to_its_end(tmp_path):
 
 def test_a_training_is_recorded(tmp_path):
     path = tmp_path / "r.csv"
-    ours = done(*RUN, "--record", str(path), TRAINING, "--steps", "150", "--exit", "3")
+    to = ["--to", f"jsonl:{tmp_path / 'rows.jsonl'}"]
+    ours = done(*RUN, "--record", str(path), *to, TRAINING, "--steps", "150", "--exit", "3")
     assert ours.returncode == 3
     last = ours.stderr.splitlines()[-1]
     assert last.startswith("gpudash: scripted_training.py exited with 3; 147 steps, ")
@@ -268,6 +269,7 @@ def test_a_training_is_recorded(tmp_path):
     header, *rows = path.read_text().splitlines()
     workload = header.split(",").index("workload")
     assert {row.split(",")[workload] for row in rows} == {"scripted_training.py"}
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(rows)
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_script(tmp_path):

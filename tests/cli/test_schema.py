@@ -6,7 +6,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.ab_verdict import document
+from gpudash.cli.ab_trial import document
 from gpudash.cli.main import main
 from gpudash.cli.schema import DOCUMENTS
 from gpudash.cli.verbs import VERBS, load
@@ -52,7 +52,7 @@ def test_the_catalogue_agrees(schema, capsys):
 
 
 def test_the_doctor_agrees(schema, capsys, monkeypatch):
-    monkeypatch.setattr("gpudash.cli.doctor_checks._torch", lambda: iter(()))
+    monkeypatch.setattr("gpudash.cli.doctor._torch", lambda: iter(()))
     assert main(["doctor", "--json"]) == 0
     agrees(capsys.readouterr().out, schema("doctor"))
 

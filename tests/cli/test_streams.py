@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from gpudash.cli.main import main
+from gpudash.cli.options import DESTINATIONS
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_format import columns
+from gpudash.sinks.sink import SINKS
 from gpudash.snapshot import Snapshot
 from gpudash.tui.single_frame import TRAINED_S, is_time
 from tests import waiting, worker_double
@@ -45,7 +47,7 @@ def test_record_to_the_standard_output_is_the_csv_alone(run: Run, tmp_path: Path
     rows = list(csv.DictReader(printed.splitlines()))
     assert list(rows[0]) == list(columns())
     assert sum(int(row["steps"]) for row in rows) == 60
-    assert said.splitlines()[-1].endswith("recorded to standard output")
+    assert "; recorded to standard output" in said.splitlines()[-1]
     assert not list(tmp_path.iterdir())
 
 
@@ -61,6 +63,43 @@ def test_jsonl_holds_the_objects_that_an_export_writes(run: Run, tmp_path: Path)
     for name in streamed[0]:  # a row may end before anything was read
         kinds = [{type(row[name]) for row in rows} - {type(None)} for rows in (streamed, exported)]
         assert kinds[0] == kinds[1] or not all(kinds), name
+
+
+def test_rows_go_to_files_too_beside_a_recording(run: Run, tmp_path: Path) -> None:
+    to = ("--to", "csv:rows.csv", "--to", "jsonl:rows.jsonl")
+    assert run("--record", "run.csv", *to, *SHORT)[0] == 0
+    recorded, rows = (
+        [{**row, "time_s": ""} for row in csv.DictReader((tmp_path / name).open())]
+        for name in ("run.csv", "rows.csv")
+    )
+    assert rows == recorded  # but for when each began
+    steps = [json.loads(line)["steps"] for line in (tmp_path / "rows.jsonl").open()]
+    assert steps == [int(row["steps"]) for row in recorded]
+    code, _, said = run("--record", "other.csv", *to, *SHORT)
+    assert (code, said) == (2, "gpudash: rows.csv exists; --force overwrites it\n")
+    assert run("--record", "run.csv", *to, "--force", *SHORT)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--to", "cvs:x"], "--to 'cvs:x' is not valid; valid: csv:FILE, jsonl:FILE"),
+        (["--to", "csv"], "--to 'csv' is not valid; valid: csv:FILE, jsonl:FILE"),
+        (["--to", "csv:a", "--to", "csv:b"], "--to csv is given twice; valid: each name once"),
+        (["--jsonl", "--to", "jsonl:a"], "does not go with the same rows on standard output"),
+        (["run", "--connect", "localhost:1", "--to", "csv:a", "--", "true"], "not with --connect"),
+    ],
+)
+def test_an_impossible_destination_is_refused(words: list[str], why: str, run: Run) -> None:
+    record = [] if words[0] in ("--jsonl", "run") else ["--record", "run.csv"]
+    code, _, said = run(*words, *record)
+    assert code == 2
+    assert why in said
+    assert said.count("\n") == 1
+
+
+def test_every_destination_is_a_sink() -> None:
+    assert set(DESTINATIONS) <= set(SINKS)
 
 
 @pytest.mark.parametrize("how", [("--record", "-"), ("--jsonl",)], ids=["csv", "jsonl"])

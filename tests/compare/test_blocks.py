@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.compare.blocks import LAG_S, SAMPLES_KEPT, BlockLog, Measured, NotRun
+from gpudash.compare.blocks import LAG_S, SAMPLES_KEPT, BlockLog, MeasuredBlock, NotRun
 from gpudash.protocol.commands import Block, Blocks, Change
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Timed
 from gpudash.run.normalise import Normaliser
@@ -307,7 +307,7 @@ def test_by_the_wall_clock_its_time_is_the_blocks(reports_steps):
     bench.changed(block=1, after_step=6)
     bench.step = 6
     bench.finished(50.0)
-    assert bench.outcomes == [Measured(number=0, steps=6, samples=48, busy_s=0.6)]
+    assert bench.outcomes == [MeasuredBlock(number=0, steps=6, samples=48, busy_s=0.6)]
 
 
 def test_the_next_block_may_be_timed_before_the_end_of_the_one_before_is_reported():
@@ -415,7 +415,7 @@ def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     stamp = Normaliser().stamp
     log = BlockLog(RUN, blocks, stamp(first))
     outcomes = [one for record in map(stamp, late(data, records)) for one in log.fold(record)]
-    measured = [one for one in outcomes if isinstance(one, Measured)]
+    measured = [one for one in outcomes if isinstance(one, MeasuredBlock)]
     truth = list(expected(blocks, records))
     assert [one.number for one in measured] == [number for number, _ in truth]
     for one, (_, kept) in zip(measured, truth, strict=True):

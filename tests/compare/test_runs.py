@@ -8,10 +8,10 @@ import pytest
 
 from gpudash.compare.runs import table
 from gpudash.compare.runs.comparison import CAVEAT, compared, judge
-from gpudash.compare.runs.run import Measured, Run, read_run
+from gpudash.compare.runs.run import MeasuredSetting, RecordedRun, read_run
 from gpudash.compare.sweep.file import SweepFile
 from gpudash.compare.sweep.grid import BlockRow
-from gpudash.compare.unpaired_t import Part
+from gpudash.compare.unpaired_t import RunPart
 from gpudash.errors import UsageError
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.log import Origin
@@ -90,13 +90,13 @@ def swept(path, ms_per_step):
 
 
 def run(*measured, **circumstances):
-    return Run(path="run.csv", circumstances=circumstances, measured=measured)
+    return RecordedRun(path="run.csv", circumstances=circumstances, measured=measured)
 
 
 def measured(settings, steps=100, rows=40, workload="encdec", **more):
     random = Random(f"{settings} {steps}")
-    parts = tuple(Part(steps + random.choice((-1, 0, 1)), 0.5) for _ in range(rows))
-    return Measured(workload=workload, settings=settings, parts=parts, **more)
+    parts = tuple(RunPart(steps + random.choice((-1, 0, 1)), 0.5) for _ in range(rows))
+    return MeasuredSetting(workload=workload, settings=settings, parts=parts, **more)
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────

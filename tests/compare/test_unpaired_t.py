@@ -11,7 +11,7 @@ from gpudash.compare.unpaired_t import (
     BATCHES,
     MIN_BLOCKS,
     MIN_ROWS,
-    Part,
+    RunPart,
     Spread,
     batched,
     rate,
@@ -21,7 +21,7 @@ from gpudash.compare.unpaired_t import (
 )
 
 ROWS = st.lists(
-    st.builds(Part, st.integers(0, 1000), st.floats(0.001, 10)), min_size=MIN_ROWS, max_size=60
+    st.builds(RunPart, st.integers(0, 1000), st.floats(0.001, 10)), min_size=MIN_ROWS, max_size=60
 )
 
 
@@ -29,7 +29,7 @@ def rows_of(random, count, memory, steps_per_row=1000):
     """Rows of 0.5 s whose rate varies by 5 %; each keeps `memory` of the one before (AR(1))."""
     level, rows = random.gauss(0, 0.05), []
     for _ in range(count):
-        rows.append(Part(round(steps_per_row * math.exp(level)), 0.5))
+        rows.append(RunPart(round(steps_per_row * math.exp(level)), 0.5))
         level = memory * level + random.gauss(0, 0.05 * math.sqrt(1 - memory**2))
     return rows
 
@@ -100,20 +100,20 @@ def test_too_few_rows_or_blocks_have_no_interval():
 
 def test_equal_rows_are_off_by_the_steps_at_their_ends():
     """One step in each row of 0.5 s could be 1.99 steps a second or 2.01."""
-    rows = [Part(1, 0.5)] * MIN_ROWS
+    rows = [RunPart(1, 0.5)] * MIN_ROWS
     found = compared(rows, rows)
     assert found.ratio == 1
     assert found.high - 1 == pytest.approx(2.0 * math.sqrt(2 / 6) / MIN_ROWS, rel=0.1)
 
 
 def test_equal_blocks_have_an_interval_without_length():
-    blocks = [Part(10, 0.5)] * MIN_BLOCKS
-    found = compared(blocks, [Part(20, 0.5)] * MIN_BLOCKS, spread_of_blocks)
+    blocks = [RunPart(10, 0.5)] * MIN_BLOCKS
+    found = compared(blocks, [RunPart(20, 0.5)] * MIN_BLOCKS, spread_of_blocks)
     assert (found.ratio, found.low, found.high) == (2, 2, 2)
 
 
 def test_the_error_of_blocks_is_that_of_a_ratio_estimator():
-    blocks = [Part(90, 1.0), Part(110, 1.0), Part(90, 1.0), Part(110, 1.0)]
+    blocks = [RunPart(90, 1.0), RunPart(110, 1.0), RunPart(90, 1.0), RunPart(110, 1.0)]
     found = spread_of_blocks(blocks)
     assert found.variance == pytest.approx(4 * 10**2 * 4 / 3 / 400**2)
     assert found.degrees == 3
@@ -121,7 +121,7 @@ def test_the_error_of_blocks_is_that_of_a_ratio_estimator():
 
 def test_rows_that_fall_as_often_as_they_rise_count_each_and_are_off_at_their_ends():
     """Batches of two rows, above and below the mean in turn: no correlation above 0."""
-    rows = [Part(90 + 20 * (number // 2 % 2), 1.0) for number in range(MIN_ROWS)]
+    rows = [RunPart(90 + 20 * (number // 2 % 2), 1.0) for number in range(MIN_ROWS)]
     found = spread_of_rows(rows)
     assert found.variance == pytest.approx((20 * 20**2 * 20 / 19 + 1 / 6) / 4000**2)
     assert found.degrees == pytest.approx(19)
@@ -135,16 +135,16 @@ def test_few_degrees_of_freedom_make_a_wide_interval():
 
 
 def test_nothing_trained_has_no_rate():
-    for rows in ([], [Part(0, 0.5)] * MIN_ROWS, [Part(0, 0.0)]):
+    for rows in ([], [RunPart(0, 0.5)] * MIN_ROWS, [RunPart(0, 0.0)]):
         assert rate(rows) is None
         assert spread_of_rows(rows) is None
         assert spread_of_blocks(rows) is None
 
 
 def test_a_rate_is_the_sum_of_steps_over_the_sum_of_seconds():
-    assert rate([Part(10, 0.5), Part(10, 2.0)]) == 8
-    assert rate([Part(4, 0.5)]) == 8
-    assert rate([Part(4, 0.0)]) is None
+    assert rate([RunPart(10, 0.5), RunPart(10, 2.0)]) == 8
+    assert rate([RunPart(4, 0.5)]) == 8
+    assert rate([RunPart(4, 0.0)]) is None
 
 
 def test_more_rows_of_the_same_kind_make_the_interval_narrower():
@@ -178,7 +178,7 @@ def test_the_ratio_lies_in_its_interval_and_turns_over_with_the_runs(one, other)
 
 @given(ROWS, st.floats(0.01, 100))
 def test_the_clocks_unit_does_not_matter_to_how_sure_a_rate_is(rows, factor):
-    slower = [Part(row.steps, row.train_s * factor) for row in rows]
+    slower = [RunPart(row.steps, row.train_s * factor) for row in rows]
     one, other = spread_of_rows(rows), spread_of_rows(slower)
     assert (one is None) == (other is None)
     if one is not None:

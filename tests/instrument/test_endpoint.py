@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpudash.instrument import endpoint
-from gpudash.instrument.endpoint import Endpoint, Line
+from gpudash.instrument.endpoint import Endpoint, SocketLine
 from gpudash.protocol.commands import Pause
 from gpudash.protocol.session import Notice
 
@@ -21,13 +21,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "1.sock"
 
 
-def connected(path: Path) -> tuple[Endpoint, socket.socket, Line]:
+def connected(path: Path) -> tuple[Endpoint, socket.socket, SocketLine]:
     listening = Endpoint(path)
     dashboard = socket.socket(socket.AF_UNIX)
     dashboard.connect(str(path))
     accepted = listening.accept()
     assert accepted is not None
-    return listening, dashboard, Line(accepted, rank=3)
+    return listening, dashboard, SocketLine(accepted, rank=3)
 
 
 def test_the_socket_is_private_and_removed_at_the_end(path) -> None:

@@ -380,9 +380,11 @@ def test_commands_without_a_receiver_are_answered_too(run):
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     watched.source.send(Blocks(id=2, run=1, blocks=(block,)))
     watched.source.send(Resume(id=3))
-    assert watched.first(Refused).reason == "nothing is training"
     assert watched.first(BlocksEnded).answers == (2,)
-    assert watched.first(TooLate).answers == (3,)
+    watched.until(lambda: len(watched.bodies(Refused)) == 2)
+    changed, resumed = watched.bodies(Refused)
+    assert (changed.answers, changed.reason) == ((1,), "nothing is training")
+    assert (resumed.answers, resumed.reason) == ((3,), "resume: nothing is training")
 
 
 def test_a_command_to_a_training_that_dies_is_answered(run):

@@ -17,8 +17,7 @@ from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
 from gpudash.run.session import Session
 from gpudash.run.source import Source
-from gpudash.sinks.sink import Sink
-from gpudash.sinks.table import SINKS, opener
+from gpudash.sinks.sink import SINKS, Sink, opener
 from gpudash.snapshot import Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.scripted_run import BEGAN_S, PLAN, Trainer

@@ -8,7 +8,7 @@ from unittest import mock
 import msgspec
 import pytest
 
-from gpudash.cli import ab_verdict as ab
+from gpudash.cli import ab_trial as ab
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
 from gpudash.protocol.readings import HostReading

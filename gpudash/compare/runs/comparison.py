@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gpudash.compare.runs.run import Measured, Run
+from gpudash.compare.runs.run import MeasuredSetting, RecordedRun
 from gpudash.compare.unpaired_t import CONFIDENCE, ratio
 from gpudash.protocol.records import Settings
 
@@ -81,7 +81,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The run that does not record how many steps were warm-up, if only one does not."""
 
 
-def compared(base: Run, new: Run, fail_below: float | None = None) -> RunComparison:
+def compared(base: RecordedRun, new: RecordedRun, fail_below: float | None = None) -> RunComparison:
     """Match the settings of two runs and compare their throughput."""
     unknown = _known_to_one(base, new), _known_to_one(new, base)
     mine, theirs = (
@@ -111,7 +111,7 @@ def judge(low: float | None, high: float | None, limit: float) -> Judgement:
     return "below" if high < limit else "not below" if low >= limit else "unclear"
 
 
-def _matched(base: Measured, new: Measured, fail_below: float | None) -> Matched:
+def _matched(base: MeasuredSetting, new: MeasuredSetting, fail_below: float | None) -> Matched:
     found = None
     if base.steps_per_s is not None and new.steps_per_s is not None:
         found = ratio(base.steps_per_s, new.steps_per_s, base.spread, new.spread)
@@ -128,7 +128,7 @@ def _matched(base: Measured, new: Measured, fail_below: float | None) -> Matched
     )
 
 
-def _side(one: Measured) -> Side:
+def _side(one: MeasuredSetting) -> Side:
     return Side(
         steps=one.steps,
         parts=len(one.parts),
@@ -138,12 +138,12 @@ def _side(one: Measured) -> Side:
     )
 
 
-def _key(one: Measured, left_out: Settings) -> tuple[str, frozenset[tuple[str, str]]]:
+def _key(one: MeasuredSetting, left_out: Settings) -> tuple[str, frozenset[tuple[str, str]]]:
     settings = {k: v for k, v in one.settings.items() if k != SEED and k not in left_out}
     return one.workload, frozenset(settings.items())
 
 
-def _known_to_one(run: Run, other: Run) -> Settings:
+def _known_to_one(run: RecordedRun, other: RecordedRun) -> Settings:
     """Return the levers with a single value that the other run's version does not have."""
     shared = {one.workload for one in run.measured} & {one.workload for one in other.measured}
     known = {name for one in other.measured for name in one.settings}
@@ -161,12 +161,12 @@ def _differences(base: dict[str, str], new: dict[str, str]) -> Iterable[Differen
             yield Difference(name=name, base=base.get(name), new=new.get(name))
 
 
-def _without_log(base: Run, new: Run) -> Literal["base", "new"] | None:
+def _without_log(base: RecordedRun, new: RecordedRun) -> Literal["base", "new"] | None:
     if base.warmup_known == new.warmup_known:
         return None
     return "new" if base.warmup_known else "base"
 
 
-def _alone(run: Literal["base", "new"], measured: Iterable[Measured]) -> Iterable[Alone]:
+def _alone(run: Literal["base", "new"], measured: Iterable[MeasuredSetting]) -> Iterable[Alone]:
     for one in measured:
         yield Alone(run=run, workload=one.workload, settings=one.settings)

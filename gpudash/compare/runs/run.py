@@ -8,7 +8,7 @@ import msgspec
 
 from gpudash.compare.sweep.file import CELLS, read_provenance, read_rows
 from gpudash.compare.sweep.grid import BlockRow
-from gpudash.compare.unpaired_t import Part, Spread, rate, spread_of_blocks, spread_of_rows
+from gpudash.compare.unpaired_t import RunPart, Spread, rate, spread_of_blocks, spread_of_rows
 from gpudash.input_file import open_input
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Settings
@@ -21,12 +21,12 @@ from gpudash.recording.rank_steps import SWITCH_S
 from gpudash.statistics import WARMUP_STEPS, mean
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting of a run."""
 
     workload: str
     settings: Settings
-    parts: tuple[Part, ...] = ()
+    parts: tuple[RunPart, ...] = ()
     """Rows or blocks, in their order, without warm-up."""
     in_blocks: bool = False
     """Whether other settings were trained between two parts."""
@@ -50,20 +50,20 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return spread_of_blocks(self.parts) if self.in_blocks else spread_of_rows(self.parts)
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The data of a run that are compared."""
 
     path: str
     circumstances: dict[str, str]
     """By name, such as `torch`; absent if not recorded."""
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredSetting, ...]
     refused: int = 0
     """Number of invalid lines in the file."""
     warmup_known: bool = True
     """Whether the number of warm-up steps is recorded: not in a CSV without its log."""
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> RecordedRun:
     """Read a recording's CSV or log, or a sweep's CSV. Raises UsageError."""
     with suppress(OSError, ValueError), open_input(path) as file:
         if file.readline(1 << 12).startswith(",".join(CELLS).encode()):
@@ -74,15 +74,15 @@ def read_run(path: Path) -> Run:
 # ── a recording ─────────────────────────────────────────────────────────────────────────
 
 
-def _recording(path: Path) -> Run:
+def _recording(path: Path) -> RecordedRun:
     with closing(open_recording(log_or_csv(path))) as reader:
-        found = _Rows()
+        found = _RowReader()
         for item in reader:
             if isinstance(item, Interval):
                 found.row(item)
             elif isinstance(item, Envelope) and item.rank == 0:
                 found.message(item.body)
-    return Run(
+    return RecordedRun(
         path=plain(str(path)),
         circumstances=_of_recording(reader, found.state),
         measured=tuple(found.measured()),
@@ -91,7 +91,7 @@ def _recording(path: Path) -> Run:
     )
 
 
-class _Rows:
+class _RowReader:
     """Collects the warm rows of each setting, like the table of results.
 
     After a start, a change or a time without training, `WARMUP_STEPS` are left out, or more if the
@@ -120,12 +120,12 @@ class _Rows:
         elif row.train_s > 0:
             self._rows.setdefault((row.workload, *row.settings.items()), []).append(row)
 
-    def measured(self) -> Iterator[Measured]:
+    def measured(self) -> Iterator[MeasuredSetting]:
         for rows in self._rows.values():
-            yield Measured(
+            yield MeasuredSetting(
                 workload=rows[0].workload,
                 settings=rows[0].settings,
-                parts=tuple(Part(row.steps, row.train_s) for row in rows),
+                parts=tuple(RunPart(row.steps, row.train_s) for row in rows),
                 core_wait_pct=mean(_number(row.values.get("core_wait_pct")) for row in rows),
             )
 
@@ -156,14 +156,14 @@ def _seed(settings: Settings) -> dict[str, str]:
 # ── a sweep ─────────────────────────────────────────────────────────────────────────────
 
 
-def _sweep(path: Path) -> Run:
+def _sweep(path: Path) -> RecordedRun:
     rows, recorded = read_rows(path), read_provenance(path)
     fixed = recorded.active_settings or recorded.settings
     machine = {"machine": recorded.machine} if recorded.machine else {}
     by_cell: dict[int, list[BlockRow]] = {}
     for row in rows:
         by_cell.setdefault(row.cell, []).append(row)
-    return Run(
+    return RecordedRun(
         path=plain(str(path)),
         circumstances=recorded.versions | _of_device(recorded.device) | machine | _seed(fixed),
         measured=tuple(
@@ -174,12 +174,12 @@ def _sweep(path: Path) -> Run:
     )
 
 
-def _cell(blocks: list[BlockRow], workload: str, settings: Settings) -> Measured:
+def _cell(blocks: list[BlockRow], workload: str, settings: Settings) -> MeasuredSetting:
     failures = [block.failure for block in blocks if block.failure is not None]
-    return Measured(
+    return MeasuredSetting(
         workload=workload,
         settings=settings,
-        parts=tuple(Part(one.steps, one.busy_s) for one in blocks if one.steps and one.busy_s),
+        parts=tuple(RunPart(one.steps, one.busy_s) for one in blocks if one.steps and one.busy_s),
         in_blocks=True,
         core_wait_pct=mean(block.core_wait_pct for block in blocks),
         failure=failures[-1] if failures else None,

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gpudash.compare.blocks import READINGS, BlockLog, Measured, Outcome
+from gpudash.compare.blocks import READINGS, BlockLog, MeasuredBlock, Outcome
 from gpudash.compare.paired_t import estimate, round_order
-from gpudash.compare.unpaired_t import Part, Ratio, rate, ratio, spread_of_blocks
+from gpudash.compare.unpaired_t import Ratio, RunPart, rate, ratio, spread_of_blocks
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
@@ -247,7 +247,7 @@ class Sweep:
     def _take(self, outcome: Outcome) -> BlockRow | None:
         """Return a block's row and keep it; None for a cell that has failed before."""
         turn, cell = self._numbers[outcome.number]
-        if isinstance(outcome, Measured):
+        if isinstance(outcome, MeasuredBlock):
             row = BlockRow(
                 round=turn,
                 cell=cell,
@@ -314,10 +314,10 @@ class Sweep:
         low, high = (None if end is None else end / count for end in (found.low, found.high))
         return Ratio(ratio=found.ratio / count, low=low, high=high)
 
-    def _parts(self, cell: int) -> list[Part]:
+    def _parts(self, cell: int) -> list[RunPart]:
         """Return samples and seconds of a cell's blocks."""
         rows = self._rounds(cell).values()
-        return [Part(row.samples, row.busy_s) for row in rows if row.samples and row.busy_s]
+        return [RunPart(row.samples, row.busy_s) for row in rows if row.samples and row.busy_s]
 
     def _rounds(self, cell: int) -> dict[int, BlockRow]:
         return {turn: row for (turn, one), row in sorted(self._known.items()) if one == cell}

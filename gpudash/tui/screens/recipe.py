@@ -9,7 +9,7 @@ from textual.widgets import Static
 
 from gpudash.tui.screens.dialog import Dialog
 from workloads.levers import Lever
-from workloads.take_home import Recipe, recipe
+from workloads.take_home import recipe
 
 INKS = {"+": "$text-success", "-": "$text-muted"}
 """Style of a line by its mark."""
@@ -40,7 +40,7 @@ class TakeHome(Dialog[None]):
         self._value = value
         others = "←→ other values · " if self._lever.values else ""
         self._head.update(Content(f"{self._setting} · y copies · {others}esc closes"))
-        one = _recipe(self._lever, value)
+        one = recipe(self._lever, value)
         lines = (one.note, "", *one.marked, "", one.legend) if one.code else (one.note,)
         styled = (Content.styled(line, INKS.get(line[:1], "")) for line in lines)
         self._lines.update(Content("\n").join(styled))
@@ -52,17 +52,8 @@ class TakeHome(Dialog[None]):
 
     def action_copy(self) -> None:
         """Copy the lines without their marks."""
-        code = _recipe(self._lever, self._value).code
+        code = recipe(self._lever, self._value).code
         if code:
             self.app.copy_to_clipboard(code)
         copied = f"copied: the lines for {self._setting}"
         self.app.notify(copied if code else "there is nothing to copy", markup=False)
-
-
-def _recipe(lever: Lever, value: str) -> Recipe:
-    """Return the recipe; a script's lever may have values for which no lines are written."""
-    try:
-        return recipe(lever, value)
-    except FileNotFoundError:
-        note = f"No lines are written for {lever.name}={value}."
-        return Recipe(note=note, code="", marked=(), before="")

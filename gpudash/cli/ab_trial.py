@@ -1,24 +1,30 @@
-"""Compare two values of a lever in a workload, and print the verdict of any comparison."""
+"""`gpudash ab`: compare two values of a lever, in a workload or in the user's command."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.cli.headless import News, complain_of_failure, follow
-from gpudash.cli.plan import compared_values, make_plan
+from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.plan import check_with_command, compared_values, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
+from gpudash.offers import lever_of
 from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
 from gpudash.run.session import Session
+from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, silence, unreadable
 from workloads import Entry, find_workload
-from workloads.levers import find
+from workloads.levers import LeverError, find
+from workloads.nearest import not_valid
 
 Sides: TypeAlias = tuple[float | None, float | None]
 """Values of A and of B."""
@@ -30,7 +36,7 @@ class AACheck(Estimate, frozen=True, kw_only=True):
     passed: bool
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `gpudash ab --json` prints. None = not measured."""
 
     schema_version: int = 1
@@ -64,6 +70,26 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of the order of the blocks."""
 
 
+def main(arguments: argparse.Namespace) -> int:
+    """Compare; return the exit code."""
+    return (of_script if arguments.user_command else of_workload)(arguments)
+
+
+def of_instruments(arguments: argparse.Namespace) -> Question:
+    """Return the question without a lever: the cost of gpudash's own instruments."""
+    pairs, precision = arguments.pairs, arguments.precision
+    return Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
+
+
+def check_two(text: str, sides: Sequence[str]) -> None:
+    """Raise UsageError unless these are two values; they may be equal, for an A/A comparison."""
+    if len(sides) != 2:
+        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
+
+
+# ── in a workload ───────────────────────────────────────────────────────────────────────
+
+
 def of_workload(arguments: argparse.Namespace) -> int:
     """Compare in a workload of gpudash's; return the exit code."""
     plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
@@ -74,16 +100,10 @@ def of_workload(arguments: argparse.Namespace) -> int:
         if lever in plan.settings:
             raise UsageError(f"lever {lever} is both set and compared; valid: one of the two")
         rebuilds = find(entry.levers, lever).effect != "next step"
-        question = msgspec.structs.replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
-        plan = msgspec.structs.replace(plan, settings=plan.settings | {lever: a})
+        question = replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
+        plan = replace(plan, settings=plan.settings | {lever: a})
     with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
         return run_ab(session, Comparison(question), arguments)
-
-
-def of_instruments(arguments: argparse.Namespace) -> Question:
-    """Return the question without a lever: the cost of gpudash's own instruments."""
-    pairs, precision = arguments.pairs, arguments.precision
-    return Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
 
 
 def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
@@ -95,12 +115,6 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
     return name, sides[0], sides[1]
 
 
-def check_two(text: str, sides: Sequence[str]) -> None:
-    """Raise UsageError unless these are two values; they may be equal, for an A/A comparison."""
-    if len(sides) != 2:
-        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
-
-
 def run_ab(session: Session, comparison: Comparison, arguments: argparse.Namespace) -> int:
     """Run the comparison and print its verdict; return the exit code."""
     news = News(quiet=arguments.quiet)
@@ -109,6 +123,96 @@ def run_ab(session: Session, comparison: Comparison, arguments: argparse.Namespa
     if comparison.verdict is None and session.failure is not None:
         return complain_of_failure(session.failure)
     return conclude(comparison, news.snapshot, arguments, interrupted=interrupted)
+
+
+# ── in the user's command ───────────────────────────────────────────────────────────────
+
+
+def of_script(arguments: argparse.Namespace) -> int:
+    """Start the command, compare, end it; return the exit code, or the command's if it fails."""
+    _check(arguments)
+    command = understand(arguments.user_command)
+    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    line = (lambda _: "") if arguments.quiet else progress_line
+    with script.session(arguments) as session:
+        trial = OfferedComparison(arguments, script, session)
+        script.follow(session, trial.is_over, line)
+    if trial.refusal is not None:
+        raise trial.refusal
+    assert script.source
+    comparison = trial.comparison
+    has_verdict = comparison is not None and comparison.verdict is not None
+    code = None if has_verdict else script.own_failure("verdict")
+    if code is not None:
+        return code
+    if comparison is None:
+        why = "interrupted" if script.interrupted else script.source.why_no_step()
+        complain(f"gpudash: no verdict: {why}")
+        return Exit.INTERRUPTED if script.interrupted else Exit.FAILED
+    return conclude(comparison, script.news.snapshot, arguments, interrupted=script.interrupted)
+
+
+class OfferedComparison:
+    """Begins the comparison once the training has offered its levers."""
+
+    def __init__(
+        self, arguments: argparse.Namespace, script: HeadlessScript, session: Session
+    ) -> None:
+        self._arguments, self._script, self._session = arguments, script, session
+        self.comparison: Comparison | None = None
+        self.refusal: UsageError | LeverError | None = None
+
+    def is_over(self) -> bool:
+        """Begin the comparison when possible; return whether the command may end."""
+        source = self._script.source
+        # another rank may start before the one that offers levers
+        if self.comparison is None and source is not None and source.offered is not None:
+            try:
+                self._begin(source.offered.levers)
+            except (UsageError, LeverError) as error:
+                self.refusal = error
+        is_done = self.comparison is not None and self.comparison.done
+        return is_done or self.refusal is not None or self._script.interrupted
+
+    def _begin(self, offers: Iterable[LeverOffer]) -> None:
+        question = question_of(self._arguments, offers)
+        self.comparison = Comparison(question)
+        self._session.conduct(self.comparison)
+
+
+def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
+    """Return the question. Raises UsageError or LeverError if the lever cannot be moved."""
+    question = of_instruments(arguments)
+    if arguments.no_instruments:
+        return question
+    lever, a, b, rebuilds = _sides(arguments.lever, {offer.name: offer for offer in offers})
+    return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
+
+
+def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:
+    """Return lever, A, B, and whether each value needs a short run of its own."""
+    name, _, values = text.partition("=")
+    if name not in offers:
+        movable = [offer.name for offer in offers.values() if offer.refusal is None]
+        raise UsageError(not_valid("lever", name, movable))
+    offer = offers[name]
+    if offer.refusal is not None:
+        raise UsageError(f"lever {name} cannot be moved here: {offer.refusal}")
+    for value, why in offer.impossible:
+        if value in values.split(","):
+            raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
+    a, b = (lever_of(offer).canonical(value) for value in values.split(","))
+    return name, a, b, offer.effect != "next step"
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise for arguments that are known to be wrong before the command starts."""
+    check_with_command(arguments)
+    if arguments.lever is not None:
+        check_two(arguments.lever, arguments.lever.partition("=")[2].split(","))
+
+
+# ── the verdict ─────────────────────────────────────────────────────────────────────────
 
 
 def conclude(
@@ -146,11 +250,11 @@ def progress_line(snapshot: Snapshot) -> str:
     return ", ".join([line, *silence(snapshot)])
 
 
-def document(comparison: Comparison, snapshot: Snapshot) -> Verdict:
+def document(comparison: Comparison, snapshot: Snapshot) -> ComparisonReport:
     """Return the verdict as a document for programs."""
     question, shown, found = comparison.question, comparison.shown(), comparison.found
     check, block = comparison.check, question.block(0, question.a)
-    return Verdict(
+    return ComparisonReport(
         workload=snapshot.workload,
         device=snapshot.device.name if snapshot.device else None,
         settings=snapshot.settings,

@@ -1,0 +1,215 @@
+"""Makes other settings active between two steps, on all ranks or on none.
+
+Each switch ends in one of three ways: the settings apply, they are refused and all is as before, or
+they fail half-way and the training goes back to settings that worked. A switch that needs a
+rehearsal waits for a step with a call of the model.
+"""
+
+import math
+import time
+from typing import NamedTuple
+
+from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
+from gpudash.protocol.commands import Change
+from gpudash.protocol.records import Settings
+from gpudash.training.block_queue import BlockQueue, difference
+from gpudash.training.commanded import CommandedTraining, Return
+from gpudash.training.decision_steps import DecisionSteps
+from gpudash.training.levers import Refusal
+from gpudash.training.replies import Replies
+from gpudash.training.wall_clock import WallClock
+
+FAILED = "gpudash failed there"
+
+
+class PlannedSwitch(NamedTuple):
+    """Resolved settings that are about to become active."""
+
+    wanted: Settings
+    changes: Settings
+    began_s: float
+    command: Change | None = None
+    leaves: str = ""
+    """Why the run of blocks ends with this switch; empty: it does not."""
+    after_step: int = 0
+    """The switch waits for a step after this one."""
+    topic: str = ""
+    """The name of the ranks' decision; empty for a way back from blocks that needs none."""
+
+
+class Switching:
+    """One switch at a time."""
+
+    def __init__(
+        self,
+        training: CommandedTraining,
+        life: Life,
+        blocks: BlockQueue,
+        decisions: DecisionSteps,
+        wall_clock: WallClock,
+        replies: Replies,
+    ) -> None:
+        self._training = training
+        self._life = life
+        self._blocks = blocks
+        self._decisions = decisions
+        self._wall_clock = wall_clock
+        self._replies = replies
+        self.waiting: PlannedSwitch | None = None
+        """The switch that waits for a step; later commands wait behind it."""
+
+    def switch(self, planned: PlannedSwitch) -> None:
+        """Make the settings active now, or after a step if a rehearsal needs a call."""
+        self._wall_clock.stop()
+        shared = self._training.is_shared  # several ranks kept a call at the step before
+        if not shared and self._training.levers.needs_call(planned.wanted):
+            self._training.keep_calls(keep=True)
+            self._training.look_closely(2)
+            self.waiting = planned._replace(after_step=self._training.step)
+        else:
+            self._enter(planned)
+
+    def turn(self) -> None:
+        """Make the settings active that wait for a step, if it is over."""
+        if self.waiting is not None and self._training.step > self.waiting.after_step:
+            planned, self.waiting = self.waiting, None
+            self._enter(planned)
+
+    def drop(self) -> None:
+        """Forget the switch that waits."""
+        if self.waiting is not None:
+            self.waiting = None
+            self._training.keep_calls(keep=False)
+
+    def notice(self, before: Settings) -> None:
+        """Report settings that changed on their own since `before`."""
+        changes = difference(before, self._training.levers.settings)
+        if changes:
+            self._training.begin_segment()
+            self._report(changes)
+
+    def recover(self, refusal: Refusal, began_s: float) -> None:
+        """Go back to settings that worked, because a step has failed with these."""
+        self._wall_clock.stop()
+        went_back = self._training.put_back(self._training.settings, refusal, entered=False)
+        assert went_back is not None, "a training whose steps fail knows what worked"
+        self._go_back(went_back, began_s)
+
+    def begin_block(self) -> None:
+        """Measure from here on: the block in progress, or what runs without blocks."""
+        levers, block = self._training.levers, self._blocks.current
+        self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
+        # a block ends with a whole burst of batches, whose end must be seen
+        whole = block is not None and levers.burst_steps > 1
+        self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
+        self._wall_clock.stop()
+        if block is not None and block.wall_clock is not None:
+            self._wall_clock.start(block)
+
+    def end_block(self) -> None:
+        """Have the next block begin at the next border."""
+        self._blocks.current = None
+        self._decisions.block_at = self._training.taken + 1
+
+    def _enter(self, planned: PlannedSwitch) -> None:
+        # meanwhile the training went on
+        began_s = time.monotonic() if planned.after_step else planned.began_s
+        training, command = self._training, planned.command
+        refusal = self._try(planned)
+        if isinstance(refusal, Return):
+            self._go_back(refusal, began_s, command, leaves=bool(planned.leaves))
+        elif refusal is not None and (command is not None or not planned.leaves):
+            self._replies.refuse(refusal, command)
+            self._go_on_after_refusal(planned)
+            return
+        else:
+            if refusal is not None:
+                training.levers.restore()  # always possible
+                training.requested = {}
+            if planned.leaves:
+                self._blocks.current = None
+            if command is not None:
+                training.requested = training.requested | command.settings
+            training.begin_segment()
+            answers = () if command is None else (command.id,)
+            self._report(planned.changes, began_s, answers, leaves=bool(planned.leaves))
+            self.begin_block()
+        if planned.leaves:
+            self._replies.end_blocks(planned.leaves)
+
+    def _try(self, planned: PlannedSwitch) -> Return | str | None:
+        """Make the settings active; return why this rank or another one refuses."""
+        training, before = self._training, self._training.levers.settings
+        refusal: Refusal | None = None
+        try:
+            training.enter(
+                planned.wanted, stays=planned.command is not None and not self._blocks.running
+            )
+        except Refusal as error:
+            refusal = error
+        except BaseException:  # measuring ends here, and no rank must wait for this one
+            if planned.topic:
+                training.decide(planned.topic, FAILED)
+            raise
+        finally:
+            training.keep_calls(keep=False)
+        why = None if refusal is None else str(refusal)
+        if planned.topic:
+            is_block = planned.command is None
+            plan = self._decisions.planned_from_here() if is_block and refusal is None else ""
+            decided = training.decide(planned.topic, why, plan)
+            why = decided.refusal
+            if why is None and is_block:
+                self._decisions.block_at = int(decided.payload)
+        if why is None:
+            return None
+        went_back = training.put_back(before, refusal or Refusal(why), entered=refusal is None)
+        return went_back or why
+
+    def _go_back(
+        self,
+        went_back: Return,
+        began_s: float,
+        command: Change | None = None,
+        *,
+        leaves: bool = False,
+    ) -> None:
+        """Report that the training went back to settings that worked; a block ends with that."""
+        self._replies.refuse(went_back.reason, command, went_back.kind, went_back.failed)
+        self.end_block()
+        self._training.begin_segment()
+        self._report(went_back.restored, began_s, leaves=leaves)
+        self.begin_block()
+
+    def _go_on_after_refusal(self, planned: PlannedSwitch) -> None:
+        """Go on as before the refused switch; if it was a block, go to the next one."""
+        if planned.command is None:
+            self.end_block()
+        self.begin_block()
+
+    def _report(
+        self,
+        changes: Settings,
+        began_s: float | None = None,
+        answers: tuple[int, ...] = (),
+        *,
+        leaves: bool = False,
+    ) -> None:
+        """Report the settings that apply from now on; the run of blocks may end with them."""
+        training, blocks, now_s, within = self._training, self._blocks, time.monotonic(), {}
+        if blocks.running and not leaves:
+            number = blocks.current.number if blocks.current else None
+            within = {"run": blocks.run, "block": number, "baseline": dict(blocks.baseline)}
+        self._life.turn(
+            now_s,
+            answers=answers,
+            segment=training.segment,
+            after_step=training.step,
+            changes=changes,
+            settings=dict(training.settings),
+            requested=dict(training.requested),
+            took_ms=0.0 if began_s is None else (now_s - began_s) * 1e3,
+            warmup_steps=training.levers.warmup_steps,
+            notes=training.notes,
+            **(OUTSIDE_BLOCKS | within),
+        )
