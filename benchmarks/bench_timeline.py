@@ -14,7 +14,7 @@ import numpy as np
 from ratios import show
 
 from gpudash.trace.model import KINDS, Events, Trace, TraceLane
-from gpudash.tui.trace_view import TraceView, view_of
+from gpudash.tui.charts.trace_view import TraceView, view_of
 from gpudash.tui.widgets.trace_rows import timeline_rows
 from gpudash.views.timeline import timeline_of
 

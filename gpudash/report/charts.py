@@ -8,10 +8,10 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.report.frame import WIDTH, Bins, Frame, curve, svg
 from gpudash.report.markup import element, number
 from gpudash.snapshot import BlockShown, Marker, Snapshot
-from gpudash.tui.axes import means, nice_ceiling
-from gpudash.tui.sparks import Reading
-from gpudash.tui.stacks import Part, metrics_of, parts_of, spent, top_ms
-from gpudash.tui.throughput import scale_of, throughput
+from gpudash.tui.charts.axes import means, nice_ceiling
+from gpudash.tui.charts.sparklines import Reading
+from gpudash.tui.charts.step_time import Part, metrics_of, parts_of, spent, top_ms
+from gpudash.tui.charts.throughput import scale_of, throughput
 
 HEIGHT = 190.0
 LABELS = 14.0

@@ -11,7 +11,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.report.markup import element, number
 from gpudash.snapshot import Series
-from gpudash.tui.axes import Point, Runs, means
+from gpudash.tui.charts.axes import Point, Runs, means
 
 WIDTH = 960.0
 """Width of a chart in its own units; the page scales it."""

@@ -128,7 +128,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     @work
     async def _load_plotext(self) -> None:
-        await asyncio.to_thread(importlib.import_module, "gpudash.tui.plot")
+        await asyncio.to_thread(importlib.import_module, "gpudash.tui.charts.curve")
         self.main_screen.allow_drawing()
 
     async def on_event(self, event: events.Event) -> None:

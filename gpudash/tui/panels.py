@@ -15,12 +15,12 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
 from gpudash.tui.arrangement import PanelChoice, is_roomy, is_too_small, places, too_small
 from gpudash.tui.cells import Parts, exactly
+from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, RECORDED, REPLAY_KEYS, Key
 from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.preferences import Tab
-from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.answer import AnswerStrip
 from gpudash.tui.widgets.bar import Bar, StatusLine

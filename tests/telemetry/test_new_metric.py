@@ -12,8 +12,8 @@ from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.telemetry.gpu import FAST, open_gpu
-from gpudash.tui.sparks import Reading, readings
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import Reading, readings
 from gpudash.tui.widgets.device import device_lines
 from gpudash.views.live import LiveView
 from tests.scripted_run import PLAN

@@ -11,8 +11,8 @@ from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.cells import LEVELS, width_of
-from gpudash.tui.sparks import Reading, readings, sparklines
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import Reading, readings, sparklines
 from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.device import DevicePanel, device_lines
 from gpudash.tui.widgets.step_time import StepTime

@@ -22,6 +22,7 @@ from gpudash.tui.arrangement import (
     places,
     too_small,
 )
+from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
@@ -30,7 +31,6 @@ from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.board import Board
-from gpudash.tui.timeview import TimeView
 from gpudash.tui.wording import result_text, verdict_text
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")

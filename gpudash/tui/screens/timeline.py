@@ -10,6 +10,7 @@ from textual.screen import Screen
 from gpudash import format as fmt
 from gpudash.tui import bars
 from gpudash.tui.cells import Cell, cell
+from gpudash.tui.charts.trace_view import PAN, TraceView, view_of
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import TIMELINE_KEYS, Key
@@ -17,8 +18,6 @@ from gpudash.tui.profiles import ShownProfile
 from gpudash.tui.screens.bindings import bindings
 from gpudash.tui.screens.dialog import AskText
 from gpudash.tui.screens.help import Help
-from gpudash.tui.span import PAN
-from gpudash.tui.trace_view import TraceView, view_of
 from gpudash.tui.widgets.bar import Bar
 from gpudash.tui.widgets.profile_tables import Painter, Tables, change_rows, summary_rows
 from gpudash.tui.widgets.timeline import Lanes

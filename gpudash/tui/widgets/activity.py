@@ -7,11 +7,10 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.snapshot import Series, Snapshot
-from gpudash.tui.axes import range_of
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, cell, cut
-from gpudash.tui.sparks import Reading, readings, sparklines
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import TimeView, range_of
+from gpudash.tui.charts.sparklines import Reading, readings, sparklines
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import TimePanel, begin_cells, moment_cell
 

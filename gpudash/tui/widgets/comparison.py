@@ -18,8 +18,8 @@ from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
-from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, fitted
+from gpudash.tui.charts.axes import nice_ceiling
 
 Interval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""

@@ -14,8 +14,8 @@ from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell
-from gpudash.tui.sparks import Reading, reading
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import Reading, reading
 from gpudash.tui.widgets.activity import no_gpu, reading_rows
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import Frame, Panel

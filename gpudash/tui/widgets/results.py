@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.snapshot import Result
-from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, bar_of, fitted
+from gpudash.tui.charts.axes import nice_ceiling
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.values import rate_unit
 

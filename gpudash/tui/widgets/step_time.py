@@ -6,10 +6,10 @@ from operator import itemgetter
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_live
-from gpudash.tui.axes import TimeRange, bins_of, means, range_of, value_at
 from gpudash.tui.cells import Cell, Parts, cell
-from gpudash.tui.sparks import step_value
-from gpudash.tui.stacks import (
+from gpudash.tui.charts.axes import TimeRange, bins_of, means, range_of, value_at
+from gpudash.tui.charts.sparklines import step_value
+from gpudash.tui.charts.step_time import (
     BLANK,
     IDLE,
     Block,
@@ -22,7 +22,7 @@ from gpudash.tui.stacks import (
     spent,
     top_ms,
 )
-from gpudash.tui.throughput import nothing
+from gpudash.tui.charts.throughput import nothing
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import (
     GUTTER,

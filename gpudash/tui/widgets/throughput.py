@@ -10,10 +10,18 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_live
-from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
 from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
-from gpudash.tui.keys import key_for
-from gpudash.tui.throughput import (
+from gpudash.tui.charts.axes import (
+    Runs,
+    TimeRange,
+    bins_of,
+    cut,
+    highest,
+    range_of,
+    time_ticks,
+    value_at,
+)
+from gpudash.tui.charts.throughput import (
     EIGHTHS,
     classes_in,
     columns_of,
@@ -26,6 +34,7 @@ from gpudash.tui.throughput import (
     side_of,
     throughput,
 )
+from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.panel import Frame
 from gpudash.tui.widgets.time_panel import (
     GUTTER,
@@ -172,7 +181,7 @@ class ThroughputChart(TimePanel):
     def _curve(
         self, runs: Runs, top: float, time_range: TimeRange, columns: int, rows: int
     ) -> Sequence[str]:
-        from gpudash.tui.plot import curve  # noqa: PLC0415  # 0.1 s, after the first paint
+        from gpudash.tui.charts.curve import curve  # noqa: PLC0415  # 0.1 s, after the first paint
 
         key = (runs, top, time_range, columns, rows)
         if self._drawn[0] != key:

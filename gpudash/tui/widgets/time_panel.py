@@ -4,9 +4,8 @@ from textual import events
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
-from gpudash.tui.axes import TimeRange
 from gpudash.tui.cells import Cell, cell
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import TimeRange, TimeView
 from gpudash.tui.widgets.panel import Panel
 from gpudash.views.throughput import now
 

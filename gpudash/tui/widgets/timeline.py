@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from textual import events
 
 from gpudash.tui.cells import Parts
-from gpudash.tui.trace_view import TraceView
+from gpudash.tui.charts.trace_view import TraceView
 from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.trace_rows import Places, places, rows_in_sight, timeline_rows
 

@@ -17,9 +17,8 @@ from gpudash.ascii import as_ascii
 from gpudash.trace.model import KINDS
 from gpudash.trace.names import short
 from gpudash.tui.cells import Parts, fitted, level_of, whole
+from gpudash.tui.charts.trace_view import Span, TraceView
 from gpudash.tui.scroll import first_in_sight
-from gpudash.tui.span import Span
-from gpudash.tui.trace_view import TraceView
 from gpudash.views.timeline import Cells, Details, Row, cells_of
 
 FULL = 0.9

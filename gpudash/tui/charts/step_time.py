@@ -16,8 +16,8 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.diagnosis.lanes import look
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.axes import means, nice_ceiling
 from gpudash.tui.cells import Cell, fitting
+from gpudash.tui.charts.axes import means, nice_ceiling
 
 EIGHTHS = 8
 """Parts of a row that block characters can fill."""

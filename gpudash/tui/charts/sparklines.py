@@ -8,9 +8,16 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, Kind
 from gpudash.snapshot import Series, Snapshot, Values
-from gpudash.tui.axes import bins_of, latest, means, nice_ceiling, range_of, value_at
 from gpudash.tui.cells import level_of
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import (
+    TimeView,
+    bins_of,
+    latest,
+    means,
+    nice_ceiling,
+    range_of,
+    value_at,
+)
 
 ORDER = (
     "gpu_util_pct",
