@@ -15,7 +15,7 @@ from ratios import show
 
 from gpudash.trace.model import KINDS, Events, Trace, TraceLane
 from gpudash.tui.charts.trace_view import TraceView, view_of
-from gpudash.tui.widgets.trace_rows import timeline_rows
+from gpudash.tui.widgets.timeline import timeline_rows
 from gpudash.views.timeline import timeline_of
 
 SIZE = (200, 48)

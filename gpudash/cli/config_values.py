@@ -80,9 +80,9 @@ def _lever(workload: str, name: str, value: Any) -> str:
 def _option(table: str, name: str, text: str) -> Any:
     """Return the value of an option or of a screen setting."""
     if name in SCREEN:
-        from gpudash.tui.appearance import VALID  # imports Textual
+        from gpudash.tui.preferences import choices  # imports Textual
 
-        return _choice(name, text, VALID[name])
+        return _choice(name, text, choices(name))
     if name == "workload":
         return find_workload(text).name
     action = load(table).parser().options[name]

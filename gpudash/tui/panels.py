@@ -21,14 +21,12 @@ from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, RECORDED, REPLAY_KEYS, Key
 from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.preferences import Tab
-from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.answer import AnswerStrip
-from gpudash.tui.widgets.bar import Bar, StatusLine
-from gpudash.tui.widgets.device import DevicePanel
+from gpudash.tui.widgets.bars import Bar, Scrubber, StatusLine
 from gpudash.tui.widgets.levers import LeverPanel
 from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.pane import Pane
-from gpudash.tui.widgets.scrubber import Scrubber
+from gpudash.tui.widgets.readings import Activity, DevicePanel
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
 

@@ -14,7 +14,7 @@ from gpudash.sinks.recording import RecordingWriter
 from gpudash.telemetry.gpu import FAST, open_gpu
 from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.charts.sparklines import Reading, readings
-from gpudash.tui.widgets.device import device_lines
+from gpudash.tui.widgets.readings import device_lines
 from gpudash.views.live import LiveView
 from tests.scripted_run import PLAN
 from tests.telemetry.shim import FIRST

@@ -11,9 +11,8 @@ from textual.app import App
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import LeverOffer
 from gpudash.tui.cells import bar_of
-from gpudash.tui.screens.chooser import Chooser, Chosen
+from gpudash.tui.screens.chooser import Chooser, Chosen, ValueTable, change_text
 from gpudash.tui.values import Measured, fitting, measured_values, unit_of
-from gpudash.tui.widgets.values import ValueTable, change_text
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard, strips_of
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training

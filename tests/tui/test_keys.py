@@ -10,7 +10,7 @@ from gpudash.tui.app import Dashboard
 from gpudash.tui.keys import GROUPS, KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import Confirm
-from gpudash.tui.screens.help import Help, keys_text
+from gpudash.tui.screens.keys import Help, keys_text
 from gpudash.tui.screens.main import PANELS, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from tests.tui.comparisons import comparing

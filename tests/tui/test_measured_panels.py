@@ -13,8 +13,7 @@ from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.cells import LEVELS, width_of
 from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.charts.sparklines import Reading, readings, sparklines
-from gpudash.tui.widgets.activity import Activity
-from gpudash.tui.widgets.device import DevicePanel, device_lines
+from gpudash.tui.widgets.readings import Activity, DevicePanel, device_lines
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.worker.phases import phases
 from tests.tui.fake_engine import gpu_sample, training, wave, with_series

@@ -12,7 +12,7 @@ from gpudash.tui.cells import Cell, fitting
 from gpudash.tui.charts import axes, curve
 from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.widgets.trace_rows import details_rows
+from gpudash.tui.widgets.timeline import details_rows
 from gpudash.views.timeline import Details
 from tests.tui.fake_engine import training
 

@@ -19,10 +19,9 @@ from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.arrangement import LEAST
 from gpudash.tui.bars import status
-from gpudash.tui.widgets.bar import clauses_in
+from gpudash.tui.widgets.bars import clauses_in
 from gpudash.tui.widgets.levers import EFFECTS
-from gpudash.tui.widgets.panel import Panel
-from gpudash.tui.widgets.time_panel import TimePanel
+from gpudash.tui.widgets.panel import Panel, TimePanel
 from tests.tui.driving import dashboard, still
 from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training, with_series
 from workloads import CATALOGUE
@@ -414,11 +413,11 @@ async def test_only_rows_that_changed_are_repainted(monkeypatch):
 
 async def test_lines_are_drawn_again_only_for_new_data(monkeypatch):
     async with dashboard(snapshot=training()) as d:
-        from gpudash.tui import plot
+        from gpudash.tui.charts import curve
 
         calls = []
-        real = plot.curve
-        monkeypatch.setattr(plot, "curve", lambda *a: calls.append(a) or real(*a))
+        real = curve.curve
+        monkeypatch.setattr(curve, "curve", lambda *a: calls.append(a) or real(*a))
         await d.show(msgspec.structs.replace(training(), samples_per_s=1.0, elapsed_s=99.0))
         assert "1.00 samples/s" in d.text()
         assert calls == []

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
-from gpudash.tui.screens.chooser import Chooser, Chosen
+from gpudash.tui.screens.chooser import Chooser, Chosen, ValueTable
 from gpudash.tui.values import unit_of
-from gpudash.tui.widgets.values import ValueTable
 from workloads.levers import Lever, Switch
 
 

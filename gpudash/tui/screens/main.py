@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from gpudash.diagnosis.headline import headline
 from gpudash.tui.arrangement import (
+    Board,
     PanelChoice,
     Part,
     is_roomy,
@@ -29,8 +30,7 @@ from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import CHARTS, KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
-from gpudash.tui.screens.bindings import bindings
-from gpudash.tui.screens.board import Board
+from gpudash.tui.screens.keys import bindings
 from gpudash.tui.wording import result_text, verdict_text
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")

@@ -1,4 +1,4 @@
-"""The base of all widgets: paints rows as strips, and refreshes only changed rows.
+"""The base of all widgets: paints rows as strips, in ASCII if asked, and refreshes changed rows.
 
 Only this module knows rich's segments and styles.
 """
@@ -8,13 +8,17 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TypeAlias
 
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gpudash.ascii import as_ascii
 from gpudash.tui import inks
 from gpudash.tui.cells import Parts, exactly, width_of
 from gpudash.tui.containment import Contained, PartFailed
@@ -180,3 +184,16 @@ class Scrolled(Painted):
         """Show later rows."""
         event.stop()
         self.scroll_rows(1)
+
+
+class Ascii(LineFilter):
+    """A line filter that replaces Unicode in everything that is shown."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  # Textual's own signature
+        """Return the segments in ASCII."""
+        return [Segment(in_place(text), style, control) for text, style, control in segments]
+
+
+def in_place(text: str) -> str:
+    """Return the text in ASCII, with the same width."""
+    return text if text.isascii() else set_cell_size(as_ascii(text), cell_len(text))

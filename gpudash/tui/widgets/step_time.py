@@ -23,9 +23,9 @@ from gpudash.tui.charts.step_time import (
     top_ms,
 )
 from gpudash.tui.charts.throughput import nothing
-from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import (
+from gpudash.tui.widgets.panel import (
     GUTTER,
+    Frame,
     TimePanel,
     begin_cells,
     gutter_of,

@@ -35,9 +35,9 @@ from gpudash.tui.charts.throughput import (
     throughput,
 )
 from gpudash.tui.keys import key_for
-from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import (
+from gpudash.tui.widgets.panel import (
     GUTTER,
+    Frame,
     TimePanel,
     begin_cells,
     gutter_of,
