@@ -19,7 +19,6 @@ from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, RECORDED, REPLAY_KEYS, Key
-from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.preferences import Tab
 from gpudash.tui.widgets.answer import AnswerStrip
 from gpudash.tui.widgets.bars import Bar, Scrubber, StatusLine
@@ -63,18 +62,19 @@ class Panels:
 
     def show(self, control: Control, mail: Mail, time: TimeView) -> None:
         """Pass a snapshot and new lines to every part but answer and footer."""
-        snapshot, undo, redo = control.snapshot, control.label("undo"), control.label("redo")
+        snapshot, levers = control.snapshot, control.levers
+        undo, redo = levers.label("undo"), levers.label("redo")
         with self.header.contained():
             self.header.show(bars.header(snapshot), bars.header_right(snapshot))
         with self.status.contained():
-            next_start, ending, line = control.next_start, control.ending, control.profile_status
+            next_start, ending, line = levers.next_start, control.ending, control.profile_status
             self.status.show(
                 bars.status(snapshot, next_start, undo, redo, ending=ending, profile=line)
             )
         self.show_charts(snapshot, time)
         with self.levers.contained():
-            fixed = RECORDED if snapshot.playback else control.why_no_change
-            self.levers.show(lever_rows(control), fixed, undo=undo)
+            fixed = RECORDED if snapshot.playback else levers.why_fixed
+            self.levers.show(levers.rows(), fixed, undo=undo)
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
             self.pane.print(mail.output, mail.replaces)
@@ -106,7 +106,7 @@ class Panels:
                     roomy=is_roomy(*size),
                     comparing=control.comparing,
                     proposing=bool(headline(control.snapshot).tries),
-                    undoing=bool(control.label("undo")),
+                    undoing=bool(control.levers.label("undo")),
                     refused=control.refused_now,
                 )
             )

@@ -264,7 +264,7 @@ async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(wo
     snapshot = Snapshot(workload=workload, state="training", total_steps=1)
     async with dashboard(snapshot=snapshot) as d:
         levers = d.app.main_screen.levers
-        for lever in d.app.control.levers:
+        for lever in d.app.control.levers.all:
             text = " ".join(
                 " ".join(
                     levers.render_line(y).text.strip("┃ ") for y in range(levers.size.height)
@@ -272,7 +272,7 @@ async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(wo
             )
             assert levers.chosen is lever
             assert EFFECTS[lever.effect] in text
-            assert all(one.name in text for one in d.app.control.levers)
+            assert all(one.name in text for one in d.app.control.levers.all)
             await d.press("down")
 
 
@@ -281,9 +281,9 @@ async def test_levers_beyond_a_small_panel_are_pointed_to(workload):
     snapshot = Snapshot(workload=workload, state="training")
     async with dashboard(size=(80, 24), snapshot=snapshot) as d:
         levers = d.app.main_screen.levers
-        for _ in d.app.control.levers:
+        for _ in d.app.control.levers.all:
             text = " ".join(levers.render_line(y).text.strip() for y in range(levers.size.height))
-            ends = d.app.control.levers[-1].name, d.app.control.levers[0].name
+            ends = d.app.control.levers.all[-1].name, d.app.control.levers.all[0].name
             assert ("more↓" in text, "more↑" in text) == tuple(
                 f"{name} " not in text for name in ends
             )

@@ -10,9 +10,9 @@ from textual.binding import Binding, BindingType
 
 from gpudash import format as fmt
 from gpudash.tui.cells import Cell, Parts, bar_of, cell, cut
+from gpudash.tui.lever_values import MeasuredValue
 from gpudash.tui.screens.dialog import Dialog
 from gpudash.tui.scroll import first_in_sight
-from gpudash.tui.values import Measured
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import Frame, Panel
 from workloads.levers import AUTO, Count, Lever, LeverError
@@ -55,12 +55,12 @@ class ValueTable(Panel, Scrolled):
         self,
         lever: Lever,
         now: str,
-        values: tuple[Measured, ...],
+        values: tuple[MeasuredValue, ...],
         unit: str,
         *,
         compares: bool = False,
     ) -> None:
-        """`values` and `unit` are from `gpudash.tui.values`; `now` is the present value.
+        """`values` and `unit` are from `gpudash.tui.lever_values`; `now` is the present value.
 
         With `compares` no value can be set: Enter starts an A/B.
         """
@@ -198,7 +198,7 @@ def _default_b(names: Sequence[str], now: str) -> int:
     return next(after, others[-1] if others else 0)
 
 
-def change_text(one: Measured) -> str:
+def change_text(one: MeasuredValue) -> str:
     """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`.
 
     `~` marks one from rows of results, which were not interleaved.

@@ -225,7 +225,7 @@ class MainScreen(Contained, Screen[None]):
         if self.focus_id == "ab" and shown is not None:
             return verdict_text(shown, control.workload, snapshot.device)
         lever = self.levers.chosen
-        return f"{lever.name}={control.value(lever)}" if lever is not None else ""
+        return f"{lever.name}={control.levers.value(lever)}" if lever is not None else ""
 
     def action_device(self) -> None:
         """Show the device in the levers' place, or the levers again."""

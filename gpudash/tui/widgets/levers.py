@@ -11,7 +11,7 @@ from gpudash import format as fmt
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, Parts, beside, cell
 from gpudash.tui.keys import key_for
-from gpudash.tui.lever_rows import LeverRow
+from gpudash.tui.lever_values import LeverRow
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel

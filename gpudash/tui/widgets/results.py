@@ -13,8 +13,8 @@ from gpudash import format as fmt
 from gpudash.snapshot import Result
 from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.charts.axes import nice_ceiling
+from gpudash.tui.lever_values import rate_unit
 from gpudash.tui.scroll import Scroll
-from gpudash.tui.values import rate_unit
 
 PINNED = 1
 """Number of rows at the top that do not scroll."""
