@@ -11,10 +11,10 @@ from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-Part: TypeAlias = Literal["levers", "device", "activity", "pane"]
+BottomPanel: TypeAlias = Literal["levers", "device", "activity", "pane"]
 """Panels that share one place in a small terminal."""
 
-BOTTOM: tuple[Part, ...] = ("pane", "levers", "device", "activity")
+BOTTOM: tuple[BottomPanel, ...] = ("pane", "levers", "device", "activity")
 """The part at the bottom is the first of these that is visible."""
 LEAST = (60, 16)
 """Fewest columns and rows in which anything is shown."""
@@ -30,7 +30,7 @@ LEAST_CHARTS, LEAST_CHARTS_LARGE = 6, 16
 class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The user's choice of panels."""
 
-    chosen: Part = "levers"
+    chosen: BottomPanel = "levers"
     """The panel in the shared place of a small terminal."""
     device: bool = False
     """Whether the device panel takes the levers' place."""

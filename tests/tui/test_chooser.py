@@ -12,7 +12,7 @@ from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import LeverOffer
 from gpudash.tui.cells import bar_of
 from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, unit_of
-from gpudash.tui.screens.chooser import Chooser, Chosen, ValueTable, change_text
+from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable, change_text
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard, strips_of
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
@@ -273,14 +273,14 @@ async def test_it_shows_rates_changes_and_where_they_are_from():
     ("keys", "answer"),
     [
         (["enter"], None),
-        (["down", "enter"], Chosen("set", "16")),
-        (["up", "enter"], Chosen("set", "4")),
-        (["j", "j", "k", "a"], Chosen("compare", "16")),
-        (["1", "2", "enter"], Chosen("set", "12")),
-        (["1", "2", "backspace", "a"], Chosen("compare", "1")),
-        (["1", "2", "down", "enter"], Chosen("set", "16")),
-        (["home", "up", "enter"], Chosen("set", "2")),
-        (["end", "pagedown", "enter"], Chosen("set", "128")),
+        (["down", "enter"], ChosenValue("set", "16")),
+        (["up", "enter"], ChosenValue("set", "4")),
+        (["j", "j", "k", "a"], ChosenValue("compare", "16")),
+        (["1", "2", "enter"], ChosenValue("set", "12")),
+        (["1", "2", "backspace", "a"], ChosenValue("compare", "1")),
+        (["1", "2", "down", "enter"], ChosenValue("set", "16")),
+        (["home", "up", "enter"], ChosenValue("set", "2")),
+        (["end", "pagedown", "enter"], ChosenValue("set", "128")),
         (["8", "enter"], None),
         (["escape"], None),
     ],
@@ -309,7 +309,7 @@ async def test_the_chooser_of_an_ab_preselects_the_next_value(lever, now, meant)
     async with app.run_test() as pilot:
         await pilot.press("enter")
         await pilot.pause()
-        assert app.answers == [Chosen("compare", meant)]
+        assert app.answers == [ChosenValue("compare", meant)]
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ async def test_a_value_that_stands_for_another_one_can_be_set_but_not_compared()
         assert any("auto stands for another value" in line for line in shown(app))
         await pilot.press("enter")
         await pilot.pause()
-        assert app.answers == [Chosen("set", "auto")]
+        assert app.answers == [ChosenValue("set", "auto")]
 
 
 async def test_keys_that_arrive_together_answer_once():
@@ -344,7 +344,7 @@ async def test_keys_that_arrive_together_answer_once():
             app.post_message(events.Key(key, {"enter": "\r", "a": "a"}.get(key)))
         await pilot.pause()
         await pilot.pause()
-        assert app.answers == [Chosen("set", "16")]
+        assert app.answers == [ChosenValue("set", "16")]
 
 
 async def test_a_held_down_key_stops_at_the_last_value():
@@ -383,7 +383,7 @@ async def test_a_click_chooses_and_a_second_one_sets():
         assert app.answers == []
         await pilot.click(offset=(20, y))
         await pilot.pause()
-        assert app.answers == [Chosen("set", "32")]
+        assert app.answers == [ChosenValue("set", "32")]
 
 
 async def test_the_words_in_the_border_are_buttons():

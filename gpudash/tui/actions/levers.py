@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_values import unit_of
-from gpudash.tui.screens.chooser import Chooser, Chosen, ValueTable
+from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable
 from workloads.levers import Lever, Switch
 
 
@@ -66,7 +66,7 @@ class LeverActions(Asking):
             self._open_chooser(lever)
 
     def _open_chooser(self, lever: Lever, *, compares: bool = False) -> None:
-        def answered(chosen: Chosen | None) -> None:
+        def answered(chosen: ChosenValue | None) -> None:
             if chosen is None:
                 return
             if chosen.verb == "set":

@@ -14,7 +14,7 @@ from gpudash.tui.lever_values import MeasuredValue
 from gpudash.tui.screens.dialog import Dialog
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import Frame, Panel
+from gpudash.tui.widgets.panel import Panel, PanelFrame
 from workloads.levers import AUTO, Count, Lever, LeverError
 
 WIDTH = 66
@@ -111,7 +111,7 @@ class ValueTable(Panel, Scrolled):
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the lever's name, the effect of a change, and the keys."""
         against = f"A/B against {fmt.plain(self.now)}"
         keys: tuple[Cell, ...] = (cell(f"enter {against}", "key", action="screen.compare"),)
@@ -120,7 +120,7 @@ class ValueTable(Panel, Scrolled):
                 cell("enter set", "key", action="screen.set"),
                 cell(f"a {against}", "key", rank=1, action="screen.compare"),
             )
-        return Frame(
+        return PanelFrame(
             top=(cell(fmt.plain(self.lever.name), "strong"),),
             top_right=(cell(self.lever.effect, "dim", rank=1),),
             bottom=(*keys, cell("c code", "key", rank=2, action="screen.code")),
@@ -218,14 +218,14 @@ MOST_DIGITS = 12
 """Most digits that can be typed, so that the refusal of a number is one line."""
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class ChosenValue(msgspec.Struct, frozen=True):
     """The chosen value, and whether to set it or compare it with the present one by an A/B."""
 
     verb: Literal["set", "compare"]
     value: str
 
 
-class Chooser(Dialog[Chosen]):
+class Chooser(Dialog[ChosenValue]):
     """Asks for a value of a lever; choosing the present value answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -269,7 +269,7 @@ class Chooser(Dialog[Chosen]):
             return
         value = self._value()
         if value is not None:
-            self.dismiss(Chosen("set", value) if value != self._table.now else None)
+            self.dismiss(ChosenValue("set", value) if value != self._table.now else None)
 
     def action_compare(self) -> None:
         """Answer with the value, to be compared with the present one."""
@@ -279,7 +279,7 @@ class Chooser(Dialog[Chosen]):
         elif value == AUTO:
             self._table.complain(f"{AUTO} stands for another value: choose that one")
         elif value is not None:
-            self.dismiss(Chosen("compare", value))
+            self.dismiss(ChosenValue("compare", value))
 
     def action_code(self) -> None:
         """Show the lines of PyTorch that do the same; the chooser stays open below."""

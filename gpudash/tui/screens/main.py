@@ -14,8 +14,8 @@ from textual.widgets import Static
 from gpudash.diagnosis.headline import headline
 from gpudash.tui.arrangement import (
     Board,
+    BottomPanel,
     PanelChoice,
-    Part,
     is_roomy,
     is_too_small,
     is_wide,
@@ -158,7 +158,7 @@ class MainScreen(Contained, Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Make the panel visible, and put its keys first in the footer."""
         focused = event.widget.id
-        if focused in get_args(Part):
+        if focused in get_args(BottomPanel):
             self._rearrange(chosen=focused)
         self._show_footer()
 

@@ -23,7 +23,7 @@ from gpudash.tui import inks
 from gpudash.tui.cells import Parts, exactly, width_of
 from gpudash.tui.containment import Contained, PartFailed
 
-Ink: TypeAlias = tuple[Style, dict[int, str]]
+InkStyle: TypeAlias = tuple[Style, dict[int, str]]
 """A style, and the glyphs that distinguish it in a terminal of too few colours."""
 FEW_COLOURS = (None, "standard")
 """rich's colour systems with sixteen colours or none."""
@@ -37,7 +37,7 @@ class Painted(Contained, Widget):
         self._strips: list[Strip] = []
         self._painted_size: Size | None = None
         self._theme = ""
-        self._inks: dict[str, Ink] = {}
+        self._inks: dict[str, InkStyle] = {}
         self._failure: str | None = None  # why the last update failed
         self._alone: Size | None = None  # where no app gives it a size
 
@@ -133,14 +133,14 @@ class Painted(Contained, Widget):
         self._painted_size = None
         self._inks.clear()
 
-    def _ink(self, name: str) -> Ink:
+    def _ink(self, name: str) -> InkStyle:
         """Return an ink in the present theme, on the widget's background."""
         if name not in self._inks:
             pair = name.split("/")
             self._inks[name] = self._pair(*pair) if len(pair) == 2 else self._single(name)
         return self._inks[name]
 
-    def _single(self, name: str) -> Ink:
+    def _single(self, name: str) -> InkStyle:
         if not name:
             return self.rich_style, {}
         own, theme = self.visual_style, self.app.current_theme
@@ -151,7 +151,7 @@ class Painted(Contained, Widget):
         style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
         return style, inks.texture(name) if self._hues_are_few() else {}
 
-    def _pair(self, above: str, behind: str) -> Ink:
+    def _pair(self, above: str, behind: str) -> InkStyle:
         hues = {}
         for name in (above, behind):
             style, _ = self._ink(name)

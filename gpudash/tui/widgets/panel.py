@@ -26,7 +26,7 @@ MARGIN = 3
 """Columns between two cells of the border, or a cell and a corner: blank, line, blank."""
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class PanelFrame(msgspec.Struct, frozen=True, kw_only=True):
     """The cells in a panel's border, by place."""
 
     top: tuple[Cell, ...] = ()
@@ -55,7 +55,7 @@ class Panel(Painted):
     def _has_frame(self, width: int, height: int) -> bool:
         return self.framed and width >= 4 and height >= 3
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the present cells of the border."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 

@@ -15,9 +15,9 @@ from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, cut
 from gpudash.tui.charts.axes import TimeView, range_of
-from gpudash.tui.charts.sparklines import Reading, reading, readings, sparklines
+from gpudash.tui.charts.sparklines import ShownReading, reading, readings, sparklines
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import Frame, Panel, TimePanel, begin_cells, moment_cell
+from gpudash.tui.widgets.panel import Panel, PanelFrame, TimePanel, begin_cells, moment_cell
 
 LEAST_LINE = 4
 """Fewest columns of a sparkline."""
@@ -28,7 +28,7 @@ ROOMY = 48
 class Activity(TimePanel):
     """The most important readings that fit; the device panel has them all."""
 
-    _readings: Sequence[Reading] = ()
+    _readings: Sequence[ShownReading] = ()
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
         """Return the readings, their times, why there are none of a GPU, and if there are ranks."""
@@ -42,7 +42,7 @@ class Activity(TimePanel):
         time_range = range_of(self._snapshot.series, columns, self.view)
         return time_range.moment_in(x - label_width - 2) if columns else None
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the title, and the scales of the sparklines."""
         width, height = self.inside
         shown, view = self._fitting(width, height), self.view
@@ -55,7 +55,7 @@ class Activity(TimePanel):
         begin = begin_cells(range_of(self._snapshot.series, columns, view)) if columns else ()
         scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
         whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
-        return Frame(
+        return PanelFrame(
             top=(cell(f"²{title}", "strong"), *whose),
             top_right=(*at, button("all", "screen.device", rank=1)),
             bottom=begin if self._snapshot.series.at_s else (),
@@ -77,7 +77,7 @@ class Activity(TimePanel):
             return []
         return textwrap.wrap(reason, max(width - 2, 2), max_lines=room, placeholder=" …")
 
-    def _fitting(self, width: int, height: int) -> Sequence[Reading]:
+    def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         return self._readings[: max(height - len(self._why(width, height)), 0)]
 
 
@@ -91,7 +91,7 @@ def no_gpu(snapshot: Snapshot) -> str:
 
 
 def reading_rows(
-    shown: Sequence[Reading], series: Series, view: TimeView, width: int
+    shown: Sequence[ShownReading], series: Series, view: TimeView, width: int
 ) -> Iterator[Parts]:
     """Yield label, sparkline and value of each reading, in columns."""
     label_width, columns = _layout(shown, width)
@@ -108,7 +108,7 @@ def reading_rows(
         )
 
 
-def _layout(shown: Sequence[Reading], width: int) -> tuple[int, int]:
+def _layout(shown: Sequence[ShownReading], width: int) -> tuple[int, int]:
     """Return the columns of labels and of sparklines; (0, 0) without room for sparklines."""
     drawn = [one for one in shown if one.past]
     label_width = max((cell_len(one.label) for one in drawn), default=0)
@@ -139,10 +139,10 @@ class Text(msgspec.Struct, frozen=True):
     heads: bool = False
 
 
-Line: TypeAlias = Reading | Text
+DeviceLine: TypeAlias = ShownReading | Text
 
 
-def device_lines(snapshot: Snapshot, cores: int | None = None) -> list[Line]:
+def device_lines(snapshot: Snapshot, cores: int | None = None) -> list[DeviceLine]:
     """Return all readings under headings, with `–` for values that were not measured.
 
     `cores` is the number of cores that the training may use, if it is known.
@@ -155,7 +155,7 @@ def device_lines(snapshot: Snapshot, cores: int | None = None) -> list[Line]:
     ]
 
 
-def _gpu(snapshot: Snapshot) -> Iterator[Line]:
+def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
     gpu = snapshot.gpu
     name = snapshot.device.name if snapshot.device else fmt.ABSENT
     yield Text(f"GPU {gpu.index}, {gpu.name}" if gpu else f"trains on {name}", heads=True)
@@ -179,36 +179,36 @@ def _joined(value: str, between: str, other: str) -> str:
     return f"{value.removesuffix(f' {unit}')}{between}{other}"
 
 
-def _training(snapshot: Snapshot, cores: int | None) -> Iterator[Line]:
+def _training(snapshot: Snapshot, cores: int | None) -> Iterator[DeviceLine]:
     pid = f", pid {snapshot.worker_pid}" if snapshot.worker_pid else ""
     yield Text(f"training{pid}", heads=True)
     for metric, known in METRICS.items():
         if metric == "cpu_pct":
             used = snapshot.host.number(metric) if snapshot.host else None
-            yield Reading(label=known.label, value=fmt.cores(used, cores))
+            yield ShownReading(label=known.label, value=fmt.cores(used, cores))
         elif metric.startswith("mem_") and snapshot.device and snapshot.device.kind == "cpu":
             continue
         elif known.kind == "host" and known.label:
             yield reading(snapshot, metric, known.spark or known.label, NOW)
 
 
-def _own(snapshot: Snapshot) -> Iterator[Line]:
+def _own(snapshot: Snapshot) -> Iterator[DeviceLine]:
     host, costs_ms = snapshot.host or HostReading(at_s=0.0), snapshot.instruments_ms
     costs = fmt.ABSENT if costs_ms is None else f"{fmt.significant(costs_ms)} ms a step"
     takes = fmt.cores(host.number("own_cpu_pct")), fmt.memory(host.number("own_rss_mib"))
-    yield Reading(label="gpudash", value=", ".join(takes))
-    yield Reading(label="measuring", value=costs)
+    yield ShownReading(label="gpudash", value=", ".join(takes))
+    yield ShownReading(label="measuring", value=costs)
     unattributed = fmt.with_unit(snapshot.unattributed_pct, "%", 1)
-    yield Reading(label="unattributed time", value=unattributed)
+    yield ShownReading(label="unattributed time", value=unattributed)
 
 
-def _loader(snapshot: Snapshot) -> Iterator[Line]:
+def _loader(snapshot: Snapshot) -> Iterator[DeviceLine]:
     if snapshot.transform_ms or snapshot.skipped_samples:
         yield Text("loader, a sample", heads=True)
     for name, ms in snapshot.transform_ms.items():
-        yield Reading(label=fmt.plain(name), value=f"{fmt.milliseconds(ms)} ms")
+        yield ShownReading(label=fmt.plain(name), value=f"{fmt.milliseconds(ms)} ms")
     if snapshot.skipped_samples:
-        yield Reading(label="unreadable, skipped", value=f"{snapshot.skipped_samples:,}")
+        yield ShownReading(label="unreadable, skipped", value=f"{snapshot.skipped_samples:,}")
 
 
 class DevicePanel(Panel, Scrolled):
@@ -225,14 +225,14 @@ class DevicePanel(Panel, Scrolled):
         self.repaint()
 
     @cached_property
-    def _lines(self) -> list[Line]:
+    def _lines(self) -> list[DeviceLine]:
         """All lines; made only if the panel is visible."""
         return device_lines(self._snapshot, self._cores)
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the title, the number of hidden lines, and the button that closes it."""
         below = len(self._lines) - self._top(*self.inside) - self._room(*self.inside)
-        return Frame(
+        return PanelFrame(
             top=(cell("⁶device", "strong"),),
             bottom=(cell(f"↓ {below} more", "dim"),) if below > 0 else (),
             bottom_right=(button("close", "screen.device", rank=1),),
@@ -263,11 +263,11 @@ class DevicePanel(Panel, Scrolled):
         last = max(len(self._lines) - self._room(width, height), 0)
         return min(max(self._first + direction, 0), last)
 
-    def _column(self, lines: Sequence[Line], width: int) -> Iterator[Parts]:
-        shown = [line for line in lines if isinstance(line, Reading)]
+    def _column(self, lines: Sequence[DeviceLine], width: int) -> Iterator[Parts]:
+        shown = [line for line in lines if isinstance(line, ShownReading)]
         rows = reading_rows(shown, self._snapshot.series, NOW, width)
         for line in lines:
-            if isinstance(line, Reading):
+            if isinstance(line, ShownReading):
                 yield next(rows)
             else:
                 text = fmt.clip(fmt.plain(line.text), width - 2)

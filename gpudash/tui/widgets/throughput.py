@@ -37,7 +37,7 @@ from gpudash.tui.charts.throughput import (
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.panel import (
     GUTTER,
-    Frame,
+    PanelFrame,
     TimePanel,
     begin_cells,
     gutter_of,
@@ -95,7 +95,7 @@ class ThroughputChart(TimePanel):
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the present value or the cursor's, and the time range."""
         snapshot, view, live = self._snapshot, self.view, is_live(self._snapshot)
         newest_s = snapshot.series.at_s[-1] if snapshot.series.at_s else 0.0
@@ -106,7 +106,7 @@ class ThroughputChart(TimePanel):
         texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
         keys = cell("   ".join(texts), "dim", rank=4)
         roomy = self.size.width >= SIDE_BY_SIDE_FROM[0]
-        return Frame(
+        return PanelFrame(
             top=(cell(f"¹{throughput(snapshot).unit}", "strong"),),
             top_right=tuple(self._values()),
             bottom=(*begin_cells(self.time_range), *[keys] * roomy),

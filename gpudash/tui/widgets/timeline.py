@@ -40,7 +40,7 @@ NAMED_BY_KIND = ("waits", "overlap")
 """Kinds of rows that are named by their kind instead of their lane."""
 
 
-class Line:
+class CellRow:
     """A row of cells that can be painted over."""
 
     def __init__(self, width: int) -> None:
@@ -167,7 +167,7 @@ def duration(us: float) -> str:
 
 def ruler(span: Span, columns: int, cursor_us: float) -> Parts:
     """Return the time axis with a mark at the cursor."""
-    line, cell_us = Line(columns), span.length_us / columns
+    line, cell_us = CellRow(columns), span.length_us / columns
     line.put(int((cursor_us - span.begin_us) // cell_us), "▾", "strong")
     for at_us, text in _ticks(span, columns):
         column = int((at_us - span.begin_us) / cell_us + 1e-6)
@@ -198,7 +198,7 @@ def _moment(at_us: float, step_us: float) -> str:
 
 def _steps(view: TraceView, columns: int) -> Parts:
     """Return the borders of the steps, with the number and duration of each."""
-    line, span = Line(columns), view.span
+    line, span = CellRow(columns), view.span
     cell_us = span.length_us / columns
     for step in view.timeline.trace.steps:
         if step.end_us <= span.begin_us or step.begin_us >= span.end_us:
@@ -221,7 +221,7 @@ def _steps(view: TraceView, columns: int) -> Parts:
 def lane(view: TraceView, row: Row, cells: Cells, chosen: int | None) -> Parts:
     """Return a lane as cells; the event `chosen` is highlighted."""
     columns = len(cells.position)
-    line, span = Line(columns), view.span
+    line, span = CellRow(columns), view.span
     cell_us = span.length_us / columns
     for step in view.timeline.trace.steps:
         if span.holds(step.begin_us):
@@ -246,7 +246,7 @@ def lane(view: TraceView, row: Row, cells: Cells, chosen: int | None) -> Parts:
     return line.parts
 
 
-def _paint(line: Line, shares: list[float], begin: int, fill: str, mark: str) -> None:
+def _paint(line: CellRow, shares: list[float], begin: int, fill: str, mark: str) -> None:
     for column, share in enumerate(shares, begin):
         if share >= FULL:
             line.put(column, " ", fill)
