@@ -31,7 +31,7 @@ class ConfigurationError(UsageError):
 @cache
 def shape() -> Tree:
     """Return every valid key as a tree; its leaves are None."""
-    from gpudash.tui.keymap import ACTIONS  # only if there is a file
+    from gpudash.tui.keys import ACTIONS  # only if there is a file
 
     levers = {name: dict.fromkeys(one.name for one in e.levers) for name, e in CATALOGUE.items()}
     every = {name: None for names in levers.values() for name in names}
@@ -103,7 +103,7 @@ def _choice(name: str, text: str, choices: Sequence[str]) -> str:
 
 
 def _keys(value: Any) -> tuple[str, ...]:
-    from gpudash.tui.keymap import key_named  # only if keys are configured
+    from gpudash.tui.keys import key_named  # only if keys are configured
 
     return tuple(
         key_named(str(one)) for one in (value or [""] if isinstance(value, list) else [value])

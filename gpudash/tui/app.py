@@ -30,8 +30,7 @@ from gpudash.tui.actions.profiles import ProfileActions
 from gpudash.tui.actions.run import RunActions
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.keymap import keys_of, name_of
-from gpudash.tui.keys import ACTIVE
+from gpudash.tui.keys import ACTIVE, keys_of, name_of
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
 from gpudash.tui.screens.keys import Help

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpudash.tui.keymap import name_of
-from gpudash.tui.keys import GROUPS, Key
+from gpudash.tui.keys import GROUPS, Key, name_of
 from gpudash.tui.screens.dialog import Dialog, framed, text
 
 READING = """\
