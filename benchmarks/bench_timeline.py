@@ -13,9 +13,9 @@ from itertools import cycle
 import numpy as np
 from ratios import show
 
-from gpudash.trace.model import KINDS, Events, Trace, TraceLane
-from gpudash.tui.trace_view import TraceView, view_of
-from gpudash.tui.widgets.trace_rows import timeline_rows
+from gpudash.trace.model import KINDS, Trace, TraceEvents, TraceLane
+from gpudash.tui.charts.trace_view import TraceView, view_of
+from gpudash.tui.widgets.timeline import timeline_rows
 from gpudash.views.timeline import timeline_of
 
 SIZE = (200, 48)
@@ -48,7 +48,7 @@ def trace_of(count: int) -> Trace:
             TraceLane("host", "main"),
             *(TraceLane("stream", f"stream {n}") for n in range(STREAMS)),
         ),
-        events=Events(
+        events=TraceEvents(
             begin_us=begin_us[order],
             duration_us=np.concatenate([PERIOD_US - 1 - 2 * depth, lengths_us])[order],
             kind=np.array(kinds, dtype=np.uint8)[order],

@@ -12,8 +12,16 @@ from gpudash.cli.schema import DOCUMENTS, record
 from gpudash.cli.verbs import VERBS, load
 from gpudash.errors import Exit
 from gpudash.metrics import KINDS, METRICS, Metric
-from gpudash.tui.keymap import FIXED, name_of
-from gpudash.tui.keys import GROUPS, KEYS, PLAYER_KEYS, SHOWN, TIMELINE_KEYS, Key
+from gpudash.tui.keys import (
+    GROUPS,
+    KEYS,
+    PLAYER_KEYS,
+    SHOWN,
+    TIMELINE_KEYS,
+    UNCHANGEABLE,
+    Key,
+    name_of,
+)
 from workloads import CATALOGUE
 from workloads.levers import Lever
 from workloads.standard_levers import PROCESSES
@@ -177,7 +185,7 @@ def _pressed(key: Key) -> str:
 def _keys(keys: Iterable[Key]) -> str:
     rows = [
         f"| {_pressed(key)} "
-        f"| {key.help} | {'–' if key.action in FIXED else f'`{name_of(key)}`'} |\n"
+        f"| {key.help} | {'–' if key.action in UNCHANGEABLE else f'`{name_of(key)}`'} |\n"
         for key in keys
     ]
     return f"| key | does | name in `[keys]` |\n|---|---|---|\n{''.join(rows)}"

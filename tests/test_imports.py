@@ -67,18 +67,18 @@ def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
 
 
 def test_what_the_screen_knows_loads_no_widget() -> None:
-    names = "control", "bars", "throughput", "stacks", "sparks", "inbox"
+    names = "control", "bars", "charts.throughput", "charts.step_time", "charts.sparklines", "inbox"
     code = "import " + ", ".join(f"gpudash.tui.{name}" for name in names)
     assert "textual" not in loaded_by(code)
 
 
 def test_the_dashboard_leaves_out_what_libraries_bring_along_and_it_never_uses():
-    loaded = loaded_by("import gpudash.run.session, gpudash.tui.app, gpudash.tui.plot")
+    loaded = loaded_by("import gpudash.run.session, gpudash.tui.app, gpudash.tui.charts.curve")
     assert "textual" in loaded
     assert "plotext" in loaded
     assert not loaded & {"ssl", "PIL", "unittest", "multiprocessing", "numpy"}
 
 
 def test_what_was_left_out_can_be_imported_later():
-    code = "import gpudash.tui.app, gpudash.tui.plot, ssl, unittest"
+    code = "import gpudash.tui.app, gpudash.tui.charts.curve, ssl, unittest"
     assert {"ssl", "unittest"} <= loaded_by(code)

@@ -291,7 +291,7 @@ def keymap_of(chosen: Layer) -> dict[str, tuple[str, ...]]:
     named = {key.removeprefix("keys."): one for key, one in chosen.items() if key[:5] == "keys."}
     if not named:
         return {}
-    from gpudash.tui.keymap import clash  # only if keys are configured
+    from gpudash.tui.keys import clash  # only if keys are configured
 
     keys = {action: one.value for action, one in named.items()}
     if found := clash(keys):

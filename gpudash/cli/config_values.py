@@ -31,7 +31,7 @@ class ConfigurationError(UsageError):
 @cache
 def shape() -> Tree:
     """Return every valid key as a tree; its leaves are None."""
-    from gpudash.tui.keymap import ACTIONS  # only if there is a file
+    from gpudash.tui.keys import ACTIONS  # only if there is a file
 
     levers = {name: dict.fromkeys(one.name for one in e.levers) for name, e in CATALOGUE.items()}
     every = {name: None for names in levers.values() for name in names}
@@ -80,9 +80,9 @@ def _lever(workload: str, name: str, value: Any) -> str:
 def _option(table: str, name: str, text: str) -> Any:
     """Return the value of an option or of a screen setting."""
     if name in SCREEN:
-        from gpudash.tui.appearance import VALID  # imports Textual
+        from gpudash.tui.preferences import choices  # imports Textual
 
-        return _choice(name, text, VALID[name])
+        return _choice(name, text, choices(name))
     if name == "workload":
         return find_workload(text).name
     action = load(table).parser().options[name]
@@ -103,7 +103,7 @@ def _choice(name: str, text: str, choices: Sequence[str]) -> str:
 
 
 def _keys(value: Any) -> tuple[str, ...]:
-    from gpudash.tui.keymap import key_named  # only if keys are configured
+    from gpudash.tui.keys import key_named  # only if keys are configured
 
     return tuple(
         key_named(str(one)) for one in (value or [""] if isinstance(value, list) else [value])

@@ -167,8 +167,9 @@ def show(
     from gpudash.imports import without_collecting
 
     with without_collecting():
-        from gpudash.tui.app import Dashboard, run_dashboard
-        from gpudash.tui.appearance import Appearance
+        from gpudash.tui.app import Dashboard
+        from gpudash.tui.preferences import Appearance
+        from gpudash.tui.running import run_dashboard
 
     look = Appearance(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys)
     app = Dashboard(
@@ -208,7 +209,7 @@ def print_once(
     import shutil
 
     from gpudash.cli.headless import complain_of_failure
-    from gpudash.tui.single_frame import one_frame
+    from gpudash.tui.running import one_frame
 
     in_color = color == "always" or (sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     width, height = shutil.get_terminal_size(IN_A_PIPE) if sys.stdout.isatty() else IN_A_PIPE

@@ -5,13 +5,13 @@ from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
 from gpudash.protocol.session import ComparisonShown
-from gpudash.report.frame import WIDTH, Bins, Frame, curve, svg
+from gpudash.report.frame import WIDTH, Bins, ChartFrame, curve, svg
 from gpudash.report.markup import element, number
 from gpudash.snapshot import BlockShown, Marker, Snapshot
-from gpudash.tui.axes import means, nice_ceiling
-from gpudash.tui.sparks import Reading
-from gpudash.tui.stacks import Part, metrics_of, parts_of, spent, top_ms
-from gpudash.tui.throughput import scale_of, throughput
+from gpudash.tui.charts.axes import means, nice_ceiling
+from gpudash.tui.charts.sparklines import ShownReading
+from gpudash.tui.charts.step_time import StepPart, metrics_of, parts_of, spent, top_ms
+from gpudash.tui.charts.throughput import scale_of, throughput
 
 HEIGHT = 190.0
 LABELS = 14.0
@@ -34,7 +34,7 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
     top = scale_of(runs, snapshot.markers)
     labels = list(_labels(snapshot.markers, bins))
     above = LABELS * max((row + 1 for _, _, row in labels), default=0) + 6
-    frame = Frame(bins=bins, top=top, above=above, height=HEIGHT)
+    frame = ChartFrame(bins=bins, top=top, above=above, height=HEIGHT)
     inside = [
         *_blocks(snapshot.blocks, frame),
         *curve(runs, frame, "rate"),
@@ -52,7 +52,7 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
 # ── a step's time ───────────────────────────────────────────────────────────────────────
 
 
-def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Part]]:
+def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[StepPart]]:
     """Return the mean step time over time as stacked columns, and the parts shown."""
     series, parts = snapshot.series, parts_of(snapshot)
     columns = [means(series.of(name), series.at_s, bins.stretches) for name in metrics_of(parts)]
@@ -60,7 +60,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Par
     if not any(steps):
         return None, []
     top = top_ms(series, bins.stretches, snapshot.markers, None)
-    frame = Frame(bins=bins, top=top, above=6.0, height=HEIGHT)
+    frame = ChartFrame(bins=bins, top=top, above=6.0, height=HEIGHT)
     paths: dict[str, list[str]] = {}
     for (begin_s, end_s), step in zip(bins.times, steps, strict=True):
         reached = 0.0
@@ -80,7 +80,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Par
     return frame.chart("A step's time, ms", about, drawn), shown
 
 
-def _column(frame: Frame, begin_s: float, end_s: float, below: float, above: float) -> str:
+def _column(frame: ChartFrame, begin_s: float, end_s: float, below: float, above: float) -> str:
     """Return the path of a column; absolute coordinates give neighbours exactly the same edge."""
     x, end = number(frame.bins.x(begin_s)), number(frame.bins.x(end_s))
     return f"M{x} {number(frame.y(above))}H{end}V{number(frame.y(below))}H{x}z"
@@ -89,12 +89,12 @@ def _column(frame: Frame, begin_s: float, end_s: float, below: float, above: flo
 # ── readings ────────────────────────────────────────────────────────────────────────────
 
 
-def reading_chart(snapshot: Snapshot, one: Reading, bins: Bins) -> Element | None:
+def reading_chart(snapshot: Snapshot, one: ShownReading, bins: Bins) -> Element | None:
     """Return a reading over time as a small curve; None if it has no values."""
     runs = bins.runs(snapshot.series, one.past)
     if not runs:
         return None
-    frame = Frame(bins=bins, top=one.top, above=3.0, height=34.0)
+    frame = ChartFrame(bins=bins, top=one.top, above=3.0, height=34.0)
     inside = [
         *curve(runs, frame, "rate" if one.of_device else "host"),
         *_marker_lines(snapshot.markers, frame),
@@ -143,7 +143,7 @@ def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
 # ── markers and blocks ──────────────────────────────────────────────────────────────────
 
 
-def _blocks(blocks: Iterable[BlockShown], frame: Frame) -> Iterator[Element]:
+def _blocks(blocks: Iterable[BlockShown], frame: ChartFrame) -> Iterator[Element]:
     """Yield the blocks of comparisons as two bands, one for each side."""
     for side, y in (("a", frame.bottom - 10), ("b", frame.bottom - 5)):
         path = "".join(
@@ -158,7 +158,7 @@ def _blocks(blocks: Iterable[BlockShown], frame: Frame) -> Iterator[Element]:
                           class_=f"fill {side}")  # fmt: skip
 
 
-def _marker_lines(markers: Iterable[Marker], frame: Frame) -> Iterator[Element]:
+def _marker_lines(markers: Iterable[Marker], frame: ChartFrame) -> Iterator[Element]:
     for one in markers:
         x = frame.bins.x(one.at_s)
         tip = element("title", f"{fmt.minutes(one.at_s)} {one.label}")

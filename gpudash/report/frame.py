@@ -11,7 +11,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.report.markup import element, number
 from gpudash.snapshot import Series
-from gpudash.tui.axes import Point, Runs, means
+from gpudash.tui.charts.axes import Point, Runs, means
 
 WIDTH = 960.0
 """Width of a chart in its own units; the page scales it."""
@@ -65,7 +65,7 @@ def bins_of(series: Series, elapsed_s: float) -> Bins:
     return Bins(end_s=end_s, stretches=tuple(stretches), times=tuple(times))
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
     """The plot of one chart: from 0 to `top` over the time of all bins."""
 
     bins: Bins
@@ -136,13 +136,13 @@ def svg(
     )
 
 
-def curve(runs: Runs, frame: Frame, ink: str) -> Iterator[Element]:
+def curve(runs: Runs, frame: ChartFrame, ink: str) -> Iterator[Element]:
     """Yield the areas below a curve, and the curve."""
     for kind, path in (("area", _area), ("line", _line)):
         yield from (element("path", d=path(run, frame), class_=f"{kind} {ink}") for run in runs)
 
 
-def _line(run: Sequence[Point], frame: Frame) -> str:
+def _line(run: Sequence[Point], frame: ChartFrame) -> str:
     """Return the path of a curve; a single point becomes a visible dash."""
     points = [(frame.bins.x(at_s), frame.y(value)) for at_s, value in run]
     if len(points) == 1:
@@ -151,7 +151,7 @@ def _line(run: Sequence[Point], frame: Frame) -> str:
     return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
-def _area(run: Sequence[Point], frame: Frame) -> str:
+def _area(run: Sequence[Point], frame: ChartFrame) -> str:
     first, last = (frame.bins.x(at_s) for at_s in (run[0][0], run[-1][0]))
     bottom = number(frame.bottom)
     return f"{_line(run, frame)}L{number(last)} {bottom}L{number(first)} {bottom}z"

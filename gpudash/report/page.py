@@ -15,9 +15,8 @@ from gpudash.report.frame import Bins, bins_of
 from gpudash.report.markup import MOST_LINES, document, element, section
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Snapshot
-from gpudash.tui.axes import means
-from gpudash.tui.sparks import Reading, quantity, readings
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import TimeView, means
+from gpudash.tui.charts.sparklines import ShownReading, quantity, readings
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Content security policy: the browser refuses to fetch or run anything."""
@@ -169,7 +168,7 @@ def _legend(entries: Iterable[tuple[str, str]]) -> Element | None:
     return element("figcaption", *found) if found else None
 
 
-def _reading(snapshot: Snapshot, one: Reading, chart: Element) -> Element:
+def _reading(snapshot: Snapshot, one: ShownReading, chart: Element) -> Element:
     """Return a row: label, curve, mean and scale."""
     series = snapshot.series
     (mean,) = means(one.past, series.at_s, [slice(0, len(series.at_s))])

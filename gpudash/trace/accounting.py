@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpudash.protocol.inspections import Profiled
-from gpudash.trace.model import ON_DEVICE, Events, Trace
+from gpudash.trace.model import ON_DEVICE, Trace, TraceEvents
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost, modules_around
 from gpudash.trace.spans import Spans, ends_last, overlap, union
@@ -99,7 +99,7 @@ def _window(trace: Trace) -> tuple[float, float, int]:
     return 0.0, float(trace.events.end_us.max(initial=0.0)), max(steps, 1)
 
 
-def _blocked_us(events: Events, inside: NDArray[np.bool_]) -> float:
+def _blocked_us(events: TraceEvents, inside: NDArray[np.bool_]) -> float:
     """Return how long launching threads waited, in µs; waits after the last launch cost nothing."""
     launches = events.launch[events.launch >= 0]
     last_us = events.begin_us[launches].max(initial=-np.inf)
@@ -256,7 +256,7 @@ def _groups(
 
 
 def _gaps_of(
-    events: Events, busy: Spans, begin_us: float, end_us: float
+    events: TraceEvents, busy: Spans, begin_us: float, end_us: float
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return the gaps between two moments in which no stream was busy, each with its cause.
 

@@ -25,10 +25,10 @@ from gpudash.trace.model import (
     ON_DEVICE,
     ON_HOST,
     EventKind,
-    Events,
     LaneKind,
     Links,
     Trace,
+    TraceEvents,
     TraceLane,
     TraceStep,
     are,
@@ -180,7 +180,7 @@ class EventColumns:
         column = {key: np.concatenate(self._columns.pop(key))[order] for key in [*self._columns]}
         first_us, what = column["begin_us"][0], column["what"]
         kind = kind[what]
-        events = Events(
+        events = TraceEvents(
             begin_us=column["begin_us"] - first_us,
             duration_us=column["duration_us"],
             kind=kind,
@@ -260,14 +260,14 @@ def _launches(kind: NDArray[np.uint8], correlation: NDArray[np.int64]) -> NDArra
     return found
 
 
-def _drawn_besides(events: Events) -> Iterator[TraceLane]:
+def _drawn_besides(events: TraceEvents) -> Iterator[TraceLane]:
     if events.are("copy").any():
         yield TraceLane("copies", "copies")
     if events.are("collective").any():
         yield TraceLane("communication", "communication")
 
 
-def _steps(events: Events, names: tuple[str, ...]) -> tuple[TraceStep, ...]:
+def _steps(events: TraceEvents, names: tuple[str, ...]) -> tuple[TraceStep, ...]:
     """Return the annotated steps; the last one ends when the device has finished."""
     number_of = {i: int(found[1]) for i, one in enumerate(names) if (found := STEP.fullmatch(one))}
     annotated = events.are("annotation") & np.isin(events.name, list(number_of))
@@ -288,7 +288,7 @@ def _steps(events: Events, names: tuple[str, ...]) -> tuple[TraceStep, ...]:
     return tuple(steps)
 
 
-def consistent(events: Events, until_us: float = np.inf) -> Events:
+def consistent(events: TraceEvents, until_us: float = np.inf) -> TraceEvents:
     """Return the events without those that contradict themselves or others.
 
     No duration is negative. No device event begins before its launch or before the host's first
@@ -311,7 +311,7 @@ def consistent(events: Events, until_us: float = np.inf) -> Events:
     return events if keep.all() else events.only(keep)
 
 
-def _overtaking(events: Events, device: NDArray[np.intp]) -> NDArray[np.intp]:
+def _overtaking(events: TraceEvents, device: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return events of a stream that end before an earlier one with another launch."""
     found = []
     for lane in np.flatnonzero(np.bincount(events.lane[device])):

@@ -44,7 +44,7 @@ class TraceLane(msgspec.Struct, frozen=True):
     """A thread's native id, a stream's number; 0 for the others."""
 
 
-class Events(msgspec.Struct, frozen=True):
+class TraceEvents(msgspec.Struct, frozen=True):
     """All complete events, ordered by begin; each column has shape (n,)."""
 
     begin_us: NDArray[np.float64]
@@ -73,11 +73,11 @@ class Events(msgspec.Struct, frozen=True):
         """Return a mask of the events of these kinds."""
         return are(self.kind, *kinds)
 
-    def only(self, keep: NDArray[np.bool_]) -> "Events":
+    def only(self, keep: NDArray[np.bool_]) -> "TraceEvents":
         """Return the events to keep; launches that are not kept become -1."""
         place = np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32)
         launch = self.launch[keep]
-        return Events(
+        return TraceEvents(
             begin_us=self.begin_us[keep],
             duration_us=self.duration_us[keep],
             kind=self.kind[keep],
@@ -116,7 +116,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """The file's name."""
     names: tuple[str, ...]
     lanes: tuple[TraceLane, ...]
-    events: Events
+    events: TraceEvents
     links: Links | None = None
     """None without a backward pass."""
     steps: tuple[TraceStep, ...] = ()

@@ -3,14 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudash.trace.model import Events, Links, Trace
+from gpudash.trace.model import Links, Trace, TraceEvents
 from gpudash.trace.names import BACKWARD, MODULE
 
 ROUNDING_US = 0.01
 
 
 def innermost(
-    events: Events, containers: NDArray[np.bool_], inner: NDArray[np.bool_]
+    events: TraceEvents, containers: NDArray[np.bool_], inner: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
     """Return the innermost container around each inner event, in order; −1 for none.
 
@@ -55,7 +55,7 @@ def modules_around(trace: Trace, calls: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.where((found < 0) & (link >= 0), forward[link], found)
 
 
-def _links_in(events: Events, links: Links, around: NDArray[np.intp]) -> NDArray[np.intp]:
+def _links_in(events: TraceEvents, links: Links, around: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the first link whose backward operator lies in each of these events, −1 for none."""
     found = np.full(len(around), -1, np.intp)
     end_us = events.end_us
@@ -72,7 +72,7 @@ def _links_in(events: Events, links: Links, around: NDArray[np.intp]) -> NDArray
 
 
 def _at(
-    events: Events,
+    events: TraceEvents,
     containers: NDArray[np.bool_],
     at_us: NDArray[np.float64],
     lane: NDArray[np.int16],
@@ -80,7 +80,7 @@ def _at(
     """Return the innermost container at each of these moments, −1 for none."""
     chosen = np.flatnonzero(containers)
     none = np.zeros(len(chosen) + len(at_us), np.int64)
-    both = Events(
+    both = TraceEvents(
         begin_us=np.concatenate([events.begin_us[chosen], at_us]),
         duration_us=np.concatenate([events.duration_us[chosen], np.zeros(len(at_us))]),
         kind=none.astype(np.uint8),

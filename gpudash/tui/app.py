@@ -28,19 +28,16 @@ from gpudash.tui import preferences
 from gpudash.tui.actions.levers import LeverActions
 from gpudash.tui.actions.profiles import ProfileActions
 from gpudash.tui.actions.run import RunActions
-from gpudash.tui.appearance import Appearance
-from gpudash.tui.ascii import Ascii
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.keymap import keys_of, name_of
-from gpudash.tui.keys import ACTIVE
-from gpudash.tui.palette import Palette, entries
-from gpudash.tui.preferences import Preferences, Tab
+from gpudash.tui.keys import ACTIVE, keys_of, name_of
+from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
-from gpudash.tui.screens.help import Help
+from gpudash.tui.screens.keys import Help
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
+from gpudash.tui.screens.palette import Palette, entries
 from gpudash.tui.screens.replay import ReplayScreen
-from gpudash.tui.signals import leave_on_signals
+from gpudash.tui.widgets.painted import Ascii
 from gpudash.views.memory import owner_lines, owners_title
 from workloads import CATALOGUE
 
@@ -50,8 +47,6 @@ if TYPE_CHECKING:  # the first frame does not wait for them
 
 RATE_HZ = 4.0
 USUAL = Appearance()
-PATIENCE_S = 1.0
-"""How long to wait, in seconds, until preferences are saved: an unreachable home may block."""
 
 
 class Dashboard(LeverActions, RunActions, ProfileActions):
@@ -128,7 +123,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     @work
     async def _load_plotext(self) -> None:
-        await asyncio.to_thread(importlib.import_module, "gpudash.tui.plot")
+        await asyncio.to_thread(importlib.import_module, "gpudash.tui.charts.curve")
         self.main_screen.allow_drawing()
 
     async def on_event(self, event: events.Event) -> None:
@@ -280,12 +275,3 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
             command = partial(self.call_later, self.run_action, action)
             yield SystemCommand(title, help_, command)
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
-
-
-def run_dashboard(app: Dashboard) -> int:
-    """Run the dashboard until the user leaves; return the exit code."""
-    # a lambda, as reading `engine` opens it, and the first frame must not wait for that
-    leave_on_signals(app.leave_soon, lambda: app.control.engine.close())  # noqa: PLW0108  # above
-    app.run()
-    preferences.save(app.remembered()).join(PATIENCE_S)
-    return app.return_code or 0

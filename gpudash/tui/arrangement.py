@@ -1,4 +1,4 @@
-"""The layout of the main screen at each size: pure functions, in cells.
+"""The layout of the main screen at each size, in cells.
 
 From 110 columns and 34 rows on everything is visible. A smaller terminal shows the answer,
 throughput and step time, and below them the panel that was chosen last.
@@ -7,12 +7,14 @@ throughput and step time, and below them the panel that was chosen last.
 from typing import Literal, TypeAlias
 
 import msgspec
-from textual.geometry import Region
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.widget import Widget
 
-Part: TypeAlias = Literal["levers", "device", "activity", "pane"]
+BottomPanel: TypeAlias = Literal["levers", "device", "activity", "pane"]
 """Panels that share one place in a small terminal."""
 
-BOTTOM: tuple[Part, ...] = ("pane", "levers", "device", "activity")
+BOTTOM: tuple[BottomPanel, ...] = ("pane", "levers", "device", "activity")
 """The part at the bottom is the first of these that is visible."""
 LEAST = (60, 16)
 """Fewest columns and rows in which anything is shown."""
@@ -28,7 +30,7 @@ LEAST_CHARTS, LEAST_CHARTS_LARGE = 6, 16
 class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The user's choice of panels."""
 
-    chosen: Part = "levers"
+    chosen: BottomPanel = "levers"
     """The panel in the shared place of a small terminal."""
     device: bool = False
     """Whether the device panel takes the levers' place."""
@@ -129,3 +131,27 @@ def _small(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
         return {**panels, "pane": pane, side: right}
     rate, step = charts.split_vertical(room.width // 2)
     return {"throughput": rate, "step": step, chosen_id: bottom}
+
+
+class Board(Layout):
+    """A Textual layout that places the parts of the screen by `arrangement.places`."""
+
+    name = "board"
+
+    def __init__(self) -> None:
+        self.shown = PanelChoice()
+
+    def arrange(
+        self,
+        parent: Widget,  # noqa: ARG002  # Textual's signature
+        children: list[Widget],
+        size: Size,
+        greedy: bool = True,  # noqa: ARG002, FBT001, FBT002  # Textual's signature
+    ) -> ArrangeResult:
+        """Return the place of each visible child."""
+        regions = places(*size, self.shown)
+        return [
+            WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)
+            for child in children
+            if child.id in regions
+        ]

@@ -16,8 +16,8 @@ from gpudash.snapshot import (
     silence,
     unreadable,
 )
-from gpudash.tui.axes import latest
 from gpudash.tui.cells import Cell, cell
+from gpudash.tui.charts.axes import latest
 from gpudash.tui.keys import KEYS, Key, by_focus, is_pausing, key_for
 from workloads.levers import phrase
 

@@ -15,20 +15,17 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
 from gpudash.tui.arrangement import PanelChoice, is_roomy, is_too_small, places, too_small
 from gpudash.tui.cells import Parts, exactly
+from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, RECORDED, REPLAY_KEYS, Key
-from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.preferences import Tab
-from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.activity import Activity
 from gpudash.tui.widgets.answer import AnswerStrip
-from gpudash.tui.widgets.bar import Bar, StatusLine
-from gpudash.tui.widgets.device import DevicePanel
+from gpudash.tui.widgets.bars import Bar, Scrubber, StatusLine
 from gpudash.tui.widgets.levers import LeverPanel
 from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.pane import Pane
-from gpudash.tui.widgets.scrubber import Scrubber
+from gpudash.tui.widgets.readings import Activity, DevicePanel
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.tui.widgets.throughput import ThroughputChart
 
@@ -65,18 +62,19 @@ class Panels:
 
     def show(self, control: Control, mail: Mail, time: TimeView) -> None:
         """Pass a snapshot and new lines to every part but answer and footer."""
-        snapshot, undo, redo = control.snapshot, control.label("undo"), control.label("redo")
+        snapshot, levers = control.snapshot, control.levers
+        undo, redo = levers.label("undo"), levers.label("redo")
         with self.header.contained():
             self.header.show(bars.header(snapshot), bars.header_right(snapshot))
         with self.status.contained():
-            next_start, ending, line = control.next_start, control.ending, control.profile_status
+            next_start, ending, line = levers.next_start, control.ending, control.profile_status
             self.status.show(
                 bars.status(snapshot, next_start, undo, redo, ending=ending, profile=line)
             )
         self.show_charts(snapshot, time)
         with self.levers.contained():
-            fixed = RECORDED if snapshot.playback else control.why_no_change
-            self.levers.show(lever_rows(control), fixed, undo=undo)
+            fixed = RECORDED if snapshot.playback else levers.why_fixed
+            self.levers.show(levers.rows(), fixed, undo=undo)
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
             self.pane.print(mail.output, mail.replaces)
@@ -108,7 +106,7 @@ class Panels:
                     roomy=is_roomy(*size),
                     comparing=control.comparing,
                     proposing=bool(headline(control.snapshot).tries),
-                    undoing=bool(control.label("undo")),
+                    undoing=bool(control.levers.label("undo")),
                     refused=control.refused_now,
                 )
             )

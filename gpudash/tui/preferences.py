@@ -1,10 +1,11 @@
-"""Preferences that the dashboard keeps from one run to the next, if it has a place to write."""
+"""What the user prefers: configured, or as in the last run, which is kept if there is a place."""
 
 import contextlib
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 from platformdirs import user_state_path
@@ -22,6 +23,24 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     pane: Tab | None = None
     starts_s: dict[str, float] = {}
     """Time of the last start up to the first step, by workload and requested device."""
+
+
+class Appearance(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's configuration, which overrides what was saved. None: as in the last run."""
+
+    theme: str | None = None
+    pane: Tab | None = None
+    keys: Mapping[str, Sequence[str]] = {}
+    """Name of an action in `keymap` → its keys, in place of the usual ones."""
+
+
+def choices(setting: str) -> Sequence[str]:
+    """Return the valid values of `theme` or `pane`."""
+    if setting == "pane":
+        return get_args(Tab)
+    from textual.theme import BUILTIN_THEMES  # noqa: PLC0415  # `gpudash info` needs no Textual
+
+    return sorted(BUILTIN_THEMES)
 
 
 def load() -> Preferences:

@@ -16,9 +16,9 @@ from gpudash.trace.model import (
     ON_DEVICE,
     ON_HOST,
     EventKind,
-    Events,
     LaneKind,
     Trace,
+    TraceEvents,
     TraceLane,
 )
 from gpudash.trace.names import STEP
@@ -144,7 +144,7 @@ def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
             yield _row(events, at_depth, lane, index, depth=depth)
 
 
-def _depths(events: Events, chosen: Indices) -> NDArray[np.int64]:
+def _depths(events: TraceEvents, chosen: Indices) -> NDArray[np.int64]:
     """Return how many events of a thread enclose each one: begun before it, and not ended."""
     begin = events.begin_us[chosen]
     duration = np.maximum(events.duration_us[chosen], LEAST_US)
@@ -156,7 +156,7 @@ def _depths(events: Events, chosen: Indices) -> NDArray[np.int64]:
 
 
 def _row(
-    events: Events,
+    events: TraceEvents,
     chosen: Indices,
     lane: TraceLane,
     index: int,

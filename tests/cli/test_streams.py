@@ -17,7 +17,7 @@ from gpudash.metrics import METRICS
 from gpudash.recording.csv_format import columns
 from gpudash.sinks.sink import SINKS
 from gpudash.snapshot import Snapshot
-from gpudash.tui.single_frame import TRAINED_S, is_time
+from gpudash.tui.running import TRAINED_S, is_time
 from tests import waiting, worker_double
 
 SHORT = ("--steps", "60", "--interval", "0.1", "--device", "cpu")

@@ -24,8 +24,8 @@ from gpudash.run.fold import Fold
 from gpudash.run.replayed import replayed
 from gpudash.sinks.export import export
 from gpudash.sinks.recording import RecordingWriter
-from gpudash.tui.sparks import readings
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import readings
 from gpudash.tui.widgets.ranks import columns_of, job_of
 from tests.lives import in_process
 from tests.scripted_run import PLAN, started

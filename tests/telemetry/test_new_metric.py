@@ -12,9 +12,9 @@ from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.telemetry.gpu import FAST, open_gpu
-from gpudash.tui.sparks import Reading, readings
-from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.device import device_lines
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import ShownReading, readings
+from gpudash.tui.widgets.readings import device_lines
 from gpudash.views.live import LiveView
 from tests.lives import said
 from tests.scripted_run import PLAN
@@ -55,7 +55,7 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_panels_and_the_docs(
     assert snapshot.gpu.number("fan_pct") == 37.5
     assert snapshot.series.of("fan_pct")[0] == 37.5
 
-    lines = [one for one in device_lines(snapshot) if isinstance(one, Reading)]
+    lines = [one for one in device_lines(snapshot) if isinstance(one, ShownReading)]
     assert ("fan", "38 %") in [(one.label, one.value) for one in lines]
     (spark,) = (one for one in readings(snapshot, TimeView()) if one.label == "fan")
     assert (spark.value, spark.past) == ("38 %", snapshot.series.of("fan_pct"))

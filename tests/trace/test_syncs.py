@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.protocol.inspections import Profiled, SyncCall
-from gpudash.trace.model import KINDS, Events, Trace, TraceLane, TraceStep
+from gpudash.trace.model import KINDS, Trace, TraceEvents, TraceLane, TraceStep
 from gpudash.trace.summary import SyncUse
 from gpudash.trace.syncs import NOTED_WITHIN_US, syncs
 
@@ -35,7 +35,7 @@ def trace(events, calls=(), *, steps=((0, 1000),), began_ns=BEGAN_NS):
         name="hand.json",
         names=tuple(names),
         lanes=LANES,
-        events=Events(
+        events=TraceEvents(
             begin_us=np.array(begins, np.float64),
             duration_us=np.array(durations, np.float64),
             kind=np.array([KINDS.index(kind) for kind in kinds], np.uint8),

@@ -135,7 +135,7 @@ async def test_a_lever_with_60_values_is_named_and_its_values_can_be_chosen(monk
     at = next(index for index, one in enumerate(levers) if one.name == "precision")
     many = tuple(f"value_{n}" for n in range(60))
     levers[at] = Choice(**vars(levers[at]) | {"choices": many, "default": many[0]})
-    monkeypatch.setattr("gpudash.tui.control.levers_of", lambda *_: tuple(levers))
+    monkeypatch.setattr("gpudash.tui.lever_control.levers_of", lambda *_: tuple(levers))
     for size in [(120, 40), (80, 24), (60, 16)]:
         async with dashboard(size, snapshot=training()) as d:
             await d.choose("precision")

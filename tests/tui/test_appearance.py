@@ -4,11 +4,18 @@ import msgspec
 import pytest
 
 from gpudash.tui import preferences
-from gpudash.tui.appearance import Appearance
-from gpudash.tui.keymap import ACTIONS, clash, key_named, keys_of, name_of, remapped
-from gpudash.tui.keys import KEYS, REPLAY_KEYS
-from gpudash.tui.preferences import Preferences
-from gpudash.tui.screens.help import Help
+from gpudash.tui.keys import (
+    ACTIONS,
+    KEYS,
+    REPLAY_KEYS,
+    clash,
+    key_named,
+    keys_of,
+    name_of,
+    remapped,
+)
+from gpudash.tui.preferences import Appearance, Preferences
+from gpudash.tui.screens.keys import Help
 from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training

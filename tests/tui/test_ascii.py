@@ -10,8 +10,8 @@ from gpudash.cli.main import main, parse
 from gpudash.protocol.commands import Plan
 from gpudash.tui import inks
 from gpudash.tui.app import Dashboard
-from gpudash.tui.ascii import in_place
 from gpudash.tui.widgets import panel
+from gpudash.tui.widgets.painted import in_place
 from tests.tui.driving import strips_of
 from tests.tui.fake_engine import FakeEngine
 

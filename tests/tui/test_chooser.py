@@ -11,9 +11,8 @@ from textual.app import App
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import LeverOffer
 from gpudash.tui.cells import bar_of
-from gpudash.tui.screens.chooser import Chooser, Chosen
-from gpudash.tui.values import Measured, fitting, measured_values, unit_of
-from gpudash.tui.widgets.values import ValueTable, change_text
+from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, unit_of
+from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable, change_text
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard, strips_of
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
@@ -57,9 +56,11 @@ def test_rows_that_differ_in_this_lever_alone_are_compared():
         row(4, 3121.0, pipelined="off", batch_size="16"),
     ]
     values = known(BATCH_SIZE, "8", rows, pipelined="on")
-    assert values["8"] == Measured(value="8", rate=2583.0, how="row 2")
-    assert values["16"] == Measured(value="16", rate=3626.0, change=3626 / 2583 - 1, how="row 3")
-    assert values["32"] == Measured(value="32")
+    assert values["8"] == MeasuredValue(value="8", rate=2583.0, how="row 2")
+    assert values["16"] == MeasuredValue(
+        value="16", rate=3626.0, change=3626 / 2583 - 1, how="row 3"
+    )
+    assert values["32"] == MeasuredValue(value="32")
 
 
 def test_the_newest_row_of_a_value_counts_and_rows_without_steps_do_not():
@@ -76,7 +77,7 @@ def test_the_newest_row_of_a_value_counts_and_rows_without_steps_do_not():
 def test_a_verdict_outweighs_rows_and_is_read_from_either_side():
     rows = [row(1, 100.0), row(2, 150.0, batch_size="16")]
     here = known(BATCH_SIZE, "8", rows, [verdict("8", "16", 0.25)])
-    assert here["16"] == Measured(value="16", rate=150.0, change=0.25, how="A/B")
+    assert here["16"] == MeasuredValue(value="16", rate=150.0, change=0.25, how="A/B")
     back = known(BATCH_SIZE, "16", rows, [verdict("8", "16", 0.25)], batch_size="16")
     assert back["8"].change == pytest.approx(-0.2)
     assert back["8"].how == "A/B"
@@ -84,7 +85,7 @@ def test_a_verdict_outweighs_rows_and_is_read_from_either_side():
 
 def test_a_verdict_found_with_other_levers_set_says_nothing_here():
     values = known(BATCH_SIZE, "8", [], [verdict("8", "16", 0.25, pipelined="on")])
-    assert values["16"] == Measured(value="16")
+    assert values["16"] == MeasuredValue(value="16")
 
 
 def test_numbers_offered_are_those_measured_the_default_and_neighbours():
@@ -100,7 +101,7 @@ async def test_the_default_offered_is_the_one_on_this_device(device, default):
     snapshot = changed(training(), workload="masked_loss", device=device, settings=at_one)
     async with dashboard(snapshot=snapshot) as d:
         control = d.app.control
-        values = control.values(control.lever("batch_size"))
+        values = control.levers.values(control.levers.lever("batch_size"))
         assert values[-1].value == default
 
 
@@ -119,7 +120,7 @@ async def test_a_scripts_lever_shows_its_measurements_though_others_are_unknown(
     )
     async with dashboard(snapshot=snapshot) as d:
         control = d.app.control
-        script, bf16 = control.values(control.lever("precision"))
+        script, bf16 = control.levers.values(control.levers.lever("precision"))
         assert script.how == "row 1"
         assert (bf16.how, bf16.change) == ("A/B", 0.25)
 
@@ -137,8 +138,8 @@ def test_a_training_without_samples_is_shown_in_steps_per_s():
     [(None, ""), (0.4, "+40 %"), (-0.012, "-1.2 %"), (0.0, "+0.0 %"), (9.99, "+999 %")],
 )
 def test_changes_are_shown_in_percent(change, text):
-    assert change_text(Measured(value="on", change=change, how="A/B")) == text
-    assert change_text(Measured(value="on", change=15.0)) == "> +999 %"
+    assert change_text(MeasuredValue(value="on", change=change, how="A/B")) == text
+    assert change_text(MeasuredValue(value="on", change=15.0)) == "> +999 %"
 
 
 @pytest.mark.parametrize(
@@ -272,14 +273,14 @@ async def test_it_shows_rates_changes_and_where_they_are_from():
     ("keys", "answer"),
     [
         (["enter"], None),
-        (["down", "enter"], Chosen("set", "16")),
-        (["up", "enter"], Chosen("set", "4")),
-        (["j", "j", "k", "a"], Chosen("compare", "16")),
-        (["1", "2", "enter"], Chosen("set", "12")),
-        (["1", "2", "backspace", "a"], Chosen("compare", "1")),
-        (["1", "2", "down", "enter"], Chosen("set", "16")),
-        (["home", "up", "enter"], Chosen("set", "2")),
-        (["end", "pagedown", "enter"], Chosen("set", "128")),
+        (["down", "enter"], ChosenValue("set", "16")),
+        (["up", "enter"], ChosenValue("set", "4")),
+        (["j", "j", "k", "a"], ChosenValue("compare", "16")),
+        (["1", "2", "enter"], ChosenValue("set", "12")),
+        (["1", "2", "backspace", "a"], ChosenValue("compare", "1")),
+        (["1", "2", "down", "enter"], ChosenValue("set", "16")),
+        (["home", "up", "enter"], ChosenValue("set", "2")),
+        (["end", "pagedown", "enter"], ChosenValue("set", "128")),
         (["8", "enter"], None),
         (["escape"], None),
     ],
@@ -308,7 +309,7 @@ async def test_the_chooser_of_an_ab_preselects_the_next_value(lever, now, meant)
     async with app.run_test() as pilot:
         await pilot.press("enter")
         await pilot.pause()
-        assert app.answers == [Chosen("compare", meant)]
+        assert app.answers == [ChosenValue("compare", meant)]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +335,7 @@ async def test_a_value_that_stands_for_another_one_can_be_set_but_not_compared()
         assert any("auto stands for another value" in line for line in shown(app))
         await pilot.press("enter")
         await pilot.pause()
-        assert app.answers == [Chosen("set", "auto")]
+        assert app.answers == [ChosenValue("set", "auto")]
 
 
 async def test_keys_that_arrive_together_answer_once():
@@ -343,7 +344,7 @@ async def test_keys_that_arrive_together_answer_once():
             app.post_message(events.Key(key, {"enter": "\r", "a": "a"}.get(key)))
         await pilot.pause()
         await pilot.pause()
-        assert app.answers == [Chosen("set", "16")]
+        assert app.answers == [ChosenValue("set", "16")]
 
 
 async def test_a_held_down_key_stops_at_the_last_value():
@@ -382,7 +383,7 @@ async def test_a_click_chooses_and_a_second_one_sets():
         assert app.answers == []
         await pilot.click(offset=(20, y))
         await pilot.pause()
-        assert app.answers == [Chosen("set", "32")]
+        assert app.answers == [ChosenValue("set", "32")]
 
 
 async def test_the_words_in_the_border_are_buttons():

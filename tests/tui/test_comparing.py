@@ -40,7 +40,7 @@ async def test_a_choice_is_compared_with_the_one_chosen_among_its_values():
         await d.choose("precision")
         await d.press("a")
         assert isinstance(d.app.screen, Chooser)
-        present = d.app.control.active["precision"]
+        present = d.app.control.levers.active["precision"]
         await d.press("end", "a")
         assert d.engine.calls_of("compare") == [(Question(lever="precision", a=present, b="bf16"),)]
         assert d.app.main_screen.pane.tab == "ab"
@@ -603,7 +603,7 @@ async def test_every_lever_of_every_workload_can_be_compared(workload):
                 for value in (lever.step(lever.default_text, 1), lever.step(lever.default_text, -1))
                 if value != lever.default_text
             )
-            d.app.control.compare(lever.name, other)
+            d.app.control.ab.compare(lever.name, other)
             (question,) = d.engine.calls_of("compare")[-1]
             assert (question.lever, question.b) == (lever.name, other)
             assert question.short_runs == (lever.effect != "next step")

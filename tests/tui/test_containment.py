@@ -14,7 +14,7 @@ from gpudash.protocol.session import Playback
 from gpudash.tui import bars
 from gpudash.tui.containment import PatientDriver
 from gpudash.tui.screens.chooser import Chooser
-from gpudash.tui.screens.help import Help
+from gpudash.tui.screens.keys import Help
 from gpudash.tui.screens.main import MainScreen
 from gpudash.tui.widgets.painted import Painted
 from tests.tui.driving import Driver, dashboard

@@ -10,7 +10,7 @@ from gpudash.snapshot import ShownState, Snapshot
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskChoice, AskText, ShowLines
-from gpudash.tui.screens.help import Help
+from gpudash.tui.screens.keys import Help
 from gpudash.tui.screens.main import PANELS
 from tests.tui.comparisons import comparing
 from tests.tui.driving import Driver, dashboard, still

@@ -10,7 +10,7 @@ from gpudash.tui.app import Dashboard
 from gpudash.tui.keys import GROUPS, KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import Confirm
-from gpudash.tui.screens.help import Help, keys_text
+from gpudash.tui.screens.keys import Help, keys_text
 from gpudash.tui.screens.main import PANELS, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from tests.tui.comparisons import comparing
@@ -376,8 +376,8 @@ async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups():
         assert titles[-1] == "Theme"
         for key in KEYS:
             assert (f"{GROUPS[key.group]} · {key.help}" in titles) == key.palette
-        for lever in d.app.control.levers:
-            others = {*lever.values, lever.default_text} - {d.app.control.value(lever)}
+        for lever in d.app.control.levers.all:
+            others = {*lever.values, lever.default_text} - {d.app.control.levers.value(lever)}
             assert {f"Levers · {lever.name}={value}" for value in others} <= {*titles}
         groups = [title.partition(" · ")[0] for title in titles]
         assert [*dict.fromkeys(groups)] == [

@@ -10,7 +10,7 @@ from textual.app import App
 
 from gpudash.protocol.commands import Plan
 from gpudash.tui.control import Control
-from gpudash.tui.lever_rows import LeverRow, lever_rows
+from gpudash.tui.lever_values import LeverRow
 from gpudash.tui.widgets.levers import EFFECTS, LeverPanel
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.test_run import running
@@ -47,7 +47,7 @@ async def panel(rows=None, size=(34, 28), why_not=None, undo=""):
     app = Host()
     async with app.run_test(size=size) as pilot:
         shown = app.query_one(LeverPanel)
-        shown.show(lever_rows(after(**MOVED)) if rows is None else rows, why_not, undo)
+        shown.show(after(**MOVED).levers.rows() if rows is None else rows, why_not, undo)
         await pilot.pause()
         yield shown, pilot
 
@@ -174,7 +174,7 @@ async def test_without_room_for_all_levers_the_number_of_others_is_shown():
     ],
 )
 async def test_without_room_an_explanation_ends_with_a_whole_clause(lever, rows, said):
-    levers = lever_rows(running())
+    levers = running().levers.rows()
     async with panel(levers, size=(34, len(levers) + 3 + rows)) as (shown, pilot):
         while shown.chosen.name != lever:
             shown.move(1)
@@ -329,7 +329,7 @@ async def test_a_click_below_the_list_does_nothing():
 def test_before_anything_ran_levers_are_as_this_device_starts_with_them():
     for device, precision in (("cpu", "fp32"), ("cuda", "tf32")):
         plan = Plan(workload="masked_loss", settings={}, device=device)
-        assert Control(FakeEngine, plan).active["precision"] == precision
+        assert Control(FakeEngine, plan).levers.active["precision"] == precision
 
 
 async def test_which_batch_would_fit_stands_with_the_lever_whose_peaks_tell():

@@ -11,10 +11,9 @@ from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.cells import LEVELS, width_of
-from gpudash.tui.sparks import Reading, readings, sparklines
-from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.activity import Activity
-from gpudash.tui.widgets.device import DevicePanel, device_lines
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import ShownReading, readings, sparklines
+from gpudash.tui.widgets.readings import Activity, DevicePanel, device_lines
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.worker.phases import phases
 from tests.tui.fake_engine import gpu_sample, training, wave, with_series
@@ -252,7 +251,7 @@ async def test_where_no_gpu_is_read_the_reason_stands_above_the_hosts_readings()
 
 
 def values(snapshot, cores=None):
-    return [one.value for one in device_lines(snapshot, cores) if isinstance(one, Reading)]
+    return [one.value for one in device_lines(snapshot, cores) if isinstance(one, ShownReading)]
 
 
 def test_the_device_panel_has_what_gpudash_itself_costs():
@@ -267,11 +266,11 @@ def test_the_device_panel_says_how_many_of_the_cores_are_busy():
 
 
 def test_what_belongs_together_shares_a_row_of_the_device_panel():
-    found = {one.label: one.value for one in device_lines(run()) if isinstance(one, Reading)}
+    found = {one.label: one.value for one in device_lines(run()) if isinstance(one, ShownReading)}
     assert found["memory"] == "6.1 of 140.4 GiB"
     both = gpu_sample(pcie_rx_mib_s=1200.0, pcie_tx_mib_s=30.0)
     found = {
-        one.label: one.value for one in device_lines(run(gpu=both)) if isinstance(one, Reading)
+        one.label: one.value for one in device_lines(run(gpu=both)) if isinstance(one, ShownReading)
     }
     assert found["PCIe"] == "1,200 in, 30 MiB/s"
 
@@ -301,10 +300,12 @@ def test_the_device_panel_says_what_the_allocator_holds_unless_the_training_is_o
     shown = {
         line.label: line.value
         for line in device_lines(msgspec.structs.replace(training(), host=held))
-        if isinstance(line, Reading)
+        if isinstance(line, ShownReading)
     }
     assert shown["reserved"] == "8.0 GiB"
     assert shown["allocated"] == "2.0 GiB"
     assert shown["allocated, peak"] == "–"
-    on_cpu = [line for line in device_lines(training(on_gpu=False)) if isinstance(line, Reading)]
+    on_cpu = [
+        line for line in device_lines(training(on_gpu=False)) if isinstance(line, ShownReading)
+    ]
     assert "reserved" not in [line.label for line in on_cpu]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpudash.snapshot import Series
-from gpudash.tui import axes, plot
 from gpudash.tui.cells import Cell, fitting
+from gpudash.tui.charts import axes, curve
+from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.timeview import TimeView
-from gpudash.tui.widgets.trace_rows import details_rows
+from gpudash.tui.widgets.timeline import details_rows
 from gpudash.views.timeline import Details
 from tests.tui.fake_engine import training
 
@@ -26,7 +26,7 @@ def test_values_that_crash_plotext_never_reach_it(values, width, height):
     runs = axes.cut(values, axes.bins_of(at_s, time_range), time_range)
     assert all(math.isfinite(y) for run in runs for _, y in run)
     top = axes.axis_top(axes.highest(runs))
-    canvas = plot.curve(runs, top, time_range, width, height)
+    canvas = curve.curve(runs, top, time_range, width, height)
     assert len(canvas) == (height if width else 0)
     assert all(len(row) == width for row in canvas)
 
@@ -34,20 +34,20 @@ def test_values_that_crash_plotext_never_reach_it(values, width, height):
 @pytest.mark.parametrize(("width", "height"), [(0, 0), (1, 1), (2, 1), (1, 5), (20, 4), (83, 11)])
 def test_a_canvas_has_exactly_the_size_asked_for(width, height):
     time_range = axes.TimeRange(begin_s=0, end_s=30, columns=30)
-    canvas = plot.curve([[(0.5, 1.0), (29.5, 9.0)]], 10, time_range, width, height)
+    canvas = curve.curve([[(0.5, 1.0), (29.5, 9.0)]], 10, time_range, width, height)
     assert [len(row) for row in canvas] == [width] * (height if width else 0)
 
 
 def test_a_curve_rises_from_the_lower_left():
     time_range = axes.TimeRange(begin_s=0, end_s=10, columns=10)
-    canvas = plot.curve([[(0.0, 0.0), (10.0, 10.0)]], 10, time_range, 20, 5)
+    canvas = curve.curve([[(0.0, 0.0), (10.0, 10.0)]], 10, time_range, 20, 5)
     assert [canvas[4][0] == " ", canvas[0][19] == " "] == [False, False]
     assert [canvas[0][0], canvas[4][19]] == [" ", " "]
 
 
 def test_a_curve_has_a_gap_where_nothing_was_measured():
     time_range = axes.TimeRange(begin_s=0, end_s=10, columns=10)
-    (row,) = plot.curve(
+    (row,) = curve.curve(
         [[(0.0, 5.0), (3.0, 5.0)], [(7.0, 5.0), (10.0, 5.0)]], 10, time_range, 20, 1
     )
     assert row[10] == " "
@@ -58,7 +58,7 @@ def test_leaving_out_points_of_a_flat_curve_does_not_change_it():
     time_range = axes.TimeRange(begin_s=0, end_s=40, columns=40)
     every = [[(at + 0.5, 5.0) for at in range(40)]]
     ends = [[(0.5, 5.0), (39.5, 5.0)]]
-    assert plot.curve(every, 10, time_range, 40, 6) == plot.curve(ends, 10, time_range, 40, 6)
+    assert curve.curve(every, 10, time_range, 40, 6) == curve.curve(ends, 10, time_range, 40, 6)
 
 
 def test_the_inbox_keeps_the_newest_and_knocks_once():

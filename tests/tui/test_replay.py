@@ -9,7 +9,6 @@ from gpudash.format import minutes
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
 from gpudash.tui.keys import INSTEAD, RECORDED
-from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.wording import verdict_command
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
 from tests.tui.driving import dashboard
@@ -143,9 +142,9 @@ OF_RANKS = {"bucket_cap_mb": "4", "gradient_compression": "none"}
 async def test_the_levers_that_several_processes_have_are_shown_with_their_values(size):
     settings = SHOWN.settings | OF_RANKS
     async with dashboard(size, snapshot=SHOWN, player=FakePlayer()) as d:
-        assert "bucket_cap_mb" not in {row.lever.name for row in lever_rows(d.app.control)}
+        assert "bucket_cap_mb" not in {row.lever.name for row in d.app.control.levers.rows()}
         await d.show(msgspec.structs.replace(SHOWN, settings=settings))
-        shown = {row.lever.name: (row.value, row.default) for row in lever_rows(d.app.control)}
+        shown = {row.lever.name: (row.value, row.default) for row in d.app.control.levers.rows()}
         assert shown["bucket_cap_mb"] == ("4", "25")
         assert shown["gradient_compression"] == ("none", None)
         await d.choose("bucket_cap_mb")

@@ -34,7 +34,7 @@ def in_force(requested=None, last_command=0, /, **values):
 
 def ask(control, **values):
     for name, value in values.items():
-        control.change(control.lever(name), value)
+        control.levers.change(control.levers.lever(name), value)
 
 
 def restarted(control):

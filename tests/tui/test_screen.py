@@ -19,10 +19,9 @@ from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.arrangement import LEAST
 from gpudash.tui.bars import status
-from gpudash.tui.widgets.bar import clauses_in
+from gpudash.tui.widgets.bars import clauses_in
 from gpudash.tui.widgets.levers import EFFECTS
-from gpudash.tui.widgets.panel import Panel
-from gpudash.tui.widgets.time_panel import TimePanel
+from gpudash.tui.widgets.panel import Panel, TimePanel
 from tests.tui.driving import dashboard, still
 from tests.tui.fake_engine import NO_GPU, recording, result, series, settings, training, with_series
 from workloads import CATALOGUE
@@ -265,7 +264,7 @@ async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(wo
     snapshot = Snapshot(workload=workload, state="training", total_steps=1)
     async with dashboard(snapshot=snapshot) as d:
         levers = d.app.main_screen.levers
-        for lever in d.app.control.levers:
+        for lever in d.app.control.levers.all:
             text = " ".join(
                 " ".join(
                     levers.render_line(y).text.strip("┃ ") for y in range(levers.size.height)
@@ -273,7 +272,7 @@ async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(wo
             )
             assert levers.chosen is lever
             assert EFFECTS[lever.effect] in text
-            assert all(one.name in text for one in d.app.control.levers)
+            assert all(one.name in text for one in d.app.control.levers.all)
             await d.press("down")
 
 
@@ -282,9 +281,9 @@ async def test_levers_beyond_a_small_panel_are_pointed_to(workload):
     snapshot = Snapshot(workload=workload, state="training")
     async with dashboard(size=(80, 24), snapshot=snapshot) as d:
         levers = d.app.main_screen.levers
-        for _ in d.app.control.levers:
+        for _ in d.app.control.levers.all:
             text = " ".join(levers.render_line(y).text.strip() for y in range(levers.size.height))
-            ends = d.app.control.levers[-1].name, d.app.control.levers[0].name
+            ends = d.app.control.levers.all[-1].name, d.app.control.levers.all[0].name
             assert ("more↓" in text, "more↑" in text) == tuple(
                 f"{name} " not in text for name in ends
             )
@@ -414,11 +413,11 @@ async def test_only_rows_that_changed_are_repainted(monkeypatch):
 
 async def test_lines_are_drawn_again_only_for_new_data(monkeypatch):
     async with dashboard(snapshot=training()) as d:
-        from gpudash.tui import plot
+        from gpudash.tui.charts import curve
 
         calls = []
-        real = plot.curve
-        monkeypatch.setattr(plot, "curve", lambda *a: calls.append(a) or real(*a))
+        real = curve.curve
+        monkeypatch.setattr(curve, "curve", lambda *a: calls.append(a) or real(*a))
         await d.show(msgspec.structs.replace(training(), samples_per_s=1.0, elapsed_s=99.0))
         assert "1.00 samples/s" in d.text()
         assert calls == []

@@ -68,7 +68,7 @@ def cores(monkeypatch):
 
     for module in ("gpudash.tui.control", "tests.tui.fake_engine"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 16)
-    for module in ("gpudash.tui.control", "gpudash.diagnosis.answer"):
+    for module in ("gpudash.tui.lever_control", "gpudash.diagnosis.answer"):
         monkeypatch.setattr(f"{module}.levers_of", levers)
 
 

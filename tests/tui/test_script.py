@@ -5,7 +5,6 @@ import pytest
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import ASIDES
 from gpudash.tui.bars import footer
-from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskKey, AskText
 from gpudash.tui.screens.recipe import TakeHome
@@ -38,7 +37,7 @@ def asked(d):
 
 async def test_the_levers_are_those_that_the_training_offers():
     async with script() as d:
-        assert [lever.name for lever in d.app.control.levers] == [
+        assert [lever.name for lever in d.app.control.levers.all] == [
             offer.name for offer in scripts.OFFERS
         ]
         await d.choose("fused_optimizer")
@@ -193,9 +192,9 @@ async def test_lines_for_a_value_that_nobody_knows_are_said_to_be_missing():
 
 async def test_levers_are_not_painted_anew_by_the_same_offers():
     async with script() as d:
-        rows = lever_rows(d.app.control)
+        rows = d.app.control.levers.rows()
         await d.show(scripts.training(total_steps=377))
-        assert lever_rows(d.app.control) == rows
+        assert d.app.control.levers.rows() == rows
 
 
 # ── other numbers ───────────────────────────────────────────────────────────────────────
@@ -239,7 +238,7 @@ async def test_redoing_what_changes_the_numbers_asks_as_well():
     async with script() as d:
         await d.press("right", "y")
         await d.press("u")
-        d.app.control.agreed = False  # as after an attach to a run that is known already
+        d.app.control.levers.agreed = False  # as after an attach to a run that is known already
         await d.press("U")
         assert asked(d) is not None
         await d.press("y")

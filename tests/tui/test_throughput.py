@@ -13,8 +13,8 @@ from textual import events
 from textual.app import App
 
 from gpudash.snapshot import STEP_CLASS, BlockShown, Marker, Series
-from gpudash.tui.axes import TimeRange
-from gpudash.tui.throughput import (
+from gpudash.tui.charts.axes import TimeRange, TimeView
+from gpudash.tui.charts.throughput import (
     classes_in,
     columns_of,
     compared_in,
@@ -25,7 +25,6 @@ from gpudash.tui.throughput import (
     side_of,
     throughput,
 )
-from gpudash.tui.timeview import TimeView
 from gpudash.tui.widgets.throughput import ThroughputChart
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import training

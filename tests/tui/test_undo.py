@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpudash.errors import UsageError
 from gpudash.protocol.session import Playback
-from gpudash.tui.undo import MOST_EDITS, Edit, UndoStack
+from gpudash.tui.lever_control import MOST_EDITS, Edit, UndoStack
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_run import ask, in_force, running
 
@@ -26,7 +26,7 @@ def answered(control, requested=None, /, **values):
 
 def labels(control):
     """What undo and redo would do."""
-    return control.label("undo"), control.label("redo")
+    return control.levers.label("undo"), control.levers.label("redo")
 
 
 def test_undo_makes_the_opposite_change_and_redo_makes_it_again():
@@ -34,10 +34,10 @@ def test_undo_makes_the_opposite_change_and_redo_makes_it_again():
     ask(control, pipelined="on")
     answered(control, pipelined="on")
     assert labels(control) == ("pipelined=off", "")
-    control.go("undo")
+    control.levers.go("undo")
     answered(control)
     assert labels(control) == ("", "pipelined=on")
-    control.go("redo")
+    control.levers.go("redo")
     answered(control, pipelined="on")
     assert labels(control) == ("pipelined=off", "")
     assert changes_of(control) == [{"pipelined": one} for one in ("on", "off", "on")]
@@ -51,7 +51,7 @@ def test_each_change_is_undone_by_itself_the_newest_first():
     ask(control, pipelined="on")
     answered(control, batch_size="32", pipelined="on")
     for left in ({"batch_size": "32"}, {"batch_size": "16"}, {}):
-        control.go("undo")
+        control.levers.go("undo")
         answered(control, **left)
     assert changes_of(control)[3:] == [
         {"pipelined": "off"},
@@ -63,9 +63,9 @@ def test_each_change_is_undone_by_itself_the_newest_first():
 def test_keys_that_come_faster_than_answers_undo_one_change_each():
     control = running()
     ask(control, batch_size="16", pipelined="on")
-    control.go("undo")
-    control.go("undo")
-    control.go("redo")
+    control.levers.go("undo")
+    control.levers.go("undo")
+    control.levers.go("redo")
     assert changes_of(control)[2:] == [
         {"pipelined": "off"},
         {"batch_size": "8"},
@@ -79,16 +79,16 @@ def test_where_nothing_was_changed_there_is_nothing_to_undo_or_redo():
     control = running()
     ask(control, pipelined="off")  # as it is
     with pytest.raises(UsageError, match="there is no lever change to undo"):
-        control.go("undo")
+        control.levers.go("undo")
     with pytest.raises(UsageError, match="there is no lever change to redo"):
-        control.go("redo")
+        control.levers.go("redo")
     assert changes_of(control) == []
 
 
 def test_a_new_change_ends_what_could_be_redone():
     control = running()
     ask(control, pipelined="on")
-    control.go("undo")
+    control.levers.go("undo")
     ask(control, batch_size="16")
     assert labels(control) == ("batch_size=8", "")
 
@@ -98,7 +98,7 @@ def test_a_refused_change_is_not_undone_but_the_one_before():
     ask(control, batch_size="16")
     answered(control, batch_size="16")
     ask(control, cuda_graph="on")
-    assert control.label("undo") == "cuda_graph=off"  # it may be accepted yet
+    assert control.levers.label("undo") == "cuda_graph=off"  # it may be accepted yet
     answered(control, batch_size="16")
     assert labels(control) == ("batch_size=8", "")
 
@@ -107,16 +107,16 @@ def test_a_change_given_up_later_for_want_of_memory_is_dropped_too():
     control = running()
     ask(control, batch_size="4096")
     answered(control, batch_size="4096")
-    assert control.label("undo") == "batch_size=8"
+    assert control.levers.label("undo") == "batch_size=8"
     answered(control)
-    assert control.label("undo") == ""
+    assert control.levers.label("undo") == ""
 
 
 def test_an_undo_that_is_refused_leaves_the_change_undoable():
     control = running()
     ask(control, batch_size="16")
     answered(control, batch_size="16")
-    control.go("undo")
+    control.levers.go("undo")
     answered(control, batch_size="16")
     assert labels(control) == ("batch_size=8", "")
 
@@ -124,9 +124,9 @@ def test_an_undo_that_is_refused_leaves_the_change_undoable():
 def test_a_redo_that_is_refused_cannot_be_redone_again():
     control = running()
     ask(control, batch_size="16")
-    control.go("undo")
+    control.levers.go("undo")
     answered(control)
-    control.go("redo")
+    control.levers.go("redo")
     answered(control)
     assert labels(control) == ("", "")
 
@@ -136,9 +136,9 @@ def test_a_refused_value_between_two_others_is_found_out_when_undo_asks_for_it()
     ask(control, batch_size="4096")
     ask(control, batch_size="2048")
     answered(control, batch_size="2048")  # 4096 was refused before
-    control.go("undo")
+    control.levers.go("undo")
     answered(control, batch_size="2048")  # and is again
-    assert control.label("undo") == "batch_size=8"
+    assert control.levers.label("undo") == "batch_size=8"
 
 
 def test_a_refused_value_and_the_way_back_from_it_are_no_change():
@@ -146,7 +146,7 @@ def test_a_refused_value_and_the_way_back_from_it_are_no_change():
     ask(control, batch_size="4096")
     ask(control, batch_size="8")
     answered(control)
-    control.go("undo")
+    control.levers.go("undo")
     answered(control)  # 4096 is refused
     assert labels(control) == ("", "")
 
@@ -157,23 +157,23 @@ def test_an_unanswered_change_is_not_taken_for_refused():
     control.take(in_force({}, 0))
     pending = changed(in_force({}, 1), pending={"batch_size": "16"}, state="switching")
     control.take(pending)
-    assert control.label("undo") == "batch_size=8"
+    assert control.levers.label("undo") == "batch_size=8"
     answered(control, batch_size="16")
-    assert control.label("undo") == "batch_size=8"
+    assert control.levers.label("undo") == "batch_size=8"
 
 
 def test_a_value_that_stands_for_another_one_is_in_force_as_that():
     control = running(model_scale="small")
     ask(control, model_scale="auto")
     answered(control, {"model_scale": "auto"}, model_scale="full")
-    assert control.label("undo") == "model_scale=small"
+    assert control.levers.label("undo") == "model_scale=small"
 
 
 def test_what_an_ab_switches_is_no_change_of_the_users():
     control = running()
-    control.compare("pipelined", "on")
+    control.ab.compare("pipelined", "on")
     answered(control)
-    assert control.label("undo") == ""
+    assert control.levers.label("undo") == ""
 
 
 def test_changes_before_a_restart_can_be_undone_after_it():
@@ -183,8 +183,8 @@ def test_changes_before_a_restart_can_be_undone_after_it():
     control.take(in_force({}, 1))  # the last word of the worker before
     control.take(changed(in_force({}, 2), state="starting", worker_pid=None, settings={}))
     control.take(changed(in_force({}, 2, batch_size="16"), worker_pid=4243))
-    assert control.label("undo") == "batch_size=8"
-    control.go("undo")
+    assert control.levers.label("undo") == "batch_size=8"
+    control.levers.go("undo")
     assert changes_of(control)[-1] == {"batch_size": "8"}
 
 
@@ -192,18 +192,18 @@ def test_another_workload_begins_without_a_past():
     control = running()
     ask(control, batch_size="16")
     control.start_workload("augment")
-    assert control.label("undo") == ""
+    assert control.levers.label("undo") == ""
 
 
 def test_changes_to_the_next_start_are_undone_without_a_worker():
     control = running()
     control.take(changed(training(), settings=settings(), state="failed"))
     ask(control, batch_size="16")
-    assert control.next_start == {"batch_size": "16"}
-    control.go("undo")
-    assert control.next_start == {}
-    control.go("redo")
-    assert control.next_start == {"batch_size": "16"}
+    assert control.levers.next_start == {"batch_size": "16"}
+    control.levers.go("undo")
+    assert control.levers.next_start == {}
+    control.levers.go("redo")
+    assert control.levers.next_start == {"batch_size": "16"}
     assert changes_of(control) == []
 
 
@@ -212,7 +212,7 @@ def test_a_recording_has_no_change_to_undo():
     control.take(changed(training(), can=(), playback=Playback(name="run.csv")))
     for way in ("undo", "redo"):
         with pytest.raises(UsageError, match="a recording is shown"):
-            control.go(way)
+            control.levers.go(way)
 
 
 # ── a row's settings ────────────────────────────────────────────────────────────────────
@@ -224,10 +224,10 @@ def row(number=2, /, **values):
 
 def test_a_row_is_put_in_force_as_one_change_of_what_differs():
     control = running(precision="bf16")
-    control.use_row(row(pipelined="on", batch_size="32"))
+    control.levers.use_row(row(pipelined="on", batch_size="32"))
     assert changes_of(control) == [{"pipelined": "on", "batch_size": "32", "precision": "tf32"}]
-    assert control.label("undo") == "3 levers"
-    control.go("undo")
+    assert control.levers.label("undo") == "3 levers"
+    control.levers.go("undo")
     assert changes_of(control)[1] == {"pipelined": "off", "batch_size": "8", "precision": "bf16"}
 
 
@@ -242,7 +242,7 @@ def test_a_row_is_put_in_force_as_one_change_of_what_differs():
 def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why):
     control = running()
     with pytest.raises(UsageError, match=why):
-        control.use_row(wrong)
+        control.levers.use_row(wrong)
     assert changes_of(control) == []
 
 

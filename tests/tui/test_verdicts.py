@@ -13,7 +13,6 @@ from gpudash.errors import UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
-from gpudash.tui.lever_rows import lever_rows
 from gpudash.tui.wording import result_text, verdict_text
 from tests.tui.comparisons import VERDICT, compared
 from tests.tui.fake_engine import CPU, FakeEngine, result, settings, training
@@ -41,27 +40,27 @@ def after(shown=CONCLUDED, /, **values):
 
 
 def rows(control):
-    return {row.lever.name: row for row in lever_rows(control)}
+    return {row.lever.name: row for row in control.levers.rows()}
 
 
 def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
     control = after()
-    assert control.keep().startswith("pipelined=on from the next step on; c shows the lines")
-    assert control.label("undo") == "pipelined=off"
-    assert control.back() == "pipelined=off from the next step on"
-    assert control.back() == "pipelined stays off"
+    assert control.ab.keep().startswith("pipelined=on from the next step on; c shows the lines")
+    assert control.levers.label("undo") == "pipelined=off"
+    assert control.ab.back() == "pipelined=off from the next step on"
+    assert control.ab.back() == "pipelined stays off"
     assert control.engine.calls_of("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]
 
 
 def test_more_pairs_asks_the_same_anew_with_twice_as_many():
     control = after()
-    assert control.more_pairs() == "the A/B of pipelined runs anew, with 80 pairs"
+    assert control.ab.more_pairs() == "the A/B of pipelined runs anew, with 80 pairs"
     question = Question(lever="pipelined", a="off", b="on", pairs=80)
     assert control.engine.calls_of("compare") == [(question,)]
     assert control.comparing
     loader = compared(9000, lever="batch_size", a="8", b="16", verdict="slower")
     control = after(loader)
-    control.more_pairs()
+    control.ab.more_pairs()
     question = Question(lever="batch_size", a="8", b="16", pairs=10_000, short_runs=True)
     assert control.engine.calls_of("compare") == [(question,)]
 
@@ -70,7 +69,7 @@ def test_more_pairs_asks_the_same_anew_with_twice_as_many():
 def test_after_an_ab_that_ended_early_more_pairs_are_twice_those_measured(measured, pairs):
     early = compared(measured, failure="it was ended", ended_early=True, planned_pairs=40)
     control = after(early)
-    control.more_pairs()
+    control.ab.more_pairs()
     ((question,),) = control.engine.calls_of("compare")
     assert question.pairs == pairs
 
@@ -82,14 +81,14 @@ def test_after_an_ab_that_ended_early_more_pairs_are_twice_those_measured(measur
 def test_without_a_comparison_that_has_ended_there_is_nothing_to_keep(shown, said):
     control = running()
     control.take(changed(training(), comparison=shown))
-    for choice in (control.keep, control.back, control.more_pairs):
+    for choice in (control.ab.keep, control.ab.back, control.ab.more_pairs):
         with pytest.raises(UsageError, match=said):
             choice()
 
 
 def test_a_try_compares_the_lever_as_it_is_set_with_the_value():
     control = running(batch_size="16")
-    control.compare("batch_size", "32")
+    control.ab.compare("batch_size", "32")
     question = Question(lever="batch_size", a="16", b="32", short_runs=True)
     assert control.engine.calls_of("compare") == [(question,)]
 
@@ -97,7 +96,7 @@ def test_a_try_compares_the_lever_as_it_is_set_with_the_value():
 def test_a_value_that_stands_for_another_one_is_not_compared():
     control = running()
     with pytest.raises(UsageError, match="model_scale=auto stands for another value"):
-        control.compare("model_scale", "auto")
+        control.ab.compare("model_scale", "auto")
     assert control.engine.calls_of("compare") == []
 
 
@@ -178,7 +177,7 @@ def test_a_verdict_is_copied_as_a_command_that_asks_the_same():
     shown = changed(CONCLUDED, planned_pairs=80, settings=others(batch_size="32", data="resident"))
     engine = FakeEngine(Plan(workload="encdec", settings={}, device="cuda:1"))
     control = running(engine)
-    plan, values, pairs = asked_by(control.verdict_command(shown))
+    plan, values, pairs = asked_by(control.ab.command(shown))
     assert (values, pairs, plan.device) == (("pipelined", "off", "on"), 80, "cuda:1")
     assert "pipelined" not in plan.settings
     started = resolve(CATALOGUE["encdec"].levers, plan.settings)
@@ -186,7 +185,7 @@ def test_a_verdict_is_copied_as_a_command_that_asks_the_same():
 
 
 def test_a_command_names_what_a_cpu_would_set_by_itself():
-    command = running().verdict_command(CONCLUDED)
+    command = running().ab.command(CONCLUDED)
     assert "--set precision=tf32" in command  # where it runs, fp32 may be the default
     assert "--device" not in command
     assert "--pairs" not in command
@@ -196,13 +195,13 @@ def test_a_training_that_is_none_of_the_catalogues_has_no_command():
     control = running()
     control.take(changed(training(), workload="my own; rm -rf"))
     with pytest.raises(UsageError, match="the arguments of my own; rm -rf are not known here"):
-        control.verdict_command(CONCLUDED)
+        control.ab.command(CONCLUDED)
 
 
 def test_a_verdict_on_a_script_is_copied_with_its_own_command():
     words = ("python", "train.py", "--name", "it's mine", "--pairs")
     control = running(FakeEngine(Plan(workload="train.py", settings={}, command=words)))
-    command = control.verdict_command(changed(CONCLUDED, planned_pairs=80))
+    command = control.ab.command(changed(CONCLUDED, planned_pairs=80))
     asked = ["gpudash", "ab", "--lever", "pipelined=off,on", "--pairs", "80", "--", *words]
     assert shlex.split(command) == asked
 
@@ -219,9 +218,9 @@ def test_a_row_is_copied_with_its_numbers_and_its_levers():
 def test_what_is_kept_is_what_the_next_start_uses_where_nothing_runs():
     control = after()
     control.take(changed(control.snapshot, state="failed"))
-    control.keep()
-    assert control.next_start == {"pipelined": "on"}
+    control.ab.keep()
+    assert control.levers.next_start == {"pipelined": "on"}
     with pytest.raises(UsageError, match="press R first"):
-        control.more_pairs()
+        control.ab.more_pairs()
     ask(control, pipelined="off")
-    assert control.next_start == {}
+    assert control.levers.next_start == {}

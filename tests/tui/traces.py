@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from gpudash.protocol.inspections import Profiled
-from gpudash.trace.model import KINDS, EventKind, Events, Trace, TraceLane, TraceStep
+from gpudash.trace.model import KINDS, EventKind, Trace, TraceEvents, TraceLane, TraceStep
 from gpudash.trace.summary import (
     CopyUse,
     KernelUse,
@@ -59,7 +59,7 @@ def trace_of(
         name="trace.json",
         names=names,
         lanes=tuple(lanes),
-        events=Events(
+        events=TraceEvents(
             begin_us=column(0, np.float64),
             duration_us=column(1, np.float64),
             kind=np.array([KINDS.index(one[2]) for one in full], dtype=np.uint8),

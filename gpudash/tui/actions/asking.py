@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from gpudash.errors import GpudashError
 from gpudash.tui.containment import ContainedApp
-from gpudash.tui.control import Control, OtherNumbersError
-from gpudash.tui.screens.dialog import Answer, AskKey, Confirm, Dialog
+from gpudash.tui.control import Control
+from gpudash.tui.lever_control import OtherNumbersError
+from gpudash.tui.screens.dialog import AnswerT, AskKey, Confirm, Dialog
 from gpudash.tui.screens.main import MainScreen
 from workloads.levers import LeverError
 
@@ -35,7 +36,7 @@ class Asking(ContainedApp):
 
         def answered(key: str | None) -> None:
             if key == "y":
-                self.control.agree()
+                self.control.levers.agree()
                 self._ask(request)
 
         answers = {"y": "change it; this is asked once", "n": "leave it as it is"}
@@ -53,7 +54,7 @@ class Asking(ContainedApp):
         self.notify(str(error), severity="error", markup=False)
 
     def _open(
-        self, dialog: Dialog[Answer], answered: Callable[[Answer | None], None] | None = None
+        self, dialog: Dialog[AnswerT], answered: Callable[[AnswerT | None], None] | None = None
     ) -> None:
         """Open a dialog, unless one of its type is open (held key, double click)."""
         if not isinstance(self.screen, type(dialog)):

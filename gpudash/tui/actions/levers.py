@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
-from gpudash.tui.screens.chooser import Chooser, Chosen
-from gpudash.tui.values import unit_of
-from gpudash.tui.widgets.values import ValueTable
+from gpudash.tui.lever_values import unit_of
+from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable
 from workloads.levers import Lever, Switch
 
 
@@ -35,47 +34,47 @@ class LeverActions(Asking):
         return lever
 
     def _step(self, name: str, direction: int) -> None:
-        self._set(name, lambda: self.control.step(name, direction))
+        self._set(name, lambda: self.control.levers.step(name, direction))
 
     def _set(self, name: str, request: Callable[[], None]) -> None:
         """Request a change of a lever; if the lever does nothing on this device, say so."""
-        if self._ask(request) and not self.control.acts(name):
+        if self._ask(request) and not self.control.levers.acts(name):
             self.notify(f"{name} needs a GPU: it does nothing here")
 
     def action_set(self, name: str, value: str) -> None:
         """Set a lever."""
-        self._set(name, lambda: self.control.change(self.control.lever(name), value))
+        self._set(name, lambda: self.control.levers.change(self.control.levers.lever(name), value))
 
     def action_undo(self) -> None:
         """Undo the last lever change."""
-        self._ask(lambda: self.control.go("undo"))
+        self._ask(lambda: self.control.levers.go("undo"))
 
     def action_redo(self) -> None:
         """Redo the lever change that was undone."""
-        self._ask(lambda: self.control.go("redo"))
+        self._ask(lambda: self.control.levers.go("redo"))
 
     def action_use_row(self) -> None:
         """Set the levers as in the results row under the cursor."""
         row = self.main_screen.pane.chosen_result
         if row is not None:
-            self._ask(lambda: self.control.use_row(row))
+            self._ask(lambda: self.control.levers.use_row(row))
 
     def action_edit(self) -> None:
         """Choose a value of the lever under the cursor, to set it or to compare it."""
         lever = self._chosen()
-        if lever is not None and self._ask(lambda: self.control.check_settable(lever.name)):
+        if lever is not None and self._ask(lambda: self.control.levers.check_settable(lever.name)):
             self._open_chooser(lever)
 
     def _open_chooser(self, lever: Lever, *, compares: bool = False) -> None:
-        def answered(chosen: Chosen | None) -> None:
+        def answered(chosen: ChosenValue | None) -> None:
             if chosen is None:
                 return
             if chosen.verb == "set":
-                self._set(lever.name, lambda: self.control.change(lever, chosen.value))
+                self._set(lever.name, lambda: self.control.levers.change(lever, chosen.value))
             else:
                 self._compare(lever.name, chosen.value)
 
-        now, values = self.control.value(lever), self.control.values(lever)
+        now, values = self.control.levers.value(lever), self.control.levers.values(lever)
         unit = unit_of(lever, self.control.snapshot)
         table = ValueTable(lever, now, values, unit, compares=compares)
         self._open(Chooser(table), answered)
@@ -96,8 +95,8 @@ class LeverActions(Asking):
         from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # after the first frame
 
         def show() -> None:
-            lever = self.control.lever(name)
-            wanted = self.control.value_of_interest(lever) if value is None else value
+            lever = self.control.levers.lever(name)
+            wanted = self.control.ab.value_of_interest(lever) if value is None else value
             self._open(TakeHome(lever, lever.canonical(wanted)))
 
         self._ask(show)
@@ -107,14 +106,14 @@ class LeverActions(Asking):
     def action_compare(self) -> None:
         """Compare the lever's present value with another one, or end the running A/B."""
         if self.control.comparing:
-            self._ask_and_notify(self.control.end_comparison)
+            self._ask_and_notify(self.control.ab.end)
             self.main_screen.open_tab("ab")  # a small terminal hides its verdict behind the levers
             return
         lever = self._chosen()
-        if lever is None or not self._ask(lambda: self.control.check_comparable(lever)):
+        if lever is None or not self._ask(lambda: self.control.ab.check_comparable(lever)):
             return
         if isinstance(lever, Switch):
-            self._compare(lever.name, lever.step(self.control.value(lever), 1))
+            self._compare(lever.name, lever.step(self.control.levers.value(lever), 1))
         else:
             self._open_chooser(lever, compares=True)
 
@@ -128,28 +127,28 @@ class LeverActions(Asking):
         elif proposed:
             self.main_screen.levers.find(proposed[0].lever)
             self._compare(proposed[0].lever, proposed[0].value)
-        elif self._ask(self.control.check_trains):
+        elif self._ask(self.control.ab.check_trains):
             compares = f"press {key_for('compare')} to compare the one under the cursor"
             self.notify(f"the answer proposes no lever now; {compares}")
 
     def _compare(self, name: str, value: str) -> None:
         def compare() -> None:
-            self.control.compare(name, value)
+            self.control.ab.compare(name, value)
             self.main_screen.open_tab("ab")
 
         self._ask(compare)
 
     def action_keep(self) -> None:
         """Keep the A/B's second value."""
-        self._ask_and_notify(self.control.keep)
+        self._ask_and_notify(self.control.ab.keep)
 
     def action_go_back(self) -> None:
         """Go back to the A/B's first value."""
-        self._ask_and_notify(self.control.back)
+        self._ask_and_notify(self.control.ab.back)
 
     def action_more_pairs(self) -> None:
         """Run the last A/B again with more pairs."""
-        self._ask_and_notify(self.control.more_pairs)
+        self._ask_and_notify(self.control.ab.more_pairs)
 
     def action_copy_command(self) -> None:
         """Copy the last A/B as a command line."""
@@ -157,4 +156,4 @@ class LeverActions(Asking):
         if shown is None:
             self.notify("no A/B has been run here")
         else:
-            self._ask(lambda: self._copy(self.control.verdict_command(shown)))
+            self._ask(lambda: self._copy(self.control.ab.command(shown)))

@@ -30,8 +30,8 @@ class RunActions(Asking):
 
         choices = {entry.name: entry.summary for entry in CATALOGUE.values()}
         hint = "another workload starts from new weights"
-        if ends := self.control.comparison_ends:
-            concluded = self.control.has_verdict_so_far
+        if ends := self.control.ab.ending:
+            concluded = self.control.ab.has_verdict_so_far
             kept = "the results keep its verdict" if concluded else TOO_FEW
             hint += f"\n{ends}:\n{kept}"
         self._open(AskChoice("workload", choices, current, hint), answered)
@@ -130,7 +130,7 @@ class RunActions(Asking):
         how = "by SIGTERM this time" if self.control.interrupted else "as Ctrl-C does"
         completed = f" The recording {recording.path} is completed." if recording else ""
         question = f"{self.control.workload} is running. Stop it, or leave it running?{completed}"
-        if ends := self.control.comparison_ends:
+        if ends := self.control.ab.ending:
             question += f" Either way {ends}: {self._kept_verdict(recording)}."
         answers = {
             "s": f"stop it, {how}, and quit",
@@ -140,7 +140,7 @@ class RunActions(Asking):
 
     def _kept_verdict(self, recording: RecordingStatus | None) -> str:
         """Return what becomes of an A/B's result when the dashboard quits."""
-        if not self.control.has_verdict_so_far:
+        if not self.control.ab.has_verdict_so_far:
             return TOO_FEW
         if recording is not None:
             return "the recording keeps its verdict"

@@ -1,14 +1,216 @@
 """The chooser: a dialog with a lever's values and their measurements, to set or compare one."""
 
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
+from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.binding import Binding, BindingType
 
+from gpudash import format as fmt
+from gpudash.tui.cells import Cell, Parts, bar_of, cell, cut
+from gpudash.tui.lever_values import MeasuredValue
 from gpudash.tui.screens.dialog import Dialog
-from gpudash.tui.widgets.values import ValueTable
-from workloads.levers import AUTO, Count, LeverError
+from gpudash.tui.scroll import first_in_sight
+from gpudash.tui.widgets.painted import Scrolled
+from gpudash.tui.widgets.panel import Panel, PanelFrame
+from workloads.levers import AUTO, Count, Lever, LeverError
+
+WIDTH = 66
+MARGIN = 4
+"""Columns for the cursor, and between value and rate."""
+MOST_VALUE = 24
+LEAST_BAR = 4
+CHANGE_WIDTH = 8
+MOST = 9.995
+"""A larger change is shown as `> +999 %`."""
+
+
+class Columns(NamedTuple):
+    """The widths of the columns; 0 for one without room."""
+
+    value: int
+    rate: int
+    bar: int
+    change: int
+    how: int
+
+    def head(self, unit: str) -> str:
+        """Return the row of titles."""
+        room = self.rate + self.bar + (1 if self.bar else 0)
+        rates = next((text for text in (f"{unit} here", unit) if len(text) <= room), "")
+        change = f"{'change':>{self.change}}" if self.change else ""
+        how = "  how" if self.how else ""
+        value = f"{'':{MARGIN - 1}}{fmt.clip('value', self.value):<{self.value}}"
+        return f"{value} {rates:<{room}}{change}{how}"
+
+
+class ValueTable(Panel, Scrolled):
+    """The values with a cursor; a typed number takes the place of the value under it."""
+
+    DEFAULT_CSS = "ValueTable { background: $panel; }"
+
+    def __init__(
+        self,
+        lever: Lever,
+        now: str,
+        values: tuple[MeasuredValue, ...],
+        unit: str,
+        *,
+        compares: bool = False,
+    ) -> None:
+        """`values` and `unit` are from `gpudash.tui.lever_values`; `now` is the present value.
+
+        With `compares` no value can be set: Enter starts an A/B.
+        """
+        super().__init__()
+        self.lever, self.now, self.compares = lever, now, compares
+        self._values, self._unit = values, unit
+        names = [one.value for one in values]
+        self._cursor = (
+            _default_b(names, now) if compares else names.index(now) if now in names else 0
+        )
+        self._first = 0
+        self.typed = ""
+        """The text typed so far."""
+        self._why_not = ""
+        # not in the stylesheet, as the height depends on the content
+        self.styles.width, self.styles.max_width = WIDTH, "100%"
+        self.styles.height, self.styles.max_height = len(values) + 4, "100%"
+
+    @property
+    def asked(self) -> str:
+        """The typed text, or else the value under the cursor."""
+        return self.typed or (self._values[self._cursor].value if self._values else "")
+
+    def type(self, text: str) -> None:
+        """Set the text typed so far."""
+        self.typed, self._why_not = text, ""
+        self.repaint()
+
+    def complain(self, line: str) -> None:
+        """Show why the value is refused, until the next key."""
+        self._why_not = line
+        self.repaint()
+
+    def scroll_rows(self, direction: int) -> None:
+        """Move the cursor by rows, as far as there are values."""
+        self._cursor = min(max(self._cursor + direction, 0), max(len(self._values) - 1, 0))
+        self.type("")
+
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
+        """Choose the value under the pointer, or set it if it is chosen already."""
+        index = y - 1 + self._first
+        if not 1 <= y <= self._shown(self.inside.height) or index >= len(self._values):
+            return
+        if index == self._cursor and not self.typed:
+            self.act("screen.set")
+        else:
+            self.scroll_rows(index - self._cursor)
+
+    # ── painting ────────────────────────────────────────────────────────────────────────
+
+    def frame(self) -> PanelFrame:
+        """Return the lever's name, the effect of a change, and the keys."""
+        against = f"A/B against {fmt.plain(self.now)}"
+        keys: tuple[Cell, ...] = (cell(f"enter {against}", "key", action="screen.compare"),)
+        if not self.compares:
+            keys = (
+                cell("enter set", "key", action="screen.set"),
+                cell(f"a {against}", "key", rank=1, action="screen.compare"),
+            )
+        return PanelFrame(
+            top=(cell(fmt.plain(self.lever.name), "strong"),),
+            top_right=(cell(self.lever.effect, "dim", rank=1),),
+            bottom=(*keys, cell("c code", "key", rank=2, action="screen.code")),
+            bottom_right=(cell("esc", "dim", rank=2, action="screen.dismiss(None)"),),
+        )
+
+    def body(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield the head, the values and the line for typed text."""
+        columns = self._columns(width)
+        yield ((columns.head(self._unit), "head"),)
+        shown, count = self._shown(height), len(self._values)
+        self._first = first_in_sight(self._first, self._cursor, count, shown)
+        for index in range(self._first, min(self._first + shown, count)):
+            yield self._row(index, columns)
+        yield self._last_line(width)
+
+    def _columns(self, width: int) -> Columns:
+        """Return the widths; without room, bars are left out first, then sources, then changes."""
+        rate = max((len(fmt.significant(one.rate)) for one in self._values), default=0)
+        names = max((cell_len(fmt.plain(one.value)) for one in self._values), default=0)
+        names = min(max(names, len("value")), MOST_VALUE)
+        value = max(min(names, width - MARGIN - rate - 1), 1)
+        left = width - MARGIN - value - rate - 1
+        change = CHANGE_WIDTH if left >= CHANGE_WIDTH else 0
+        left -= change
+        how = max((len(one.how) for one in self._values), default=0)
+        how = max(how, len("how")) + 2 if how else 0
+        how = how if left >= how else 0
+        left -= how
+        return Columns(value, rate, left - 1 if left > LEAST_BAR else 0, change, how)
+
+    def _row(self, index: int, columns: Columns) -> Parts:
+        one = self._values[index]
+        now, chosen = one.value == self.now, index == self._cursor and not self.typed
+        name = fmt.plain(one.value)
+        if cell_len(name) > columns.value:  # numbers are not cut
+            name = "…" if any(map(str.isdigit, name)) else cut(name, columns.value)
+        fastest = max((other.rate or 0.0 for other in self._values), default=0.0)
+        bar = bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar)
+        change = "now" if now else change_text(one)
+        parts = (
+            (
+                f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
+                "strong" if now else "text",
+            ),
+            (f"{fmt.significant(one.rate):>{columns.rate}}", "text"),
+            (f" {bar:<{columns.bar}}" if columns.bar else "", "rate"),
+            (f"{change:>{columns.change}}" if columns.change else "", "text"),
+            (f"  {one.how:<{columns.how - 2}}" if columns.how else "", "dim"),
+        )
+        return tuple((text, "cursor") for text, _ in parts) if chosen else parts
+
+    def _shown(self, height: int) -> int:
+        return max(min(len(self._values), height - 2), 1)
+
+    def _last_line(self, width: int) -> Parts:
+        if self._why_not:
+            return ((fmt.clip(f" {fmt.plain(self._why_not)}", width), "busy"),)
+        if self.typed:
+            return (f" {self.lever.name} = ", "dim"), (f"{self.typed}▏", "strong")
+        hidden = len(self._values) - self._shown(self.inside.height)
+        more = f" {hidden} more: ↑↓" if hidden > 0 else ""
+        lever, hints = self.lever, [""]
+        if isinstance(lever, Count):
+            hints = [f" type any number to {lever.maximum:,}", " type any number", ""]
+        texts = (" ·".join(filter(None, (more, hint))) for hint in hints)
+        text = next((text for text in texts if len(text) <= width), "")
+        return ((text, "dim"),)
+
+
+def _default_b(names: Sequence[str], now: str) -> int:
+    """Return the index of the value to compare with the present one: the next, or the last."""
+    others = [index for index, name in enumerate(names) if name not in (now, AUTO)]
+    after = (index for index in others if now in names[:index])
+    return next(after, others[-1] if others else 0)
+
+
+def change_text(one: MeasuredValue) -> str:
+    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`.
+
+    `~` marks one from rows of results, which were not interleaved.
+    """
+    change = one.change
+    if change is None:
+        return ""
+    if change > MOST:
+        return "> +999 %"
+    about = "" if one.how == "A/B" else "~"
+    return f"{about}{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"
+
 
 PAGE = 10
 ALL = 1_000_000
@@ -16,14 +218,14 @@ MOST_DIGITS = 12
 """Most digits that can be typed, so that the refusal of a number is one line."""
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class ChosenValue(msgspec.Struct, frozen=True):
     """The chosen value, and whether to set it or compare it with the present one by an A/B."""
 
     verb: Literal["set", "compare"]
     value: str
 
 
-class Chooser(Dialog[Chosen]):
+class Chooser(Dialog[ChosenValue]):
     """Asks for a value of a lever; choosing the present value answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,7 +269,7 @@ class Chooser(Dialog[Chosen]):
             return
         value = self._value()
         if value is not None:
-            self.dismiss(Chosen("set", value) if value != self._table.now else None)
+            self.dismiss(ChosenValue("set", value) if value != self._table.now else None)
 
     def action_compare(self) -> None:
         """Answer with the value, to be compared with the present one."""
@@ -77,7 +279,7 @@ class Chooser(Dialog[Chosen]):
         elif value == AUTO:
             self._table.complain(f"{AUTO} stands for another value: choose that one")
         elif value is not None:
-            self.dismiss(Chosen("compare", value))
+            self.dismiss(ChosenValue("compare", value))
 
     def action_code(self) -> None:
         """Show the lines of PyTorch that do the same; the chooser stays open below."""

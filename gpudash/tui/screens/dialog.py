@@ -32,10 +32,10 @@ def framed(title: str, *content: Widget, hint: str = "", wide: bool = False) -> 
     return Vertical(*parts, classes="dialog")
 
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 
 
-class Dialog(ModalScreen[Answer]):
+class Dialog(ModalScreen[AnswerT]):
     """A screen above the main one. It answers once; Escape answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,7 +50,7 @@ class Dialog(ModalScreen[Answer]):
         """Yield the parts."""
         yield from self._parts
 
-    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+    def dismiss(self, result: AnswerT | None = None) -> AwaitComplete:
         """Answer once: a second Enter that arrives together with the first has no effect."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
@@ -101,7 +101,7 @@ class AskKey(Dialog[str]):
 
     def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
         """`answers` has a line for each key; `escape` is the text about Escape."""
-        lines = (_Line(key, what) for key, what in answers.items())
+        lines = (_AnswerLine(key, what) for key, what in answers.items())
         super().__init__(framed(question, *lines, hint=f"esc {escape}"))
         self._answers = answers
 
@@ -112,7 +112,7 @@ class AskKey(Dialog[str]):
             self.dismiss(event.key)
 
 
-class _Line(Static):
+class _AnswerLine(Static):
     """An answer with its key; a click chooses it."""
 
     def __init__(self, key: str, what: str) -> None:

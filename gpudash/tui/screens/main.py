@@ -13,8 +13,9 @@ from textual.widgets import Static
 
 from gpudash.diagnosis.headline import headline
 from gpudash.tui.arrangement import (
+    Board,
+    BottomPanel,
     PanelChoice,
-    Part,
     is_roomy,
     is_too_small,
     is_wide,
@@ -22,15 +23,14 @@ from gpudash.tui.arrangement import (
     places,
     too_small,
 )
+from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import CHARTS, KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
-from gpudash.tui.screens.bindings import bindings
-from gpudash.tui.screens.board import Board
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.screens.keys import bindings
 from gpudash.tui.wording import result_text, verdict_text
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
@@ -158,7 +158,7 @@ class MainScreen(Contained, Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Make the panel visible, and put its keys first in the footer."""
         focused = event.widget.id
-        if focused in get_args(Part):
+        if focused in get_args(BottomPanel):
             self._rearrange(chosen=focused)
         self._show_footer()
 
@@ -225,7 +225,7 @@ class MainScreen(Contained, Screen[None]):
         if self.focus_id == "ab" and shown is not None:
             return verdict_text(shown, control.workload, snapshot.device)
         lever = self.levers.chosen
-        return f"{lever.name}={control.value(lever)}" if lever is not None else ""
+        return f"{lever.name}={control.levers.value(lever)}" if lever is not None else ""
 
     def action_device(self) -> None:
         """Show the device in the levers' place, or the levers again."""

@@ -8,7 +8,7 @@ from textual.binding import BindingType
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.control import Control
 from gpudash.tui.keys import REPLAY_KEYS
-from gpudash.tui.screens.bindings import bindings
+from gpudash.tui.screens.keys import bindings
 from gpudash.tui.screens.main import MainScreen
 
 if TYPE_CHECKING:  # the first frame does not wait for it

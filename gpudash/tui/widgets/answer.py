@@ -12,7 +12,7 @@ from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, width_of
 from gpudash.tui.keys import key_for
-from gpudash.tui.widgets.panel import Frame, Panel
+from gpudash.tui.widgets.panel import Panel, PanelFrame
 from workloads.levers import phrase
 
 NAME_WIDTH = 8
@@ -51,7 +51,7 @@ class AnswerStrip(Panel):
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the answer as the title, and its buttons."""
         shown = self._shown
         right = [cell(self._took, "dim", rank=2)] if self._took else []
@@ -59,7 +59,7 @@ class AnswerStrip(Panel):
             right.append(button(f"try {_offer(shown.tries[0])} by A/B", "try_it", rank=1))
         if shown.lanes:
             right.append(button("why", "why", rank=2))
-        return Frame(top=(cell(shown.title, "strong"),), top_right=tuple(right))
+        return PanelFrame(top=(cell(shown.title, "strong"),), top_right=tuple(right))
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield evidence, lanes, and below them more evidence, the caution and the proposals.

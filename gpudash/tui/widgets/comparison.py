@@ -18,10 +18,10 @@ from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
-from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, fitted
+from gpudash.tui.charts.axes import nice_ceiling
 
-Interval: TypeAlias = tuple[float, float, float]
+ChangeInterval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
 
 FIRST_PAIRS = 2
@@ -71,7 +71,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
                 row[begin : begin + cell_len(text)] = [text] + [""] * (cell_len(text) - 1)
         return "".join(row)
 
-    def bar(self, interval: Interval, width: int) -> str:
+    def bar(self, interval: ChangeInterval, width: int) -> str:
         """Return an interval as text, with `│` at 0, and `◂` or `▸` for an end beyond the axis."""
         low, change, high = interval
         cells = [" "] * width
@@ -91,7 +91,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(cells)
 
 
-def axis_of(intervals: Sequence[Interval]) -> Axis:
+def axis_of(intervals: Sequence[ChangeInterval]) -> Axis:
     """Return an axis that includes the last interval; earlier ones may extend beyond it."""
     low, change, high = intervals[-1] if intervals else (0.0, 0.0, 0.0)
     most = min(max(1.0, 2 * abs(change)), MOST)
@@ -186,20 +186,20 @@ def _change(shown: ComparisonShown) -> str:
     return fmt.change(shown.change or 0.0, shown.low, shown.high)
 
 
-def _interval(shown: ComparisonShown) -> Interval | None:
+def _interval(shown: ComparisonShown) -> ChangeInterval | None:
     if shown.change is None or shown.low is None or shown.high is None:
         return None
     return (shown.low, shown.change, shown.high) if shown.pairs >= FEWEST_PAIRS else None
 
 
-def _intervals(shown: ComparisonShown) -> list[tuple[int, Interval]]:
+def _intervals(shown: ComparisonShown) -> list[tuple[int, ChangeInterval]]:
     """Return (pairs, interval) for each number of pairs from `FEWEST_PAIRS` on."""
     numbered = enumerate(shown.history, FIRST_PAIRS)
     return list(islice(numbered, FEWEST_PAIRS - FIRST_PAIRS, None))
 
 
 def _interval_rows(
-    numbered: Sequence[tuple[int, Interval]], before: str, width: int, height: int
+    numbered: Sequence[tuple[int, ChangeInterval]], before: str, width: int, height: int
 ) -> Iterator[Parts]:
     room = width - LABEL - 1
     if height < 2 or room < LABEL or not numbered:

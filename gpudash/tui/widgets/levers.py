@@ -11,10 +11,10 @@ from gpudash import format as fmt
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, Parts, beside, cell
 from gpudash.tui.keys import key_for
-from gpudash.tui.lever_rows import LeverRow
+from gpudash.tui.lever_values import LeverRow
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
+from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
 from workloads.levers import Effect, Lever
 
 TITLE = "⁴levers"
@@ -106,7 +106,7 @@ class LeverPanel(Panel, Scrolled):
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the title, why nothing can be changed, what undo would do, and the legend."""
         marks = {MARKS[row.lever.effect] for row in self._levers}
         kept = any(row.keeps_weights for row in self._levers)
@@ -114,7 +114,7 @@ class LeverPanel(Panel, Scrolled):
         why_not = fmt.plain(self._why_not or "")
         if why_not and cell_len(why_not) + cell_len(TITLE) + 3 * MARGIN > self.size.width:
             why_not = "read only"
-        return Frame(
+        return PanelFrame(
             top=(cell(TITLE, "strong"), *([cell(why_not, "busy", rank=2)] if why_not else [])),
             top_right=(self._undo_button(),) if self._undo and not why_not else (),
             bottom=tuple(

@@ -1,4 +1,4 @@
-"""The base of all widgets: paints rows as strips, and refreshes only changed rows.
+"""The base of all widgets: paints rows as strips, in ASCII if asked, and refreshes changed rows.
 
 Only this module knows rich's segments and styles.
 """
@@ -8,18 +8,22 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TypeAlias
 
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gpudash.ascii import as_ascii
 from gpudash.tui import inks
 from gpudash.tui.cells import Parts, exactly, width_of
 from gpudash.tui.containment import Contained, PartFailed
 
-Ink: TypeAlias = tuple[Style, dict[int, str]]
+InkStyle: TypeAlias = tuple[Style, dict[int, str]]
 """A style, and the glyphs that distinguish it in a terminal of too few colours."""
 FEW_COLOURS = (None, "standard")
 """rich's colour systems with sixteen colours or none."""
@@ -33,7 +37,7 @@ class Painted(Contained, Widget):
         self._strips: list[Strip] = []
         self._painted_size: Size | None = None
         self._theme = ""
-        self._inks: dict[str, Ink] = {}
+        self._inks: dict[str, InkStyle] = {}
         self._failure: str | None = None  # why the last update failed
         self._alone: Size | None = None  # where no app gives it a size
 
@@ -129,14 +133,14 @@ class Painted(Contained, Widget):
         self._painted_size = None
         self._inks.clear()
 
-    def _ink(self, name: str) -> Ink:
+    def _ink(self, name: str) -> InkStyle:
         """Return an ink in the present theme, on the widget's background."""
         if name not in self._inks:
             pair = name.split("/")
             self._inks[name] = self._pair(*pair) if len(pair) == 2 else self._single(name)
         return self._inks[name]
 
-    def _single(self, name: str) -> Ink:
+    def _single(self, name: str) -> InkStyle:
         if not name:
             return self.rich_style, {}
         own, theme = self.visual_style, self.app.current_theme
@@ -147,7 +151,7 @@ class Painted(Contained, Widget):
         style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
         return style, inks.texture(name) if self._hues_are_few() else {}
 
-    def _pair(self, above: str, behind: str) -> Ink:
+    def _pair(self, above: str, behind: str) -> InkStyle:
         hues = {}
         for name in (above, behind):
             style, _ = self._ink(name)
@@ -180,3 +184,16 @@ class Scrolled(Painted):
         """Show later rows."""
         event.stop()
         self.scroll_rows(1)
+
+
+class Ascii(LineFilter):
+    """A line filter that replaces Unicode in everything that is shown."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  # Textual's own signature
+        """Return the segments in ASCII."""
+        return [Segment(in_place(text), style, control) for text, style, control in segments]
+
+
+def in_place(text: str) -> str:
+    """Return the text in ASCII, with the same width."""
+    return text if text.isascii() else set_cell_size(as_ascii(text), cell_len(text))

@@ -20,8 +20,8 @@ from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.comparison import comparison_rows, forest_rows, time_left
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
-from gpudash.tui.widgets.ranks import Job, job_of, rank_rows, spread, verdict
+from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
+from gpudash.tui.widgets.ranks import JobRanks, job_of, rank_rows, spread, verdict
 from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
 from gpudash.tui.widgets.results import PINNED, Table, in_sight, result_rows, table_of
 
@@ -121,7 +121,7 @@ class Pane(Panel, Scrolled):
         self.repaint()
 
     @property
-    def _job(self) -> Job:
+    def _job(self) -> JobRanks:
         return job_of(self._snapshot)
 
     def _can(self, ability: Ability) -> bool:
@@ -264,23 +264,23 @@ class Pane(Panel, Scrolled):
 
     # ── the border ──────────────────────────────────────────────────────────────────────
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the tabs, and the open tab's texts and buttons."""
         tabs, shown = self._tabs(), self._snapshot.comparison
         if self.tab == "ab" and shown is not None:
             left, active = time_left(shown, self._snapshot.blocks), _active(self._snapshot)
             right, below = _comparison_cells(shown, left, active, can=self._can("blocks"))
-            return Frame(top=tabs, top_right=right, bottom=below)
+            return PanelFrame(top=tabs, top_right=right, bottom=below)
         right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
         if self.tab == "ranks":
-            return Frame(top=tabs, **self._about_ranks())
+            return PanelFrame(top=tabs, **self._about_ranks())
         if self.tab == "output" and self._can("type"):
             below = (button("type a line", "type_line", key_of=ENTER),) if self.has_focus else ()
-            return Frame(top=tabs, top_right=right, bottom=below)
+            return PanelFrame(top=tabs, top_right=right, bottom=below)
         if self.tab != "results" or not self._table.results:
-            return Frame(top=tabs, top_right=right)
+            return PanelFrame(top=tabs, top_right=right)
         note = cell("rows are means, one after another: only an A/B proves", "dim")
-        return Frame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
+        return PanelFrame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
 
     def _about_ranks(self) -> dict[str, tuple[Cell, ...]]:
         """Return the border's cells about ranks: their spread, and the one others wait for."""

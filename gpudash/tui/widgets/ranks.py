@@ -40,10 +40,10 @@ OF_HOST = {
 MINOR = ("pid", "loss", "RAM GiB", "cores", "steps", "steps/s", "core wait %")
 NOT_LAST = ("data ms", "°C", "GiB", "MHz", "node", "state", "W", "GPU %", "waits")
 """Columns that a narrow table leaves out: `MINOR`, then phases, then `NOT_LAST`, in order."""
-Cells: TypeAlias = dict[str, Callable[[RankRow], str]]
+CellTexts: TypeAlias = dict[str, Callable[[RankRow], str]]
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class JobRanks(msgspec.Struct, frozen=True, kw_only=True):
     """All ranks, and the properties that they share."""
 
     ranks: tuple[RankRow, ...] = ()
@@ -63,9 +63,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return max(fmt.measured(row.step_ms_p50 for row in self.ranks), default=0.0)
 
 
-def job_of(snapshot: Snapshot) -> Job:
+def job_of(snapshot: Snapshot) -> JobRanks:
     """Return the ranks of a snapshot."""
-    return Job(
+    return JobRanks(
         ranks=snapshot.ranks,
         phases=snapshot.phases,
         straggler=snapshot.straggler,
@@ -73,7 +73,7 @@ def job_of(snapshot: Snapshot) -> Job:
     )
 
 
-def spread(job: Job) -> str:
+def spread(job: JobRanks) -> str:
     """Return a clause with the range of step times and waits; empty if not measured."""
     waits = fmt.measured(row.waits_ms for row in job.ranks)
     times = fmt.measured(row.step_ms_p50 for row in job.ranks)
@@ -87,7 +87,7 @@ def spread(job: Job) -> str:
     return f"{steps}, {least if least == most else f'{least} to {most}'} ms of it waiting"
 
 
-def verdict(job: Job) -> str:
+def verdict(job: JobRanks) -> str:
     """Return a sentence about a hang or the slow rank; empty if there is neither."""
     if job.hang is not None and job.hang.stacks:
         return "; ".join((hangs.title(job.hang), *hangs.clauses(job.hang)))
@@ -106,7 +106,7 @@ def verdict(job: Job) -> str:
     return fmt.plain(f"{text}; {slow.why}" if slow.why else text)
 
 
-def in_sight(job: Job, scrolled: range) -> list[int]:
+def in_sight(job: JobRanks, scrolled: range) -> list[int]:
     """Return the visible rows: those scrolled to, and the rank that the others wait for."""
     shown, marked = list(scrolled), job.marked
     if marked is not None and marked not in shown and len(shown) > 1:
@@ -116,13 +116,13 @@ def in_sight(job: Job, scrolled: range) -> list[int]:
 
 
 def rank_rows(
-    job: Job, shown: Sequence[int], width: int, *, cursor: int | None = None
+    job: JobRanks, shown: Sequence[int], width: int, *, cursor: int | None = None
 ) -> Iterator[Parts]:
     """Yield the head and the rows `shown`.
 
     `>` marks the cursor, and `▸` the rank that the others wait for.
     """
-    layout = _Layout(job, [job.ranks[index] for index in shown], width - 2)
+    layout = _RankColumns(job, [job.ranks[index] for index in shown], width - 2)
     yield ((f"  {layout.head()}", "head"),)
     for index in shown:
         is_marked = index == job.marked
@@ -132,10 +132,10 @@ def rank_rows(
         yield tuple((text, "cursor") for text, _ in line) if index == cursor else line
 
 
-class _Layout:
+class _RankColumns:
     """The widths of the columns; sparkline and bar share what the numbers leave."""
 
-    def __init__(self, job: Job, rows: Sequence[RankRow], width: int) -> None:
+    def __init__(self, job: JobRanks, rows: Sequence[RankRow], width: int) -> None:
         self._job = job
         has_waits = any(row.waits_ms is not None for row in job.ranks)
         has_past = any(row.history for row in job.ranks)
@@ -169,14 +169,14 @@ class _Layout:
         return (*parts, ("".join(cells[2:]), ink))
 
 
-def columns_of(job: Job) -> Cells:
+def columns_of(job: JobRanks) -> CellTexts:
     """Return the columns with a value for any rank: title → function from a row to its text."""
     ranks = job.ranks
-    waits: Cells = {"waits": lambda row: fmt.milliseconds(row.waits_ms)}
+    waits: CellTexts = {"waits": lambda row: fmt.milliseconds(row.waits_ms)}
     times = {metric.rank: name for name, metric in METRICS.items() if metric.rank}
     times |= {f"{fmt.plain(one.label)} ms": f"{one.name}_ms" for one in job.phases}
-    node: Cells = {"node": lambda row: fmt.plain(row.node) or fmt.ABSENT}
-    state: Cells = {"state": _state}
+    node: CellTexts = {"node": lambda row: fmt.plain(row.node) or fmt.ABSENT}
+    state: CellTexts = {"state": _state}
     return {
         "rank": lambda row: f"{row.rank:>{len(str(len(ranks)))}}",
         "p50 ms": lambda row: fmt.milliseconds(row.step_ms_p50),
@@ -222,7 +222,7 @@ def _time(name: str) -> Callable[[RankRow], str]:
 
 
 def _fitting(
-    columns: Cells, ranks: Sequence[RankRow], width: int
+    columns: CellTexts, ranks: Sequence[RankRow], width: int
 ) -> dict[str, tuple[Callable[[RankRow], str], int]]:
     """Return the columns that fit, with their widths."""
     wide = {

@@ -11,10 +11,10 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.snapshot import Result
-from gpudash.tui.axes import nice_ceiling
 from gpudash.tui.cells import Parts, bar_of, fitted
+from gpudash.tui.charts.axes import nice_ceiling
+from gpudash.tui.lever_values import rate_unit
 from gpudash.tui.scroll import Scroll
-from gpudash.tui.values import rate_unit
 
 PINNED = 1
 """Number of rows at the top that do not scroll."""
@@ -124,7 +124,7 @@ def result_rows(
         yield tuple((text, "cursor") for text, _ in line) if index == cursor else line
 
 
-class _Layout(msgspec.Struct, frozen=True, kw_only=True):
+class _ResultColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The widths of a table's columns; a column of width 0 is left out."""
 
     table: Table
@@ -157,7 +157,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
         return ((text, ink), (bar, "rate"), (cells, ink))
 
 
-def _layout(table: Table, rows: Sequence[Result], width: int) -> _Layout:
+def _layout(table: Table, rows: Sequence[Result], width: int) -> _ResultColumns:
     """Return the widths: numbers get what they need, bar and configuration share the rest."""
     names = max((cell_len(fmt.plain(row.configuration)) for row in rows), default=NAME_WIDTH)
     rate = max((len(fmt.significant(table.rate(row))) for row in rows), default=len(table.unit))
@@ -177,10 +177,10 @@ def _layout(table: Table, rows: Sequence[Result], width: int) -> _Layout:
     rate = rate if bar else max(rate, len(table.unit))
     left = width - GAP - rate - sum(wanted.values())
     if left < LEAST_NAME and not wanted:
-        return _Layout(table=table, name=max(width, 0), rate=0, bar=0, numbers={})
+        return _ResultColumns(table=table, name=max(width, 0), rate=0, bar=0, numbers={})
     longest = min(left - bar, max(NAME_WIDTH, 2 * left // 3))
     name = max(min(max(names, LEAST_NAME), longest), 0) if bar else left
-    return _Layout(table=table, name=name, rate=rate, bar=left - name, numbers=wanted)
+    return _ResultColumns(table=table, name=name, rate=rate, bar=left - name, numbers=wanted)
 
 
 def _verdict(text: str, width: int, *, proven: bool) -> Parts:

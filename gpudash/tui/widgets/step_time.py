@@ -6,15 +6,15 @@ from operator import itemgetter
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_live
-from gpudash.tui.axes import TimeRange, bins_of, means, range_of, value_at
 from gpudash.tui.cells import Cell, Parts, cell
-from gpudash.tui.sparks import step_value
-from gpudash.tui.stacks import (
+from gpudash.tui.charts.axes import TimeRange, bins_of, means, range_of, value_at
+from gpudash.tui.charts.sparklines import step_value
+from gpudash.tui.charts.step_time import (
     BLANK,
     IDLE,
-    Block,
-    Part,
+    ColumnCell,
     Spent,
+    StepPart,
     columns_of,
     legend,
     metrics_of,
@@ -22,10 +22,10 @@ from gpudash.tui.stacks import (
     spent,
     top_ms,
 )
-from gpudash.tui.throughput import nothing
-from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import (
+from gpudash.tui.charts.throughput import nothing
+from gpudash.tui.widgets.panel import (
     GUTTER,
+    PanelFrame,
     TimePanel,
     begin_cells,
     gutter_of,
@@ -34,7 +34,7 @@ from gpudash.tui.widgets.time_panel import (
 )
 
 CHARACTER, INK = itemgetter(0), itemgetter(1)
-MARKER: Block = ("┊", "faint")
+MARKER: ColumnCell = ("┊", "faint")
 
 
 class StepTime(TimePanel):
@@ -58,7 +58,7 @@ class StepTime(TimePanel):
         width = self.inside.width
         return self._range(width).moment_in(x - gutter_of(width))
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return p50 and p95 of the newest steps, or the mean at the cursor."""
         snapshot, view = self._snapshot, self.view
         if view.moment_s is None:
@@ -75,12 +75,12 @@ class StepTime(TimePanel):
         whose = [cell("rank 0", "dim", rank=3)] * bool(snapshot.ranks)
         top = (cell("³step, ms", "strong"), *whose)
         if not snapshot.series.at_s:
-            return Frame(top=top, top_right=values)
+            return PanelFrame(top=top, top_right=values)
         begin, newest_s = begin_cells(self._range(self.inside.width)), snapshot.series.at_s[-1]
         end = newest_moment(newest_s, live=is_live(snapshot))
         if view.end_s is not None:
             end = fmt.minutes(view.end_s)
-        return Frame(top=top, top_right=values, bottom=begin, bottom_right=(cell(end, "dim"),))
+        return PanelFrame(top=top, top_right=values, bottom=begin, bottom_right=(cell(end, "dim"),))
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the columns with their axis, then the legend."""
@@ -98,7 +98,7 @@ class StepTime(TimePanel):
 
     # ── columns ─────────────────────────────────────────────────────────────────────────
 
-    def _plot(self, parts: tuple[Part, ...], width: int, rows: int) -> Iterator[Parts]:
+    def _plot(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterator[Parts]:
         snapshot, series, view = self._snapshot, self._snapshot.series, self.view
         time_range, gutter = self._range(width), gutter_of(width)
         bins = bins_of(series.at_s, time_range)
@@ -136,18 +136,18 @@ class StepTime(TimePanel):
     def _range(self, width: int) -> TimeRange:
         return range_of(self._snapshot.series, max(width - gutter_of(width), 1), self.view)
 
-    def _legend(self, parts: tuple[Part, ...], width: int) -> Iterator[tuple[str, str]]:
+    def _legend(self, parts: tuple[StepPart, ...], width: int) -> Iterator[tuple[str, str]]:
         step = self._spent(parts)
         for entry in legend(parts, step, width - 2) if step else ():
             yield from (("  ", ""), *entry.parts)
 
-    def _spent(self, parts: tuple[Part, ...]) -> Spent | None:
+    def _spent(self, parts: tuple[StepPart, ...]) -> Spent | None:
         """Return the step time by part, of the newest steps or at the cursor."""
         snapshot, view = self._snapshot, self.view
         return spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
 
 
-def _crossed(block: Block) -> Block:
+def _crossed(block: ColumnCell) -> ColumnCell:
     """Return a block with the cursor over it; its hue stays visible."""
     hue = block[1].partition("/")[0]
     return "│", "strong" if hue in ("", IDLE, "faint") else f"strong/{hue}"

@@ -10,10 +10,18 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_live
-from gpudash.tui.axes import Runs, TimeRange, bins_of, cut, highest, range_of, time_ticks, value_at
 from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
-from gpudash.tui.keys import key_for
-from gpudash.tui.throughput import (
+from gpudash.tui.charts.axes import (
+    Runs,
+    TimeRange,
+    bins_of,
+    cut,
+    highest,
+    range_of,
+    time_ticks,
+    value_at,
+)
+from gpudash.tui.charts.throughput import (
     EIGHTHS,
     classes_in,
     columns_of,
@@ -26,9 +34,10 @@ from gpudash.tui.throughput import (
     side_of,
     throughput,
 )
-from gpudash.tui.widgets.panel import Frame
-from gpudash.tui.widgets.time_panel import (
+from gpudash.tui.keys import key_for
+from gpudash.tui.widgets.panel import (
     GUTTER,
+    PanelFrame,
     TimePanel,
     begin_cells,
     gutter_of,
@@ -86,7 +95,7 @@ class ThroughputChart(TimePanel):
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
-    def frame(self) -> Frame:
+    def frame(self) -> PanelFrame:
         """Return the present value or the cursor's, and the time range."""
         snapshot, view, live = self._snapshot, self.view, is_live(self._snapshot)
         newest_s = snapshot.series.at_s[-1] if snapshot.series.at_s else 0.0
@@ -97,7 +106,7 @@ class ThroughputChart(TimePanel):
         texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
         keys = cell("   ".join(texts), "dim", rank=4)
         roomy = self.size.width >= SIDE_BY_SIDE_FROM[0]
-        return Frame(
+        return PanelFrame(
             top=(cell(f"¹{throughput(snapshot).unit}", "strong"),),
             top_right=tuple(self._values()),
             bottom=(*begin_cells(self.time_range), *[keys] * roomy),
@@ -172,7 +181,7 @@ class ThroughputChart(TimePanel):
     def _curve(
         self, runs: Runs, top: float, time_range: TimeRange, columns: int, rows: int
     ) -> Sequence[str]:
-        from gpudash.tui.plot import curve  # noqa: PLC0415  # 0.1 s, after the first paint
+        from gpudash.tui.charts.curve import curve  # noqa: PLC0415  # 0.1 s, after the first paint
 
         key = (runs, top, time_range, columns, rows)
         if self._drawn[0] != key:

@@ -1,23 +1,74 @@
-"""`--once`: runs the dashboard headless, and returns its last frame as text."""
+"""The two ways to run the app: until the user or a signal ends it, and headless for one frame.
+
+Writing to a terminal that is gone or stalled blocks Textual's event loop. A signal handler of the
+loop would never run then.
+"""
 
 import asyncio
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
-from textual.pilot import Pilot
 
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import ENDED, Snapshot
+from gpudash.tui import preferences
 from gpudash.tui.app import Dashboard
 
-if TYPE_CHECKING:  # the first frame does not wait for it
+if TYPE_CHECKING:  # the first frame does not wait for them
+    from textual.pilot import Pilot
+
     from gpudash.run.session import Session
 
+SAVING_S = 1.0
+"""How long to wait, in seconds, until preferences are saved: an unreachable home may block."""
+ENDING_S = 5.0
+"""How long the event loop has to end the process after a signal, in seconds."""
 LOOKS_EVERY_S = 0.1
 TRAINED_S = 5.0
 """How long a training without a planned end is watched, in seconds."""
+
+
+def run_dashboard(app: Dashboard) -> int:
+    """Run the dashboard until the user leaves; return the exit code."""
+    # a lambda, as reading `engine` opens it, and the first frame must not wait for that
+    leave_on_signals(app.leave_soon, lambda: app.control.engine.close())  # noqa: PLW0108  # above
+    app.run()
+    preferences.save(app.remembered()).join(SAVING_S)
+    return app.return_code or 0
+
+
+def leave_on_signals(leave: Callable[[], None], close: Callable[[], None]) -> None:
+    """Call `leave` on SIGTERM, SIGQUIT and SIGHUP; it must return at once.
+
+    If the process has not ended after `ENDING_S`, `close` is called on another thread, and the
+    process ends with exit code 1.
+    """
+    asked = threading.Event()
+
+    def obey(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            return
+        asked.set()
+        threading.Thread(target=insist, name="gpudash-leaving", daemon=True).start()
+        leave()
+
+    def insist() -> None:
+        time.sleep(ENDING_S)
+        close()
+        os._exit(1)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, obey)
+
+
+# ── `--once` ───────────────────────────────────────────────────────────────────────────────
 
 
 def is_time(snapshot: Snapshot) -> bool:
@@ -44,7 +95,7 @@ def one_frame(
     frame: list[str] = []
     last = found = app.control.snapshot
 
-    async def look(pilot: Pilot[object]) -> None:
+    async def look(pilot: "Pilot[object]") -> None:
         nonlocal last, found
         while not is_time(found):
             await asyncio.sleep(LOOKS_EVERY_S)

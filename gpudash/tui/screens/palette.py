@@ -10,7 +10,7 @@ from gpudash.format import plain
 from gpudash.offers import refusal
 from gpudash.tui.control import Control
 from gpudash.tui.keys import GROUPS, Key
-from gpudash.tui.undo import Way
+from gpudash.tui.lever_control import Way
 
 
 class Entry(NamedTuple):
@@ -23,16 +23,16 @@ class Entry(NamedTuple):
 
 def entries(control: Control, keys: Iterable[Key]) -> Iterator[Entry]:
     """Yield the entries; one without effect now has the reason as its help."""
-    why_fixed = control.why_no_change
-    for lever in control.levers if why_fixed is None else ():
+    why_fixed = control.levers.why_fixed
+    for lever in control.levers.all if why_fixed is None else ():
         if refusal(lever.name, control.snapshot.levers):
             continue
-        now = control.value(lever)
-        for one in control.values(lever):
+        now = control.levers.value(lever)
+        for one in control.levers.values(lever):
             if one.value != now:
                 title = f"Levers · {lever.name}={one.value}"
                 yield _entry(title, lever.summary, f"set({lever.name!r}, {one.value!r})")
-    would = {way: control.label(way) for way in get_args(Way)}
+    would = {way: control.levers.label(way) for way in get_args(Way)}
     for key in keys:
         if key.palette:
             what = f": {would[key.action]}" if would.get(key.action) else ""

@@ -1,11 +1,11 @@
-"""Help: every key, and how to read the screen."""
+"""The keys of a screen: Textual's bindings from their table, and the help that lists them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpudash.tui.keys import GROUPS, Key
+from gpudash.tui.keys import GROUPS, Key, name_of
 from gpudash.tui.screens.dialog import Dialog, framed, text
 
 READING = """\
@@ -44,3 +44,18 @@ class Help(Dialog[None]):
         content = text(keys_text(keys, panel)), text(reading, classes="dialog-hint")
         hint = "esc closes · every action is also in the palette"
         super().__init__(framed("gpudash · keys", *content, hint=hint, wide=True))
+
+
+def bindings(keys: Iterable[Key], *, named: bool = False) -> list[BindingType]:
+    """Return the bindings of these keys; the user's keymap can change `named` ones."""
+    return [
+        Binding(
+            key.keys,
+            key.action if key.action.startswith("screen.") else f"app.{key.action}",
+            key.help,
+            show=False,
+            id=name_of(key) if named else None,
+        )
+        for key in keys
+        if key.action != "leave_now"
+    ]

@@ -8,8 +8,8 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-from gpudash.tui.axes import Runs, TimeRange
-from gpudash.tui.light_imports import import_without
+from gpudash.tui import import_without
+from gpudash.tui.charts.axes import Runs, TimeRange
 
 UNUSED = {
     "PIL": None,  # for pictures

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.stacks import (
+from gpudash.tui.charts.step_time import (
     EIGHTHS,
     IDLE,
     blocks_of,

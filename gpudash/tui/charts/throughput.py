@@ -15,7 +15,7 @@ from gpudash.snapshot import (
     Snapshot,
     Values,
 )
-from gpudash.tui.axes import Runs, TimeRange, axis_top
+from gpudash.tui.charts.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
 """Time after a change, five ticks, whose points do not set the scale."""

@@ -8,9 +8,16 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, Kind
 from gpudash.snapshot import Series, Snapshot, Values
-from gpudash.tui.axes import bins_of, latest, means, nice_ceiling, range_of, value_at
 from gpudash.tui.cells import level_of
-from gpudash.tui.timeview import TimeView
+from gpudash.tui.charts.axes import (
+    TimeView,
+    bins_of,
+    latest,
+    means,
+    nice_ceiling,
+    range_of,
+    value_at,
+)
 
 ORDER = (
     "gpu_util_pct",
@@ -36,7 +43,7 @@ ESSENTIAL = ("gpu_util_pct", "mem_used_mib", "power_w", "core_wait_pct", "cpu_pc
 """Shown as `–` if not measured; other metrics are left out."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class ShownReading(msgspec.Struct, frozen=True, kw_only=True):
     """A value and its past."""
 
     metric: str = ""
@@ -62,7 +69,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         return self.metric == "throttle" and self.value not in ("none", fmt.ABSENT)
 
 
-def readings(snapshot: Snapshot, view: TimeView) -> list[Reading]:
+def readings(snapshot: Snapshot, view: TimeView) -> list[ShownReading]:
     """Return the readings beside the throughput, most important first."""
     names = [name for name, metric in METRICS.items() if metric.spark and _belongs(snapshot, name)]
     place = {name: index for index, name in enumerate(ORDER)}
@@ -78,11 +85,11 @@ def _belongs(snapshot: Snapshot, name: str) -> bool:
     return name in ESSENTIAL and (METRICS[name].kind != "gpu" or snapshot.gpu_missing is None)
 
 
-def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> Reading:
+def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> ShownReading:
     """Return a metric's value, the newest or the cursor's, and its past."""
     metric, past = METRICS[name], snapshot.series.of(name)
     value = _value(snapshot, name, view)
-    one = Reading(
+    one = ShownReading(
         metric=name, kind=metric.kind, label=label, value=quantity(name, value), past=past
     )
     if metric.kind != "step":
@@ -119,7 +126,7 @@ def _share(part_ms: float | None, step_ms: float | None) -> float | None:
     return None if part_ms is None or not step_ms else 100 * part_ms / step_ms
 
 
-def _scaled(snapshot: Snapshot, one: Reading) -> Reading:
+def _scaled(snapshot: Snapshot, one: ShownReading) -> ShownReading:
     """Return the reading with the top of its scale: 100 %, the total memory, or a round maximum."""
     unit = METRICS[one.metric].unit
     if unit == "%" and one.metric != "cpu_pct":
@@ -133,7 +140,7 @@ def _scaled(snapshot: Snapshot, one: Reading) -> Reading:
 
 
 def sparklines(
-    series: Series, shown: Iterable[Reading], columns: int, view: TimeView
+    series: Series, shown: Iterable[ShownReading], columns: int, view: TimeView
 ) -> Iterator[str]:
     """Yield a sparkline of `columns` for each reading; blank where nothing was measured."""
     time_range = range_of(series, max(columns, 1), view)

@@ -16,8 +16,8 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.diagnosis.lanes import look
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.axes import means, nice_ceiling
 from gpudash.tui.cells import Cell, fitting
+from gpudash.tui.charts.axes import means, nice_ceiling
 
 EIGHTHS = 8
 """Parts of a row that block characters can fill."""
@@ -32,7 +32,7 @@ Column: TypeAlias = tuple[tuple[str, int], ...]
 """The stacked parts, from below: ink and height in eighths of a row."""
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the step time."""
 
     metric: str
@@ -51,18 +51,18 @@ class Spent(NamedTuple):
     hidden: tuple[float, ...]
 
 
-Block: TypeAlias = tuple[str, str]
+ColumnCell: TypeAlias = tuple[str, str]
 """The character of a cell in a column, and its ink: of the lower part, or `lower/upper`."""
-BLANK: Block = (" ", "")
+BLANK: ColumnCell = (" ", "")
 
 
-def parts_of(snapshot: Snapshot) -> tuple[Part, ...]:
+def parts_of(snapshot: Snapshot) -> tuple[StepPart, ...]:
     """Return the parts of a step: data wait, phases, the step if no phase is known, the rest."""
-    parts = [Part(metric="data_ms", label="data", short="data", ink="line-0")]
+    parts = [StepPart(metric="data_ms", label="data", short="data", ink="line-0")]
     for index, phase in enumerate(snapshot.phases):
         label = fmt.plain(phase.label)
         hue, short = look(phase.name, label, index)
-        part = Part(
+        part = StepPart(
             metric=f"{phase.name}_ms",
             label=label,
             short=short,
@@ -74,13 +74,13 @@ def parts_of(snapshot: Snapshot) -> tuple[Part, ...]:
     rest = "idle" if on_device else "other"
     return (
         *parts,
-        Part(metric="step_ms", label="step", short="step", ink="rate"),
-        Part(metric="", label=rest, short=rest, ink=IDLE),
+        StepPart(metric="step_ms", label="step", short="step", ink="rate"),
+        StepPart(metric="", label=rest, short=rest, ink=IDLE),
     )
 
 
 def spent(
-    parts: Sequence[Part],
+    parts: Sequence[StepPart],
     step_ms: float | None,
     overlap_ms: float | None,
     data_ms: float | None,
@@ -106,26 +106,28 @@ def spent(
 
 
 def columns_of(
-    series: Series, parts: tuple[Part, ...], stretches: Sequence[slice], top: float, rows: int
-) -> list[tuple[Block, ...]]:
+    series: Series, parts: tuple[StepPart, ...], stretches: Sequence[slice], top: float, rows: int
+) -> list[tuple[ColumnCell, ...]]:
     """Return the mean step of each stretch of ticks as a column of cells, the top row first."""
     times = (means(series.of(name), series.at_s, stretches) for name in metrics_of(parts))
     column = _columns(parts, top, rows)
     return [column(*of_one) for of_one in zip(*times, strict=True)]
 
 
-def metrics_of(parts: Sequence[Part]) -> tuple[str, ...]:
+def metrics_of(parts: Sequence[StepPart]) -> tuple[str, ...]:
     """Return the metrics that `spent` takes, in order."""
     return ("step_ms", "overlap_ms", *(part.metric for part in parts[:-2]))
 
 
 @lru_cache(maxsize=4)
-def _columns(parts: tuple[Part, ...], top: float, rows: int) -> Callable[..., tuple[Block, ...]]:
+def _columns(
+    parts: tuple[StepPart, ...], top: float, rows: int
+) -> Callable[..., tuple[ColumnCell, ...]]:
     """Return a function that draws a column; it caches columns, as most only scroll."""
     inks = [part.ink for part in parts]
 
     @lru_cache(maxsize=1024)
-    def column(*times_ms: float | None) -> tuple[Block, ...]:
+    def column(*times_ms: float | None) -> tuple[ColumnCell, ...]:
         step = spent(parts, *times_ms)
         return blocks_of(column_of(inks, step, top, rows), rows) if step else (BLANK,) * rows
 
@@ -174,7 +176,7 @@ def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column
     return tuple(parts)
 
 
-def blocks_of(column: Column, rows: int) -> tuple[Block, ...]:
+def blocks_of(column: Column, rows: int) -> tuple[ColumnCell, ...]:
     """Return the cells of a column from the top row down."""
     eighths = [number for number, (_, height) in enumerate(column) for _ in range(height)]
     blocks = []
@@ -185,7 +187,7 @@ def blocks_of(column: Column, rows: int) -> tuple[Block, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _block(inside: Column) -> Block:
+def _block(inside: Column) -> ColumnCell:
     """Return the cell of these parts, which fill it unless it is the top of a column.
 
     A cell has at most two colours: of three parts the smallest is left out.
@@ -203,7 +205,7 @@ def _block(inside: Column) -> Block:
     return " ▁▂▃▄▅▆▇"[level], f"{lower}/{upper}"
 
 
-def legend(parts: Sequence[Part], step: Spent, width: int) -> list[Cell]:
+def legend(parts: Sequence[StepPart], step: Spent, width: int) -> list[Cell]:
     """Return colour, name and time of each part, in the longest form that fits.
 
     If the shortest form does not fit either, the smallest parts are left out.

@@ -1,4 +1,4 @@
-"""The values that a lever may have, each with what was measured in this run.
+"""What is known of a lever: its row, and the values it may have, with what this run measured.
 
 Only results and verdicts with the present values of all other levers are used.
 """
@@ -16,7 +16,7 @@ STEPS_DOWN, STEPS_UP = 2, 4
 """Number of neighbouring values offered for a number."""
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredValue(msgspec.Struct, frozen=True, kw_only=True):
     """A value of a lever, and its measurement in this run."""
 
     value: str
@@ -26,6 +26,30 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Change against the present value; 0.05 is 5 % faster."""
     how: str = ""
     """Source of the figures: `row 3`, `A/B`, or an estimate; empty if nothing is known."""
+
+
+class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever as the panel shows it."""
+
+    lever: Lever
+    value: str
+    """The active value; before a start, the planned one."""
+    pending: str | None
+    """The requested value that is not active yet."""
+    acts: bool = True
+    """Whether it has an effect on this device."""
+    refusal: str | None = None
+    """Why it cannot be changed in this training."""
+    keeps_weights: bool = False
+    """Whether a change keeps the weights, as in a user's script."""
+    default: str | None = None
+    """The default; None if the value is the default."""
+    result: str = ""
+    """Result of the newest A/B of the lever: `on +16.9 % [+16.5, +17.3]`; empty without one."""
+    context: str = ""
+    """Conditions of that A/B: value A, pairs, and levers that differ from now."""
+    forecast: str = ""
+    """The batch size that would fit in device memory; empty if unknown."""
 
 
 def unit_of(lever: Lever, snapshot: Snapshot) -> str:
@@ -42,7 +66,7 @@ def rate_unit(results: Iterable[Result]) -> str:
 
 def measured_values(
     lever: Lever, now: str, default: str, active: Mapping[str, str], snapshot: Snapshot
-) -> tuple[Measured, ...]:
+) -> tuple[MeasuredValue, ...]:
     """Return the lever's values in order, the present value `now` among them."""
     in_samples = unit_of(lever, snapshot) == "samples/s"
     others = {name: value for name, value in active.items() if name != lever.name}
@@ -52,14 +76,14 @@ def measured_values(
     base = rates.get(now)
     expected = fitting(lever, {**active, lever.name: now}, snapshot)
 
-    def measured(value: str) -> Measured:
+    def measured(value: str) -> MeasuredValue:
         rate = rates.get(value)
         if value in verdicts:
-            return Measured(value=value, rate=rate, change=verdicts[value], how="A/B")
+            return MeasuredValue(value=value, rate=rate, change=verdicts[value], how="A/B")
         if rate is None:
-            return Measured(value=value, how=_fits(value, expected))
+            return MeasuredValue(value=value, how=_fits(value, expected))
         change = rate / base - 1 if base and value != now else None
-        return Measured(value=value, rate=rate, change=change, how=f"row {rows[value].number}")
+        return MeasuredValue(value=value, rate=rate, change=change, how=f"row {rows[value].number}")
 
     return tuple(
         measured(value) for value in lever.values or _numbers(lever, {now, default, *rows}, now)

@@ -1,0 +1,151 @@
+"""The A/Bs of a run: beginning and ending them, and what follows from a verdict."""
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.compare.ab import Question
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.errors import UsageError
+from gpudash.protocol.session import ComparisonShown
+from gpudash.snapshot import aside
+from gpudash.tui import wording
+from gpudash.tui.keys import key_for
+from gpudash.tui.lever_control import LeverControl
+from gpudash.tui.run_state import Request, RunState
+from workloads.levers import AUTO, Lever
+
+MOST_PAIRS = 10_000
+
+
+class AbControl:
+    """Requests of A/Bs. An impossible one raises UsageError."""
+
+    def __init__(self, run: RunState, levers: LeverControl) -> None:
+        self._run, self._levers = run, levers
+
+    def check_comparable(self, lever: Lever) -> None:
+        """Raise UsageError if the lever cannot be compared now."""
+        self._run.require("blocks")
+        self._levers.check_offered(lever.name)
+        self.check_trains()
+
+    def check_trains(self) -> None:
+        """Raise UsageError if no lever can be compared now."""
+        if (reason := self.why_none) is not None:
+            raise UsageError(reason)
+
+    @property
+    def why_none(self) -> str | None:
+        """Why no A/B can begin now; None if one can."""
+        if self._run.dead:
+            return f"nothing is running to compare; press {key_for('restart')} first"
+        snapshot = self._run.snapshot
+        doing = aside(snapshot) or snapshot.state
+        return None if doing == "training" else f"an A/B needs a running training; it is {doing}"
+
+    def compare(self, name: str, text: str) -> None:
+        """Compare a lever's value with another one. Raises LeverError, UsageError."""
+        lever = self._levers.lever(name)
+        self.check_comparable(lever)
+        a, b = self._levers.value(lever), lever.canonical(text)
+        if a == b:
+            raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
+        if b == AUTO:
+            raise UsageError(f"{lever.name}={AUTO} stands for another value; an A/B needs that one")
+        self._compare(lever, a, b, PAIRS)
+
+    def _compare(self, lever: Lever, a: str, b: str, pairs: int) -> None:
+        self._levers.check_numbers({lever.name: b})
+        rebuilds = lever.effect != "next step"
+        question = Question(lever=lever.name, a=a, b=b, short_runs=rebuilds, pairs=pairs)
+        self._run.asked_comparison = Request(self._run.engine.compare(question), True)
+
+    def end(self) -> str:
+        """End the running comparison, with a verdict if it has enough pairs; return a notice.
+
+        Raises UsageError in a run that cannot run comparisons.
+        """
+        run = self._run
+        run.require("blocks")
+        run.asked_comparison = Request(run.engine.end_comparison(), False)
+        return f"the A/B ends {'once the training goes on' if run.pausing else 'after this step'}"
+
+    # ── the last one ────────────────────────────────────────────────────────────────────
+
+    def keep(self) -> str:
+        """Set value B of the last A/B; return a notice. Raises UsageError without a verdict."""
+        shown = self._concluded()
+        if shown.verdict is None:  # value B may not even run
+            raise UsageError("the A/B has no verdict: there is nothing to keep")
+        notice = self._settle_on(shown.lever, shown.b)
+        return f"{notice}; {key_for('code')} shows the lines for your own script"
+
+    def back(self) -> str:
+        """Set value A of the last A/B; return a notice. Raises UsageError without an A/B."""
+        shown = self._concluded()
+        return self._settle_on(shown.lever, shown.a)
+
+    def _settle_on(self, name: str, value: str) -> str:
+        self._run.require("levers")
+        lever = self._levers.lever(name)
+        if not self._levers.set({name: value}):
+            return f"{name} stays {value}"
+        return f"{name}={value} from the {'next start' if self._run.dead else lever.effect} on"
+
+    def more_pairs(self) -> str:
+        """Run the last A/B again with twice the pairs measured; return a notice.
+
+        Raises UsageError.
+        """
+        shown = self._concluded()
+        lever = self._levers.lever(shown.lever)
+        self.check_comparable(lever)
+        pairs = min(2 * max(shown.pairs, FEWEST_PAIRS), MOST_PAIRS)
+        self._compare(lever, shown.a, shown.b, pairs)
+        return f"the A/B of {shown.lever} runs anew, with {pairs} pairs"
+
+    def _concluded(self) -> ComparisonShown:
+        shown = self._run.snapshot.comparison
+        if self._run.comparing:
+            raise UsageError("the A/B has no verdict yet")
+        if shown is None:
+            raise UsageError("no A/B has been run here")
+        return shown
+
+    def value_of_interest(self, lever: Lever) -> str:
+        """Return the second value of the lever's A/B, until another one is set, or its value."""
+        now, shown = self._levers.value(lever), self._run.snapshot.comparison
+        if shown is None or shown.lever != lever.name or shown.failure is not None:
+            return now
+        return shown.b if now == shown.a or not shown.is_over else now
+
+    def command(self, shown: ComparisonShown) -> str:
+        """Return the shell command that runs the same A/B. Raises UsageError if there is none."""
+        run = self._run
+        count = max(run.plan.nproc, len(run.snapshot.ranks))  # a replay's plan has no ranks
+        plan = msgspec.structs.replace(run.plan, nproc=count)
+        return wording.verdict_command(shown, run.workload, plan)
+
+    # ── the running one ─────────────────────────────────────────────────────────────────
+
+    @property
+    def ending(self) -> str:
+        """How a running A/B ends if the run does: after how many pairs; empty without one."""
+        shown = self._run.snapshot.comparison
+        if not self._run.comparing:
+            return ""
+        if shown is None or shown.is_over:  # just requested
+            return "the A/B just begun ends"
+        of = f"{shown.pairs} of {shown.planned_pairs} pairs"
+        return f"the A/B of {fmt.plain(shown.lever)} ends after {of}"
+
+    @property
+    def has_verdict_so_far(self) -> bool:
+        """Whether the running A/B has enough pairs to be concluded."""
+        shown = self._run.snapshot.comparison
+        return (
+            self._run.comparing
+            and shown is not None
+            and not shown.is_over
+            and shown.pairs >= FEWEST_PAIRS
+        )

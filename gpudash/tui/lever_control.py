@@ -1,0 +1,310 @@
+"""The levers: their values, requests to change them, and undo.
+
+An edit counts as made once it is requested, so that two quick keys undo two edits. An edit that
+the training then refuses is dropped.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.diagnosis.remedies import CUDA_ONLY
+from gpudash.errors import UsageError
+from gpudash.offers import levers_of, refusal
+from gpudash.protocol.records import Settings
+from gpudash.snapshot import Result
+from gpudash.tui import wording
+from gpudash.tui.keys import fixed, why_not
+from gpudash.tui.lever_values import LeverRow, MeasuredValue, fitting, measured_values
+from gpudash.tui.run_state import Request, RunState
+from workloads import CATALOGUE
+from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
+
+MOST_EDITS = 200
+Way: TypeAlias = Literal["undo", "redo"]
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """Levers that were set together: their values before and after."""
+
+    before: Settings
+    after: Settings
+
+    @property
+    def reversed(self) -> "Edit":
+        """The edit that reverts this one."""
+        return Edit(self.after, self.before)
+
+    @property
+    def label(self) -> str:
+        """What it sets in a few words: `pipelined=on`, or `3 levers`."""
+        return f"{len(self.after)} levers" if len(self.after) > 1 else phrase(self.after)
+
+
+class UndoStack:
+    """The edits in the order they were made; those after `_applied` are undone."""
+
+    def __init__(self) -> None:
+        self._edits: list[Edit] = []
+        self._applied = 0
+
+    def made(self, edit: Edit) -> None:
+        """Add a new edit; edits undone before it cannot be redone any more."""
+        self._edits = [*self._edits[: self._applied], edit][-MOST_EDITS:]
+        self._applied = len(self._edits)
+
+    def next(self, way: Way) -> Edit | None:
+        """Return the edit that undo or redo would make; None if there is none."""
+        if way == "undo":
+            return self._edits[self._applied - 1].reversed if self._applied else None
+        return self._edits[self._applied] if self._applied < len(self._edits) else None
+
+    def went(self, way: Way) -> None:
+        """Record that this undo or redo was requested."""
+        self._applied += 1 if way == "redo" else -1
+
+    def settle(self, holds: Callable[[Settings], bool]) -> None:
+        """Drop refused edits once all requests are answered; `holds` checks present settings."""
+        while self._applied and not holds(self._edits[self._applied - 1].after):
+            self._drop(self._applied - 1)
+        undone = self.next("redo")
+        if undone is not None and holds(undone.after):  # the undo was refused
+            self._applied += 1
+
+    def _drop(self, index: int) -> None:
+        """Remove a refused edit; the next edit then begins with the values before it."""
+        dropped = self._edits.pop(index)
+        self._applied -= 1
+        for following in self._edits[index : index + 1]:
+            came_from = {k: v for k, v in dropped.before.items() if k in following.before}
+            joined = Edit(following.before | came_from, following.after)
+            self._edits[index : index + 1] = [joined] if joined.before != joined.after else []
+
+
+class OtherNumbersError(UsageError):
+    """A lever changes the computed numbers, and the user has not confirmed; the message asks."""
+
+
+class LeverControl:
+    """The workload's levers. An impossible request raises LeverError or UsageError."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._edits = UndoStack()
+        self.agreed = False
+        """Whether the user has confirmed that numbers change."""
+
+    @property
+    def all(self) -> tuple[Lever, ...]:
+        """The levers of the workload on screen."""
+        snapshot = self._run.snapshot
+        return levers_of(self._run.workload, snapshot.settings, snapshot.levers)
+
+    def lever(self, name: str) -> Lever:
+        """Return the lever of this name. Raises LeverError if the workload has none.
+
+        Raises UsageError if no levers are known yet.
+        """
+        if not self.all:
+            self._run.require("levers")
+        return find(self.all, name)
+
+    # ── values ──────────────────────────────────────────────────────────────────────────
+
+    @property
+    def active(self) -> Settings:
+        """The active value of every lever; before a start, the planned values."""
+        if self._run.snapshot.settings:
+            return self._run.snapshot.settings
+        planned: Settings = {**self._on_cpu_values, **self._run.plan.settings}
+        with suppress(LeverError):  # the engine reports it at the start
+            planned = resolve(self.all, planned)
+        return planned
+
+    @property
+    def wanted(self) -> Settings:
+        """The active values, overridden by open requests."""
+        return {**self.active, **self._changes}
+
+    @property
+    def _changes(self) -> Settings:
+        """All requested changes that are not answered yet."""
+        asked = {name: request.wish for name, request in self._run.asked_levers.items()}
+        return {**self._run.snapshot.pending, **asked}
+
+    @property
+    def next_start(self) -> Settings:
+        """The changes that a restart would make; empty while a worker runs."""
+        active = self.active
+        return {k: v for k, v in self._changes.items() if self._run.dead and v != active.get(k)}
+
+    @property
+    def _on_cpu(self) -> bool:
+        """Whether the training runs on a CPU, or is planned to."""
+        device = self._run.snapshot.device
+        return device.kind == "cpu" if device is not None else self._run.plan.device == "cpu"
+
+    @property
+    def _on_cpu_values(self) -> Mapping[str, str]:
+        """The workload's defaults on a CPU; empty on a GPU."""
+        entry = CATALOGUE.get(self._run.workload)
+        return entry.on_cpu if entry and self._on_cpu else {}
+
+    def acts(self, name: str) -> bool:
+        """Whether the lever has an effect on this device."""
+        return not (self._on_cpu and name in CUDA_ONLY)
+
+    def default_of(self, lever: Lever) -> str:
+        """Return the lever's default on this device."""
+        return self._on_cpu_values.get(lever.name, lever.default_text)
+
+    def values(self, lever: Lever) -> tuple[MeasuredValue, ...]:
+        """Return the lever's values, each with its measurement in this run."""
+        now, default = self.value(lever), self.default_of(lever)
+        return measured_values(lever, now, default, self.active, self._run.snapshot)
+
+    def value(self, lever: Lever) -> str:
+        """Return the requested value, or else the active one."""
+        return self.wanted.get(lever.name, lever.default_text)
+
+    def rows(self) -> tuple[LeverRow, ...]:
+        """Return a row for each lever."""
+        active, wanted, snapshot = self.active, self.wanted, self._run.snapshot
+        newest = {shown.lever: shown for shown in snapshot.verdicts}
+
+        def row(lever: Lever) -> LeverRow:
+            name = lever.name
+            value, default = active.get(name, lever.default_text), self.default_of(lever)
+            left_to_auto = default == AUTO == snapshot.requested.get(name, AUTO)
+            shown = newest.get(name)
+            return LeverRow(
+                lever=lever,
+                value=value,
+                pending=wanted[name] if wanted.get(name) != active.get(name) else None,
+                acts=self.acts(name),
+                refusal=refusal(name, snapshot.levers),
+                keeps_weights=bool(snapshot.levers),
+                default=None if left_to_auto or value == default else default,
+                result=wording.result_of(shown) if shown else "",
+                forecast=str(fitting(lever, active, snapshot) or ""),
+                context=wording.context(shown, active) if shown else "",
+            )
+
+        return tuple(map(row, self.all))
+
+    # ── changes ─────────────────────────────────────────────────────────────────────────
+
+    def change(self, lever: Lever, text: str) -> None:
+        """Request a value. Raises LeverError, listing the valid ones, and UsageError."""
+        self.check_settable(lever.name)
+        self.set({lever.name: lever.canonical(text)})
+
+    def step(self, name: str, direction: int) -> None:
+        """Request the neighbouring value. Raises LeverError and UsageError, as `change`."""
+        self.check_settable(name)
+        lever = self.lever(name)
+        self.change(lever, lever.step(lever.canonical(self.value(lever)), direction))
+
+    def use_row(self, result: Result) -> None:
+        """Set the levers as in a row of results. Raises UsageError if that is not possible."""
+        self._check_levers()
+        if result.verdict:
+            raise UsageError("a verdict has no settings of its own; choose a numbered row")
+        workload = self._run.workload
+        if result.workload != workload:
+            raise UsageError(f"row {result.number} is of {result.workload}, not {workload}")
+        if not self.set(result.settings):
+            raise UsageError(f"row {result.number} has the levers as they are set now")
+
+    def set(self, settings: Settings) -> bool:
+        """Request these values as one change; return whether any differs from the present one."""
+        before = {name: self.value(self.lever(name)) for name in settings}
+        after = {name: value for name, value in settings.items() if value != before[name]}
+        for name in after:
+            self.check_offered(name)
+        if after:
+            self._ask_for(after)
+            self._edits.made(Edit({name: before[name] for name in after}, after))
+        return bool(after)
+
+    def _ask_for(self, settings: Settings) -> None:
+        self.check_numbers(settings)
+        number = None if self._run.dead else self._run.engine.change(settings)
+        self._run.asked_levers |= {name: Request(number, value) for name, value in settings.items()}
+
+    def check_settable(self, name: str) -> None:
+        """Raise UsageError if this lever cannot be changed."""
+        self._check_levers()
+        self.check_offered(name)
+
+    @property
+    def why_fixed(self) -> str | None:
+        """Why no lever can be changed now; None if levers can. A change would end an A/B."""
+        return why_not("levers", self._run.snapshot) or self._run.why_busy
+
+    def _check_levers(self) -> None:
+        """Raise UsageError if no lever can be changed now."""
+        if (reason := self.why_fixed) is not None:
+            raise UsageError(reason)
+
+    def check_offered(self, name: str) -> None:
+        """Raise UsageError if this lever can never be changed in this training."""
+        if (reason := fixed(name, self._run.snapshot)) is not None:
+            raise UsageError(reason)
+
+    def agree(self) -> None:
+        """Record that the user has confirmed changes of the computed numbers."""
+        self.agreed = True
+
+    def check_numbers(self, settings: Mapping[str, str]) -> None:
+        """Raise OtherNumbersError if settings change a script's numbers without confirmation."""
+        for offer in () if self.agreed else self._run.snapshot.levers:
+            value = settings.get(offer.name, offer.default)
+            if offer.numerics and value != offer.default:
+                script, setting = fmt.plain(self._run.workload), phrase({offer.name: value})
+                raise OtherNumbersError(
+                    f"{setting} computes other numbers: the weights of {script} will differ "
+                    "from a plain run. Change it?"
+                )
+
+    # ── undo ────────────────────────────────────────────────────────────────────────────
+
+    def go(self, way: Way) -> None:
+        """Undo the user's last lever change, or redo it. Raises UsageError if there is none."""
+        self._check_levers()
+        if (edit := self._edits.next(way)) is None:
+            raise UsageError(f"there is no lever change to {way}")
+        self._ask_for(edit.after)
+        self._edits.went(way)
+
+    def label(self, way: Way) -> str:
+        """Return what undo or redo would set: `pipelined=off`; empty if there is nothing to do."""
+        edit = self._edits.next(way)
+        return edit.label if edit else ""
+
+    def settle(self) -> None:
+        """Drop edits that the training has refused, once it has answered all requests."""
+        if self._is_settled:
+            self._edits.settle(self._holds)
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the present worker has answered all requests."""
+        snapshot = self._run.snapshot
+        answering = snapshot.state in ("training", "paused")
+        return answering and not self._run.is_open(self._run.asked_restart) and not self._changes
+
+    def _holds(self, settings: Settings) -> bool:
+        """Return whether these levers have these values, resolved or as requested (`auto`)."""
+        snapshot = self._run.snapshot
+        return all(
+            value in (snapshot.settings.get(name), snapshot.requested.get(name))
+            for name, value in settings.items()
+        )
+
+    def forget_edits(self) -> None:
+        """Forget all edits: another workload has other levers."""
+        self._edits = UndoStack()

@@ -1,0 +1,129 @@
+"""The run as the screen knows it: engine, newest snapshot, and requests without an answer."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from gpudash.errors import UsageError
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.session import Playback
+from gpudash.protocol.training import Ability
+from gpudash.snapshot import ENDED, Snapshot, is_script
+from gpudash.tui.keys import is_pausing, key_for, why_not
+
+if TYPE_CHECKING:  # the first frame does not wait for them
+    from gpudash.run.replay import Player
+    from gpudash.run.session import Session
+
+WishT = TypeVar("WishT")
+
+
+class Request(NamedTuple, Generic[WishT]):
+    """A request to the run that no snapshot includes yet."""
+
+    number: int | None
+    """The engine's id of the request; None if nothing runs: it is for the next start."""
+    wish: WishT
+
+
+class RunState:
+    """The engine, the newest snapshot, and the requests since."""
+
+    def __init__(
+        self, open_engine: Callable[[], "Session"], plan: Plan, player: "Player | None" = None
+    ) -> None:
+        self._open_engine = open_engine
+        self.plan = plan
+        """The plan of the last start, or of the first one to come."""
+        self.player = player
+        self.snapshot = Snapshot(workload=plan.workload)
+        if player is not None:
+            self.snapshot = Snapshot(can=(), playback=Playback(name="…"))
+        self.begun = False
+        """Whether the engine has started a run."""
+        self.asked_levers: dict[str, Request[str]] = {}
+        """Lever → the request to change it."""
+        self.asked_pause: Request[bool] | None = None
+        self.asked_comparison: Request[bool] | None = None
+        """True to begin one, False to end it."""
+        self.asked_profile: Request[Profiled | None] | None = None
+        """Its wish is the previous profile."""
+        self.asked_restart: Request[Plan] | None = None
+
+    @cached_property
+    def engine(self) -> "Session":
+        """The run; opened at first use, so that the first frame need not wait for it.
+
+        Its methods return at once, except `close`.
+        """
+        return self._open_engine()
+
+    def is_open(self, request: Request[WishT] | None) -> bool:
+        """Return whether the newest snapshot does not include the request yet."""
+        if request is None:
+            return False
+        return request.number is None or request.number > self.snapshot.last_command
+
+    def drop_answered(self) -> None:
+        """Forget requests that the newest snapshot includes; lever requests outlive a worker."""
+        if self.dead:
+            self.asked_pause = self.asked_comparison = self.asked_profile = None
+            return
+        asked = self.asked_levers.items()
+        self.asked_levers = {name: one for name, one in asked if self.is_open(one)}
+        if not self.is_open(self.asked_pause):
+            self.asked_pause = None
+        if not self.is_open(self.asked_comparison):
+            self.asked_comparison = None
+
+    def require(self, ability: Ability) -> None:
+        """Raise UsageError if the run does not accept such requests."""
+        if (reason := why_not(ability, self.snapshot)) is not None:
+            raise UsageError(reason)
+
+    @property
+    def workload(self) -> str:
+        """The workload on screen."""
+        return self.snapshot.workload or self.plan.workload
+
+    @property
+    def dead(self) -> bool:
+        """Whether no worker runs; lever changes are then for the next start."""
+        return self.snapshot.state in ENDED
+
+    @property
+    def alive(self) -> bool:
+        """Whether a worker runs or is being started."""
+        return self.begun and not self.dead
+
+    @property
+    def leavable(self) -> bool:
+        """Whether a user's script runs, which does not end with the dashboard."""
+        return self.alive and is_script(self.snapshot)
+
+    @property
+    def pausing(self) -> bool:
+        """Whether the training is paused or will be."""
+        asked = self.asked_pause
+        return is_pausing(self.snapshot) if asked is None else asked.wish
+
+    @property
+    def comparing(self) -> bool:
+        """Whether an A/B comparison is running or was just requested."""
+        if self.dead or self.snapshot.state == "starting":  # it ended with its worker
+            return False
+        if self.asked_comparison is not None:
+            return self.asked_comparison.wish
+        shown = self.snapshot.comparison
+        return shown is not None and not shown.is_over
+
+    @property
+    def why_busy(self) -> str | None:
+        """The A/B that is running, and the key that ends it; None without one."""
+        return f"an A/B is running; {key_for('compare')} ends it" if self.comparing else None
+
+    @property
+    def profiling(self) -> bool:
+        """Whether steps are being traced, or a profile was just requested."""
+        return self.snapshot.profiling or self.asked_profile is not None

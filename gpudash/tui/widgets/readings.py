@@ -1,0 +1,279 @@
+"""The readings of GPU and host: the panel of the most important ones, and the panel of all."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+import msgspec
+from rich.cells import cell_len
+
+from gpudash import format as fmt
+from gpudash.metrics import METRICS
+from gpudash.protocol.readings import HostReading
+from gpudash.snapshot import Series, Snapshot
+from gpudash.tui.bars import button
+from gpudash.tui.cells import Parts, beside, cell, cut
+from gpudash.tui.charts.axes import TimeView, range_of
+from gpudash.tui.charts.sparklines import ShownReading, reading, readings, sparklines
+from gpudash.tui.widgets.painted import Scrolled
+from gpudash.tui.widgets.panel import Panel, PanelFrame, TimePanel, begin_cells, moment_cell
+
+LEAST_LINE = 4
+"""Fewest columns of a sparkline."""
+ROOMY = 48
+"""Columns from which the title is `GPU and host`."""
+
+
+class Activity(TimePanel):
+    """The most important readings that fit; the device panel has them all."""
+
+    _readings: Sequence[ShownReading] = ()
+
+    def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the readings, their times, why there are none of a GPU, and if there are ranks."""
+        self._readings = readings(snapshot, self.view)
+        return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks)
+
+    def time_at(self, x: int) -> float | None:
+        """Return the moment in the middle of this column of the body."""
+        width, height = self.inside
+        label_width, columns = _layout(self._fitting(width, height), width)
+        time_range = range_of(self._snapshot.series, columns, self.view)
+        return time_range.moment_in(x - label_width - 2) if columns else None
+
+    def frame(self) -> PanelFrame:
+        """Return the title, and the scales of the sparklines."""
+        width, height = self.inside
+        shown, view = self._fitting(width, height), self.view
+        kinds = {one.kind for one in shown}
+        title = "GPU" if "gpu" in kinds else "host"
+        if width >= ROOMY and {"gpu", "host"} <= kinds:
+            title = "GPU and host"
+        at = () if view.moment_s is None else (moment_cell(view, None),)
+        columns = _layout(shown, width)[1]
+        begin = begin_cells(range_of(self._snapshot.series, columns, view)) if columns else ()
+        scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
+        whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
+        return PanelFrame(
+            top=(cell(f"²{title}", "strong"), *whose),
+            top_right=(*at, button("all", "screen.device", rank=1)),
+            bottom=begin if self._snapshot.series.at_s else (),
+            bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
+        )
+
+    def body(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield why no GPU is read, if that is so, and the readings."""
+        for line in self._why(width, height):
+            yield ((f" {line}", "dim"),)
+        shown = self._fitting(width, height)
+        yield from reading_rows(shown, self._snapshot.series, self.view, width)
+
+    def _why(self, width: int, height: int) -> list[str]:
+        """Return the reason in at most two lines; the device panel has all of it."""
+        room = min(max(height - 2, 0), 2)
+        reason = no_gpu(self._snapshot)
+        if not (reason and room):
+            return []
+        return textwrap.wrap(reason, max(width - 2, 2), max_lines=room, placeholder=" …")
+
+    def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
+        return self._readings[: max(height - len(self._why(width, height)), 0)]
+
+
+def no_gpu(snapshot: Snapshot) -> str:
+    """Return why no GPU is read; empty if that is not known yet, or no training has run."""
+    if snapshot.gpu_missing is None or snapshot.state == "starting":
+        return ""
+    if snapshot.state == "failed" and not snapshot.worker_pid:
+        return ""
+    return f"no GPU is read: {fmt.plain(snapshot.gpu_missing)}"
+
+
+def reading_rows(
+    shown: Sequence[ShownReading], series: Series, view: TimeView, width: int
+) -> Iterator[Parts]:
+    """Yield label, sparkline and value of each reading, in columns."""
+    label_width, columns = _layout(shown, width)
+    lines = sparklines(series, shown, columns, view)
+    for one, line in zip(shown, lines, strict=True):
+        value = one.value if cell_len(one.value) <= width - 2 else "…"
+        label = cut(one.label, max(width - 3 - cell_len(value), 0))
+        past = f"{' ' * (label_width - cell_len(label))} {line}" if one.past else " "
+        gap = " " * (width - 2 - cell_len(label + past + value))
+        yield (
+            (f" {label}", "dim"),
+            (past + gap, "rate" if one.of_device else "host"),
+            (value, "busy" if one.is_alarming else "text"),
+        )
+
+
+def _layout(shown: Sequence[ShownReading], width: int) -> tuple[int, int]:
+    """Return the columns of labels and of sparklines; (0, 0) without room for sparklines."""
+    drawn = [one for one in shown if one.past]
+    label_width = max((cell_len(one.label) for one in drawn), default=0)
+    value_width = max((cell_len(one.value) for one in drawn), default=0)
+    columns = width - label_width - value_width - len("    ")
+    return (label_width, columns) if columns >= LEAST_LINE else (0, 0)
+
+
+TEXT_WIDTH = 30
+"""Columns at which sentences are wrapped: the panel's least width."""
+TWO_COLUMNS = 68
+"""Width from which lines that do not fit are in two columns."""
+NOW = TimeView()
+SHOWN_TOGETHER = {
+    "mem_used_mib": (" of ", "mem_total_mib"),
+    "pcie_rx_mib_s": (" in, ", "pcie_tx_mib_s"),
+    "nvlink_rx_mib_s": (" in, ", "nvlink_tx_mib_s"),
+}
+"""Metric → text and metric that are added to its row."""
+IF_THERE = {"nvlink_rx_mib_s"}
+"""Metrics that have no row if they were not measured, as most machines have none."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A line of text, perhaps a heading."""
+
+    text: str
+    heads: bool = False
+
+
+DeviceLine: TypeAlias = ShownReading | Text
+
+
+def device_lines(snapshot: Snapshot, cores: int | None = None) -> list[DeviceLine]:
+    """Return all readings under headings, with `–` for values that were not measured.
+
+    `cores` is the number of cores that the training may use, if it is known.
+    """
+    return [
+        *_gpu(snapshot),
+        *_training(snapshot, cores),
+        *_own(snapshot),
+        *_loader(snapshot),
+    ]
+
+
+def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
+    gpu = snapshot.gpu
+    name = snapshot.device.name if snapshot.device else fmt.ABSENT
+    yield Text(f"GPU {gpu.index}, {gpu.name}" if gpu else f"trains on {name}", heads=True)
+    if gpu is None:
+        sentence = no_gpu(snapshot) or "the first reading has not come yet"
+        yield from map(Text, textwrap.wrap(sentence, TEXT_WIDTH))
+        return
+    for metric, known in METRICS.items():
+        if known.kind == "gpu" and known.label and (metric in gpu.values or metric not in IF_THERE):
+            one = reading(snapshot, metric, known.spark or known.label, NOW)
+            beside = SHOWN_TOGETHER.get(metric)
+            if beside is not None and metric in gpu.values:
+                value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
+                one = msgspec.structs.replace(one, value=_joined(one.value, beside[0], value))
+            yield one
+
+
+def _joined(value: str, between: str, other: str) -> str:
+    """Return both values, with a common unit only once: `2.8 of 140.4 GiB`."""
+    unit = other.rpartition(" ")[2]
+    return f"{value.removesuffix(f' {unit}')}{between}{other}"
+
+
+def _training(snapshot: Snapshot, cores: int | None) -> Iterator[DeviceLine]:
+    pid = f", pid {snapshot.worker_pid}" if snapshot.worker_pid else ""
+    yield Text(f"training{pid}", heads=True)
+    for metric, known in METRICS.items():
+        if metric == "cpu_pct":
+            used = snapshot.host.number(metric) if snapshot.host else None
+            yield ShownReading(label=known.label, value=fmt.cores(used, cores))
+        elif metric.startswith("mem_") and snapshot.device and snapshot.device.kind == "cpu":
+            continue
+        elif known.kind == "host" and known.label:
+            yield reading(snapshot, metric, known.spark or known.label, NOW)
+
+
+def _own(snapshot: Snapshot) -> Iterator[DeviceLine]:
+    host, costs_ms = snapshot.host or HostReading(at_s=0.0), snapshot.instruments_ms
+    costs = fmt.ABSENT if costs_ms is None else f"{fmt.significant(costs_ms)} ms a step"
+    takes = fmt.cores(host.number("own_cpu_pct")), fmt.memory(host.number("own_rss_mib"))
+    yield ShownReading(label="gpudash", value=", ".join(takes))
+    yield ShownReading(label="measuring", value=costs)
+    unattributed = fmt.with_unit(snapshot.unattributed_pct, "%", 1)
+    yield ShownReading(label="unattributed time", value=unattributed)
+
+
+def _loader(snapshot: Snapshot) -> Iterator[DeviceLine]:
+    if snapshot.transform_ms or snapshot.skipped_samples:
+        yield Text("loader, a sample", heads=True)
+    for name, ms in snapshot.transform_ms.items():
+        yield ShownReading(label=fmt.plain(name), value=f"{fmt.milliseconds(ms)} ms")
+    if snapshot.skipped_samples:
+        yield ShownReading(label="unreadable, skipped", value=f"{snapshot.skipped_samples:,}")
+
+
+class DevicePanel(Panel, Scrolled):
+    """All readings, in the levers' place; hidden until the user opens it."""
+
+    _snapshot = Snapshot()
+    _cores: int | None = None
+    _first = 0
+
+    def show(self, snapshot: Snapshot, cores: int | None = None) -> None:
+        """Update the values; repaint the rows that changed."""
+        self._snapshot, self._cores = snapshot, cores
+        vars(self).pop("_lines", None)
+        self.repaint()
+
+    @cached_property
+    def _lines(self) -> list[DeviceLine]:
+        """All lines; made only if the panel is visible."""
+        return device_lines(self._snapshot, self._cores)
+
+    def frame(self) -> PanelFrame:
+        """Return the title, the number of hidden lines, and the button that closes it."""
+        below = len(self._lines) - self._top(*self.inside) - self._room(*self.inside)
+        return PanelFrame(
+            top=(cell("⁶device", "strong"),),
+            bottom=(cell(f"↓ {below} more", "dim"),) if below > 0 else (),
+            bottom_right=(button("close", "screen.device", rank=1),),
+        )
+
+    def scroll_rows(self, direction: int) -> None:
+        """Show earlier rows (-1) or later ones (+1)."""
+        self._first = self._top(*self.inside, direction)
+        self.repaint()
+
+    def body(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield the lines, in two columns if they do not fit in one."""
+        first, room = self._top(width, height), self._room(width, height)
+        shown = self._lines[first : first + room]
+        if room == height:
+            yield from self._column(shown, width)
+            return
+        half = width // 2
+        left, right = shown[:height], shown[height:]
+        yield from beside(self._column(left, half), self._column(right, width - half), half)
+
+    def _room(self, width: int, height: int) -> int:
+        """Return the number of visible lines."""
+        return 2 * height if width >= TWO_COLUMNS and len(self._lines) > height else height
+
+    def _top(self, width: int, height: int, direction: int = 0) -> int:
+        """Return the topmost visible line, moved by `direction`."""
+        last = max(len(self._lines) - self._room(width, height), 0)
+        return min(max(self._first + direction, 0), last)
+
+    def _column(self, lines: Sequence[DeviceLine], width: int) -> Iterator[Parts]:
+        shown = [line for line in lines if isinstance(line, ShownReading)]
+        rows = reading_rows(shown, self._snapshot.series, NOW, width)
+        for line in lines:
+            if isinstance(line, ShownReading):
+                yield next(rows)
+            else:
+                text = fmt.clip(fmt.plain(line.text), width - 2)
+                rule = "─" * (width - cell_len(text) - 3)
+                yield (
+                    ((f" {text} ", "head"), (rule, "border"))
+                    if line.heads
+                    else ((f" {text}", "dim"),)
+                )
