@@ -24,7 +24,7 @@ BEFORE = {
     "rotation": "per_image",
 }
 """The value against whose script a lever's other scripts are marked, instead of the plain loop."""
-SAME = {"fused_optimizer/fused": "fused_optimizer/on"}
+SAME = {"fused_optimizer/fused": "fused_optimizer/on", "precision/cudnn_tf32": "off"}
 """A value of a user's script → the value here whose lines it shares."""
 NO_LINES = "No lines are written for"
 IN_THE_WORKLOAD = "those of a workload's own lever are in the workload itself"

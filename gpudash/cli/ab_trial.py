@@ -18,7 +18,7 @@ from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
 from gpudash.offers import lever_of
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, silence, unreadable
@@ -201,7 +201,12 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
     for value, why in offer.impossible:
         if value in values.split(","):
             raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
-    a, b = (lever_of(offer).canonical(value) for value in values.split(","))
+    a, b = (
+        offer.default if value == SCRIPT else lever_of(offer).canonical(value)
+        for value in values.split(",")
+    )
+    if a == b:
+        raise UsageError(f"lever {name} is {a} in the script already; an A/B needs another value")
     return name, a, b, offer.effect != "next step"
 
 

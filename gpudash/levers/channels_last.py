@@ -36,8 +36,7 @@ class ChannelsLast:
     """The lever `channels_last`."""
 
     def __init__(self) -> None:
-        self._on: bool | None = None
-        self._default = False
+        self._on = self._default = False
         self._strides = WeakTensorKeyDictionary()  # the script's strides, while changed
         self._hooks: list[RemovableHandle] = []
 
@@ -46,7 +45,7 @@ class ChannelsLast:
         self._roots = found.roots
         self._is_shared = found.world_size > 1
         self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
-        if self._on is None:
+        if self._on == self._default:  # else the order is the lever's
             self._on = self._default = any(map(_is_channels_last, self._weights()))
 
     @property
@@ -69,7 +68,7 @@ class ChannelsLast:
     @property
     def settings(self) -> Settings:
         """See Family."""
-        return {"channels_last": on_off(bool(self._on))}
+        return {"channels_last": on_off(self._on)}
 
     def apply(self, wanted: Settings) -> None:
         """See Family."""

@@ -21,6 +21,7 @@ SUMMARY = (
     "for seconds to minutes, once."
 )
 SOURCE = "torch.compile"
+COMPILED = "the model is compiled already"
 WRAPPED = {
     "FullyShardedDataParallel": "the model is sharded by FSDP",
     "FSDPModule": "the model is sharded by FSDP",
@@ -47,17 +48,18 @@ class Compile:
         self._roots = found.roots
         self._device = found.device
         self._is_shared = found.world_size > 1
+        self._own = any(_refusal(root) == COMPILED for root in self._roots)
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
-        why = self._refusal()
+        why, own = self._refusal(), on_off(self._own)
         if why and not self._on:
-            return (absent("compile", why, summary=SUMMARY, source=SOURCE, value="off"),)
+            return (absent("compile", why, summary=SUMMARY, source=SOURCE, value=own),)
         offer = LeverOffer(
             name="compile",
             kind="switch",
-            default="off",
+            default=own,
             summary=SUMMARY,
             source=SOURCE,
             numerics=True,
@@ -67,11 +69,11 @@ class Compile:
     @property
     def settings(self) -> Settings:
         """See Family."""
-        return {"compile": on_off(self._on)}
+        return {"compile": on_off(self._on or self._own)}
 
     def apply(self, wanted: Settings) -> None:
         """See Family."""
-        on = wanted["compile"] == "on"
+        on = wanted["compile"] == "on" and not self._own
         if on == self._on:
             return
         self._on = on
@@ -117,12 +119,12 @@ def _called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
 
 def _refusal(root: Root) -> str | None:
     if root.compiled:
-        return "the model is compiled already"
+        return COMPILED
     whole = root.module
     for module in whole.modules() if whole is not None else ():
         own = module is not whole and module.__dict__.get("_compiled_call_impl")
         if own or hasattr(module, "_orig_mod"):
-            return "the model is compiled already"
+            return COMPILED
         if isinstance(module, torch.jit.ScriptModule):
             return "the model is a ScriptModule"
         for kind in type(module).__mro__:

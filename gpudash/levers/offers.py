@@ -5,10 +5,10 @@ from typing import Protocol
 
 from gpudash.levers.training_objects import Call, TrainingObjects
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.training.levers import Refusal
 
-UNKNOWN = "unknown"
+UNKNOWN = "–"
 """The value of a refused lever whose value is not known."""
 
 
@@ -24,7 +24,7 @@ class Family(Protocol):
         """The active values."""
 
     def update(self, found: TrainingObjects) -> None:
-        """Act on these objects from now on."""
+        """Act on these objects from now on, and read the script's own values from them."""
 
     def apply(self, wanted: Settings) -> None:
         """Make the wanted values of this family active. If it raises, nothing has changed."""
@@ -51,25 +51,28 @@ def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNO
 
 
 def choice(
-    name: str, impossible: dict[str, str], values: tuple[str, ...], *, summary: str, source: str
+    name: str, own: str, why_not: dict[str, str | None], *, summary: str, source: str
 ) -> LeverOffer:
-    """Return the offer of the possible values; the first value is the script's own."""
-    possible = tuple(value for value in values if value not in impossible)
+    """Return the offer of the script's own value and of those that `why_not` has no reason for."""
+    impossible = {value: why for value, why in why_not.items() if why and value != own}
+    possible = [value for value in why_not if value not in impossible and value != own]
     return LeverOffer(
         name=name,
         kind="choice",
-        default=values[0],
-        choices=possible,
+        default=own,
+        choices=(own, *possible),
         impossible=tuple(impossible.items()),
         summary=summary,
         source=source,
         numerics=True,
-        refusal=None if len(possible) > 1 else ", ".join(dict.fromkeys(impossible.values())),
+        refusal=None if possible else ", ".join(dict.fromkeys(impossible.values())),
     )
 
 
 def canonical(offer: LeverOffer, text: str) -> str:
     """Return a value in its canonical spelling. Raises Refusal."""
+    if text == SCRIPT:
+        return offer.default
     for value, why in offer.impossible:
         if text == value:
             raise Refusal(f"{offer.name}={text}: {why}")

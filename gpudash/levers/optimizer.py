@@ -26,13 +26,15 @@ from torch.optim import (
     RAdam,
     RMSprop,
 )
+from torch.optim.optimizer import _foreach_supported_types
+from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 from torch.utils.hooks import RemovableHandle
 
-from gpudash.levers.offers import choice
+from gpudash.levers.offers import UNKNOWN, choice
 from gpudash.levers.rehearsal import reason
 from gpudash.levers.training_objects import Root, TrainingObjects
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import SCRIPT, LeverOffer
 
 WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
 """Their fused form differs by less than 1e-7. Subclasses are excluded, as they may compute
@@ -56,26 +58,27 @@ class OptimizerForm:
     """The lever `fused_optimizer`."""
 
     def __init__(self) -> None:
-        self._value = "script"
+        self._moved_to: str | None = None
         self._moved: list[_Moved] = []
 
     def update(self, found: TrainingObjects) -> None:
         """See Family."""
         self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
         self._roots = found.roots
+        if self._moved_to is None:  # else the flags are the lever's
+            self._own = own_form(found.optimizers)
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
-        impossible = {value: self._refusal(value) for value in FLAGS}
         return (
             choice(
                 "fused_optimizer",
-                {value: why for value, why in impossible.items() if why},
-                ("script", *FLAGS),
-                summary="How the weights are updated: as the script has it; fused, all in one "
-                "kernel; foreach, a few kernels for all; or single, some for each weight. Helps "
-                "where many small launches bound the step.",
+                self._own,
+                {value: self._refusal(value) for value in FLAGS},
+                summary="How the weights are updated: fused, all in one kernel; foreach, a few "
+                "kernels for all; or single, some for each weight. Helps where many small launches "
+                "bound the step.",
                 source="torch.optim.AdamW(fused=True)",
             ),
         )
@@ -83,21 +86,22 @@ class OptimizerForm:
     @property
     def settings(self) -> Settings:
         """See Family."""
-        return {"fused_optimizer": self._value}
+        return {"fused_optimizer": self._moved_to or self._own}
 
     def apply(self, wanted: Settings) -> None:
         """See Family."""
-        value = wanted["fused_optimizer"]
-        if value == self._value:
+        wants = wanted["fused_optimizer"]
+        value = wants if wants in FLAGS and wants != self._own else None
+        if value == self._moved_to:
             return
         for moved in self._moved:
             moved.put_back()
         self._moved = []
-        if value != "script":
+        if value is not None:
             self._moved = [_Moved(optimizer, FLAGS[value]) for optimizer in self._live()]
             for moved in self._moved:  # two may share their groups: both know the script's flags
                 moved.move()
-        self._value = value
+        self._moved_to = value
 
     def _live(self) -> Iterator[Optimizer]:
         return (optimizer for ref in self._optimizers if (optimizer := ref()))
@@ -116,6 +120,35 @@ class OptimizerForm:
         if value == "fused" and any(map(_makes_sparse_gradients, self._roots)):
             return "its gradients are sparse"
         return None
+
+
+def own_form(optimizers: Iterable[Optimizer]) -> str:
+    """Return the form in which all these optimizers update all weights, as the script has it."""
+    optimizers = tuple(optimizers)
+    if not optimizers or any(type(one) not in WITH_FUSED + WITHOUT_FUSED for one in optimizers):
+        return UNKNOWN
+    forms = {_form(group) for one in optimizers for group in one.param_groups}
+    return forms.pop() if len(forms) == 1 else SCRIPT
+
+
+def _form(group: Group) -> str:
+    for form in ("fused", "foreach"):
+        if group.get(form):
+            return form
+    is_left_open = group.get("fused") is None and group.get("foreach") is None
+    kinds = {(type(weight), weight.device.type) for weight in group["params"]}
+    # torch's exceptions: these need each weight's own operations
+    needs_single = group.get("differentiable") or (
+        isinstance(group.get("lr"), Tensor) and group.get("capturable") is False
+    )
+    return default_form(kinds) if is_left_open and not needs_single else "single"
+
+
+def default_form(kinds: Iterable[tuple[type, str]]) -> str:
+    """Return the form that torch takes for weights of these types and devices if no flag is set."""
+    devices = _get_foreach_kernels_supported_devices()
+    fits = all(kind in _foreach_supported_types and where in devices for kind, where in kinds)
+    return "foreach" if fits else "single"
 
 
 class _Moved:

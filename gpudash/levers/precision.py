@@ -1,29 +1,44 @@
-"""Moves the precision of the layers: the script's own, TF32, or bf16 by autocast."""
+"""Moves the precision of the layers: the script's own, TF32, or bf16 by autocast.
 
+The script's own precision is read from its autocast, its weights and its TF32 switches. An autocast
+is known if the model is called inside one, or if its `forward` is decorated with one. One in the
+code of a submodule is found only when the lever is moved to bf16, which is then refused.
+"""
+
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 from torch.overrides import TorchFunctionMode
 
 from gpudash.levers.compile import WRAPPED
 from gpudash.levers.offers import choice
 from gpudash.levers.tensors import each_tensor
-from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
+from gpudash.levers.training_objects import Call, Root, TrainingObjects, modules_of
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.training.levers import Refusal
 
 ACTIVE = "an autocast is active already"
+HALF = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+MOVES = ("tf32", "bf16")
+CUDNN_TF32 = "cudnn_tf32"
+"""PyTorch's default: TF32 in cuDNN's convolutions and recurrent layers, fp32 in other products."""
+EXACT = ("none", "ieee")
+"""Words of torch's interface for fp32."""
+DECORATORS = 8
+"""Around a `forward`, at most."""
 
 
 class Precision:
     """The lever `precision`."""
 
     def __init__(self) -> None:
-        self._value = "script"
+        self._moved_to: str | None = None
         self._script_tf32: _Tf32 | None = None  # while TF32 is the lever's
 
     def update(self, found: TrainingObjects) -> None:
@@ -32,20 +47,19 @@ class Precision:
         self._roots = found.roots
         self._scaler = found.scaler
         self._is_shared = found.world_size > 1
+        self._own = own_precision(found, self._script_tf32 or _Tf32.now())
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
         """See Family."""
-        impossible = {"tf32": self._no_tf32(), "bf16": self._no_bf16()}
         return (
             choice(
                 "precision",
-                {value: why for value, why in impossible.items() if why},
-                ("script", "tf32", "bf16"),
-                summary="What the layers compute in: what the script says; tf32 in matrix products "
-                "and convolutions; or bf16 by autocast around the model, with its outputs cast "
-                "back. Fewer bits go through the tensor cores faster; bf16 also halves the memory "
-                "traffic.",
+                self._own,
+                {"tf32": self._no_tf32(), "bf16": self._no_bf16()},
+                summary="What the layers compute in: tf32 in matrix products and convolutions, or "
+                "bf16 by autocast around the model, with its outputs cast back. Fewer bits go "
+                "through the tensor cores faster; bf16 also halves the memory traffic.",
                 source="torch.backends, torch.autocast",
             ),
         )
@@ -53,22 +67,23 @@ class Precision:
     @property
     def settings(self) -> Settings:
         """See Family."""
-        return {"precision": self._value}
+        return {"precision": self._moved_to or self._own}
 
     def apply(self, wanted: Settings) -> None:
         """See Family."""
-        value = wanted["precision"]
+        wants = wanted["precision"]
+        value = wants if wants in MOVES and wants != self._own else None
         if value == "tf32" and self._script_tf32 is None:
             self._script_tf32 = _Tf32.now()
             self._script_tf32.switch_on()
         elif value != "tf32" and self._script_tf32 is not None:
             self._script_tf32.put_back()
             self._script_tf32 = None
-        self._value = value
+        self._moved_to = value
 
     def around(self) -> Callable[[Call], Call] | None:
         """See Computing."""
-        if self._value != "bf16":
+        if self._moved_to != "bf16":
             return None
         return functools.partial(_autocast, self._device.type)
 
@@ -76,21 +91,21 @@ class Precision:
     def probe(self) -> Callable[[Call], Call] | None:
         """What a rehearsal first puts around a call, to detect an autocast inside."""
         modules = [module for root in modules_of(self._roots) for module in root.modules()]
-        if self._value != "bf16" or any(hasattr(module, "_orig_mod") for module in modules):
+        if self._moved_to != "bf16" or any(hasattr(module, "_orig_mod") for module in modules):
             return None  # compiled code is not intercepted
         return functools.partial(_watched, self._device.type)
 
     def _no_tf32(self) -> str | None:
+        if self._own in HALF.values():
+            return f"the script computes in {self._own}"
         if self._device.type != "cuda":
             return "TF32 needs a GPU"
         if sharded := self._sharded():
             return sharded
-        if torch.cuda.get_device_capability(self._device) < (8, 0):
-            return "this GPU has no TF32"
-        return None
+        return None if _has_tf32(self._device) else "this GPU has no TF32"
 
     def _no_bf16(self) -> str | None:
-        if self._scaler or any(root.autocast for root in self._roots):
+        if self._scaler or any(root.autocast is not None for root in self._roots):
             return ACTIVE
         modules = modules_of(self._roots)
         weights = [weight for module in modules for weight in nn.Module.parameters(module)]
@@ -116,6 +131,80 @@ class Precision:
         if "DTensor" in weights:
             return "the weights are spread over the ranks"
         return next((why for name, why in WRAPPED.items() if name in kinds), None)
+
+
+def own_precision(found: TrainingObjects, tf32: "_Tf32") -> str:
+    """Return what the script's layers compute in: a value of the lever, or `SCRIPT`."""
+    alive = [root for root in found.roots if root.module is not None]
+    ways = {_half_of(root, scaler=found.scaler) for root in alive} or {None}
+    if len(ways) > 1:
+        return SCRIPT
+    way = ways.pop()
+    if way is not None:
+        return way
+    if found.device.type == "cpu":
+        return "fp32" if tf32.newer[3] in EXACT else SCRIPT
+    return of_layers(modules_of(alive), tf32.newer) if _has_tf32(found.device) else "fp32"
+
+
+def _half_of(root: Root, *, scaler: bool) -> str | None:
+    """Return the half precision of a root, `SCRIPT` if it cannot be known; None: it is float32."""
+    if root.autocast is not None:
+        return HALF.get(root.autocast)
+    [module] = modules_of([root])
+    decorated = _decorated(module) or _decorated(getattr(module, "module", None))  # inside of DDP
+    if decorated:
+        return decorated
+    modules = list(module.modules())
+    kinds = {kind.__name__ for one in modules for kind in type(one).__mro__}
+    if scaler or not kinds.isdisjoint(WRAPPED.keys() - {"DataParallel"}):
+        return SCRIPT  # an autocast that was not seen, or a wrapper that computes in another dtype
+    # biases and norms are often kept in float32; products are of matrices
+    weights = (weight for weight in nn.Module.parameters(module) if weight.dim() > 1)
+    dtypes = {weight.dtype for weight in weights} or {torch.float32}
+    dtype = dtypes.pop()
+    if dtypes:
+        return SCRIPT
+    return None if dtype == torch.float32 else HALF.get(dtype, SCRIPT)
+
+
+def _decorated(module: Any) -> str | None:
+    """Return what an autocast around the module's own `forward` says, as accelerate has one."""
+    forward = getattr(module, "forward", None)
+    for _ in range(DECORATORS):
+        function = getattr(forward, "__func__", forward)
+        for cell in getattr(function, "__closure__", None) or ():
+            with contextlib.suppress(ValueError):  # an empty cell
+                held = cell.cell_contents
+                if issubclass(type(held), torch.autocast) and held._enabled:  # noqa: SLF001  # no public name
+                    return HALF.get(held.fast_dtype, SCRIPT)
+        if "autocast" in getattr(getattr(function, "__code__", None), "co_names", ()):
+            return SCRIPT
+        forward = getattr(function, "__wrapped__", None)
+    return None
+
+
+def of_layers(roots: Iterable[nn.Module], switches: Sequence[str]) -> str:
+    """Return what these layers compute in with weights in float32, on a GPU that has TF32.
+
+    The switches are those of `_Tf32.newer`.
+    """
+    matmul, conv, recurrent = (one == "tf32" for one in switches[:3])
+    layers = (
+        module
+        for root in roots
+        for module in root.modules()
+        if any(weight.dim() > 1 for weight in nn.Module.parameters(module, recurse=False))
+    )
+    by_kind = ((_ConvNd, conv), (nn.RNNBase, recurrent), (nn.Module, matmul))
+    seen = {next(on for kind, on in by_kind if isinstance(one, kind)) for one in layers} or {matmul}
+    if len(seen) > 1:
+        return SCRIPT if matmul else CUDNN_TF32
+    return "tf32" if seen.pop() else "fp32"
+
+
+def _has_tf32(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _autocast(device_type: str, call: Call) -> Call:

@@ -47,8 +47,8 @@ class Root:
         self.newest: NewestCall | None = None
         self.compiled = False
         """The script called `module.compile()`. Wrapped calls keep using that compiled code."""
-        self.autocast = False
-        """The newest training call was made inside an autocast of the script's."""
+        self.autocast: torch.dtype | None = None
+        """That of the script's autocast around the newest training call; None: there was none."""
 
     @property
     def module(self) -> nn.Module | None:

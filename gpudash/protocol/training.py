@@ -177,6 +177,9 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 LeverKind: TypeAlias = Literal["switch", "choice", "count"]
+SCRIPT = "script"
+"""Names the value that the script itself has: of any lever in a command, and in an offer where the
+script's own is none of the others, such as groups of an optimizer that differ."""
 
 
 class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
@@ -185,7 +188,7 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     name: str
     kind: LeverKind
     default: str
-    """The training's own value."""
+    """The training's own value, as last read from its objects."""
     choices: tuple[str, ...] = ()
     minimum: int = 0
     maximum: int = 0

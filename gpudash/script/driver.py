@@ -322,6 +322,7 @@ class Driver:
         several = training.is_shared  # with several ranks, a paused one would hold up the others
         can = tuple(one for one in CAN if not (several and one == "pause"))
         self._send(Hello(can=can, pid=os.getpid(), job=job() if several else ""))
+        training.levers.update(training.found)  # the script may have changed what it had
         self._offered = self._offer(training)
         self._send(self._offered)
         self._life = Life(self._state(training), self._send)

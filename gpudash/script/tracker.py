@@ -374,11 +374,13 @@ class Tracker(BatchedSteps):
         tally = self._tally
         if root.keeps_calls or self.steps >= root.looked_at:
             root.looked_at, root.was_called = self.steps + AUTOCAST_EVERY, True
-            root.autocast = torch.is_autocast_enabled(self._findings.device_type)
-        if root.keeps_calls:
-            kind = self._findings.device_type
-            autocast = kind, torch.get_autocast_dtype(kind)
-            root.newest = NewestCall(args, kwargs, autocast if root.autocast else None)
+            kind, before = self._findings.device_type, root.autocast
+            active = torch.is_autocast_enabled(kind)
+            root.autocast = torch.get_autocast_dtype(kind) if active else None
+            self._findings.is_news |= root.autocast != before
+            if root.keeps_calls:
+                autocast = None if root.autocast is None else (kind, root.autocast)
+                root.newest = NewestCall(args, kwargs, autocast)
         if tally.is_open and not tally.batches and not (self._optimizer_depth and tally.backwards):
             tally.called = total(tally.called, first_dimension((*args, *kwargs.values())))
         tally.is_open = False

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -12,16 +12,16 @@ from gpudash.instrument.clock import Clock
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
 from gpudash.levers.offers import UNKNOWN
+from gpudash.levers.precision import CUDNN_TF32
 from gpudash.levers.training_objects import Redirects, TrainingObjects, modules_of
 from gpudash.protocol.commands import AnyCommand, Pause, Stop
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.training.commanded import CommandedTraining
 from gpudash.training.levers import Levers
 
 NO_PAUSE = "the other processes would wait for this one, and give up"
 NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
-SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class Tracks(Protocol):
@@ -93,20 +93,8 @@ class ScriptTraining(CommandedTraining):
     @property
     def precision(self) -> str:
         """The precision of matrix products, as `Peak` names it; empty if not known."""
-        chosen = self.levers.settings.get("precision")
-        if chosen in ("tf32", "bf16"):
-            return chosen
-        dtypes = [
-            torch.get_autocast_dtype(self.found.device.type) if root.autocast else one.dtype
-            for root in self.found.roots
-            if root.module is not None
-            and (one := next(nn.Module.parameters(root.module), None)) is not None
-        ]
-        if not dtypes or dtypes[0] != torch.float32:
-            return SHORT.get(dtypes[0], "") if dtypes else ""
-        matmul: Any = torch.backends.cuda.matmul
-        on_gpu = self.found.device.type == "cuda"
-        return "tf32" if on_gpu and matmul.fp32_precision == "tf32" else "fp32"
+        value = self.levers.settings.get("precision", SCRIPT)
+        return {SCRIPT: "", CUDNN_TF32: "fp32"}.get(value, value)
 
     def why_not(self, command: AnyCommand) -> str | None:
         """Return why a script never obeys a command of this kind; None: it does."""

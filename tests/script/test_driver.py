@@ -74,7 +74,7 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | str | None]]] =
         {1: "changed", 2: "changed"},
     ),
     "what there is not": ([Change(id=1, settings={"batch": "2"})], {1: Refused}),
-    "a change to what is": ([Change(id=1, settings={"precision": "script"})], {1: Refused}),
+    "a change to what is": ([Change(id=1, settings={"precision": "fp32"})], {1: Refused}),
     "what does not work": ([Change(id=1, settings={"precision": "impossible"})], {1: Refused}),
     "a rehearsal": (
         [Change(id=1, settings={"compile": "on"}), Change(id=2, settings={"compile": "off"})],
@@ -218,7 +218,7 @@ def test_a_dashboard_gets_a_description_and_then_every_step(training, tmp_path) 
     )
     assert (started.phase, started.settings) == (
         "training",
-        {"precision": "script", "compile": "off"},
+        {"precision": "fp32", "compile": "off"},
     )
     assert all(isinstance(event, Progress) for event in rest)
     # the first steps too, though it came later
@@ -434,7 +434,7 @@ def test_blocks_change_levers_and_change_them_back(training, tmp_path) -> None:
         (None, None),
     ]
     values = [one.settings["precision"] for one in changes]
-    assert values == ["bf16", "script", "bf16", "script"]
+    assert values == ["bf16", "fp32", "bf16", "fp32"]
     assert {one.requested.get("precision") for one in changes} == {None}
     lengths = [b.after_step - a.after_step for a, b in pairwise(changes)]
     assert lengths == [2 + 3 + 1] * 3  # warm-up, those measured, the last
@@ -612,7 +612,7 @@ def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(training, tmp_
         "gpudash stopped measuring: ValueError: out of order; the training goes on"
     )
     assert 1 in answered(dashboard)
-    assert training.levers.settings["precision"] == "script"
+    assert training.levers.settings["precision"] == "fp32"
     assert not training.active
     training.until(lambda until=training.steps + 20: training.steps > until)
     assert not path(tmp_path).exists()
@@ -639,7 +639,7 @@ def test_after_a_hook_failed_levers_are_put_back_at_the_next_border(training, tm
         "gpudash stopped measuring: its hook on forward failed: RuntimeError: odd; "
         "the training goes on"
     )
-    assert training.levers.settings["precision"] == "script"
+    assert training.levers.settings["precision"] == "fp32"
     assert not training.active
 
 

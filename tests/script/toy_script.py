@@ -39,7 +39,7 @@ class FakeLevers:
 
     def __init__(self, found: TrainingObjects, _redirects: object) -> None:
         self.found = found
-        self.settings: Settings = {"precision": "script", "compile": "off"}
+        self.settings: Settings = {"precision": "fp32", "compile": "off"}
         self.offers = tuple(
             LeverOffer(name=name, kind="choice", default=value, summary=name, source="torch")
             for name, value in self.settings.items()
@@ -70,7 +70,7 @@ class FakeLevers:
         self.entered.append(self.settings)
 
     def restore(self) -> None:
-        self.settings = {"precision": "script", "compile": "off"}
+        self.settings = {"precision": "fp32", "compile": "off"}
         self.entered.append(self.settings)
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from gpudash.levers.precision import _Tf32
-from tests.script.levers.scripts import levers, move
+from gpudash.levers.precision import _Tf32, of_layers
+from tests.script.levers.scripts import found, levers, move
 from tests.workloads.trainings import needs_cuda
 
 CUDA, CUDNN, MKLDNN = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
@@ -71,6 +71,55 @@ def test_a_script_of_the_newer_interface_is_moved_through_it():
     assert newer()[:3] == ["tf32"] * 3
     tf32.put_back()
     assert newer() == before
+
+
+def by_the_older_interface_of_products():
+    CUDA.matmul.allow_tf32 = True
+
+
+def by_high():
+    torch.set_float32_matmul_precision("high")
+
+
+def by_the_newer_interface():
+    CUDA.matmul.fp32_precision = "tf32"
+
+
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        (by_default, "fp32"),
+        (by_high, "tf32"),
+        (by_the_older_interface, "tf32"),
+        (by_the_older_interface_of_products, "tf32"),
+        (by_the_newer_interface, "tf32"),
+        (by_ieee_through_the_newer_interface, "fp32"),
+    ],
+)
+def test_the_scripts_own_precision_is_read_whatever_interface_it_uses(script, value):
+    script()
+    before = newer()
+    assert of_layers([nn.Linear(2, 2)], _Tf32.now().newer) == value
+    assert newer() == before
+
+
+def test_a_cpu_that_may_round_products_has_a_precision_of_the_scripts_own():
+    torch.set_float32_matmul_precision("medium")
+    assert levers(nn.Linear(2, 2)).settings["precision"] == "script"
+
+
+@needs_cuda
+def test_tf32_that_the_script_turns_on_later_is_read_again_but_not_that_of_the_lever():
+    model = nn.Linear(2, 2).cuda()
+    moved = levers(model, device="cuda")
+    assert moved.settings["precision"] == "fp32"
+    move(moved, precision="tf32")
+    moved.update(found(model, device="cuda"))
+    assert moved.resolve({"precision": "script"})["precision"] == "fp32"
+    moved.restore()
+    by_high()
+    moved.update(found(model, device="cuda"))
+    assert moved.settings["precision"] == "tf32"
 
 
 @needs_cuda

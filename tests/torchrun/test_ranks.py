@@ -150,7 +150,7 @@ def test_what_one_rank_cannot_take_is_put_back_on_all(two):
 def test_all_ranks_change_at_the_same_step(two):
     changes = (
         {"precision": "bf16"},
-        {"precision": "script"},
+        {"precision": "fp32"},
         {"num_workers": "1"},
         {"num_workers": "0"},
     )

@@ -45,7 +45,10 @@ FORMS = {
     "foreach": {"fused": None, "foreach": True},
     "single": {"fused": None, "foreach": False},
 }
-IN_A_SCRIPT = [("precision", "script"), *product(["fused_optimizer"], FORMS)]
+IN_A_SCRIPT = [
+    *product(["precision"], ["script", "cudnn_tf32"]),
+    *product(["fused_optimizer"], FORMS),
+]
 """Values that levers have in a script of the user's."""
 STEPS = 6
 """More than data=cached replays, and more than are run eagerly before a graph is recorded."""

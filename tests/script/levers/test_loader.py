@@ -380,8 +380,8 @@ class TwoByTwo:
     [
         ({"batch_size": 3}, "3"),
         ({"batch_size": 1, "batch_sampler": TwoByTwo()}, "2"),
-        ({"batch_size": 1, "batch_sampler": [[0, 1], [2, 3, 4]]}, "unknown"),
-        ({"batch_size": None}, "unknown"),
+        ({"batch_size": 1, "batch_sampler": [[0, 1], [2, 3, 4]]}, "–"),
+        ({"batch_size": None}, "–"),
     ],
     ids=["loader", "batch sampler", "own batches", "no batches"],
 )

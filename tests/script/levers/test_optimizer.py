@@ -29,7 +29,7 @@ def kernels(training):
 @pytest.mark.parametrize("form", FLAGS)
 @pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
 def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, options, form):
-    training = Training(optimizer=optimizer, **options)
+    training = Training(optimizer=optimizer, foreach=form == "single", **options)
     moved = training.step(2).levers()
     move(moved, fused_optimizer=form)
     assert flags(training.optimizer) == [FLAGS[form]]
@@ -66,7 +66,7 @@ def test_restore_gives_the_optimizer_its_own_flags_back(optimizer, options):
     for form in FLAGS:
         move(moved, fused_optimizer=form)
     moved.restore()
-    assert moved.settings["fused_optimizer"] == "script"
+    assert moved.settings["fused_optimizer"] == "single"
     assert vars(training.optimizer).keys() == before.keys()
     assert training.step().digest == Training(optimizer=optimizer, **options).step(2).digest
     assert (
@@ -186,7 +186,7 @@ def test_a_script_may_remove_groups_meanwhile():
 def test_a_scaler_leaves_unscaling_only_to_the_fused_form():
     training = Training()
     moved = training.step().levers()
-    for form, unscales in (("fused", True), ("single", False)):
+    for form, unscales in (("fused", True), ("foreach", False)):
         move(moved, fused_optimizer=form)
         assert training.optimizer._step_supports_amp_scaling is unscales
 
@@ -231,7 +231,7 @@ def test_sparse_gradients_have_no_fused_form():
 def test_without_an_optimizer_none_is_offered():
     offers = levers(nn.Linear(1, 1)).offers
     offer = next(offer for offer in offers if offer.name == "fused_optimizer")
-    assert offer.refusal == "no optimizer was seen"
+    assert (offer.refusal, offer.default) == ("no optimizer was seen", "–")
 
 
 @needs_cuda

@@ -236,7 +236,7 @@ def test_without_a_call_to_rehearse_a_lever_is_refused():
     moved = levers(nn.Linear(2, 2))
     with pytest.raises(Refusal, match="the model was not called in the newest step"):
         move(moved, precision="bf16")
-    assert moved.settings["precision"] == "script"
+    assert moved.settings["precision"] == "fp32"
 
 
 def test_all_levers_work_together():
@@ -275,7 +275,7 @@ def test_while_a_graph_is_captured_nothing_is_moved(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(Refusal, match="a CUDA graph is being captured"):
         moved.enter(wanted)
-    assert moved.settings["precision"] == "script"
+    assert moved.settings["precision"] == "fp32"
 
 
 def refusal(moved, name):
@@ -285,8 +285,8 @@ def refusal(moved, name):
 def test_bf16_is_refused_inside_an_autocast_of_the_scripts():
     training = Training()
     assert "bf16" not in _choices(training.levers(scaler=True))
+    training.root.autocast = torch.float16
     moved = training.levers()
-    moved._roots[0].autocast = True
     with pytest.raises(Refusal, match="precision=bf16: an autocast is active already"):
         moved.resolve({"precision": "bf16"})
 
@@ -323,7 +323,7 @@ def test_tf32_needs_a_gpu():
         (
             lambda: nn.Linear(2, 2).bfloat16(),
             "precision",
-            "the model's weights are not all float32",
+            "the script computes in bf16",
         ),
     ],
     ids=["channels_last", "compiled", "script", "DataParallel", "bfloat16"],
@@ -403,7 +403,7 @@ def test_batch_size_cannot_be_moved():
     [
         ({"speed": "9"}, "there is no lever 'speed' here; valid: batch_size, compile"),
         ({"compile": "maybe"}, "compile: 'maybe' is not valid; valid: off, on"),
-        ({"precision": "fp8"}, "precision: 'fp8' is not valid; valid: script, bf16"),
+        ({"precision": "fp8"}, "precision: 'fp8' is not valid; valid: fp32, bf16"),
     ],
 )
 def test_bad_values_are_refused_with_the_valid_ones(changes, says):
