@@ -323,6 +323,10 @@ def test_a_lever_is_compared_and_the_command_ended(tmp_path):
         ("nope=1,2", "lever 'nope' is not valid; valid: num_workers, precision"),
         ("batch_size=8,16", "lever batch_size cannot be moved here: the script sets its batch"),
         ("precision=script,tf32", "lever precision cannot be moved to tf32 here: TF32 needs a GPU"),
+        (
+            "num_workers=script,2",
+            "lever num_workers is 2 in the script already; an A/B needs another",
+        ),
         ("num_workers=2,x", "lever num_workers: 'x' is not valid; valid: a whole number from 0"),
     ],
 )

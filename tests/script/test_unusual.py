@@ -112,3 +112,8 @@ def test_a_forked_child_that_goes_on_training_follows_the_models_calls(results):
 def test_iterators_with_their_own_constructor_work(results):
     assert results["iterators_of_the_scripts_own"]["steps"] == 9
     assert "DataLoader" in results["iterators_of_the_scripts_own"]["found"][0]
+
+
+def test_an_autocast_that_begins_later_is_news(results):
+    assert results["autocast_later"]["news"] == 1
+    assert results["autocast_later"]["autocasts"] == ["torch.bfloat16"]

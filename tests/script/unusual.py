@@ -10,6 +10,7 @@ import threading
 import traceback
 import weakref
 from collections import deque
+from itertools import islice
 
 import torch
 from torch import nn
@@ -442,6 +443,20 @@ def begun_anew(toy):
     fit(model, optimizer)
     fit(model, optimizer)
     return {"called": [root.was_called for root in toy.newest.roots]}
+
+
+@case
+def autocast_later(toy):
+    """The script begins to use an autocast."""
+    model = Net()
+    optimizer = sgd(model)
+    batches = iter(loader(8 * 40))
+    fit(model, optimizer, islice(batches, 20))
+    before = len(toy.founds)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        fit(model, optimizer, batches)
+    autocasts = [str(root.autocast) for root in toy.newest.roots]
+    return {"news": len(toy.founds) - before, "autocasts": autocasts}
 
 
 def main():
