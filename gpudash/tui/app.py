@@ -33,9 +33,8 @@ from gpudash.tui.inbox import Inbox
 from gpudash.tui.keys import ACTIVE, keys_of, name_of
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
-from gpudash.tui.screens.keys import Help
+from gpudash.tui.screens.keys import Help, Palette, entries
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
-from gpudash.tui.screens.palette import Palette, entries
 from gpudash.tui.screens.replay import ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
 from gpudash.views.memory import owner_lines, owners_title
