@@ -57,7 +57,7 @@ class RankMeans(msgspec.Struct, frozen=True, gc=False):
     """Tokens a step, or samples if tokens are unknown."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class StepsOfAll(msgspec.Struct, frozen=True):
     """The same steps on all ranks that have reported them."""
 
     step_ms: float
@@ -81,7 +81,7 @@ class SameSteps:
         self._newest = -1
         self._open: dict[int, dict[int, list[Step]]] = {}
 
-    def add(self, rank: int, step: Step) -> Block | None:
+    def add(self, rank: int, step: Step) -> StepsOfAll | None:
         """Add a step; return the newest block that it completes, if any."""
         if WAIT_MS not in step.values:
             return None
@@ -98,7 +98,7 @@ class SameSteps:
                 samples.append(step)
         return block
 
-    def _closed(self, steps_of: Iterable[tuple[int, Sequence[Step]]]) -> Block | None:
+    def _closed(self, steps_of: Iterable[tuple[int, Sequence[Step]]]) -> StepsOfAll | None:
         by_rank = dict(steps_of)
         usual_ms = median(step.step_ms for steps in by_rank.values() for step in steps)
         wanted = _steps_in_block(usual_ms)
@@ -117,7 +117,7 @@ class SameSteps:
         beside = _late_beside(ranks)
         busy = over_others({rank: one.host_ms for rank, one in ranks.items()})
         taken = over_others({rank: one.host_ms + one.data_ms for rank, one in ranks.items()})
-        return Block(
+        return StepsOfAll(
             step_ms=usual_ms,
             ranks=ranks,
             late_ms={rank: ms + beside[rank] for rank, ms in apart.items()},

@@ -18,7 +18,7 @@ from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import Straggler, StragglerShown
 from gpudash.protocol.training import Progress, State
-from gpudash.ranks.same_steps import BESIDE, REST, Block, SameSteps, over_others
+from gpudash.ranks.same_steps import BESIDE, REST, SameSteps, StepsOfAll, over_others
 from gpudash.ranks.why_slow import Readings
 
 WINDOWS = (8, 20)
@@ -67,7 +67,7 @@ class Stragglers:
 
     def _begin(self) -> None:
         self._steps = SameSteps()
-        self._blocks: deque[Block] = deque(maxlen=LATELY)
+        self._blocks: deque[StepsOfAll] = deque(maxlen=LATELY)
         self._named: Straggler | None = None
 
     def take(self, rank: int, body: Event | Reading) -> None:
@@ -130,7 +130,7 @@ class Stragglers:
                     return _hidden(blocks, rank, phase, excess)
         return None
 
-    def _windows(self) -> Iterable[list[Block]]:
+    def _windows(self) -> Iterable[list[StepsOfAll]]:
         kept = list(self._blocks)
         return [kept[-count:] for count in WINDOWS if len(kept) >= count]
 
@@ -145,12 +145,12 @@ class _Mean(NamedTuple):
     error_ms: float
 
 
-Excess = Callable[[Block], Mapping[int, float]]
+Excess = Callable[[StepsOfAll], Mapping[int, float]]
 """By how many ms each rank exceeds the others."""
 
 
 def _behind(
-    blocks: Sequence[Block], excess: Excess, held: int | None, least_pct: float = LEAST_PCT
+    blocks: Sequence[StepsOfAll], excess: Excess, held: int | None, least_pct: float = LEAST_PCT
 ) -> int | None:
     """Return the rank that clearly exceeds the others; `held`, the named one, may do so less."""
     means = _means(blocks, excess)
@@ -177,7 +177,7 @@ def _held(named: Straggler | None, hidden: str = "") -> int | None:
     return named.rank if named.others_wait_ms is not None else None
 
 
-def _means(blocks: Sequence[Block], excess: Excess) -> dict[int, _Mean]:
+def _means(blocks: Sequence[StepsOfAll], excess: Excess) -> dict[int, _Mean]:
     """Return the mean of each rank that is in all blocks."""
     excesses = [excess(block) for block in blocks]
     everywhere = set.intersection(*map(set, excesses))
@@ -191,7 +191,7 @@ def _mean(values: Sequence[float]) -> _Mean:
     return _Mean(mean, sqrt(squares / (count - 1) / count))
 
 
-def _step_ms(blocks: Iterable[Block]) -> float:
+def _step_ms(blocks: Iterable[StepsOfAll]) -> float:
     return median(block.step_ms for block in blocks)
 
 
@@ -202,7 +202,7 @@ HIDDEN: tuple[tuple[str, Excess, float], ...] = (
 """Excesses that are hidden while the host runs ahead of its GPU: nobody waits for them so far."""
 
 
-def _hidden(blocks: Sequence[Block], rank: int, phase: str, excess: Excess) -> Straggler:
+def _hidden(blocks: Sequence[StepsOfAll], rank: int, phase: str, excess: Excess) -> Straggler:
     excess_ms = _mean([excess(block)[rank] for block in blocks]).ms
     slower_pct = 100 * excess_ms / _step_ms(blocks)
     return Straggler(rank=rank, phase=phase, excess_ms=excess_ms, slower_pct=slower_pct)
@@ -211,7 +211,9 @@ def _hidden(blocks: Sequence[Block], rank: int, phase: str, excess: Excess) -> S
 # ── another rank every now and then ─────────────────────────────────────────────────────
 
 
-def _changing(blocks: Sequence[Block], named: Straggler | None) -> list[tuple[Block, int]]:
+def _changing(
+    blocks: Sequence[StepsOfAll], named: Straggler | None
+) -> list[tuple[StepsOfAll, int]]:
     """Return the blocks in which a rank is late, with that rank; empty if it does not change."""
     late = [(block, rank) for block in blocks if (rank := _late_in(block)) is not None]
     is_named = named is not None and named.kind == "wandering"
@@ -220,7 +222,7 @@ def _changing(blocks: Sequence[Block], named: Straggler | None) -> list[tuple[Bl
     return late if often and len(blocks) >= min(WINDOWS) and changes >= CHANGES else []
 
 
-def _unequal(blocks: Sequence[Block]) -> Straggler | None:
+def _unequal(blocks: Sequence[StepsOfAll]) -> Straggler | None:
     """Return an imbalance if in each step the rank with the most work is late; else None."""
     ranks = [means for block in blocks for means in block.ranks.values()]
     by_work_ms = fmean(one.by_work_ms for one in ranks)
@@ -242,7 +244,7 @@ def _unequal(blocks: Sequence[Block]) -> Straggler | None:
     )
 
 
-def _late_in(block: Block) -> int | None:
+def _late_in(block: StepsOfAll) -> int | None:
     rank = max(block.late_ms, key=lambda one: block.late_ms[one])
     error_ms = median(one.own_error_ms for one in block.ranks.values())
     least_ms = max(WANDERING_PCT / 100 * block.step_ms, WANDERING_ERRORS * error_ms, LEAST_MS)
@@ -252,7 +254,9 @@ def _late_in(block: Block) -> int | None:
 # ── in what it is slower ────────────────────────────────────────────────────────────────
 
 
-def _described(late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind: Kind) -> Straggler:
+def _described(
+    late: Sequence[tuple[StepsOfAll, int]], blocks: Sequence[StepsOfAll], kind: Kind
+) -> Straggler:
     """Return the straggler of blocks with late ranks; the newest of them is named."""
     late_ms = fmean(block.late_ms[rank] for block, rank in late)
     phase, excess_ms = _slowest_phase(late, late_ms)
@@ -266,7 +270,7 @@ def _described(late: Sequence[tuple[Block, int]], blocks: Sequence[Block], kind:
     )
 
 
-def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[str, float]:
+def _slowest_phase(late: Sequence[tuple[StepsOfAll, int]], late_ms: float) -> tuple[str, float]:
     """Return the phase with the largest excess and its ms; `""` if no phase explains the delay."""
     names = {name for block, rank in late for name in block.ranks[rank].phases_ms}
 
@@ -285,14 +289,16 @@ def _slowest_phase(late: Sequence[tuple[Block, int]], late_ms: float) -> tuple[s
     return phase or "host", excess_ms
 
 
-def _excess_ms(late: Sequence[tuple[Block, int]], value: Callable[[Block, int], float]) -> float:
+def _excess_ms(
+    late: Sequence[tuple[StepsOfAll, int]], value: Callable[[StepsOfAll, int], float]
+) -> float:
     """Return the mean excess of the late ranks over the others' median."""
     return fmean(
         over_others({one: value(block, one) for one in block.ranks})[rank] for block, rank in late
     )
 
 
-def _has_more_work(late: Sequence[tuple[Block, int]], late_ms: float) -> bool:
+def _has_more_work(late: Sequence[tuple[StepsOfAll, int]], late_ms: float) -> bool:
     """Return whether the late ranks' additional work explains the delay."""
     shares, own_ms = [], []
     for block, rank in late:
