@@ -1,0 +1,68 @@
+"""Trainings of benchmarks/causes as an H200 recorded them: their steps, profile and true gains.
+
+benchmarks/record_causes.py made them. `NAME.jsonl.gz` is the log of a few seconds, every step,
+without the answers of that time. `NAME.json` has what is right to say, the levers, the profile's
+summary, and what each value of each lever changed in an A/B.
+"""
+
+import gzip
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import msgspec
+
+from gpudash.protocol.training import LeverOffer
+from gpudash.run.replayed import replayed
+from gpudash.snapshot import Snapshot
+from gpudash.trace.summary import Summary
+
+FOLDER = Path(__file__).parent / "recordings"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What one value of a lever changes."""
+
+    lever: str
+    before: str
+    value: str
+    change: float | None = None
+    """Steps a second with the value over those without, less 1; None if not measured."""
+    low: float | None = None
+    high: float | None = None
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What is known of a recorded training beside its steps."""
+
+    limits: tuple[str, ...]
+    """Each of them is right."""
+    best: tuple[str, ...]
+    """The levers of which each is right to propose first."""
+    cores: int
+    levers: tuple[LeverOffer, ...]
+    summary: Summary | None
+    trials: tuple[Trial, ...]
+
+
+class Recorded(NamedTuple):
+    """A recorded training."""
+
+    known: Known
+    snapshot: Snapshot
+    """At its end, as one that still trains: levers can be moved."""
+
+
+@cache
+def recorded(name: str) -> Recorded:
+    """Replay a recording to its end."""
+    known = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Known)
+    with TemporaryDirectory() as folder:
+        log = Path(folder, f"{name}.jsonl")
+        log.write_bytes(gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()))
+        snapshot = replayed(log).snapshot
+    can = frozenset({*snapshot.can, "blocks", "levers", "profile"})
+    live = msgspec.structs.replace(snapshot, can=can, levers=known.levers)
+    return Recorded(known, live)
