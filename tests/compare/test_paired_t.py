@@ -18,6 +18,7 @@ from gpudash.compare.paired_t import (
     block_order,
     estimate,
     holds_zero,
+    pairs_until_check,
     precise_enough,
     round_order,
     same_setting_check,
@@ -429,3 +430,11 @@ def test_every_round_visits_every_setting_once(count, rounds, seed):
 
 def test_rounds_differ():
     assert len(set(map(tuple, round_order(6, 20, seed=1)))) > 10
+
+
+@pytest.mark.parametrize(
+    ("blocks", "pairs"),
+    [("", 12), ("ABAB", 12), ("ABBA", 9), ("ABABABBA", 9), ("ABBABAAB", 6), ("ABBA" * 5, 0)],
+)
+def test_an_a_a_check_needs_four_neighbours_of_opposite_order(blocks, pairs):
+    assert pairs_until_check(blocks) == pairs

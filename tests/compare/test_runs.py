@@ -14,7 +14,8 @@ from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import RunPart
 from gpudash.errors import UsageError
 from gpudash.protocol.envelope import Envelope
-from gpudash.recording.log import Origin
+from gpudash.protocol.training import State
+from gpudash.recording.log import Origin, line_of
 from gpudash.recording.rank_steps import Burst
 from gpudash.sinks.recording import RecordingWriter
 from tests.compare.test_sweep_file import GRID, IN_FORCE, provenance, started
@@ -100,6 +101,25 @@ def measured(settings, steps=100, rows=40, workload="encdec", **more):
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_state_without_a_process_takes_no_circumstance_away(tmp_path):
+    recorded(tmp_path / "run.csv", (OFF, 50, 100))
+    log = tmp_path / "run.jsonl"
+    known = read_run(log).circumstances
+    assert known["device"] == "NVIDIA H200"
+    bare = State(at_s=BEGAN_S + 30.0, phase="starting")
+    last = Envelope(source="training", seq=9, sent_s=BEGAN_S + 30.0, body=bare)
+    log.write_bytes(log.read_bytes() + line_of(last))
+    assert read_run(log).circumstances == known
+
+
+def test_of_a_recording_without_a_process_only_the_machine_is_known(tmp_path):
+    log = tmp_path / "run.jsonl"
+    recorded(tmp_path / "run.csv", (OFF, 1, 100))
+    log.write_bytes(log.read_bytes().partition(b"\n")[0] + b"\n")
+    found = read_run(log)
+    assert (found.circumstances["machine"], found.measured) == ("node1", ())
 
 
 @pytest.mark.parametrize("named", ["run.csv", "run.jsonl"])

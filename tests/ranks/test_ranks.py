@@ -7,9 +7,10 @@ import pytest
 
 from gpudash.protocol.envelope import Envelope
 from gpudash.ranks.job import Ranks
+from gpudash.ranks.rank import SPAN_S, Rank, StepHistory
 from tests import simulated_ranks
 from tests.lives import failed, in_process, parted, stamped, stopped
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
 
 SEQ = count()
 
@@ -204,3 +205,25 @@ def test_the_first_message_of_a_rank_has_the_number_0():
     first = msgspec.structs.replace(said(1, Trainer().start())[0], seq=0)
     _, second = rows(*trained(0, 50.0), first)
     assert (second.state, second.steps) == ("training", 0)
+
+
+def test_the_history_has_the_whole_seconds_before_now():
+    history = StepHistory()
+    for second in range(SPAN_S + 5):
+        history.add(step(second, second + 0.5, step_ms=float(second)))
+    shown = history.values(SPAN_S + 4.9)
+    assert shown == tuple(map(float, range(5, SPAN_S + 4)))
+    assert history.values(SPAN_S + 5.9) == (*shown, SPAN_S + 4.0)
+
+
+def test_in_blocks_current_times_are_of_both_sides_and_elsewhere_of_one():
+    run = Trainer()
+    rank = Rank()
+    for item in (run.start(), *run.steps(5, 100.0), run.change(pipelined="on"), run.step(50.0)):
+        rank.fold(item)
+    assert rank.rate(run.now_s, rests=False).step_ms_p50 == 50.0
+    for item in (run.enter_block(0, pipelined="off"), *run.steps(5, 100.0)):
+        rank.fold(item)
+    for item in (run.enter_block(1, pipelined="on"), run.step(50.0)):
+        rank.fold(item)
+    assert rank.rate(run.now_s, rests=False).step_ms_p50 == 100.0

@@ -508,3 +508,38 @@ def test_of_too_many_held_samples_every_second_one_is_dropped():
     assert [one.at_s for one in held] == [1.0, 2.0, 3.0, 4.0]
     hold(held, host(5.0), most=4)
     assert [one.at_s for one in held] == [2.0, 4.0]
+
+
+def test_a_lever_that_is_changed_in_a_pause_does_not_end_it():
+    run = Trainer()
+    before = [run.start(), *run.steps(10), run.pause()]
+    paused_s = run.now_s
+    held = [run.wait(1.0), run.turn(settings=run.settings | {"batch_size": "16"}), run.wait(1.0)]
+    after = [run.resume(), *run.steps(10)]
+    rows = fold([*before, *held, *after], close_s=run.now_s)
+    assert paused_s == BEGAN_S + 0.5
+    assert sum(row.train_s for row in rows) == pytest.approx(1.0)
+
+
+def test_a_changed_setting_holds_from_the_end_of_the_step_before_it():
+    run = Trainer()
+    first = [run.start(), *run.steps(3, 100.0)]
+    run.number += 2  # they are on their way while the lever moves
+    moved = run.change(pipelined="on")
+    run.number -= 2
+    run.segment = 0
+    late = run.steps(2, 100.0)
+    run.segment = 1
+    rows = fold([*first, moved, *late, *run.steps(5, 100.0)], close_s=run.now_s, interval_s=0.2)
+    held = [(row.segment, row.steps) for row in rows if row.steps]
+    assert sum(steps for segment, steps in held if segment == 0) == 5
+    assert sum(steps for segment, steps in held if segment == 1) == 5
+
+
+def test_the_first_step_after_a_change_may_be_the_first_that_is_told():
+    run = Trainer()
+    first = [run.start(), *run.steps(3, 100.0)]
+    run.number += 2
+    moved = run.change(pipelined="on")
+    rows = fold([*first, moved, *run.steps(5, 100.0)], close_s=run.now_s, interval_s=0.1)
+    assert [row.segment for row in rows if row.steps] == [0] * 3 + [1] * 5

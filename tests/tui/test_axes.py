@@ -454,3 +454,32 @@ def test_a_range_is_chosen_by_its_two_ends_in_any_order():
 @pytest.mark.parametrize("view", [LIVE.at(5.0, 60.0), LIVE.frozen(60.0)])
 def test_live_has_no_cursor(view):
     assert view.live() == LIVE
+
+
+def test_a_range_begins_where_it_is_chosen_and_not_before_the_run():
+    for ends in ((0.5, 10.0), (10.0, 0.5)):
+        chosen = TimeView().between(*ends)
+        assert (chosen.span_s, chosen.end_s) == (9.5, 10.0)
+    chosen = TimeView().between(-5.0, 10.0)
+    assert (chosen.span_s, chosen.end_s) == (10.0, 10.0)
+
+
+def test_a_run_as_long_as_a_span_is_shown_whole():
+    assert TimeView(span_s=30.0).zoomed(+1, 60.0).span_s is None
+    assert TimeView(span_s=30.0).zoomed(+1, 61.0).span_s == 60.0
+
+
+def test_from_a_moment_the_cursor_jumps_to_the_next_one():
+    there = TimeView(cursor_s=5.0, end_s=20.0)
+    assert there.jumped(+1, (2.0, 5.0, 9.0), 20.0).cursor_s == 9.0
+    assert there.jumped(-1, (2.0, 5.0, 9.0), 20.0).cursor_s == 2.0
+
+
+def test_behind_the_last_column_there_is_no_cursor():
+    there = TimeView(cursor_s=9.5, end_s=10.0)
+    assert there.moved(+1, 1.0, 10.0) == TimeView()
+    assert there.moved(-1, 1.0, 10.0).cursor_s == 8.5
+
+
+def test_a_cursor_needs_no_scrolling_where_the_whole_run_is_shown():
+    assert TimeView().whole().at(5.0, 10.0) == TimeView(span_s=None, end_s=10.0, cursor_s=5.0)
