@@ -227,3 +227,8 @@ def test_in_blocks_current_times_are_of_both_sides_and_elsewhere_of_one():
     for item in (run.enter_block(1, pipelined="on"), run.step(50.0)):
         rank.fold(item)
     assert rank.rate(run.now_s, rests=False).step_ms_p50 == 100.0
+
+
+def test_of_a_rank_that_has_said_nothing_no_time_has_passed():
+    rank = Rank()
+    assert (rank.heard_s, rank.state.at_s, rank.report.until_s, rank.busy_since_s) == (0.0,) * 4
