@@ -61,10 +61,7 @@ class Rendezvous:
         return self.path / f"{pid}.sock"
 
     def stack(self, pid: int) -> Path:
-        """Return the path of the file into which this process writes its stack on a signal.
-
-        Its first line has the number of that signal, and the process's descriptor of the file.
-        """
+        """Return the path of the socket where this process tells where its main thread is."""
         return self.path / f"{pid}.stack"
 
 

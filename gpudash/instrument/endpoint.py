@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import struct
+import time
 from pathlib import Path
 
 from gpudash.errors import UNDECODABLE
@@ -18,6 +19,8 @@ from gpudash.protocol.commands import AnyCommand
 
 MOST_BYTES = 8 << 20
 """Unread bytes kept for a dashboard: about a minute of short steps."""
+RETRY_S = 0.01
+"""Pause before the next try: without a descriptor left none succeeds, and it is no busy wait."""
 PEER = struct.Struct("3i")
 """Process, user and group of the peer, as the kernel reports them."""
 
@@ -130,11 +133,13 @@ class Endpoint:
 
     def wait(self) -> socket.socket:
         """Wait without limit for a connection of this user's, and return it."""
-        arrived = select.poll()
-        arrived.register(self._listening.socket, select.POLLIN)
-        while (connection := self.accept()) is None:
+        while True:
+            arrived = select.poll()  # anew: the script may have closed what was listened at
+            arrived.register(self._listening.socket, select.POLLIN)
             arrived.poll()
-        return connection
+            if (connection := self.accept()) is not None:
+                return connection
+            time.sleep(RETRY_S)
 
     def close(self) -> None:
         """Stop listening, and remove the path."""

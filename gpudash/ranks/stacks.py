@@ -1,4 +1,4 @@
-"""Read a stack that Python's faulthandler has written: pure functions of its text."""
+"""Read a stack that a process has sent, in the format of `faulthandler`: pure functions of text."""
 
 import re
 from itertools import islice
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 FRAME = re.compile(r'  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)')
 MOST_FRAMES = 100
-"""The limit of faulthandler; text from elsewhere may be endless."""
+"""As many as a process sends; text from elsewhere may be endless."""
 LIBRARY = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/]python3\.\d+[\\/]"
     r"|[\\/]gpudash[\\/](?:inject|instrument|levers|script|training|worker)[\\/]|^<frozen "

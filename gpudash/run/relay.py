@@ -194,7 +194,7 @@ class _Watched:
         self._processes: dict[tuple[int, int], Lines] = {}
         self._unseen: set[int] = set()  # of another PID namespace: their numbers differ here
         self._spoken: set[int] = set()  # these have sent their first message
-        self._question: stacks.Signalled | None = None
+        self._question: stacks.LocalStacks | None = None
         self._refused: set[tuple[int, int]] = set()
         self._telemetry = TelemetrySource()
         self._heard_s = time.monotonic()
@@ -279,7 +279,7 @@ class _Watched:
         now_s, why = time.monotonic(), stacks.IN_CONTAINER
         self._send_stacks({pid: Stack(at_s=now_s, why=why, is_known=False) for pid in unseen})
         pids = [pid for pid, _ in self._processes if pid not in unseen]
-        self._question = stacks.Signalled(self._place, pids)
+        self._question = stacks.LocalStacks(self._place, pids)
 
     def _send_stacks(self, found: dict[int, Stack]) -> None:
         """Send each stack as a message of its process, if that is still connected."""

@@ -1,19 +1,9 @@
-"""Request training processes' stacks by a signal; see `instrument.stack_signal`.
+"""Ask training processes where they are; see `instrument.stack_server`."""
 
-An unhandled real-time signal kills. So it is sent only to a process that has announced it and still
-has its answer file open. Another process with the same id has not, nor has another program that
-the process has executed.
-"""
-
-import ctypes
-import os
-import re
-import signal
+import socket
 import time
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,11 +14,10 @@ from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder
 from gpudash.run.member import Member
 
-HEAD = re.compile(rb"(\d{1,3}) (\d{1,9})\n")
 MOST_BYTES = 1 << 17
 """Most bytes of a stack: a hundred frames, with names of five hundred characters."""
 PATIENCE_S = 2.0
-"""Seconds that a process may take to write its stack."""
+"""Seconds that a process may take to send its stack."""
 ELSEWHERE_S = PATIENCE_S + flight_recorder.PATIENCE_S
 """Seconds that another node may take to send the stacks of its processes."""
 IN_CONTAINER = "is in a container, where nobody asks it"
@@ -42,30 +31,45 @@ STATES = {
 """Why a process does not answer, by its state in the kernel: predicates of `rank N`."""
 
 
-class Asked(NamedTuple):
-    """A request to a process: the answer's file, and the offset at which the answer begins."""
+class StackReply:
+    """The connection to a process that sends its stack. Never blocks."""
 
-    path: Path
-    begin: int
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._data = b""
+        self.is_whole = False
+        """Whether the process has sent all of it, or is gone."""
+
+    def read(self) -> str:
+        """Return what has come of the stack."""
+        while not self.is_whole:
+            try:
+                more = self._connection.recv(MOST_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:  # it has ended
+                more = b""
+            self._data += more
+            if not more or len(self._data) >= MOST_BYTES:
+                self.is_whole = True
+                self._connection.close()
+        return self._data[:MOST_BYTES].decode(errors="replace")
 
 
-class Signalled:
+class LocalStacks:
     """Requests to processes of this machine; their answers are returned together."""
 
     def __init__(self, place: Rendezvous, pids: Iterable[int]) -> None:
         self.asked_s = time.monotonic()
-        self._asked = {pid: ask(place, pid) for pid in pids}
-        self._recorders = {pid: flight_recorder.ask(pid) for pid in self._asked}
+        self._replies = {pid: ask(place, pid) for pid in pids}
+        self._recorders = {pid: flight_recorder.ask(pid) for pid in self._replies}
         self._joined: dict[int, tuple[Joined, ...] | None] = {}
-        self._written: dict[int, str] = {}  # a stack that does not grow is complete
 
     def answers(self) -> dict[int, Stack] | None:
         """Return each process's stack; None while one is missing."""
-        texts = {pid: answered(file) if file else "" for pid, file in self._asked.items()}
-        is_whole = texts == self._written
-        is_whole = is_whole and all(texts[pid] for pid, file in self._asked.items() if file)
+        texts = {pid: reply.read() if reply else "" for pid, reply in self._replies.items()}
+        is_whole = all(reply.is_whole for reply in self._replies.values() if reply)
         if not is_whole and time.monotonic() - self.asked_s < PATIENCE_S:
-            self._written = texts
             return None
         for pid, recorder in self._recorders.items():
             if recorder is not None and self._joined.get(pid) is None:
@@ -87,7 +91,7 @@ class StacksQuestion:
 
     def __init__(self, command: Stacks, place: Rendezvous, members: Collection[Member]) -> None:
         self._number, self._members = command.id, [*members]
-        self._here = Signalled(place, [one.pid for one in members if one.is_seen])
+        self._here = LocalStacks(place, [one.pid for one in members if one.is_seen])
         self._elsewhere: dict[Member, Stack] = {}
 
     def take(self, member: Member, stack: Stack) -> None:
@@ -124,52 +128,21 @@ class StacksQuestion:
         return Stack(at_s=self._here.asked_s, why=why, is_known=False)
 
 
-def ask(place: Rendezvous, pid: int) -> Asked | None:
-    """Signal the process; None if it must not be signalled. Never blocks."""
-    path = place.stack(pid)
+def ask(place: Rendezvous, pid: int) -> StackReply | None:
+    """Ask the process; None if it does not listen. Never blocks."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.setblocking(False)
     try:
-        with path.open("rb") as file:
-            head = HEAD.match(file.read(16))
-        if head is None:
-            return None
-        number, fd = map(int, head.groups())
-        os.truncate(path, head.end())  # earlier answers have been read
-        writes_there = Path(f"/proc/{pid}/fd/{fd}").readlink() == path.resolve()
-        if number < signal.SIGRTMIN or not (writes_there and _handles(pid, number)):
-            return None
-        _signal_main_thread(pid, number)
-    except (OSError, ValueError):
+        connection.connect(str(place.stack(pid)))
+    except OSError:
+        connection.close()
         return None
-    return Asked(path, head.end())
-
-
-def _signal_main_thread(pid: int, number: int) -> None:
-    """Signal the main thread, whose stack is wanted; any thread may take a process's signal."""
-    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)  # glibc has had it since 2.30
-    if tgkill is None:
-        os.kill(pid, number)
-    else:
-        tgkill(pid, pid, number)
-
-
-def answered(asked: Asked) -> str:
-    """Return the stack written so far."""
-    with suppress(OSError), asked.path.open("rb") as file:
-        file.seek(asked.begin)
-        return file.read(MOST_BYTES).decode(errors="replace")
-    return ""
+    return StackReply(connection)
 
 
 def why_not(pid: int) -> str:
     """Return why a process does not answer, as a predicate of `rank N`."""
     return STATES.get(_status(pid).get("State", "")[:1], "does not tell where it is")
-
-
-def _handles(pid: int, number: int) -> bool:
-    """Return whether the process handles the signal and does not block it."""
-    status, bit = _status(pid), 1 << number - 1
-    handled, blocked = (int(status.get(name, "0"), 16) for name in ("SigCgt", "SigBlk"))
-    return bool(handled & bit) and not blocked & bit
 
 
 def _status(pid: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TypeAlias
 
-from gpudash.instrument import stack_signal
+from gpudash.instrument import stack_server
 from gpudash.instrument.device import describe_device, device_memory, versions
 from gpudash.instrument.endpoint import Endpoint, SocketLine
 from gpudash.instrument.guard import is_from_handler, never_destroy
@@ -189,7 +189,7 @@ class Driver:
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
             with contextlib.suppress(OSError):
-                stack_signal.answer(self._rendezvous)  # here too, for a forked child
+                stack_server.answer(self._rendezvous)  # here too, for a forked child
             observe(found.device, self._ran_out)
             # like `atexit`, but also in processes of multiprocessing
             Finalize(None, self.close, exitpriority=0)
@@ -287,7 +287,6 @@ class Driver:
         self._due_s = began_s + DUE_EVERY_S
         if self._training is None or self._endpoint is None:
             return
-        stack_signal.give_way()
         if self._commands is not None:
             self._commands.read()
             if self._commands.is_tracing:  # traced steps are in no report

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
-from gpudash.instrument import stack_signal
+from gpudash.instrument import stack_server
 from gpudash.levers.script_levers import ScriptLevers
 from gpudash.rendezvous import Rendezvous, of_environment
 from gpudash.script import explicit
@@ -51,4 +51,4 @@ def start(rendezvous: Rendezvous) -> None:
     patch(tracker)
     explicit.listener = tracker
     with suppress(OSError):  # for example on a full disk
-        stack_signal.answer(rendezvous)
+        stack_server.answer(rendezvous)

@@ -14,7 +14,7 @@ TORCH = "/venv/lib/python3.11/site-packages/torch"
 
 
 def text(*calls):
-    """Return a stack as faulthandler writes it, innermost call first."""
+    """Return a stack as a process sends it, innermost call first."""
     lines = (f'  File "{file}", line {line} in {function}' for file, line, function in calls)
     return "\n".join(("Stack (most recent call first):", *lines, ""))
 
@@ -81,7 +81,7 @@ def test_names_that_look_like_a_stack_are_parsed_from_their_ends():
     assert str(frame) == "???:??? ???"
 
 
-def test_no_more_calls_are_taken_than_faulthandler_writes():
+def test_no_more_calls_are_taken_than_a_process_sends():
     assert len(frames(text(*[("/home/u/train.py", 1, "again")] * 5000))) == 100
 
 

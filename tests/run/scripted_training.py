@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash import rendezvous
-from gpudash.instrument import stack_signal
+from gpudash.instrument import stack_server
 from gpudash.protocol.commands import AnyCommand
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Hello, LeverOffer, Offered
@@ -152,7 +152,7 @@ def main():
     print("training", os.getpid(), flush=True)
     training = Training(place, arguments.rank, arguments.world_size, arguments.job)
     if arguments.late:
-        stack_signal.answer(place)
+        stack_server.answer(place)
     if arguments.dies or arguments.late:
         training.await_dashboard()
     while arguments.dies and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":

@@ -219,7 +219,7 @@ def test_a_long_stack_is_cut_to_its_innermost_calls(
     training("--late", str(tmp_path / "go on"))
     relayed(there.address)
     text = stack_of(there).text
-    assert text.startswith("Stack (most recent call first)")
+    assert text.startswith('  File "')
     assert len(text) == 40
 
 

@@ -1,10 +1,11 @@
 """Requesting a process's stack never harms it, whatever it does or has become."""
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,13 @@ from tests.waiting import until
 BEGIN = """
 import os, signal, socket, sys, threading, time
 from gpudash import rendezvous
-from gpudash.instrument import stack_signal
+from gpudash.instrument import stack_server
 
 def ready(text="ready"):
     print(text, flush=True)
 
 def answer():
-    stack_signal.answer(rendezvous.of_environment())
+    stack_server.answer(rendezvous.of_environment())
 
 """
 
@@ -41,16 +42,12 @@ def start(place, start_child):
 
 
 def asked(place, pid):
-    """Return its answer; None if it was not signalled."""
-    question = stacks.ask(place, pid)
-    if question is None:
+    """Return its answer; None if it does not listen."""
+    reply = stacks.ask(place, pid)
+    if reply is None:
         return None
-    until(
-        lambda: (
-            stacks.answered(question).endswith("<module>\n") or stacks.why_not(pid) == "has ended"
-        )
-    )
-    return stacks.answered(question)
+    until(lambda: (reply.read(), reply.is_whole)[1])
+    return reply.read()
 
 
 WAITS = {
@@ -73,54 +70,92 @@ def later(action):
 
 
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
-def test_a_waiting_process_writes_its_stack_and_waits_on(place, start, wait):
+def test_a_waiting_process_tells_its_stack_and_waits_on(place, start, wait):
     child = start(f"{LATER}answer()\ndef load():\n    ready(); {wait}\nload()\n")
-    # it is not asked while it blocks all signals, to start a thread
-    texts = [until(lambda: asked(place, child.pid)) for _ in range(5)]
+    texts = [asked(place, child.pid) for _ in range(5)]
     assert all(" in load\n" in text for text in texts)
     child.communicate("\n")
     assert child.returncode == 0
 
 
-def test_a_process_that_has_announced_nothing_is_not_signalled(place, start):
+def test_a_busy_process_answers_and_trains_on(place, start):
+    """A signal handler that walked its frames crashed such a process, one time in a thousand."""
+    child = start(
+        "def deep(n):\n    return sum(deep(n - 1) for _ in range(2)) if n else 1\n"
+        "ended = []\n"
+        "threading.Thread(target=lambda: ended.append(sys.stdin.readline())).start()\n"
+        "answer(); ready()\n"
+        "while not ended: assert deep(9) == 512\n"
+    )
+    texts = [asked(place, child.pid) for _ in range(100)]
+    assert sum(" in deep\n" in text for text in texts) > 50
+    child.communicate("\n")
+    assert child.returncode == 0
+
+
+def test_a_process_that_has_announced_nothing_is_not_asked(place, start):
     child = start("ready(); sys.stdin.read()")
     assert asked(place, child.pid) is None
-    place.stack(child.pid).write_text("nonsense")
-    assert asked(place, child.pid) is None
-    place.stack(child.pid).write_text("63 7\n")  # a former process of this number did
-    assert asked(place, child.pid) is None
-    place.stack(child.pid).write_text("9 0\n")
+    with socket.socket(socket.AF_UNIX) as before:  # a former process of this number
+        before.bind(str(place.stack(child.pid)))
     assert asked(place, child.pid) is None
     child.communicate()
     assert child.returncode == 0
-    assert asked(place, child.pid) is None
 
 
-@pytest.mark.parametrize(
-    "becomes",
-    [
-        "os.execvp('sh', ['sh', '-c', 'echo; exec cat'])",
-        "os.closerange(3, 100)",
-        "signal.signal(stack_signal._answering[1], signal.SIG_DFL)",
-        "signal.pthread_sigmask(signal.SIG_BLOCK, {stack_signal._answering[1]})",
-    ],
-    ids=[
-        "another program",
-        "one that closed all files",
-        "one without a handler",
-        "one that blocks",
-    ],
-)
-def test_another_program_in_the_process_is_not_signalled(place, start, becomes):
-    child = start(f"answer(); ready(); {becomes}; ready(); sys.stdin.read()")
+def test_another_program_in_the_process_is_not_asked(place, start):
+    child = start("answer(); ready(); os.execvp('sh', ['sh', '-c', 'echo; exec cat'])")
     child.stdout.readline()
     assert stacks.ask(place, child.pid) is None
     child.communicate()
     assert child.returncode == 0
 
 
-def test_a_program_that_it_starts_finds_the_signal_as_without_us(place, start):
-    grep = ["grep", r"Sig[IC]g", "/proc/self/status"]
+def test_a_script_that_closes_all_files_trains_on_and_answers_again(place, start, tmp_path):
+    own = tmp_path / "own"
+    child = start(
+        f"answer(); os.closerange(3, 100); own = open({str(own)!r}, 'wb')\n"
+        "def load():\n    ready(); sys.stdin.readline()\nload()\n"
+    )
+    asked(place, child.pid)  # wakes the thread, which finds its socket gone
+    until(lambda: " in load\n" in (asked(place, child.pid) or ""))
+    child.communicate("\n")
+    assert child.returncode == 0
+    assert own.read_bytes() == b""
+
+
+def test_a_folder_that_is_gone_ends_the_answers_alone(place, start):
+    child = start(
+        "answer(); ready(); sys.stdin.readline(); os.closerange(3, 100); ready(); input()"
+    )
+    reply = stacks.ask(place, child.pid)
+    shutil.rmtree(place.path)
+    child.stdin.write("\n")
+    child.stdin.flush()
+    child.stdout.readline()
+    until(lambda: (reply.read(), reply.is_whole)[1])
+    child.communicate("\n")
+    assert child.returncode == 0
+
+
+def test_it_takes_no_signal_thread_or_handler_of_the_script(place, start):
+    child = start(
+        "handlers = [signal.getsignal(n) for n in signal.valid_signals()]\n"
+        "answer()\n"
+        "assert handlers == [signal.getsignal(n) for n in signal.valid_signals()]\n"
+        "assert threading.active_count() == 1\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "assert signal.sigwait({signal.SIGUSR1}) == signal.SIGUSR1\n"
+        "ready(); sys.stdin.readline()\n"
+    )
+    assert asked(place, child.pid)
+    child.communicate("\n")
+    assert child.returncode == 0
+
+
+def test_a_program_that_it_starts_is_as_without_us(place, start):
+    grep = ["grep", r"Sig[BCI]", "/proc/self/status"]
     child = start(f"import subprocess; answer(); ready(); subprocess.run({grep})")
     output = child.stdout.read()
     assert output == subprocess.check_output(
@@ -128,7 +163,7 @@ def test_a_program_that_it_starts_finds_the_signal_as_without_us(place, start):
     )
 
 
-def test_a_forked_child_counts_as_its_parents_until_it_answers_itself(place, start):
+def test_a_forked_child_answers_for_itself_alone(place, start):
     child = start(
         "answer()\npid = os.fork()\n"
         "def load():\n    ready(); sys.stdin.readline()\n"
@@ -139,75 +174,7 @@ def test_a_forked_child_counts_as_its_parents_until_it_answers_itself(place, sta
     assert " in load\n" in asked(place, forked)
     assert " in load\n" not in asked(place, child.pid)
     child.communicate("\n")
-    assert child.returncode == 0  # its own, too, has a handler: nothing was killed
-
-
-def test_a_handler_of_the_scripts_is_never_replaced(place, start):
-    """The one signal without a handler is used; if all have handlers, none is."""
-    child = start(
-        "called = []\n"
-        "mine = [n for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if n != 50]\n"
-        "for n in mine: signal.signal(n, lambda n, f: called.append(n))\n"
-        "answer(); ready(); sys.stdin.readline()\n"
-        "for n in mine: os.kill(os.getpid(), n)\n"
-        "assert called == mine, called\n"
-    )
-    assert place.stack(child.pid).read_text().startswith("50 ")
-    assert asked(place, child.pid)
-    child.communicate("\n")
     assert child.returncode == 0
-    none_left = start(
-        "for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1): signal.signal(n, print)\n"
-        "answer(); ready(); sys.stdin.read()"
-    )
-    assert asked(place, none_left.pid) is None
-
-
-def test_it_gives_way_to_a_handler_that_the_script_sets_later(place, start):
-    child = start(
-        "answer(); stack_signal.give_way()\n"
-        "assert rendezvous.of_environment().stack(os.getpid()).exists()\n"
-        "signal.signal(stack_signal._answering[1], lambda *_: os._exit(3))\n"
-        "stack_signal.give_way(); ready(); sys.stdin.read()"
-    )
-    assert asked(place, child.pid) is None
-    child.communicate()
-    assert child.returncode == 0
-
-
-def test_nothing_is_written_into_a_file_that_the_script_has_opened_in_place_of_ours(
-    place, start, tmp_path
-):
-    file = tmp_path / "file"
-    child = start(
-        "answer()\n"
-        "word = rendezvous.of_environment().stack(os.getpid()).read_text()\n"
-        "number, fd = map(int, word.split())\n"
-        f"own = open({str(file)!r}, 'wb')\n"
-        "os.dup2(own.fileno(), fd)\n"
-        "stack_signal.give_way(); ready(); sys.stdin.readline()\n"
-        "os.kill(os.getpid(), number)"
-    )
-    assert asked(place, child.pid) is None
-    child.communicate("\n")
-    assert child.returncode == 0
-    assert file.read_bytes() == b""
-
-
-def test_a_signal_that_comes_when_the_interpreter_ends_kills_nothing(place, start):
-    child = start("answer(); ready(); sys.stdin.readline()")
-    number = int(place.stack(child.pid).read_text().split()[0])
-    child.stdin.write("\n")
-    child.stdin.flush()
-    while child.poll() is None:
-        os.kill(child.pid, number)
-        time.sleep(0.0005)
-    assert child.returncode == 0
-
-
-def test_outside_of_the_main_thread_nothing_is_set_up(place, start):
-    child = start("t = threading.Thread(target=answer); t.start(); t.join(); ready(); input()")
-    assert not place.stack(child.pid).exists()
 
 
 def test_the_kernels_state_says_why_there_is_no_answer(place, start):

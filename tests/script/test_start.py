@@ -24,7 +24,7 @@ def test_tracker_and_driver_are_connected_and_reset_in_a_forked_child(
     patched: list[Tracker] = []
     monkeypatch.setattr(entry, "patch", patched.append)
     answering: list[Rendezvous] = []
-    monkeypatch.setattr(entry.stack_signal, "answer", answering.append)
+    monkeypatch.setattr(entry.stack_server, "answer", answering.append)
     entry.start(Rendezvous(tmp_path))
     assert [one.path for one in answering] == [tmp_path]
     (tracker,) = patched
