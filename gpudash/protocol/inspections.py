@@ -144,7 +144,7 @@ class Stack(Record, frozen=True, kw_only=True):
     at_s: float
     answers: tuple[int, ...] = ()
     text: str = ""
-    """The stack a line for each call, innermost first; empty if the process did not answer."""
+    """The stack: a line for each call, innermost first; empty if the process did not answer."""
     why: str = ""
     """Why the process did not answer, as a clause whose subject is the rank."""
     is_known: bool = True
