@@ -1,0 +1,209 @@
+"""Model a step as a schedule whose period is the measured one, and take parts out of it.
+
+What is measured bounds the durations. A host that waits for the device, and one that is merely
+ahead of it, look alike from outside: then both schedules are played, and a saving is a range.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.schedule import Work, period_ms
+
+PartName: TypeAlias = Literal[
+    "data", "your code", "launch", "wait", "copy", "communication", "device"
+]
+"""The parts of a step. `wait` is the host's wait for the device within the step."""
+AHEAD = 3
+"""Steps that a host runs ahead at most: where launches queue up, more do not change the period."""
+PYTHON = 2.0
+"""The host's time around launches, in multiples of its time in torch's operators: Python takes as
+long again. In benchmarks/causes it takes 0.5 to 1.5 times as long."""
+
+
+class Times(NamedTuple):
+    """Durations of a step's parts in ms, which add up to no more than host and device had."""
+
+    step: float
+    data: float = 0.0
+    """The step was longer by it."""
+    code: float = 0.0
+    """The script's own code on the host, beside launches."""
+    host: float = 0.0
+    """All of the host's work: its own code and launches."""
+    waits: bool = False
+    """Whether the host waits for the device within each step."""
+    copy: float = 0.0
+    communication: float = 0.0
+    device: float = 0.0
+    """What the device works beside copies and communication."""
+
+
+class Saving(NamedTuple):
+    """By how much a step would be shorter, in ms: the least and the most that is possible."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """The mean of both."""
+        return (self.low + self.high) / 2
+
+
+class Model(NamedTuple):
+    """What may be the schedule of a step."""
+
+    scenarios: tuple[Times, ...]
+
+    @property
+    def step_ms(self) -> float:
+        """The measured duration of a step."""
+        return self.scenarios[0].step
+
+    @property
+    def residual(self) -> float:
+        """The largest part of the step that a schedule does not explain, in either direction."""
+        return max(abs(played_ms(one) / one.step - 1) for one in self.scenarios)
+
+    def without(self, part: PartName) -> Saving:
+        """Return what a step would save if this part took no time."""
+        saved = [played_ms(one) - played_ms(_less(one, part, 1.0)) for one in self.scenarios]
+        return Saving(max(min(saved), 0.0), max(*saved, 0.0))
+
+    def slope(self, part: PartName) -> Saving:
+        """Return by how much a step grows with this part, as a share: 1 where nothing hides it."""
+        delta_ms = 0.05 * self.step_ms
+        grown = [
+            (played_ms(_more(one, part, delta_ms)) - played_ms(one)) / delta_ms
+            for one in self.scenarios
+        ]
+        return Saving(min(grown), max(grown))
+
+
+def model_of(step: RecentStep) -> Model | None:
+    """Return the model of a step on a GPU; None if too little is measured."""
+    scenarios = tuple(_scenarios(step))
+    return Model(scenarios) if scenarios else None
+
+
+def played_ms(times: Times) -> float:
+    """Return the duration of a step as its schedule has it."""
+    return period_ms(schedule_of(times))
+
+
+def schedule_of(times: Times) -> tuple[Work, ...]:
+    """Return a step's activities on host and device.
+
+    A host that waits for the device finishes a step with it. What the device cannot work beside
+    comes first then.
+    """
+    works_ms = times.copy + times.device + times.communication
+    launch_ms = max(times.host - times.code, 0.0)
+    alone_ms = 0.0  # launches before which the device has nothing to do
+    if times.waits:
+        idle_ms = times.step - times.data - times.code - works_ms
+        alone_ms = min(max(idle_ms, 0.0), launch_ms)
+    return (
+        Work("data", "host", times.data, behind=(("end", 1 if times.waits else AHEAD),)),
+        Work("your code", "host", times.code, after=("data",)),
+        Work("launch alone", "host", alone_ms, after=("your code",)),
+        Work("launch", "host", launch_ms - alone_ms, after=("launch alone",)),
+        Work("copy", "device", times.copy, after=("launch alone",)),
+        Work("device", "device", times.device, after=("copy",), ends_after=("launch",)),
+        Work("end", "device", times.communication, after=("device",)),
+    )
+
+
+def _scenarios(step: RecentStep) -> Iterator[Times]:
+    """Yield the schedules that the measurements allow."""
+    works_ms = _works_ms(step)
+    if not step.step_ms or works_ms is None:
+        return
+    data_ms = step.starved_ms or 0.0
+    copy_ms, exposed_ms = _copy_ms(step), step.exposed_ms or 0.0
+    works_ms = min(max(works_ms, copy_ms + exposed_ms), step.step_ms - data_ms)
+    copy_ms, exposed_ms = min(copy_ms, works_ms), min(exposed_ms, max(works_ms - copy_ms, 0.0))
+    idle_ms = max(step.step_ms - data_ms - works_ms, 0.0)
+    code_ms = _code_ms(step, works_ms, idle_ms)
+    times = Times(
+        step=step.step_ms,
+        data=data_ms,
+        code=code_ms,
+        copy=copy_ms,
+        communication=exposed_ms,
+        device=works_ms - copy_ms - exposed_ms,
+    )
+    waits_ms = step.saved_ms
+    if waits_ms is None or waits_ms > 0:
+        # from outside a wait is known to save at most what the device works beside launches
+        most_ms = min(works_ms, idle_ms) if waits_ms is None else waits_ms
+        host_ms = max(step.step_ms - data_ms - most_ms, idle_ms)
+        yield times._replace(waits=True, host=host_ms)
+    if waits_ms is None or waits_ms <= 0:
+        yield times._replace(host=step.step_ms - data_ms if idle_ms > 0 else works_ms)
+
+
+def _works_ms(step: RecentStep) -> float | None:
+    """Return for how long the device works on a step."""
+    if step.busy_ms is not None:
+        return step.busy_ms
+    share_pct = step.at_work_pct
+    if step.step_ms is None or share_pct is None:
+        return None
+    return step.step_ms * share_pct / 100 + (step.communication_ms or 0.0)
+
+
+def _copy_ms(step: RecentStep) -> float:
+    """Return the exposed copies of batches; a profile sees those of the script's own, too."""
+    profile = step.profile
+    seen_ms = 0.0
+    if profile is not None and profile.overlap_ms is None:
+        seen_ms = sum(each.ms for each in profile.copies if each.direction == "to device")
+    return max(step.copy_ms or 0.0, seen_ms)
+
+
+def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
+    """Return the host's time in the script's own code beside launches, as far as it is known.
+
+    The phase holds what the script launches itself, too. A profile shows that; without one, the
+    device may have worked all of its time in this phase.
+    """
+    phase_ms = step.phases_ms.get("your_code", 0.0)
+    profile = step.profile
+    if profile is None:
+        return min(max(phase_ms - works_ms, 0.0), idle_ms)
+    calls_ms = sum(one.self_ms for one in profile.operators)
+    waits_ms = (profile.blocked_ms or 0.0) + (profile.copy_call_ms or 0.0)
+    rest_ms = profile.step_ms - (profile.loader_ms or 0.0) - PYTHON * calls_ms - waits_ms
+    return max(min(phase_ms, rest_ms, idle_ms), 0.0)
+
+
+def _less(times: Times, part: PartName, share: float) -> Times:
+    keeps = 1 - share
+    match part:
+        case "wait":
+            return times._replace(waits=False)
+        case "your code":
+            return times._replace(
+                code=times.code * keeps, host=times.host - times.code * share
+            )
+        case "launch":
+            launch_ms = max(times.host - times.code, 0.0)
+            return times._replace(host=times.host - launch_ms * share)
+        case "data" | "copy" | "communication" | "device":
+            return times._replace(**{part: getattr(times, part) * keeps})
+
+
+def _more(times: Times, part: PartName, ms: float) -> Times:
+    match part:
+        case "wait":
+            return times
+        case "your code":
+            return times._replace(code=times.code + ms, host=times.host + ms)
+        case "launch":
+            return times._replace(host=times.host + ms)
+        case "data" | "copy" | "communication" | "device":
+            return times._replace(**{part: getattr(times, part) + ms})
+
+
