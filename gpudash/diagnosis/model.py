@@ -138,6 +138,7 @@ def _scenarios(step: RecentStep) -> Iterator[Times]:
     if waits_ms is None or waits_ms > 0:
         # from outside a wait is known to save at most what the device works beside launches
         most_ms = min(works_ms, idle_ms) if waits_ms is None else waits_ms
+        most_ms = max(most_ms, exposed_ms)  # nothing is launched beside communication
         host_ms = max(step.step_ms - data_ms - most_ms, idle_ms)
         yield times._replace(waits=True, host=host_ms)
     if waits_ms is None or waits_ms <= 0:
