@@ -85,9 +85,7 @@ class Cause(NamedTuple):
         return self.pct is not None and self.pct >= self.from_pct
 
 
-def causes(
-    model: Model | None, step: RecentStep, straggler: Straggler | None
-) -> tuple[Cause, ...]:
+def causes(model: Model | None, step: RecentStep, straggler: Straggler | None) -> tuple[Cause, ...]:
     """Return what may limit the training; the first that binds does."""
     within = _on_device if step.on_gpu else _on_cpu
     return (*_outside(step, straggler), *(within(model, step) if model is not None else ()))
@@ -107,9 +105,7 @@ OUTSIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler"})
 
 def _outside(step: RecentStep, straggler: Straggler | None) -> Iterator[Cause]:
     yield Cause("asides", "evaluation and checkpoints", step.aside_pct, ASIDES_PCT)
-    cores = Cause(
-        "cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT
-    )
+    cores = Cause("cores", "the training waits for a core", step.core_wait_pct, CORE_WAIT_WARNS_PCT)
     waits_pct = None if straggler is None else step.share_pct(straggler.others_wait_ms)
     rank = Cause("straggler", "the others wait for a rank", waits_pct, STRAGGLER_PCT)
     yield from sorted((cores, rank), key=lambda one: -(one.pct or 0.0))
@@ -142,9 +138,7 @@ def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
             limit = "host"
         yield Cause(limit, name, 100 * ms / whole_ms, 100 * LEAST[name])
     if not is_full:
-        yield Cause(
-            _why_slow(step), "the device is at work", 100 * at_work_ms / whole_ms, full_pct
-        )
+        yield Cause(_why_slow(step), "the device is at work", 100 * at_work_ms / whole_ms, full_pct)
 
 
 def _why_slow(step: RecentStep) -> Limit:
@@ -163,7 +157,9 @@ def _on_cpu(model: Model, step: RecentStep) -> Iterator[Cause]:
     times, whole_ms = model.scenarios[0], model.step_ms
     data_pct = max(100 * times.data / whole_ms, step.taken_pct or 0.0)
     parts = (
-        Cause("communication", "the step only communicates", 100 * times.communication / whole_ms, 10),
+        Cause(
+            "communication", "the step only communicates", 100 * times.communication / whole_ms, 10
+        ),
         Cause("data", "the step mainly waits for data", data_pct, 10.0),
         Cause("own_code", "your code", 100 * times.code / whole_ms, CPU_PCT),
         Cause("cpu", "the CPU computes", 100 * times.device / whole_ms, CPU_PCT),

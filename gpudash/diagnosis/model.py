@@ -186,9 +186,7 @@ def _less(times: Times, part: PartName, share: float) -> Times:
         case "wait":
             return times._replace(waits=False)
         case "your code":
-            return times._replace(
-                code=times.code * keeps, host=times.host - times.code * share
-            )
+            return times._replace(code=times.code * keeps, host=times.host - times.code * share)
         case "launch":
             launch_ms = max(times.host - times.code, 0.0)
             return times._replace(host=times.host - launch_ms * share)
@@ -206,5 +204,3 @@ def _more(times: Times, part: PartName, ms: float) -> Times:
             return times._replace(host=times.host + ms)
         case "data" | "copy" | "communication" | "device":
             return times._replace(**{part: getattr(times, part) + ms})
-
-
