@@ -1,7 +1,7 @@
 """Name what limits a training: the part of a step that binds, and why it is slow.
 
-Causes outside the step come first: pauses, cores that other jobs have, a slow rank. A device that is
-at work nearly all the time is the limit; else it is the part that leaves it idle longest.
+Causes outside the step come first: pauses, cores that other jobs have, a slow rank. A device that
+is at work nearly all the time is the limit; else it is the part that leaves it idle longest.
 """
 
 from collections.abc import Iterator
@@ -114,7 +114,11 @@ def _outside(step: RecentStep, straggler: Straggler | None) -> Iterator[Cause]:
 def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
     """Yield the parts of a step on a GPU: what fills the device, then what leaves it idle."""
     times, whole_ms = model.scenarios[0], model.step_ms
-    fills = {"copy": times.copy, "communication": times.communication, "device": times.device}
+    fills: dict[PartName, float] = {
+        "copy": times.copy,
+        "communication": times.communication,
+        "device": times.device,
+    }
     at_work_ms = sum(fills.values())
     full_pct = 100 * (AT_WORK if step.profile is not None else SAMPLED)
     is_full = 100 * at_work_ms >= full_pct * whole_ms
@@ -123,7 +127,7 @@ def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
         limit = _why_slow(step) if longest == "device" else LIMITS[longest]
         yield Cause(limit, "the device is at work", 100 * at_work_ms / whole_ms, full_pct)
     saved_pct = {name: model.without(name) for name in LEAST}
-    idle = {
+    idle: dict[PartName, float] = {
         "copy": times.copy,
         "communication": times.communication,
         **{name: saving.low for name, saving in saved_pct.items()},
