@@ -9,7 +9,7 @@ from gpudash.protocol.training import LeverOffer
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
 
-ABOUT = ("name", "summary", "source", "effect")
+ABOUT = ("name", "summary", "source", "effect", "helps", "waits", "needs_gpu")
 """What a lever and its offer say alike."""
 
 

@@ -113,6 +113,7 @@ CATALOGUE: dict[str, Entry] = {
                     "gpu, as a batch on the training device. Helps where the workers cannot "
                     "keep up; a quarter of the bytes cross to the GPU.",
                     source=STREAMS,
+                    helps={"gpu": "loading on the device"},
                 ),
                 Choice(
                     name="rotation",
@@ -123,6 +124,8 @@ CATALOGUE: dict[str, Entry] = {
                     "host wait twice an image; batched, one grid for the whole batch, gives the "
                     "same bits without waiting. Helps where launches bound the step.",
                     source="per_image: the source's; batched: torch.nn.functional.grid_sample",
+                    helps={"batched": "batched work"},
+                    waits=("per_image",),
                 ),
                 *INPUT,
                 *OPTIMIZATIONS,
@@ -154,6 +157,8 @@ CATALOGUE: dict[str, Entry] = {
                     "by indices; by torch.where; labels counted on the device; no selection, so "
                     "the host never waits; no sort. The loss is the same.",
                     source=f"{MASKS}; minmax: gpudash",
+                    helps={"minmax": "no waits"},
+                    waits=("nonzero", "where", "counted"),
                 ),
                 *INPUT,
                 *OPTIMIZATIONS,
@@ -193,6 +198,7 @@ CATALOGUE: dict[str, Entry] = {
                     "dilation; crop before the tensor; colour per batch; mask and colour on the "
                     "device; decode to a tensor; decode the crop alone. The samples are the same.",
                     source=f"{JPEG}; from on_device: gpudash, torchvision, nvImageCodec",
+                    helps={"tensor_decode": "loading on the device", "crop_first": "less loading"},
                 ),
                 *INPUT,
                 *OPTIMIZATIONS,

@@ -14,6 +14,8 @@ from workloads.nearest import did_you_mean, unknown
 
 Value: TypeAlias = bool | int | float | str
 Effect: TypeAlias = Literal["next step", "new loader", "rebuilt model"]
+NEXT = "next"
+"""Stands for the next higher value of a lever."""
 
 
 class LeverError(ValueError):
@@ -23,13 +25,29 @@ class LeverError(ValueError):
 class Lever(ABC):
     """The base of levers. `default` and every value have one canonical text form."""
 
-    def __init__(self, *, name: str, summary: str, source: str, effect: Effect) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        summary: str,
+        source: str,
+        effect: Effect,
+        helps: Mapping[str, str] | None = None,
+        waits: tuple[str, ...] = (),
+        needs_gpu: bool = False,
+    ) -> None:
         self.name = name
         self.summary = summary
         """One sentence: what it does, and when it helps."""
         self.source = source
         """Source of the technique or of the value."""
         self.effect = effect
+        self.helps = dict(helps or {})
+        """How a step gets shorter with a value: the word of an effect on the model of a step."""
+        self.waits = waits
+        """Values that make the host wait for the device within a step."""
+        self.needs_gpu = needs_gpu
+        """Whether a CPU refuses it, or it does nothing there."""
 
     @property
     @abstractmethod

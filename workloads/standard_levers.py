@@ -5,7 +5,7 @@ This module does not import torch.
 
 import os
 
-from workloads.levers import AUTO, Choice, Count, Lever, Switch
+from workloads.levers import AUTO, NEXT, Choice, Count, Lever, Switch
 
 STREAMS = "C. Rand, Pipelining AI/ML Training Workloads with CUDA Streams (2025)"
 CACHING = (
@@ -36,6 +36,7 @@ def batch_size(default: int) -> Count:
         summary="Samples in one step; larger batches fill the GPU better, "
         "as long as memory and convergence allow.",
         source=STREAMS,
+        helps={NEXT: "more samples"},
     )
 
 
@@ -47,6 +48,8 @@ def pipelined(summary: str) -> Switch:
         effect="next step",
         summary=f"{summary} Helps where both take about as long and neither fills the GPU.",
         source=STREAMS,
+        helps={"on": "halves at a time"},
+        needs_gpu=True,
     )
 
 
@@ -72,6 +75,7 @@ INPUT: tuple[Lever, ...] = (
         summary="Loader processes that make batches; helps while the step waits for data "
         "and cores are free. 0 loads in the training process.",
         source="torch.utils.data.DataLoader",
+        helps={NEXT: "more workers"},
     ),
     Switch(
         name="pin_memory",
@@ -80,6 +84,8 @@ INPUT: tuple[Lever, ...] = (
         summary="Put batches into page-locked memory, so that the copy to the GPU runs beside "
         "the host; without it non_blocking=True does nothing.",
         source="torch.utils.data.DataLoader",
+        helps={"on": "pinned copy"},
+        needs_gpu=True,
     ),
     Count(
         name="prefetch_factor",
@@ -90,6 +96,7 @@ INPUT: tuple[Lever, ...] = (
         summary="Batches that each loader worker keeps ready; helps where the time to make a "
         "batch varies, and costs host memory.",
         source="torch.utils.data.DataLoader",
+        helps={NEXT: "batches ahead"},
     ),
     Choice(
         name="data",
@@ -99,6 +106,7 @@ INPUT: tuple[Lever, ...] = (
         summary="Where batches come from: the loader, a few real batches replayed from host "
         "memory, or the same held on the device; the others show the ceiling that input hides.",
         source=CACHING,
+        helps={"cached": "no loading"},
     ),
 )
 """Levers of the input: how batches reach the step."""
@@ -113,6 +121,7 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
         "bf16 by autocast. Fewer bits go through the tensor cores faster; bf16 also halves the "
         "memory traffic.",
         source="torch.backends, torch.autocast",
+        helps={"tf32": "tf32", "bf16": "bf16"},
     ),
     Switch(
         name="channels_last",
@@ -121,6 +130,7 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
         summary="Keep images and weights in NHWC order, which cuDNN's tensor-core kernels want; "
         "saves their transposes.",
         source="PyTorch, Channels Last Memory Format tutorial",
+        helps={"on": "image order"},
     ),
     Switch(
         name="fused_optimizer",
@@ -129,6 +139,7 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
         summary="Update all parameters in one kernel; helps where many small launches bound "
         "the step.",
         source="torch.optim.SGD(fused=True)",
+        helps={"on": "one update"},
     ),
     Choice(
         name="backward_thread",
@@ -139,6 +150,7 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
         "PyTorch's default, woken for every step on whatever core is free. The same kernels; "
         "caller helps where launches bound the step, and steadies it.",
         source="torch.autograd.set_multithreading_enabled",
+        needs_gpu=True,
     ),
     Switch(
         name="compile",
@@ -147,6 +159,7 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
         summary="torch.compile the model: fuses pointwise work into few kernels. The first step "
         "after a change compiles, which takes seconds to minutes.",
         source="torch.compile",
+        helps={"on": "fewer kernels"},
     ),
     Switch(
         name="cuda_graph",
@@ -155,6 +168,8 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
         summary="Record forward, backward and optimizer once as a CUDA graph and replay them in "
         "one launch; helps where launching bounds the step.",
         source="torch.cuda.graph",
+        helps={"on": "one launch"},
+        needs_gpu=True,
     ),
 )
 """The optimizations: how a model is computed, never what."""
@@ -169,6 +184,7 @@ PROCESSES: tuple[Lever, ...] = (
         summary="MiB of gradients that are averaged in one all-reduce: small buckets start early "
         "and hide behind the backward pass, large ones use the links better.",
         source=DDP,
+        helps={NEXT: "fewer collectives"},
     ),
     Switch(
         name="gradient_as_bucket_view",
@@ -176,6 +192,7 @@ PROCESSES: tuple[Lever, ...] = (
         effect="next step",
         summary="Have gradients lie in the buckets: saves a copy of each and the memory of all.",
         source=DDP,
+        helps={"on": "fewer gradient copies"},
     ),
     Switch(
         name="static_graph",
@@ -193,6 +210,7 @@ PROCESSES: tuple[Lever, ...] = (
         summary="What gradients are averaged in: bf16 halves the bytes on the links and rounds "
         "what it averages. Helps where communication is exposed.",
         source="torch.distributed.algorithms.ddp_comm_hooks",
+        helps={"bf16": "half the bytes"},
     ),
 )
 """Levers of several processes: how they average gradients. A single process has none of these."""

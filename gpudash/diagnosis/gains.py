@@ -297,10 +297,10 @@ def _bf16(case: Case) -> Gain | None:
         return None
     optimizer_ms = step.phases_ms.get("optimizer", 0.0)  # in the weights' precision
     others_ms = max(step.busy_ms - products.ms - optimizer_ms, 0.0) if products.ms else 0.0
-    saved_ms = products.ms - products.bf16_ms - products.cast_ms + others_ms / 2
+    saved_ms = products.ms - products.new_ms - products.cast_ms + others_ms / 2
     source = (
         f"products take {fmt.milliseconds(products.ms)} ms, in bf16 at best "
-        f"{fmt.milliseconds(products.bf16_ms)} and {fmt.milliseconds(products.cast_ms)} for casts,"
+        f"{fmt.milliseconds(products.new_ms)} and {fmt.milliseconds(products.cast_ms)} for casts,"
     )
     return _up_to(case, saved_ms, source)
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.inspections import Pinning
 from gpudash.trace.names import has_product
+from gpudash.trace.summary import KernelUse, Summary
 
 
 def pinning_of(step: RecentStep) -> Pinning | None:
@@ -29,40 +30,58 @@ CASTS = 3.0
 once, and once written in half as many bits."""
 
 
+REACHED = 0.4
+"""Least part of the peaks' ratio by which products become faster: narrow ones wait for memory."""
+
+
 class Products(NamedTuple):
     """A step's matrix products and convolutions, none of them in bf16."""
 
     ms: float
-    bf16_ms: float
-    """In bf16, at the same share of the device's measured peak."""
+    new_ms: float
+    """In another precision, at the same share of the device's measured peak."""
+    slow_ms: float
+    """In it, at the least share."""
     cast_ms: float
     """To cast the weights to bf16, and their gradients back."""
+    in_model: bool = True
 
 
-def products_of(step: RecentStep) -> Products | None:
-    """Return a step's products and their time in bf16; None if the peaks were not measured."""
-    profile = step.profile
-    traced = profile.profiled if profile is not None else None
-    if profile is None or traced is None or traced.peak is None:
-        return None
-    if traced.precision not in ("fp32", "tf32"):
-        return None
-    kernels = [
+def product_kernels(profile: Summary) -> list[KernelUse]:
+    """Return the kernels that multiply matrices or convolve."""
+    return [
         each
         for each in profile.kernels
         if each.uses_tensor_cores or has_product(each.operator.rpartition("::")[2])
     ]
+
+
+def products_of(step: RecentStep, to: str = "bf16") -> Products | None:
+    """Return a step's products and their time in another precision.
+
+    None if the peaks were not measured.
+    """
+    profile = step.profile
+    traced = profile.profiled if profile is not None else None
+    if profile is None or traced is None or traced.peak is None:
+        return None
+    if traced.precision not in ("fp32", "tf32", "cudnn_tf32"):
+        return None
+    others = "fp32" if traced.precision == "cudnn_tf32" else traced.precision
+    kernels = product_kernels(profile)
     # cuDNN convolves in TF32 even where matrices are multiplied in fp32
     in_tf32 = {each.operator for each in kernels if each.uses_tensor_cores}
     ms = dict.fromkeys(("fp32", "tf32"), 0.0)
     for each in kernels:
-        ms["tf32" if each.operator in in_tf32 else traced.precision] += each.ms
+        ms["tf32" if each.operator in in_tf32 else others] += each.ms
     tflops = traced.peak.matmul_tflops
-    if not tflops.keys() >= {"bf16", *(name for name in ms if ms[name])}:
+    if not tflops.keys() >= {to, *(name for name in ms if ms[name])}:
         return None
+    ratios = {name: max(tflops[to] / tflops[name], 1.0) for name in ms if ms[name]}
     return Products(
         ms=sum(ms.values()),
-        bf16_ms=sum(ms[name] * tflops[name] / tflops["bf16"] for name in ms if ms[name]),
+        new_ms=sum(ms[name] / ratio for name, ratio in ratios.items()),
+        slow_ms=sum(ms[name] / max(REACHED * ratio, 1.0) for name, ratio in ratios.items()),
         cast_ms=traffic_ms(step, CASTS) or 0.0,
     )
 

@@ -196,6 +196,12 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
     summary: str
     source: str
+    helps: dict[str, str] = {}
+    """How a step gets shorter with a value: the word of an effect on the model of a step."""
+    waits: tuple[str, ...] = ()
+    """Values that make the host wait for the device within a step."""
+    needs_gpu: bool = False
+    """Whether a CPU refuses it, or it does nothing there."""
     numerics: bool = False
     """Whether another value changes the computed numbers; the user has to confirm such a change."""
     refusal: str | None = None
