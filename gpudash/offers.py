@@ -9,7 +9,7 @@ from gpudash.protocol.training import LeverOffer
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
 
-ABOUT = ("name", "summary", "source", "effect", "helps", "waits", "needs_gpu")
+ABOUT = ("name", "summary", "source", "effect", "waits", "needs_gpu")
 """What a lever and its offer say alike."""
 
 
@@ -17,6 +17,7 @@ def offer_of(lever: Lever) -> LeverOffer:
     """Return the message that describes a lever."""
     about: dict[str, Any] = {name: getattr(lever, name) for name in ABOUT}
     about["default"] = lever.default_text
+    about["helps"] = tuple(lever.helps.items())
     if isinstance(lever, Switch):
         return LeverOffer(kind="switch", **about)
     if isinstance(lever, Count):
@@ -27,6 +28,7 @@ def offer_of(lever: Lever) -> LeverOffer:
 def lever_of(offer: LeverOffer) -> Lever:
     """Return the lever that an offer describes; its default is the training's own value."""
     about: dict[str, Any] = {name: getattr(offer, name) for name in ABOUT}
+    about["helps"] = dict(offer.helps)
     if offer.kind == "switch":
         return Switch(default=offer.default == "on", **about)
     if offer.kind == "count" and offer.default.isdecimal():

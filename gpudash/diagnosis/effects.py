@@ -69,6 +69,8 @@ class Change(NamedTuple):
     """Workers of the data loader."""
     feeds: bool = False
     """Whether batches are there at any rate, because no loader makes them."""
+    waits: bool = False
+    """Whether the present value is known to make the host wait."""
 
     @property
     def times(self) -> Times:

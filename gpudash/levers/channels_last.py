@@ -61,6 +61,7 @@ class ChannelsLast:
             default=on_off(self._default),
             summary=SUMMARY,
             source=SOURCE,
+            helps=(("on", "image order"),),
             numerics=True,
         )
         return (offer,)

@@ -62,6 +62,7 @@ class Compile:
             default=own,
             summary=SUMMARY,
             source=SOURCE,
+            helps=(("on", "fewer kernels"),),
             numerics=True,
         )
         return (offer,)

@@ -46,6 +46,11 @@ SUMMARIES = {
     "pin_memory": "Put batches into page-locked memory, so that the copy to the GPU runs beside "
     "the host, where the script copies with non_blocking=True.",
 }
+HELPS = {
+    "num_workers": (("next", "more workers"),),
+    "prefetch_factor": (("next", "batches ahead"),),
+    "pin_memory": (("on", "pinned copy"),),
+}
 SOURCE = "torch.utils.data.DataLoader"
 MOST = 256
 
@@ -177,6 +182,7 @@ class LoaderLevers:
             minimum=1 if lasting or name == "prefetch_factor" else 0,
             maximum=MOST,
             effect="new loader",
+            helps=HELPS[name],
             summary=summary,
             source=SOURCE,
         )

@@ -51,7 +51,13 @@ def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNO
 
 
 def choice(
-    name: str, own: str, why_not: dict[str, str | None], *, summary: str, source: str
+    name: str,
+    own: str,
+    why_not: dict[str, str | None],
+    *,
+    summary: str,
+    source: str,
+    helps: tuple[tuple[str, str], ...] = (),
 ) -> LeverOffer:
     """Return the offer of the script's own value and of those that `why_not` has no reason for."""
     impossible = {value: why for value, why in why_not.items() if why and value != own}
@@ -64,6 +70,7 @@ def choice(
         impossible=tuple(impossible.items()),
         summary=summary,
         source=source,
+        helps=helps,
         numerics=True,
         refusal=None if possible else ", ".join(dict.fromkeys(impossible.values())),
     )

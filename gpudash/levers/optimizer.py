@@ -80,6 +80,7 @@ class OptimizerForm:
                 "kernels for all; or single, some for each weight. Helps where many small launches "
                 "bound the step.",
                 source="torch.optim.AdamW(fused=True)",
+                helps=(("fused", "one update"), ("foreach", "one update")),
             ),
         )
 

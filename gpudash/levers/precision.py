@@ -61,6 +61,7 @@ class Precision:
                 "bf16 by autocast around the model, with its outputs cast back. Fewer bits go "
                 "through the tensor cores faster; bf16 also halves the memory traffic.",
                 source="torch.backends, torch.autocast",
+                helps=(("tf32", "tf32"), ("bf16", "bf16")),
             ),
         )
 

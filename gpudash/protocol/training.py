@@ -196,7 +196,7 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
     summary: str
     source: str
-    helps: dict[str, str] = {}
+    helps: tuple[tuple[str, str], ...] = ()
     """How a step gets shorter with a value: the word of an effect on the model of a step."""
     waits: tuple[str, ...] = ()
     """Values that make the host wait for the device within a step."""

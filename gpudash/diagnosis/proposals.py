@@ -1,0 +1,185 @@
+"""Propose what an A/B should try: the levers by what they gain, for each second of trying."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gpudash.diagnosis.effects import (
+    EFFECTS,
+    Change,
+    batches_wait,
+    can_help,
+    gain_of,
+    workers_needed,
+)
+from gpudash.diagnosis.model import Model
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.offers import refusal
+from gpudash.protocol.answer import Gain, Try
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown
+from gpudash.snapshot import Snapshot
+from workloads.levers import NEXT, Count, Effect, Lever, LeverError
+
+LEAST_PCT = 5.0
+"""A lever that can gain less is not proposed: it is inside the model's error."""
+TRY_S: Mapping[Effect, float] = {"next step": 10.0, "new loader": 30.0, "rebuilt model": 30.0}
+"""Seconds that an A/B of a lever takes about."""
+COMPILE_S = 60.0
+"""What compiling takes in addition."""
+
+
+class _Judged(NamedTuple):
+    """A change, and what it is worth: expected gain for each second of trying."""
+
+    change: Try
+    worth: float
+
+
+def loader_workers(settings: Settings) -> int:
+    """Return the number of loader workers; 0 if unknown."""
+    text = settings.get("num_workers", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def proposals(
+    model: Model, snapshot: Snapshot, levers: Sequence[Lever], step: RecentStep
+) -> tuple[Try, ...]:
+    """Return what to try, best first; those of which nothing is known are last, without a gain.
+
+    Changes that an A/B has shown to be faster with these settings come first, and those that it has
+    judged otherwise come last.
+    """
+    if "blocks" not in snapshot.can:
+        return ()
+    known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
+    verdicts = _verdicts(snapshot)
+    proven = {one.change: one for one in _proven(verdicts.values(), snapshot.settings, known)}
+    judged = [
+        found
+        for lever in known.values()
+        for found in _estimated(lever, model, snapshot, step)
+        if found.change.change not in proven
+    ]
+
+    def is_tried(one: _Judged) -> bool:
+        change = one.change
+        verdict = verdicts.get((change.lever, frozenset((change.value, change.before))))
+        return verdict is not None and _measured_pct(verdict, change.value)[0] <= 0
+
+    ordered = sorted(judged, key=lambda one: (is_tried(one), -one.worth))
+    return (*proven.values(), *(one.change for one in ordered))
+
+
+def _estimated(
+    lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep
+) -> Iterator[_Judged]:
+    """Yield the changes of a lever that may help here."""
+    settings = snapshot.settings
+    before = settings.get(lever.name, lever.default_text)
+    if lever.needs_gpu and not step.on_gpu:
+        return
+    is_fed = settings.get("data", "loader") != "loader"
+    for named, helps in lever.helps.items():
+        effect = EFFECTS[helps]
+        value = _value(lever, named, before, step)
+        if value is None or effect.on not in (None, "cuda" if step.on_gpu else "cpu"):
+            continue
+        change = Change(
+            helps,
+            before,
+            value,
+            step,
+            model,
+            phases=snapshot.phases,
+            workers=loader_workers(settings),
+            feeds=is_fed,
+            waits=any_waits((lever,), settings),
+        )
+        if is_fed and lever.effect == "new loader" and lever.name != "data":
+            continue  # no loader makes batches
+        gain = gain_of(change)
+        tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
+        proposal = Try(lever.name, value, effect.why, before, gain)
+        if gain is not None and gain.high_pct >= LEAST_PCT:
+            expected_pct = (max(gain.low_pct or 0.0, -100.0) + gain.high_pct) / 2
+            yield _Judged(proposal, expected_pct / tried_s)
+        elif gain is None and can_help(change, model.step_ms * LEAST_PCT / 100):
+            yield _Judged(proposal, -tried_s)  # after all of which something is known
+
+
+def any_waits(levers: Iterable[Lever], settings: Settings) -> bool:
+    """Return whether one of these levers has a value that makes the host wait for the device."""
+    return any(settings.get(one.name) in one.waits for one in levers)
+
+
+def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | None:
+    """Return the value to try, if the lever has it and it is not active."""
+    if named not in (NEXT, *lever.values):
+        return None
+    try:
+        value = lever.step(active, +1) if named == NEXT else named
+        if lever.name == "num_workers":
+            enough = max(int(value), workers_needed(step, int(active)))
+            most = _most_workers(step, int(active)) or int(value)
+            value = lever.canonical(str(min(enough, most)))
+    except LeverError:
+        return None
+    higher = not isinstance(lever, Count) or int(value) > int(active)
+    return value if value != active and higher else None
+
+
+def _most_workers(step: RecentStep, workers: int) -> int | None:
+    """Return the most loader workers to propose; None if the number of cores is unknown.
+
+    There is a core for each. If those there mostly wait, as many again find cores.
+    """
+    if not step.cores or not workers:
+        return step.cores
+    return max(step.cores, 2 * workers) if batches_wait(step, workers) else step.cores
+
+
+# ── what A/Bs have shown ────────────────────────────────────────────────────────────────
+
+
+def _verdicts(snapshot: Snapshot) -> dict[tuple[str, frozenset[str]], ComparisonShown]:
+    """Return the newest verdict on each two values; one with these settings replaces others."""
+    ended = (one for one in snapshot.verdicts if one.verdict)
+    by_fit = sorted(ended, key=lambda one: _is_of_now(one, snapshot.settings))
+    return {(one.lever, frozenset((one.a, one.b))): one for one in by_fit}
+
+
+def _is_of_now(verdict: ComparisonShown, settings: Settings) -> bool:
+    """Return whether the other levers had these settings."""
+    others = {name: value for name, value in settings.items() if name != verdict.lever}
+    return verdict.settings == others
+
+
+def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
+    """Return the interval of what the change to `value` gains, in percent; (0, 0) without one."""
+    if verdict.low is None or verdict.high is None:
+        return 0.0, 0.0
+    ends = verdict.low, verdict.high
+    if value == verdict.a:  # a rate keeps at least 1 %
+        low, high = (1 / max(1 + end, 0.01) - 1 for end in reversed(ends))
+        ends = low, high
+    return 100 * ends[0], 100 * ends[1]
+
+
+def _proven(
+    verdicts: Iterable[ComparisonShown], settings: Settings, known: Mapping[str, Lever]
+) -> tuple[Try, ...]:
+    """Return the changes that an A/B has shown to be faster with these settings, best first."""
+    found = []
+    for one in verdicts:
+        if one.lever not in known or not one.proven or not _is_of_now(one, settings):
+            continue
+        before = settings.get(one.lever, known[one.lever].default_text)
+        if before not in (one.a, one.b):
+            continue
+        value = one.a if before == one.b else one.b
+        low, high = _measured_pct(one, value)
+        if low > 0:
+            source = f"an A/B of {one.pairs} pairs, with the other settings as now"
+            gain = Gain(low, high, source, measured=True)
+            found.append((low, Try(one.lever, value, "measured by an A/B", before, gain)))
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
