@@ -7,7 +7,7 @@ is at work nearly all the time is the limit; else it is the part that leaves it 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from gpudash.diagnosis.model import Model, PartName
+from gpudash.diagnosis.model import AT_WORK, SAMPLED, Model, PartName
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.session import Straggler
@@ -37,10 +37,6 @@ ASIDES_PCT = 50.0
 """Percent of the time in evaluation and checkpoints: the larger part."""
 STRAGGLER_PCT = 1.0
 """The others' wait for a named rank, in percent of the step."""
-AT_WORK = 0.9
-"""A device at work for this part of a step is the limit: the rest is within the model's error."""
-SAMPLED = 0.8
-"""The same without a profile. In 40 recordings the driver's counter read up to 0.15 less."""
 IDLE = 1 / 3
 """Part of a step in which a device idles for want of launches before they are the limit."""
 LEAST: dict[PartName, float] = {
@@ -168,5 +164,5 @@ def _on_cpu(model: Model, step: RecentStep) -> Iterator[Cause]:
         Cause("own_code", "your code", 100 * times.code / whole_ms, CPU_PCT),
         Cause("cpu", "the CPU computes", 100 * times.device / whole_ms, CPU_PCT),
     )
-    yield from sorted(parts[1:], key=lambda one: -(one.pct or 0.0))
     yield parts[0]
+    yield from sorted(parts[1:], key=lambda one: -(one.pct or 0.0))

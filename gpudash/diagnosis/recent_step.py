@@ -73,6 +73,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """The highest clock seen in this run; None if the GPU is not throttled."""
     throttle: tuple[str, ...] = ()
     """Reasons for throttling."""
+    pinned: bool | None = None
+    """Whether batches are copied from pinned memory; None if unknown."""
     profile: Summary | None = None
     """A profile of such steps, if it has device events. It slows the host down, but not kernels."""
 
@@ -265,6 +267,7 @@ def recent_step(
         asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
+        pinned={"on": True, "off": False}.get(snapshot.settings.get("pin_memory", "")),
         profile=profile if profile is not None and profile.on_device else None,
         **{name: mean(name) for name in MEANS},
     )
