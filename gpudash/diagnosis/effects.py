@@ -34,6 +34,9 @@ HANDED_MS = (0.2, 1.0)
 itself do not need. On two slow cores 8 KiB took 0.9 ms, 0.4 of them the training's, and 5 MiB 6."""
 LONG_MS = 10.0
 """A batch that takes so long to make takes much less to hand over, whatever its size."""
+STAGED = 0.5
+"""Least time to pin a batch, in multiples of its copy's time from memory that is not pinned. The
+driver copies such memory into pinned memory, too."""
 LATE = 0.5
 """Part of a step. A loader that is waited for so long is too slow on average, and batches kept
 ready would not change that."""
@@ -180,7 +183,9 @@ def _more_workers(change: Change) -> Estimate | None:
 
     def with_(efficiency: float, handed_ms: float) -> Played:
         makes_ms = (batch_ms + handed_ms) / (before + (after - before) * efficiency)
-        return lambda times: max(played_ms(times._replace(data=0.0)) + handed_ms, makes_ms)
+        return lambda times: max(
+            played_ms(times._replace(data=0.0, loader=0.0)) + handed_ms, makes_ms
+        )
 
     gets_cores = (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     has_least = gets_cores and (before > 0 or batch_ms >= LONG_MS)
@@ -211,7 +216,7 @@ def _free_batches(change: Change) -> Estimate | None:
 
 def _fewer_waits_for_data(change: Change) -> Estimate:
     waits = f"the step waits {fmt.milliseconds(change.times.data)} ms for data of {_ms(change)}"
-    return Estimate(lambda times: played_ms(times._replace(data=0.0)), source=waits)
+    return Estimate(lambda times: played_ms(times._replace(data=0.0, loader=0.0)), source=waits)
 
 
 def _held_up(change: Change) -> tuple[float, str] | None:
@@ -248,14 +253,19 @@ def _pinned(change: Change) -> Estimate | None:
         return NOTHING
     if pinning is None:
         source = f"a batch is copied in {fmt.milliseconds(copying_ms)} ms of {_ms(change)}"
-        return Estimate(lambda times: played_ms(times._replace(copy=0.0)), source=source)
+        least_ms = STAGED * copying_ms
+
+        def staged(times: Times) -> float:
+            return max(played_ms(times._replace(copy=0.0)), least_ms)
+
+        return Estimate(staged, source=source)
     pinned_in_ms = pin_ms(pinning, change.workers)
     kept_ms = min(pinned_copy_ms(change.step), copying_ms)
     worst_ms = pinning.slower * (pinning.copy_ms + pinned_in_ms)
 
     def at_best(times: Times) -> float:
-        hidden = times._replace(copy=kept_ms + pinning.copy_ms)
-        return max(played_ms(hidden), pinned_in_ms)
+        rest_ms = played_ms(times._replace(copy=kept_ms + pinning.copy_ms))
+        return max(rest_ms, pinned_in_ms) if change.workers else rest_ms + pinned_in_ms
 
     return Estimate(
         at_best,
@@ -415,8 +425,7 @@ def _faster_products(change: Change, to: Literal["tf32", "bf16"]) -> Estimate | 
             f"products take {fmt.milliseconds(products.ms)} ms, in {to} at best "
             f"{fmt.milliseconds(products.new_ms)}, of {_ms(change)}"
         )
-        is_all = products.in_model or to == "tf32"  # autocast is around the model alone
-        return Estimate(with_(best_ms, 0.0), with_(worst_ms if is_all else 0.0, more), source)
+        return Estimate(with_(best_ms, 0.0), with_(worst_ms, more), source)
     active, tensor = step.sm_active_pct, step.tensor_active_pct
     dram = step.dram_active_pct
     if not active or tensor is None or dram is None:
@@ -428,7 +437,7 @@ def _faster_products(change: Change, to: Literal["tf32", "bf16"]) -> Estimate | 
     saved_ms = computes_ms * (1 - 1 / ratio)
     saved_ms += at_work_ms * memory / 2 if to == "bf16" else 0.0
     source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
-    return Estimate(with_(saved_ms, 0.0), source=source)
+    return Estimate(with_(saved_ms, 0.0), with_(0.0, more) if more else None, source=source)
 
 
 def _half_the_bytes(change: Change) -> Estimate | None:

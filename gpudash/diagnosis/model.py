@@ -18,6 +18,8 @@ AT_WORK = 0.9
 """A device at work for this part of a step is the limit: the rest is within the model's error."""
 SAMPLED = 0.8
 """The same without a profile. In 40 recordings the driver's counter read up to 0.15 less."""
+WAITED = 0.05
+"""Part of a step for which the host waits for batches. Less is the time to hand them over."""
 AHEAD = 3
 """Steps that a host runs ahead at most: where launches queue up, more do not change the period."""
 PYTHON = 2.0
@@ -31,6 +33,8 @@ class Times(NamedTuple):
     step: float
     data: float = 0.0
     """The step was longer by it."""
+    loader: float = 0.0
+    """Loader workers make a batch as often. A host that waits for batches takes all of them."""
     code: float = 0.0
     """The script's own code on the host, beside launches."""
     host: float = 0.0
@@ -99,7 +103,7 @@ def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:
 
 def played_ms(times: Times) -> float:
     """Return the duration of a step as its schedule has it."""
-    return period_ms(schedule_of(times))
+    return max(period_ms(schedule_of(times)), times.loader)
 
 
 def schedule_of(times: Times) -> tuple[Work, ...]:
@@ -140,6 +144,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     times = Times(
         step=step.step_ms,
         data=data_ms,
+        loader=step.step_ms if _takes_all(step) else 0.0,
         code=code_ms,
         copy=copy_ms,
         blocks=blocks,
@@ -166,8 +171,15 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         yield times._replace(waits=True, host=max(least_ms, idle_ms, code_ms))
     if waits is not True or is_full:
         yield times._replace(host=min(host_ms, works_ms) if is_full else rest_ms)
-    if is_full and waits is None:  # a host that is held back by launches may be fast
-        yield times._replace(host=max(idle_ms, code_ms))
+    if is_full:  # a host that is held back in its launches may be fast
+        held_ms = host_ms if profile is None else profile.launch_ms or 0.0
+        yield times._replace(host=max(min(host_ms - held_ms, works_ms), idle_ms, code_ms))
+
+
+def _takes_all(step: RecentStep) -> bool:
+    """Return whether the host takes each batch at once: then loader workers set the pace."""
+    waits_ms, workers = step.data_ms, step.workers
+    return bool(workers) and step.step_ms is not None and (waits_ms or 0.0) >= WAITED * step.step_ms
 
 
 def _blocks(step: RecentStep) -> bool:
@@ -223,7 +235,9 @@ def _less(times: Times, part: PartName, share: float) -> Times:
         case "launch":
             launch_ms = max(times.host - times.code, 0.0)
             return times._replace(host=times.host - launch_ms * share)
-        case "data" | "copy" | "communication" | "device":
+        case "data":
+            return times._replace(data=times.data * keeps, loader=times.loader * keeps)
+        case "copy" | "communication" | "device":
             return times._replace(**{part: getattr(times, part) * keeps})
 
 

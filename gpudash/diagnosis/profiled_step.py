@@ -44,7 +44,6 @@ class Products(NamedTuple):
     """In it, at the least share."""
     cast_ms: float
     """To cast the weights to bf16, and their gradients back."""
-    in_model: bool = True
 
 
 def product_kernels(profile: Summary) -> list[KernelUse]:

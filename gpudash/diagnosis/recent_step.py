@@ -27,7 +27,7 @@ LASTING: tuple[Aside, ...] = ("evaluation", "checkpoint")
 """Asides that can limit a training."""
 ASIDE_S = 60.0
 """The share of evaluation and checkpoints is taken over so many seconds, …"""
-LEAST_ASIDE_S = 10.0
+LEAST_ASIDE_S = 5.0
 """… over fewer at the beginning, but at least over these."""
 ALL_CORES = 0.9
 """A training that asks for this part of its cores counts as asking for all."""
@@ -75,6 +75,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """Reasons for throttling."""
     pinned: bool | None = None
     """Whether batches are copied from pinned memory; None if unknown."""
+    workers: int | None = None
+    """Loader workers; None if unknown."""
     profile: Summary | None = None
     """A profile of such steps, if it has device events. It slows the host down, but not kernels."""
 
@@ -250,6 +252,7 @@ def recent_step(
     cpu_pct, throttle = _of_host(snapshot, "cpu_pct", first), _throttle(snapshot)
     loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct", first)
     aside_pct, asides = _asides(snapshot)
+    workers = snapshot.settings.get("num_workers", "")
     clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
     return RecentStep(
         steps=sum(weights),
@@ -267,6 +270,7 @@ def recent_step(
         asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
+        workers=int(workers) if workers.isdecimal() else None,
         pinned={"on": True, "off": False}.get(snapshot.settings.get("pin_memory", "")),
         profile=profile if profile is not None and profile.on_device else None,
         **{name: mean(name) for name in MEANS},
