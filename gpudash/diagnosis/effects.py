@@ -339,8 +339,9 @@ def _one_launch(change: Change) -> Estimate | None:
 
 def _fewer_kernels(change: Change) -> Estimate | None:
     """If there were no launches, and no kernels but products; how many remain is not known."""
-    step, device_ms = change.step, change.times.device
-    profile = step.profile
+    step, profile = change.step, change.step.profile
+    update_ms = step.phases_ms.get("optimizer", 0.0)  # it is not compiled
+    device_ms = max(change.times.device - update_ms, 0.0)
     if profile is not None and profile.kernels:
         products_ms = min(sum(one.ms for one in product_kernels(profile)), device_ms)
         others_ms = device_ms - products_ms
@@ -350,7 +351,10 @@ def _fewer_kernels(change: Change) -> Estimate | None:
     source = f"{_works(change)}; without launches, and {fmt.milliseconds(others_ms)} ms less of it"
     return Estimate(
         lambda times: played_ms(
-            times._replace(host=times.code, device=max(times.device - others_ms, 0.0))
+            times._replace(
+                host=min(times.code + update_ms, times.host),
+                device=max(times.device - others_ms, 0.0),
+            )
         ),
         source=source,
     )
@@ -426,6 +430,8 @@ def _faster_products(change: Change, to: Literal["tf32", "bf16"]) -> Estimate | 
             f"{fmt.milliseconds(products.new_ms)}, of {_ms(change)}"
         )
         return Estimate(with_(best_ms, 0.0), with_(worst_ms, more), source)
+    if change.before == "cudnn_tf32" and to == "tf32":
+        return None  # what is no convolution is not known
     active, tensor = step.sm_active_pct, step.tensor_active_pct
     dram = step.dram_active_pct
     if not active or tensor is None or dram is None:

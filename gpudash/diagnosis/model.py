@@ -155,25 +155,59 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     if not step.on_gpu:  # one resource does all
         yield times._replace(waits=True, host=max(rest_ms - works_ms, code_ms))
         return
+    times = times._replace(host=rest_ms)
+    least_ms = max(idle_ms, code_ms)  # of the host's work
+    full = SAMPLED if step.profile is None else AT_WORK
+    if works_ms >= full * step.step_ms:
+        # the device hides a host that is faster than it, however long that waits to launch
+        filled = times._replace(device=max(rest_ms + copy_ms * blocks - copy_ms - exposed_ms, 0.0))
+        most_ms, own_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
+        for host_ms in (min(most_ms, works_ms), min(own_ms, works_ms)):
+            yield filled._replace(host=max(host_ms, code_ms))
+        if waits is not False and step.profile is None:
+            yield filled._replace(waits=True, host=max(min(most_ms, works_ms), code_ms))
+    elif step.profile is not None:
+        waited_ms = _waited_ms(step, copy_ms * blocks)
+        if waited_ms < WAITED * step.step_ms:
+            yield times
+            return
+        most_ms, own_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
+        yield times._replace(waits=True, host=max(most_ms, least_ms))
+        yield times._replace(waits=True, host=max(own_ms, least_ms))
+    else:
+        if waits is not False:  # a wait is known to save at most the work beside launches
+            works_beside_ms = max(works_ms - copy_ms * blocks, exposed_ms)
+            yield times._replace(waits=True, host=max(rest_ms - works_beside_ms, least_ms))
+        if waits is not True:
+            yield times
+
+
+def _host_ms(
+    step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float
+) -> tuple[float, float]:
+    """Return the most and the least work of the host in a step.
+
+    Where it is ahead of the device, launches wait for room. Without a profile nothing shows how
+    long; a profile has the time in torch's operators.
+    """
+    most_ms = rest_ms if step.host_ms is None else min(step.host_ms - copy_ms, rest_ms)
+    if step.profile is None:
+        return most_ms, code_ms
+    most_ms = max(most_ms - _waited_ms(step, copy_ms), 0.0)
+    calls_ms = sum(one.self_ms for one in step.profile.operators)
+    return most_ms, min(code_ms + calls_ms, most_ms)
+
+
+def _waited_ms(step: RecentStep, copy_ms: float) -> float:
+    """Return the host's waits for the device's work by the profile.
+
+    A call that copies from memory that is not pinned waits for earlier work, too.
+    """
     profile = step.profile
-    host_ms = rest_ms if step.host_ms is None else min(step.host_ms - copy_ms * blocks, rest_ms)
-    saved_ms = step.saved_ms
-    if profile is not None and profile.blocked_ms is not None:
-        host_ms -= profile.blocked_ms
-        waits = saved_ms is not None and saved_ms > 0
-    host_ms = max(host_ms, idle_ms, code_ms)
-    full_ms = (AT_WORK if profile is not None else SAMPLED) * step.step_ms
-    is_full = works_ms >= full_ms
-    if waits is not False:
-        # from outside a wait is known to save at most what the device works beside launches
-        least_ms = step.step_ms - data_ms - works_ms if saved_ms is None else host_ms
-        least_ms = max(least_ms, rest_ms - max(works_ms - copy_ms * blocks, exposed_ms))
-        yield times._replace(waits=True, host=max(least_ms, idle_ms, code_ms))
-    if waits is not True or is_full:
-        yield times._replace(host=min(host_ms, works_ms) if is_full else rest_ms)
-    if is_full:  # a host that is held back in its launches may be fast
-        held_ms = host_ms if profile is None else profile.launch_ms or 0.0
-        yield times._replace(host=max(min(host_ms - held_ms, works_ms), idle_ms, code_ms))
+    if profile is None:
+        return 0.0
+    in_copies_ms = (profile.copy_call_ms or 0.0) - copy_ms if copy_ms else 0.0
+    return (profile.blocked_ms or 0.0) + max(in_copies_ms, 0.0)
 
 
 def _takes_all(step: RecentStep) -> bool:

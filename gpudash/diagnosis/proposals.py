@@ -42,12 +42,18 @@ def loader_workers(settings: Settings) -> int:
 
 
 def proposals(
-    model: Model, snapshot: Snapshot, levers: Sequence[Lever], step: RecentStep
+    model: Model,
+    snapshot: Snapshot,
+    levers: Sequence[Lever],
+    step: RecentStep,
+    *,
+    outside: bool = False,
 ) -> tuple[Try, ...]:
     """Return what to try, best first; those of which nothing is known are last, without a gain.
 
     Changes that an A/B has shown to be faster with these settings come first, and those that it has
-    judged otherwise come last.
+    judged otherwise come last. Where the limit is `outside` of the step, only the loader's levers
+    may help: it may be late for the same reason.
     """
     if "blocks" not in snapshot.can:
         return ()
@@ -58,7 +64,7 @@ def proposals(
         found
         for lever in known.values()
         for found in _estimated(lever, model, snapshot, step)
-        if found.change.change not in proven
+        if found.change.change not in proven and not (outside and lever.effect != "new loader")
     ]
 
     def is_tried(one: _Judged) -> bool:
