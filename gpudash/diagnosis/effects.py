@@ -1,4 +1,4 @@
-"""Estimate what a change of a lever brings: how long a step of the model takes with it.
+"""Outcome what a change of a lever brings: how long a step of the model takes with it.
 
 Levers say how they help by one word of `EFFECTS`, beside their definition. A lever brings at most
 the time down to the next longest part, as the schedule is played anew. None = nothing is known.
@@ -58,7 +58,7 @@ Played: TypeAlias = Callable[[Times], float]
 """Returns the duration of a step with a change, in ms."""
 
 
-class Change(NamedTuple):
+class LeverChange(NamedTuple):
     """A change of a lever, and what is measured."""
 
     helps: str
@@ -81,7 +81,7 @@ class Change(NamedTuple):
         return self.model.scenarios[0]
 
 
-class Estimate(NamedTuple):
+class Outcome(NamedTuple):
     """What a change does to a step."""
 
     most: Played
@@ -93,7 +93,7 @@ class Estimate(NamedTuple):
     """Samples of a step, as a multiple of the present ones."""
 
 
-NOTHING = Estimate(played_ms)
+NOTHING = Outcome(played_ms)
 """It is known to bring nothing."""
 
 
@@ -102,7 +102,7 @@ class Effect(NamedTuple):
 
     why: str
     """In words, for the user."""
-    estimate: Callable[[Change], Estimate | None] | None = None
+    estimate: Callable[[LeverChange], Outcome | None] | None = None
     """None if no measurement supports a figure."""
     shortens: tuple[PartName, ...] = ("device",)
     """The parts that it can shorten, where there is no estimate."""
@@ -111,7 +111,7 @@ class Effect(NamedTuple):
     """The only device on which it helps; None for both."""
 
 
-def gain_of(change: Change) -> Gain | None:
+def gain_of(change: LeverChange) -> Gain | None:
     """Return the range of what the change gains; None if no measurement supports one."""
     effect = EFFECTS.get(change.helps)
     found = effect.estimate(change) if effect is not None and effect.estimate is not None else None
@@ -131,7 +131,7 @@ def gain_of(change: Change) -> Gain | None:
     return Gain(low_pct, high_pct, found.source)
 
 
-def can_help(change: Change, least_ms: float) -> bool:
+def can_help(change: LeverChange, least_ms: float) -> bool:
     """Return whether a lever without an estimate may save so much: if the part took no time."""
     shortens = EFFECTS[change.helps].shortens
     return any(change.model.without(part).high >= least_ms for part in shortens)
@@ -172,7 +172,7 @@ def workers_needed(step: RecentStep, workers: int) -> int:
 # ── the input ───────────────────────────────────────────────────────────────────────────
 
 
-def _more_workers(change: Change) -> Estimate | None:
+def _more_workers(change: LeverChange) -> Outcome | None:
     before, after, starved_ms = int(change.before), int(change.value), change.times.data
     step = change.step
     if not starved_ms or after <= before or (step.no_core_free and not batches_wait(step, before)):
@@ -190,7 +190,7 @@ def _more_workers(change: Change) -> Estimate | None:
     gets_cores = (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     has_least = gets_cores and (before > 0 or batch_ms >= LONG_MS)
     rest_ms = change.model.step_ms - starved_ms
-    return Estimate(
+    return Outcome(
         with_(1.0, least_ms),
         with_(ADDED_WORKER, usual_ms) if has_least else None,
         f"a worker makes a batch in {fmt.milliseconds(batch_ms)} ms; "
@@ -198,28 +198,28 @@ def _more_workers(change: Change) -> Estimate | None:
     )
 
 
-def _steady_batches(change: Change) -> Estimate | None:
+def _steady_batches(change: LeverChange) -> Outcome | None:
     times = change.times
     if not change.workers or change.step.no_core_free or times.data >= LATE * times.step:
         return NOTHING
     return _fewer_waits_for_data(change)
 
 
-def _free_batches(change: Change) -> Estimate | None:
+def _free_batches(change: LeverChange) -> Outcome | None:
     """On a CPU the wait alone is no bound: loader workers also keep the training off the cores."""
     held_up = _held_up(change)
     if held_up is None or held_up[0] <= change.times.data:
         return _fewer_waits_for_data(change)
     held_up_ms, source = held_up
-    return Estimate(lambda times: times.step - held_up_ms, source=source)
+    return Outcome(lambda times: times.step - held_up_ms, source=source)
 
 
-def _fewer_waits_for_data(change: Change) -> Estimate:
+def _fewer_waits_for_data(change: LeverChange) -> Outcome:
     waits = f"the step waits {fmt.milliseconds(change.times.data)} ms for data of {_ms(change)}"
-    return Estimate(lambda times: played_ms(times._replace(data=0.0, loader=0.0)), source=waits)
+    return Outcome(lambda times: played_ms(times._replace(data=0.0, loader=0.0)), source=waits)
 
 
-def _held_up(change: Change) -> tuple[float, str] | None:
+def _held_up(change: LeverChange) -> tuple[float, str] | None:
     """Return for how many ms loader workers hold up a step at most, and what is assumed for it.
 
     None where they do not.
@@ -243,7 +243,7 @@ def _held_up(change: Change) -> tuple[float, str] | None:
     return min(ran_ms, most_ms), f"loader workers use {ran}; at most the training {assumed}"
 
 
-def _pinned(change: Change) -> Estimate | None:
+def _pinned(change: LeverChange) -> Outcome | None:
     """At best, pinning a batch is hidden. If it takes longer than a step, it is the limit.
 
     At worst nothing is hidden, and both take as long as in the slowest measurement.
@@ -258,7 +258,7 @@ def _pinned(change: Change) -> Estimate | None:
         def staged(times: Times) -> float:
             return max(played_ms(times._replace(copy=0.0)), least_ms)
 
-        return Estimate(staged, source=source)
+        return Outcome(staged, source=source)
     pinned_in_ms = pin_ms(pinning, change.workers)
     kept_ms = min(pinned_copy_ms(change.step), copying_ms)
     worst_ms = pinning.slower * (pinning.copy_ms + pinned_in_ms)
@@ -267,7 +267,7 @@ def _pinned(change: Change) -> Estimate | None:
         rest_ms = played_ms(times._replace(copy=kept_ms + pinning.copy_ms))
         return max(rest_ms, pinned_in_ms) if change.workers else rest_ms + pinned_in_ms
 
-    return Estimate(
+    return Outcome(
         at_best,
         lambda times: times.step - times.copy + kept_ms + worst_ms,
         f"a batch is pinned in {fmt.milliseconds(pinned_in_ms)} ms and then copied in "
@@ -279,24 +279,24 @@ def _pinned(change: Change) -> Estimate | None:
 # ── the step ────────────────────────────────────────────────────────────────────────────
 
 
-def _batched(change: Change) -> Estimate | None:
+def _batched(change: LeverChange) -> Outcome | None:
     """If preparing took no time; on two streams, what it delays is unknown."""
     prepare_ms = change.step.phases_ms.get("prepare")
     if not prepare_ms or change.step.overlap_ms is not None:
         return NOTHING
     source = f"preparing takes {fmt.milliseconds(prepare_ms)} ms of {_ms(change)}"
-    return Estimate(lambda times: max(times.step - prepare_ms, 0.0), source=source)
+    return Outcome(lambda times: max(times.step - prepare_ms, 0.0), source=source)
 
 
-def _never_waiting(change: Change) -> Estimate | None:
+def _never_waiting(change: LeverChange) -> Outcome | None:
     """If the host went on launching where it now waits for the device."""
     if not any(one.waits for one in change.model.scenarios):
         return NOTHING
     source = "the host would launch ahead of the device"
-    return Estimate(lambda times: played_ms(times._replace(waits=False)), source=source)
+    return Outcome(lambda times: played_ms(times._replace(waits=False)), source=source)
 
 
-def _pipelined(change: Change) -> Estimate | None:
+def _pipelined(change: LeverChange) -> Outcome | None:
     """Hide the shorter half of the step, as far as SMs are free for it."""
     step = change.step
     halves_ms = [_half_ms(change, lane) for lane in ("prepare", "train")]
@@ -309,15 +309,15 @@ def _pipelined(change: Change) -> Estimate | None:
         free_ms = change.model.step_ms * (100 - step.sm_active_pct) / 100
         hidden_ms = min(hidden_ms, free_ms)
         source += f", and the SMs are active {fmt.percent(step.sm_active_pct)} of the time"
-    return Estimate(lambda times: times.step - hidden_ms, source=source)
+    return Outcome(lambda times: times.step - hidden_ms, source=source)
 
 
-def _half_ms(change: Change, lane: str) -> float:
+def _half_ms(change: LeverChange, lane: str) -> float:
     names = (each.name for each in change.phases if each.lane == lane)
     return sum(change.step.phases_ms.get(name, 0.0) for name in names)
 
 
-def _one_launch(change: Change) -> Estimate | None:
+def _one_launch(change: LeverChange) -> Outcome | None:
     """Device work and data wait remain; at worst the host saves its calls alone."""
     if any(one.waits for one in change.model.scenarios) and change.step.profile is not None:
         return NOTHING  # a graph cannot wait
@@ -330,14 +330,14 @@ def _one_launch(change: Change) -> Estimate | None:
 
     if launch_ms is not None:
         source += f"; launching takes {fmt.milliseconds(launch_ms)} ms"
-    return Estimate(
+    return Outcome(
         lambda times: played_ms(times._replace(host=times.code)),
         at_worst if launch_ms is not None else None,
         source,
     )
 
 
-def _fewer_kernels(change: Change) -> Estimate | None:
+def _fewer_kernels(change: LeverChange) -> Outcome | None:
     """If there were no launches, and no kernels but products; how many remain is not known."""
     step, profile = change.step, change.step.profile
     update_ms = step.phases_ms.get("optimizer", 0.0)  # it is not compiled
@@ -349,7 +349,7 @@ def _fewer_kernels(change: Change) -> Estimate | None:
         active, dram = step.sm_active_pct, step.dram_active_pct
         others_ms = device_ms * min(dram / active, 1.0) if active and dram is not None else 0.0
     source = f"{_works(change)}; without launches, and {fmt.milliseconds(others_ms)} ms less of it"
-    return Estimate(
+    return Outcome(
         lambda times: played_ms(
             times._replace(
                 host=min(times.code + update_ms, times.host),
@@ -360,7 +360,7 @@ def _fewer_kernels(change: Change) -> Estimate | None:
     )
 
 
-def _more_samples(change: Change) -> Estimate | None:
+def _more_samples(change: LeverChange) -> Outcome | None:
     """More samples for the same launches: no longer until the device's work fills the step."""
     times_samples = int(change.value) / max(int(change.before), 1)
     works_ms = change.times.device + change.times.copy
@@ -373,10 +373,10 @@ def _more_samples(change: Change) -> Estimate | None:
 
     longer_ms = fmt.milliseconds(longer(change.times))
     source = f"{_works(change)}, at {times_samples:g} times the batch up to {longer_ms} ms"
-    return Estimate(played_ms, longer if change.feeds else None, source, times_samples)
+    return Outcome(played_ms, longer if change.feeds else None, source, times_samples)
 
 
-def _one_update(change: Change) -> Estimate | None:
+def _one_update(change: LeverChange) -> Outcome | None:
     """All weights in one kernel, bounded by memory bandwidth."""
     forms = ("single", "foreach", "fused")  # the later the fewer kernels
     known = change.before in forms and change.value in forms
@@ -390,19 +390,19 @@ def _one_update(change: Change) -> Estimate | None:
     if least_ms is not None:
         source += f", its memory traffic at least {fmt.milliseconds(least_ms)} ms,"
     saved_ms = min(max(optimizer_ms - (least_ms or 0.0), 0.0), change.model.step_ms)
-    return Estimate(lambda times: times.step - saved_ms, source=f"{source} of {_ms(change)}")
+    return Outcome(lambda times: times.step - saved_ms, source=f"{source} of {_ms(change)}")
 
 
-def _tf32(change: Change) -> Estimate | None:
+def _tf32(change: LeverChange) -> Outcome | None:
     return _faster_products(change, "tf32")
 
 
-def _bf16(change: Change) -> Estimate | None:
+def _bf16(change: LeverChange) -> Outcome | None:
     """Faster products, half the traffic elsewhere, less the casts; autocast adds launches."""
     return _faster_products(change, "bf16")
 
 
-def _faster_products(change: Change, to: Literal["tf32", "bf16"]) -> Estimate | None:
+def _faster_products(change: LeverChange, to: Literal["tf32", "bf16"]) -> Outcome | None:
     if not change.step.on_gpu:
         return None  # it depends on the CPU's units
     if change.before == to or change.before in ("bf16", "fp16"):
@@ -429,7 +429,7 @@ def _faster_products(change: Change, to: Literal["tf32", "bf16"]) -> Estimate | 
             f"products take {fmt.milliseconds(products.ms)} ms, in {to} at best "
             f"{fmt.milliseconds(products.new_ms)}, of {_ms(change)}"
         )
-        return Estimate(with_(best_ms, 0.0), with_(worst_ms, more), source)
+        return Outcome(with_(best_ms, 0.0), with_(worst_ms, more), source)
     if change.before == "cudnn_tf32" and to == "tf32":
         return None  # what is no convolution is not known
     active, tensor = step.sm_active_pct, step.tensor_active_pct
@@ -443,10 +443,10 @@ def _faster_products(change: Change, to: Literal["tf32", "bf16"]) -> Estimate | 
     saved_ms = computes_ms * (1 - 1 / ratio)
     saved_ms += at_work_ms * memory / 2 if to == "bf16" else 0.0
     source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
-    return Estimate(with_(saved_ms, 0.0), with_(0.0, more) if more else None, source=source)
+    return Outcome(with_(saved_ms, 0.0), with_(0.0, more) if more else None, source=source)
 
 
-def _half_the_bytes(change: Change) -> Estimate | None:
+def _half_the_bytes(change: LeverChange) -> Outcome | None:
     """At best half of the exposed communication goes, and the casts are hidden."""
     exposed_ms = change.times.communication
     if not exposed_ms:
@@ -455,18 +455,18 @@ def _half_the_bytes(change: Change) -> Estimate | None:
     casts_ms = traffic_ms(change.step, COMPRESSION)
     if casts_ms is not None:
         source += f", and casts take {fmt.milliseconds(casts_ms)} ms"
-    return Estimate(
+    return Outcome(
         lambda times: times.step - exposed_ms / 2,
         None if casts_ms is None else lambda times: times.step - exposed_ms / 2 + casts_ms,
         source,
     )
 
 
-def _works(change: Change) -> str:
+def _works(change: LeverChange) -> str:
     return f"the device works {fmt.milliseconds(change.times.device)} of {_ms(change)}"
 
 
-def _ms(change: Change) -> str:
+def _ms(change: LeverChange) -> str:
     return f"{fmt.milliseconds(change.model.step_ms)} ms"
 
 

@@ -157,23 +157,21 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         return
     times = times._replace(host=rest_ms)
     least_ms = max(idle_ms, code_ms)  # of the host's work
+    most_ms, own_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
+    if step.profile is not None:
+        waits = _waited_ms(step, copy_ms * blocks) >= WAITED * step.step_ms
     full = SAMPLED if step.profile is None else AT_WORK
     if works_ms >= full * step.step_ms:
         # the device hides a host that is faster than it, however long that waits to launch
-        filled = times._replace(device=max(rest_ms + copy_ms * blocks - copy_ms - exposed_ms, 0.0))
-        most_ms, own_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
-        for host_ms in (min(most_ms, works_ms), min(own_ms, works_ms)):
-            yield filled._replace(host=max(host_ms, code_ms))
-        if waits is not False and step.profile is None:
-            yield filled._replace(waits=True, host=max(min(most_ms, works_ms), code_ms))
-    elif step.profile is not None:
-        waited_ms = _waited_ms(step, copy_ms * blocks)
-        if waited_ms < WAITED * step.step_ms:
-            yield times
-            return
-        most_ms, own_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
-        yield times._replace(waits=True, host=max(most_ms, least_ms))
-        yield times._replace(waits=True, host=max(own_ms, least_ms))
+        device_ms = rest_ms + copy_ms * blocks - copy_ms - exposed_ms
+        filled = times._replace(device=max(device_ms, 0.0))
+        hosts_ms = [max(min(ms, works_ms), code_ms) for ms in (most_ms, own_ms)]
+        if waits is not True:
+            yield from (filled._replace(host=host_ms) for host_ms in hosts_ms)
+        if waits is not False:
+            yield filled._replace(waits=True, host=hosts_ms[0])
+    elif step.profile is not None and waits:
+        yield from (times._replace(waits=True, host=max(ms, least_ms)) for ms in (most_ms, own_ms))
     else:
         if waits is not False:  # a wait is known to save at most the work beside launches
             works_beside_ms = max(works_ms - copy_ms * blocks, exposed_ms)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpudash.diagnosis.effects import (
     EFFECTS,
-    Change,
+    LeverChange,
     batches_wait,
     can_help,
     gain_of,
@@ -90,7 +90,7 @@ def _estimated(
         value = _value(lever, named, before, step)
         if value is None or effect.on not in (None, "cuda" if step.on_gpu else "cpu"):
             continue
-        change = Change(
+        change = LeverChange(
             helps,
             before,
             value,

@@ -27,7 +27,7 @@ LASTING: tuple[Aside, ...] = ("evaluation", "checkpoint")
 """Asides that can limit a training."""
 ASIDE_S = 60.0
 """The share of evaluation and checkpoints is taken over so many seconds, …"""
-LEAST_ASIDE_S = 5.0
+LEAST_ASIDE_S = 10.0
 """… over fewer at the beginning, but at least over these."""
 ALL_CORES = 0.9
 """A training that asks for this part of its cores counts as asking for all."""
