@@ -26,10 +26,10 @@ from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
 from gpudash.diagnosis.answer import TITLES
-from gpudash.diagnosis.gains import without
+from gpudash.diagnosis.causes import Limit
 from gpudash.diagnosis.headline import Headline, headline
-from gpudash.diagnosis.recent_step import recent_step
-from gpudash.diagnosis.rules import Limit
+from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.protocol.answer import Gain, Try
 from gpudash.trace.summary import Summary
 from workloads.standard_levers import usable_cores
@@ -196,9 +196,22 @@ class Watched:
         self.shown = shown = headline(snapshot)
         self.tries = shown.tries or self.tries
         step, kind = recent_step(snapshot, usable_cores(), self._profile), shown.kind
-        limit = next((one for one in TITLES if one == kind), None)
-        self.without = without(limit, step) if limit is not None else self.without
+        self.without = without(kind, step) or self.without
         return shown
+
+
+def without(kind: str, step: RecentStep) -> Gain | None:
+    """Return the gain without a limit that no lever moves; None if it is another or unknown."""
+    step_ms, least_pct = step.step_ms, 1.0
+    if kind == "sync" and step_ms and (model := model_of(step)) is not None:
+        least_pct = 1 - model.without("wait").high / step_ms
+    elif kind == "paused" and step.aside_pct is not None and step.asides:
+        least_pct = 1 - step.aside_pct * (1 + 1 / step.asides) / 100
+    elif kind == "cores" and step.core_wait_pct is not None:
+        least_pct = 1 - step.core_wait_pct * max(step.asked_cores or 1.0, 1.0) / 100
+    else:
+        return None
+    return Gain(None, 100 * (1 / max(least_pct, 0.01) - 1))
 
 
 def _lies_in(gain: Gain, change: float) -> bool:

@@ -9,7 +9,7 @@ from gpudash.protocol.training import LeverOffer
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
 
-ABOUT = ("name", "summary", "source", "effect", "waits", "needs_gpu")
+ABOUT = ("name", "summary", "source", "effect", "needs_gpu")
 """What a lever and its offer say alike."""
 
 
@@ -18,6 +18,7 @@ def offer_of(lever: Lever) -> LeverOffer:
     about: dict[str, Any] = {name: getattr(lever, name) for name in ABOUT}
     about["default"] = lever.default_text
     about["helps"] = tuple(lever.helps.items())
+    about["waits"] = tuple(tuple(one.items()) for one in lever.waits)
     if isinstance(lever, Switch):
         return LeverOffer(kind="switch", **about)
     if isinstance(lever, Count):
@@ -28,7 +29,7 @@ def offer_of(lever: Lever) -> LeverOffer:
 def lever_of(offer: LeverOffer) -> Lever:
     """Return the lever that an offer describes; its default is the training's own value."""
     about: dict[str, Any] = {name: getattr(offer, name) for name in ABOUT}
-    about["helps"] = dict(offer.helps)
+    about["helps"], about["waits"] = dict(offer.helps), tuple(map(dict, offer.waits))
     if offer.kind == "switch":
         return Switch(default=offer.default == "on", **about)
     if offer.kind == "count" and offer.default.isdecimal():

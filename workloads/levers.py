@@ -33,7 +33,7 @@ class Lever(ABC):
         source: str,
         effect: Effect,
         helps: Mapping[str, str] | None = None,
-        waits: tuple[str, ...] = (),
+        waits: tuple[Mapping[str, str], ...] = (),
         needs_gpu: bool = False,
     ) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Lever(ABC):
         self.helps = dict(helps or {})
         """How a step gets shorter with a value: the word of an effect on the model of a step."""
         self.waits = waits
-        """Values that make the host wait for the device within a step."""
+        """Settings that make the host wait for the device within a step."""
         self.needs_gpu = needs_gpu
         """Whether a CPU refuses it, or it does nothing there."""
 

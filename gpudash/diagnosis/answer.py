@@ -1,24 +1,27 @@
 """Find what limits the training, and why, while its steps are measured.
 
-Rules are tried in order, and the first one that matches is the answer. A rule whose value was not
-measured never matches. docs/concepts/diagnosis.md explains the rules.
+A model of the step says by how much each part makes it longer. What was not measured is no cause.
+docs/concepts/diagnosis.md explains both.
 """
 
 from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
-from gpudash.diagnosis.evidence import Measured, beside, caution, evidence_of
+from gpudash.diagnosis.causes import OUTSIDE, Cause, Limit, causes, limit_of
+from gpudash.diagnosis.evidence import Measured, beside, caution, evidence_of, waiting_settings
 from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
+from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.proposals import proposals
 from gpudash.diagnosis.recent_step import RecentStep, recent_step, steps_needed
-from gpudash.diagnosis.remedies import refreshed, tries
-from gpudash.diagnosis.rules import Limit, Rule, limit_of, rules, waiting_levers
-from gpudash.diagnosis.why import reasons
+from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.offers import levers_of
 from gpudash.protocol.answer import Answer, Try
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
+from workloads import CATALOGUE
+from workloads.levers import Lever
 
 HOLD_S = 5.0
 """A limit, and what is proposed, stand until they were not found for so long: on a shared machine
@@ -29,12 +32,12 @@ which takes 0.7 MB an hour."""
 
 
 class Found(NamedTuple):
-    """What the rules have found, and when they found it last: in seconds since the run began."""
+    """What was found, and when last: in seconds since the run began."""
 
     limit: Limit
-    asked: tuple[Rule, ...] = ()
+    causes: tuple[Cause, ...] = ()
     measured: Measured = Measured(Snapshot(), RecentStep())
-    """When they found the limit last."""
+    """When the limit was found last."""
     tries: tuple[Try, ...] = ()
     caution: str = ""
     limit_s: float = -inf
@@ -48,12 +51,13 @@ class Found(NamedTuple):
     @property
     def answer(self) -> Answer:
         """Put it into words."""
-        snapshot, step = self.measured
+        snapshot, step, model = self.measured
         return Answer(
             limit=self.limit,
             title=self.title,
             evidence=(*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot)),
-            why=tuple(reasons(self.asked, self.limit, snapshot, step)),
+            why=tuple(reasons(self.causes, self.limit, self.measured)),
+            parts=() if model is None else tuple(parts_of(model)),
             step_ms=step.step_ms,
             lanes=lanes_of(snapshot, step),
             tries=self.tries,
@@ -117,9 +121,9 @@ def find(
 ) -> Found | None:
     """Return what limits the training; None while nothing is measured, or too few steps are.
 
-    `before` was found before. It stands until its value is clearly below the threshold, and until
-    it was not found for `HOLD_S`. `cores` is the number of CPU cores that the training may use;
-    None if unknown. `profile` is of steps with the present settings; its figures come first.
+    `before` was found before. It stands until it was not found for `HOLD_S`. `cores` is the number
+    of CPU cores that the training may use; None if unknown. `profile` is of steps with the present
+    settings; its figures come first.
     """
     if interruption(snapshot) is not None:
         return None
@@ -127,40 +131,58 @@ def find(
     is_enough = snapshot.steps_since_break >= steps_needed(snapshot.step_ms_p50)
     if step.step_ms is None or not (is_enough or snapshot.state in ENDED):
         return None
-    now_s, now = snapshot.elapsed_s, Measured(snapshot, step)
     levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
-    # which settings make the host wait is known of gpudash's workloads only
-    launches = bool(levers) and not snapshot.levers and not waiting_levers(snapshot.settings)
-    asked = rules(snapshot, step, launches=launches)
-    found = limit_of(asked, before.limit if before is not None else None)
-    last = Found(found, asked, now, limit_s=now_s)
-    if before is not None and _stands(before, found, asked, now_s):
+    model = model_of(step, waits=_waits(snapshot, levers, step))
+    now_s, now = snapshot.elapsed_s, Measured(snapshot, step, model)
+    known = causes(model, step, snapshot.straggler)
+    found = limit_of(known)
+    last = Found(found, known, now, limit_s=now_s)
+    if before is not None and _stands(before, found, known, now_s):
         last = before
     limit = last.limit
-    changes, kept = tries(limit, snapshot, levers, step), _kept(before, limit, now_s)
-    is_found = not kept or _changes(kept) == _changes(changes)
-    proposed = changes if is_found else refreshed(kept, snapshot, step)
-    doubt = caution(limit, now) if proposed else ""
-    tries_s = now_s if before is None or is_found else before.tries_s
-    return last._replace(tries=proposed, caution=doubt, tries_s=tries_s)
+    is_outside = limit in OUTSIDE
+    changes = () if model is None else proposals(model, snapshot, levers, step, outside=is_outside)
+    kept = _kept(before, limit, changes, now_s)
+    doubt = caution(limit, now) if kept or changes else ""
+    tries_s = now_s if before is None or not kept else before.tries_s
+    return last._replace(tries=kept or changes, caution=doubt, tries_s=tries_s)
 
 
-def _stands(before: Found, found: Limit, asked: Iterable[Rule], now_s: float) -> bool:
+def _waits(snapshot: Snapshot, levers: Iterable[Lever], step: RecentStep) -> bool | None:
+    """Return whether the host waits for the device within a step; None if it is not known.
+
+    Which settings make it wait is known of gpudash's workloads only. There, too, copies from memory
+    that is not pinned may wait for earlier work.
+    """
+    if waiting_settings(levers, snapshot.settings):
+        return True
+    is_known = not snapshot.levers and snapshot.workload in CATALOGUE and step.pinned is not False
+    return False if is_known else None
+
+
+def _stands(before: Found, found: Limit, known: Iterable[Cause], now_s: float) -> bool:
     """Return whether the limit from before stands, although another one is found now.
 
     What is not measured any more, as a rank that is no longer the slow one, does not stand. Nor
     does what is gone entirely, as throttling.
     """
-    known = {"none", *(rule.kind for rule in asked if rule.value_pct)}
+    measured = {"none", *(one.limit for one in known if one.pct)}
     is_recent = now_s - before.limit_s < HOLD_S
-    return before.limit != found and is_recent and before.limit in known
+    return before.limit != found and is_recent and before.limit in measured
 
 
-def _kept(before: Found | None, limit: Limit, now_s: float) -> tuple[Try, ...]:
-    """Return the proposals that stand for the same limit, whatever is found now."""
+def _kept(
+    before: Found | None, limit: Limit, changes: Iterable[Try], now_s: float
+) -> tuple[Try, ...]:
+    """Return the proposals that stand for the same limit, with their present gains; else none."""
     if before is None or before.limit != limit or now_s - before.tries_s >= HOLD_S:
         return ()
-    return before.tries
+    newest = {one.change: one for one in changes}
+    if any(one.gain is not None and one.gain.measured for one in newest.values()):
+        return ()  # what an A/B has shown counts at once
+    if _changes(before.tries) == [*newest]:
+        return ()
+    return tuple(newest.get(one.change, one) for one in before.tries)
 
 
 def _is_void(then: Snapshot, now: Snapshot) -> bool:
@@ -194,6 +216,7 @@ TITLES: dict[Limit, str] = {
     "communication": "communication-bound",
     "sync": "sync-bound",
     "launch": "launch-bound",
+    "own_code": "bound by your own code",
     "host": "launch- or sync-bound",
     "throttled": "throttled",
     "memory": "memory-bandwidth-bound",

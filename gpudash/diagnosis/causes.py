@@ -57,6 +57,14 @@ LIMITS: dict[PartName, Limit] = {
     "your code": "own_code",
     "launch": "launch",
 }
+LABELS: dict[PartName, str] = {
+    "data": "the step waits for data",
+    "copy": "a copy runs, and nothing beside it",
+    "communication": "the step only communicates",
+    "wait": "would go if the host never waited",
+    "your code": "your code runs, and the device idles",
+    "launch": "the device has no work launched",
+}
 THROTTLED_PCT = 30.0
 """Percent of the clock. A power cap costs large matmuls some of it by design."""
 DRAM = 0.6
@@ -116,12 +124,15 @@ def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
         "device": times.device,
     }
     at_work_ms = sum(fills.values())
+    worked_pct = 100 * at_work_ms / whole_ms
+    if step.at_work_pct is not None:  # a full step's model has no gaps
+        worked_pct = min(worked_pct, step.at_work_pct + 100 * times.communication / whole_ms)
     full_pct = 100 * (AT_WORK if step.profile is not None else SAMPLED)
     is_full = 100 * at_work_ms >= full_pct * whole_ms
     if is_full:
         longest = max(fills, key=lambda name: fills[name])
         limit = _why_slow(step) if longest == "device" else LIMITS[longest]
-        yield Cause(limit, "the device is at work", 100 * at_work_ms / whole_ms, full_pct)
+        yield Cause(limit, "the device is at work", max(worked_pct, full_pct), full_pct)
     saved_pct = {name: model.without(name) for name in LEAST}
     idle: dict[PartName, float] = {
         "copy": times.copy,
@@ -133,12 +144,14 @@ def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
         order = ["wait", *(name for name in order if name != "wait")]
     for name in order:
         ms = max(idle[name], saved_pct[name].low)
+        if name == "launch" and step.idle_ms is not None:
+            ms = min(ms, step.idle_ms)  # it may idle for another stream
         limit = LIMITS[name]
         if limit == "launch" and saved_pct["wait"].high > ms - 1e-6 and step.profile is None:
             limit = "host"
-        yield Cause(limit, name, 100 * ms / whole_ms, 100 * LEAST[name])
+        yield Cause(limit, LABELS[name], 100 * ms / whole_ms, 100 * LEAST[name])
     if not is_full:
-        yield Cause(_why_slow(step), "the device is at work", 100 * at_work_ms / whole_ms, full_pct)
+        yield Cause(_why_slow(step), "the device is at work", worked_pct, full_pct)
 
 
 def _why_slow(step: RecentStep) -> Limit:

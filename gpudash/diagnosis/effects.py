@@ -25,6 +25,8 @@ from gpudash.protocol.training import Phase
 
 ERROR = 0.03
 """The model's own error, as a part of the step."""
+LEAST_PCT = 5.0
+"""A smaller gain is inside the model's error."""
 ADDED_WORKER = 0.5
 """Least speed of an added worker, relative to a present one: two hardware threads share a core."""
 COMPUTING_CORES = 0.5
@@ -49,8 +51,8 @@ half as many bits, divides, and casts back."""
 AUTOCAST = 0.6
 """Launches that autocast adds at most, as a part of those there. In benchmarks/causes launch-bound
 steps became up to 1.5 times as long."""
-TENSOR_CORES = {"tf32": 8.0, "bf16": 16.0}
-"""How much faster tensor cores multiply than the fp32 units of GPUs since 2020, at most."""
+SPEED = {"fp32": 1.0, "cudnn_tf32": 1.0, "tf32": 8.0, "bf16": 16.0}
+"""How fast GPUs since 2020 multiply, at most, in multiples of fp32 without tensor cores."""
 IDLE_TENSOR_PCT = 10.0
 """A device whose tensor cores are busier multiplies on them already."""
 
@@ -72,8 +74,6 @@ class LeverChange(NamedTuple):
     """Workers of the data loader."""
     feeds: bool = False
     """Whether batches are there at any rate, because no loader makes them."""
-    waits: bool = False
-    """Whether the present value is known to make the host wait."""
 
     @property
     def times(self) -> Times:
@@ -105,7 +105,7 @@ class Effect(NamedTuple):
     estimate: Callable[[LeverChange], Outcome | None] | None = None
     """None if no measurement supports a figure."""
     shortens: tuple[PartName, ...] = ("device",)
-    """The parts that it can shorten, where there is no estimate."""
+    """The parts that it can shorten."""
     compiles: bool = False
     on: Literal["cpu", "cuda"] | None = None
     """The only device on which it helps; None for both."""
@@ -124,7 +124,10 @@ def gain_of(change: LeverChange) -> Gain | None:
     if all(ms >= was_ms * found.times_samples * (1 - 1e-9) for ms, was_ms in after):
         low_pct = _change_pct(now_ms, max(ms for ms, _ in after) * (1 + margin))
         return Gain(low_pct if found.least is not None else None, 0.0, found.source)
-    high_pct = _change_pct(now_ms, min(ms for ms, _ in after) * (1 - margin))
+    least_ms = min(ms for ms, _ in after)
+    if _change_pct(now_ms, least_ms) >= LEAST_PCT:  # an error alone is no gain
+        least_ms *= 1 - margin
+    high_pct = _change_pct(now_ms, least_ms)
     if found.least is None:
         return Gain(None, max(high_pct, 0.0), found.source)
     low_pct = _change_pct(now_ms, max(ms for ms, _ in after) * (1 + margin))
@@ -348,7 +351,7 @@ def _fewer_kernels(change: LeverChange) -> Outcome | None:
     else:
         active, dram = step.sm_active_pct, step.dram_active_pct
         others_ms = device_ms * min(dram / active, 1.0) if active and dram is not None else 0.0
-    source = f"{_works(change)}; without launches, and {fmt.milliseconds(others_ms)} ms less of it"
+    source = f"{_works(change)}, {fmt.milliseconds(others_ms)} ms of it no products"
     return Outcome(
         lambda times: played_ms(
             times._replace(
@@ -367,13 +370,17 @@ def _more_samples(change: LeverChange) -> Outcome | None:
     if times_samples <= 1 or works_ms >= 0.9 * change.model.step_ms:
         return NOTHING  # a busy device takes longer for more samples
 
+    def as_long(times: Times) -> float:  # the input has more to do in any case
+        data_ms, loader_ms = times.data * times_samples, times.loader * times_samples
+        copy_ms = times.copy * times_samples
+        return played_ms(times._replace(data=data_ms, loader=loader_ms, copy=copy_ms))
+
     def longer(times: Times) -> float:
-        device_ms, copy_ms = times.device * times_samples, times.copy * times_samples
-        return played_ms(times._replace(device=device_ms, copy=copy_ms))
+        return as_long(times._replace(device=times.device * times_samples))
 
     longer_ms = fmt.milliseconds(longer(change.times))
-    source = f"{_works(change)}, at {times_samples:g} times the batch up to {longer_ms} ms"
-    return Outcome(played_ms, longer if change.feeds else None, source, times_samples)
+    source = f"{_works(change)}, then at most {longer_ms} ms"
+    return Outcome(as_long, longer if change.feeds else None, source, times_samples)
 
 
 def _one_update(change: LeverChange) -> Outcome | None:
@@ -405,7 +412,9 @@ def _bf16(change: LeverChange) -> Outcome | None:
 def _faster_products(change: LeverChange, to: Literal["tf32", "bf16"]) -> Outcome | None:
     if not change.step.on_gpu:
         return None  # it depends on the CPU's units
-    if change.before == to or change.before in ("bf16", "fp16"):
+    if change.before not in SPEED:
+        return None
+    if SPEED[change.before] >= SPEED[to]:
         return NOTHING
     step = change.step
     products = products_of(step, to)
@@ -432,18 +441,15 @@ def _faster_products(change: LeverChange, to: Literal["tf32", "bf16"]) -> Outcom
         return Outcome(with_(best_ms, 0.0), with_(worst_ms, more), source)
     if change.before == "cudnn_tf32" and to == "tf32":
         return None  # what is no convolution is not known
-    active, tensor = step.sm_active_pct, step.tensor_active_pct
-    dram = step.dram_active_pct
-    if not active or tensor is None or dram is None:
-        return None
+    active, dram, tensor = step.sm_active_pct, step.dram_active_pct, step.tensor_active_pct
+    memory = min(dram / active, 1.0) if active and dram is not None else 0.0
     at_work_ms = max(change.times.device - optimizer_ms, 0.0)
-    memory = min(dram / active, 1.0)
-    ratio = TENSOR_CORES[to] if tensor < IDLE_TENSOR_PCT else TENSOR_CORES[to] / 8
-    computes_ms = at_work_ms * (1 - memory)
-    saved_ms = computes_ms * (1 - 1 / ratio)
+    is_used = change.before == "cudnn_tf32" and (tensor or 0.0) >= IDLE_TENSOR_PCT
+    ratio = SPEED[to] / SPEED["tf32" if is_used else change.before]
+    saved_ms = at_work_ms * (1 - memory) * (1 - 1 / ratio)
     saved_ms += at_work_ms * memory / 2 if to == "bf16" else 0.0
     source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
-    return Outcome(with_(saved_ms, 0.0), with_(0.0, more) if more else None, source=source)
+    return Outcome(with_(saved_ms, 0.0), with_(0.0, more) if more else None, source)
 
 
 def _half_the_bytes(change: LeverChange) -> Outcome | None:
@@ -475,12 +481,19 @@ def _change_pct(before_ms: float, after_ms: float) -> float:
     return 100 * (before_ms / max(after_ms, before_ms / 100) - 1)
 
 
+DATA: tuple[PartName, ...] = ("data",)
 EFFECTS: Mapping[str, Effect] = {
-    "more workers": Effect("more batches are made at a time", _more_workers),
-    "batches ahead": Effect("evens out batches that take longer", _steady_batches),
-    "no loading": Effect("a test: the rate without any loading", _free_batches),
-    "less loading": Effect("same samples, less work for the workers", _free_batches),
-    "loading on the device": Effect("the device does it for a batch at once", _free_batches),
+    "more workers": Effect("more batches are made at a time", _more_workers, shortens=DATA),
+    "batches ahead": Effect(
+        "evens out batches that take longer", _steady_batches, shortens=("data",)
+    ),
+    "no loading": Effect("a test: the rate without any loading", _free_batches, shortens=DATA),
+    "less loading": Effect(
+        "same samples, less work for the workers", _free_batches, shortens=("data",)
+    ),
+    "loading on the device": Effect(
+        "the device does it for a batch at once", _free_batches, shortens=("data",)
+    ),
     "pinned copy": Effect("the copy no longer holds up the host", _pinned, on="cuda"),
     "batched work": Effect("same result in one go, without waits", _batched),
     "no waits": Effect("same result, and the host never waits", _never_waiting, on="cuda"),
@@ -490,7 +503,7 @@ EFFECTS: Mapping[str, Effect] = {
     "more samples": Effect("more work for each launch", _more_samples),
     "one update": Effect("one kernel updates all weights", _one_update),
     "tf32": Effect("products on the tensor cores", _tf32, on="cuda"),
-    "bf16": Effect("half the bits for tensor cores and memory", _bf16),
+    "bf16": Effect("half the bits for cores and memory", _bf16),
     "image order": Effect("saves transposes"),
     "half the bytes": Effect("half the bytes to send", _half_the_bytes, on="cuda"),
     "fewer collectives": Effect("fewer and larger collectives", shortens=("communication",)),

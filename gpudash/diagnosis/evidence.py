@@ -7,19 +7,26 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpudash import format as fmt
+from gpudash.diagnosis.causes import Limit
 from gpudash.diagnosis.collectives import collectives_line
-from gpudash.diagnosis.gains import batches_wait, without
+from gpudash.diagnosis.effects import batches_wait
 from gpudash.diagnosis.lanes import prepares
+from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
+from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.diagnosis.remedies import loader_workers
-from gpudash.diagnosis.rules import DATA_PCT, Limit, waiting_levers
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.offers import levers_of
+from gpudash.protocol.answer import Gain
+from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
 from gpudash.trace.summary import SyncUse
+from workloads.levers import Lever
 
+DATA_PCT = 10.0
+"""As other tools have it: a wait for data of 10 % of the step is named."""
 ASK_PROFILE = "t profiles some steps and tells"
 LEAST_OTHERS = 0.1
 """Cores that other jobs use at least where they are given as a number."""
@@ -34,6 +41,7 @@ class Measured(NamedTuple):
 
     snapshot: Snapshot
     step: RecentStep
+    model: Model | None = None
 
     @property
     def who(self) -> str:
@@ -84,7 +92,7 @@ def _crowded(snapshot: Snapshot, which: str) -> str:
 
 def _asides(measured: Measured) -> Iterator[str]:
     yield f"evaluation and checkpoints take {fmt.percent(measured.step.aside_pct)} of the time"
-    yield _gained("asides", "without them", measured)
+    yield _without_asides(measured.step)
 
 
 def _other_jobs(measured: Measured) -> Iterator[str]:
@@ -100,7 +108,7 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
         yield _batches_wait(measured)
     if len(measured.snapshot.ranks) <= 1:  # with several ranks, only rank 0's cores are known
-        yield _gained("cores", "with every core", measured)
+        yield _with_every_core(measured.step)
 
 
 def _straggler(measured: Measured) -> Iterator[str]:
@@ -196,7 +204,8 @@ def _sync(measured: Measured) -> Iterator[str]:
         return
     first, *others = profile.syncs[:MOST_WAITS]
     yield f"waits {fmt.milliseconds(first.blocked_ms)} {measured.of_step} {place(first)}"
-    yield _gained("sync", "without its waits", measured)
+    if measured.model is not None and measured.model.without("wait").high:
+        yield f"without its waits {_without_waits(measured.model).label}"
     for one in others:
         yield f"{fmt.milliseconds(one.blocked_ms)} ms {place(one)}"
 
@@ -211,11 +220,35 @@ def _launch(measured: Measured) -> Iterator[str]:
         yield f"{profile.launches:,.0f} launches take {fmt.milliseconds(profile.launch_ms)} ms"
 
 
+def _own_code(measured: Measured) -> Iterator[str]:
+    """Yield the time in the script's own code, and that the device idles meanwhile."""
+    step, model = measured.step, measured.model
+    code_ms = model.scenarios[0].code if model is not None else None
+    yield f"your own code runs {fmt.milliseconds(code_ms)} {measured.of_step} beside launches"
+    if step.on_gpu:
+        yield f"the device is at work {fmt.percent(step.at_work_pct)} of it"
+    if step.on_gpu and step.profile is None and "profile" in measured.snapshot.can:
+        yield f"{ASK_PROFILE} if it waits or copies"
+
+
+def waiting_settings(levers: Iterable[Lever], settings: Settings) -> Settings:
+    """Return the settings that make the host wait for the device within a step."""
+    return {
+        one.name: settings[one.name]
+        for one in levers
+        if one.name in settings
+        and any(wait.items() <= dict(settings).items() for wait in one.waits)
+    }
+
+
 def _host(measured: Measured) -> Iterator[str]:
     """Yield why the host may be busy, and that a profile would show it."""
     snapshot, step = measured.snapshot, measured.step
     yield f"host busy {measured.share(step.host_ms)} {measured.of_step}"
-    waits = waiting_levers(snapshot.settings)
+    levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
+    waits = dict(waiting_settings(levers, snapshot.settings))
+    if step.pinned is False:
+        waits["pin_memory"] = "off"
     names = " and ".join(f"{name}={value}" for name, value in waits.items())
     yield f"{names} can make it wait" if waits else "it never gets ahead of the GPU"
     if step.gpu_util_pct is not None:
@@ -287,10 +320,47 @@ def _shares(measured: Measured) -> Iterator[str]:
     yield from (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
 
 
-def _gained(limit: Limit, how: str, measured: Measured) -> str:
-    """Return the gain without the limit, as `without its waits up to +25 %`."""
-    gain = without(limit, measured.step)
-    return f"{how} {gain.label}" if gain is not None else ""
+def _without_asides(step: RecentStep) -> str:
+    """Return the gain of training all the time, without evaluation and checkpoints.
+
+    It is a range, since a window that begins at another moment holds one more or one fewer.
+    """
+    if step.aside_pct is None or not step.asides:
+        return ""
+    one = step.aside_pct / step.asides
+    if step.aside_pct + one >= 100:
+        return ""  # too few were seen for an estimate
+    low, high = (
+        100 * (100 / (100 - pct) - 1) for pct in (step.aside_pct - one, step.aside_pct + one)
+    )
+    return f"without them {Gain(low, high).label}"
+
+
+def _with_every_core(step: RecentStep) -> str:
+    """Return the gain if every thread had a core: at most the waiting time is saved."""
+    waits_pct, busy, asked = step.core_wait_pct, step.busy_cores, step.asked_cores
+    if waits_pct is None or not 0 < waits_pct < 100 or busy is None or asked is None:
+        return ""
+    asked = max(asked, 1.0)  # cores; `core_wait_pct` is a share of them
+    if asked > 1 and not step.cores:
+        return ""  # only the number of cores bounds the wait of several threads
+    least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
+    return f"with every core {_up_to(100.0, least_pct)}"
+
+
+def _without_waits(model: Model) -> Gain:
+    saving = model.without("wait")
+    low, high = (_faster_pct(model.step_ms, model.step_ms - ms) for ms in saving)
+    return Gain(low, high)
+
+
+def _up_to(before: float, after: float) -> str:
+    return Gain(None, _faster_pct(before, after)).label
+
+
+def _faster_pct(before: float, after: float) -> float:
+    """Return the gain in throughput in percent; a step keeps at least 1 % of its time."""
+    return max(100 * (before / max(after, before / 100) - 1), 0.0)
 
 
 def _core_wait(measured: Measured) -> str:
@@ -362,6 +432,7 @@ _EVIDENCE: Mapping[Limit, Callable[[Measured], Iterator[str]]] = {
     "communication": _communication,
     "sync": _sync,
     "launch": _launch,
+    "own_code": _own_code,
     "host": _host,
     "throttled": _throttled,
     "memory": _gpu,

@@ -41,6 +41,11 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
     """What it is about; None if there is none."""
 
+    @property
+    def first(self) -> Try | None:
+        """The first proposal of which something is known."""
+        return next((one for one in self.tries if one.gain is not None), None)
+
 
 def headline(snapshot: Snapshot) -> Headline:
     """Return what limits the training, or why that is not known."""
@@ -93,7 +98,7 @@ def is_comparing(snapshot: Snapshot) -> bool:
 
 
 def why_lines(shown: Headline) -> list[str]:
-    """Return evidence, rules with values, a profile's figures, and origins of gains, as lines.
+    """Return evidence, a step without its parts, a profile's figures, origins of gains: lines.
 
     All are of the moment at which the answer was found.
     """

@@ -5,7 +5,7 @@ ahead of it, look alike from outside: then both schedules are played, and a savi
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.schedule import Work, period_ms
@@ -14,6 +14,7 @@ PartName: TypeAlias = Literal[
     "data", "your code", "launch", "wait", "copy", "communication", "device"
 ]
 """The parts of a step. `wait` is the host's wait for the device within the step."""
+PARTS: tuple[PartName, ...] = get_args(PartName)
 AT_WORK = 0.9
 """A device at work for this part of a step is the limit: the rest is within the model's error."""
 SAMPLED = 0.8
@@ -156,33 +157,34 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         yield times._replace(waits=True, host=max(rest_ms - works_ms, code_ms))
         return
     times = times._replace(host=rest_ms)
-    least_ms = max(idle_ms, code_ms)  # of the host's work
-    most_ms, own_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
+    hosts_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
     if step.profile is not None:
         waits = _waited_ms(step, copy_ms * blocks) >= WAITED * step.step_ms
     full = SAMPLED if step.profile is None else AT_WORK
-    if works_ms >= full * step.step_ms:
+    if _is_unseen(step) and (step.host_ms or 0.0) >= AT_WORK * step.step_ms:
+        # nothing shows whether the device works or waits between two events
+        waiting: tuple[Times, ...] = (times._replace(host=rest_ms / 2, device=rest_ms / 2),)
+        ahead: tuple[Times, ...] = (times._replace(device=0.0),)
+    elif works_ms >= full * step.step_ms:
         # the device hides a host that is faster than it, however long that waits to launch
         device_ms = rest_ms + copy_ms * blocks - copy_ms - exposed_ms
         filled = times._replace(device=max(device_ms, 0.0))
-        hosts_ms = [max(min(ms, works_ms), code_ms) for ms in (most_ms, own_ms)]
-        if waits is not True:
-            yield from (filled._replace(host=host_ms) for host_ms in hosts_ms)
-        if waits is not False:
-            yield filled._replace(waits=True, host=hosts_ms[0])
-    elif step.profile is not None and waits:
-        yield from (times._replace(waits=True, host=max(ms, least_ms)) for ms in (most_ms, own_ms))
+        ahead = tuple(filled._replace(host=max(min(ms, works_ms), code_ms)) for ms in hosts_ms)
+        waiting = ahead[:1]
     else:
-        if waits is not False:  # a wait is known to save at most the work beside launches
-            works_beside_ms = max(works_ms - copy_ms * blocks, exposed_ms)
-            yield times._replace(waits=True, host=max(rest_ms - works_beside_ms, least_ms))
-        if waits is not True:
-            yield times
+        least_ms = max(idle_ms, code_ms)
+        if step.profile is None:  # a wait is known to save at most the work beside launches
+            hosts_ms = (rest_ms - max(works_ms - copy_ms * blocks, exposed_ms),)
+        most_ms = rest_ms if step.host_ms is None else min(step.host_ms, rest_ms)
+        waiting = tuple(times._replace(host=min(max(ms, least_ms), most_ms)) for ms in hosts_ms)
+        ahead = (times._replace(host=most_ms),)
+    if waits is not False:
+        yield from (one._replace(waits=True) for one in waiting)
+    if waits is not True:
+        yield from ahead
 
 
-def _host_ms(
-    step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float
-) -> tuple[float, float]:
+def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -> tuple[float, ...]:
     """Return the most and the least work of the host in a step.
 
     Where it is ahead of the device, launches wait for room. Without a profile nothing shows how
@@ -206,6 +208,11 @@ def _waited_ms(step: RecentStep, copy_ms: float) -> float:
         return 0.0
     in_copies_ms = (profile.copy_call_ms or 0.0) - copy_ms if copy_ms else 0.0
     return (profile.blocked_ms or 0.0) + max(in_copies_ms, 0.0)
+
+
+def _is_unseen(step: RecentStep) -> bool:
+    """Return whether neither the driver nor a profile says when the device works."""
+    return step.on_gpu and step.profile is None and step.gpu_util_pct is None
 
 
 def _takes_all(step: RecentStep) -> bool:

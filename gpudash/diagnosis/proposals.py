@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from gpudash.diagnosis.effects import (
     EFFECTS,
+    LEAST_PCT,
     LeverChange,
     batches_wait,
     can_help,
@@ -20,8 +21,6 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from workloads.levers import NEXT, Count, Effect, Lever, LeverError
 
-LEAST_PCT = 5.0
-"""A lever that can gain less is not proposed: it is inside the model's error."""
 TRY_S: Mapping[Effect, float] = {"next step": 10.0, "new loader": 30.0, "rebuilt model": 30.0}
 """Seconds that an A/B of a lever takes about."""
 COMPILE_S = 60.0
@@ -33,6 +32,8 @@ class _Judged(NamedTuple):
 
     change: Try
     worth: float
+    loads: bool
+    """Whether it is about how batches are made."""
 
 
 def loader_workers(settings: Settings) -> int:
@@ -64,7 +65,7 @@ def proposals(
         found
         for lever in known.values()
         for found in _estimated(lever, model, snapshot, step)
-        if found.change.change not in proven and not (outside and lever.effect != "new loader")
+        if found.change.change not in proven and not (outside and not found.loads)
     ]
 
     def is_tried(one: _Judged) -> bool:
@@ -99,23 +100,18 @@ def _estimated(
             phases=snapshot.phases,
             workers=loader_workers(settings),
             feeds=is_fed,
-            waits=any_waits((lever,), settings),
         )
-        if is_fed and lever.effect == "new loader" and lever.name != "data":
+        loads = "data" in effect.shortens
+        if is_fed and loads and lever.name != "data":
             continue  # no loader makes batches
         gain = gain_of(change)
         tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
         proposal = Try(lever.name, value, effect.why, before, gain)
         if gain is not None and gain.high_pct >= LEAST_PCT:
             expected_pct = (max(gain.low_pct or 0.0, -100.0) + gain.high_pct) / 2
-            yield _Judged(proposal, expected_pct / tried_s)
+            yield _Judged(proposal, expected_pct / tried_s, loads)
         elif gain is None and can_help(change, model.step_ms * LEAST_PCT / 100):
-            yield _Judged(proposal, -tried_s)  # after all of which something is known
-
-
-def any_waits(levers: Iterable[Lever], settings: Settings) -> bool:
-    """Return whether one of these levers has a value that makes the host wait for the device."""
-    return any(settings.get(one.name) in one.waits for one in levers)
+            yield _Judged(proposal, -tried_s, loads)  # after all of which something is known
 
 
 def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | None:

@@ -27,7 +27,7 @@ LASTING: tuple[Aside, ...] = ("evaluation", "checkpoint")
 """Asides that can limit a training."""
 ASIDE_S = 60.0
 """The share of evaluation and checkpoints is taken over so many seconds, …"""
-LEAST_ASIDE_S = 10.0
+LEAST_ASIDE_S = 5.0
 """… over fewer at the beginning, but at least over these."""
 ALL_CORES = 0.9
 """A training that asks for this part of its cores counts as asking for all."""
@@ -253,6 +253,7 @@ def recent_step(
     loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct", first)
     aside_pct, asides = _asides(snapshot)
     workers = snapshot.settings.get("num_workers", "")
+    pins, source = (snapshot.settings.get(name, "") for name in ("pin_memory", "data"))
     clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
     return RecentStep(
         steps=sum(weights),
@@ -271,7 +272,7 @@ def recent_step(
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
         workers=int(workers) if workers.isdecimal() else None,
-        pinned={"on": True, "off": False}.get(snapshot.settings.get("pin_memory", "")),
+        pinned={"on": True, "off": False}.get(pins) if source != "resident" else None,
         profile=profile if profile is not None and profile.on_device else None,
         **{name: mean(name) for name in MEANS},
     )

@@ -1,54 +1,63 @@
-"""Show what an answer is based on: rules with values, and a profile's figures, as lines."""
+"""Show what an answer is based on: a step without each of its parts, the causes, a profile."""
 
 from collections.abc import Iterator, Sequence
-from math import floor
 
 from gpudash import format as fmt
+from gpudash.diagnosis.causes import Cause, Limit
 from gpudash.diagnosis.collectives import collectives_line
-from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, place
+from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, place
+from gpudash.diagnosis.model import PARTS, Model
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.diagnosis.rules import HYSTERESIS_PCT, Limit, Rule
+from gpudash.protocol.answer import Without
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 
+LEAST_MS = 0.01
+"""Of a step's duration, as a part: less is not shown."""
 
-def reasons(
-    asked: Sequence[Rule], limit: Limit, snapshot: Snapshot, step: RecentStep
-) -> Iterator[str]:
-    """Yield the rules with the values by which the limit was found, and the profile's figures."""
-    width = max(len(rule.label) for rule in asked)
-    matching = next((rule for rule in asked if rule.matches()), None)
-    if matching is None or matching.kind != limit:
-        matching = next((rule for rule in asked if rule.matches(limit)), None)
-    yield from (line for rule in asked for line in _rule_lines(rule, width, matching))
+
+def parts_of(model: Model) -> Iterator[Without]:
+    """Yield how long a step would take without each of its parts."""
+    for part in PARTS:
+        saving = model.without(part)
+        if saving.high >= LEAST_MS * model.step_ms:
+            yield Without(part, model.step_ms - saving.high, model.step_ms - saving.low)
+
+
+def reasons(causes: Sequence[Cause], limit: Limit, measured: Measured) -> Iterator[str]:
+    """Yield the table of parts, the causes with their values, and the profile's figures."""
+    snapshot, step, model = measured
+    if model is not None:
+        yield "if this took no time, a step would take"
+        yield from (_part_line(one, model.step_ms) for one in parts_of(model))
+        if model.residual >= LEAST_MS:
+            yield f"  the model's step is off by {fmt.percent(100 * model.residual)}"
+        yield ""
+    width = max((len(one.label) for one in causes), default=0)
+    marked = next((one for one in causes if one.limit == limit), None)
+    yield from (_cause_line(one, width, is_limit=one is marked) for one in causes)
     yield ""
-    yield f"means over {step.steps:,.0f} steps; the first rule that matches is the answer"
+    yield f"means over {step.steps:,.0f} steps; the first that limits is the answer"
     yield from filter(None, (collectives_line(snapshot),))
     profile = step.profile
     yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)
 
 
-def _rule_lines(rule: Rule, width: int, marked: Rule | None) -> Iterator[str]:
-    """Yield a rule with its value and its threshold, and whether it is the limit."""
-    is_limit = rule is marked
-    value, threshold = _figures(rule)
-    beaten = f"; {rule.beaten}" if rule.beaten else ""
-    found = f", matches from {threshold}{': the limit' if is_limit else beaten}"
-    if rule.value_pct is None:
+def _part_line(one: Without, step_ms: float) -> str:
+    """Return a step without a part, as `  data          3.10 ms  (−69 %)`."""
+    low, high = (fmt.milliseconds(ms) for ms in (one.low_ms, one.high_ms))
+    took = f"{low} ms" if low == high else f"{low} to {high} ms"
+    most = fmt.percent(100 * (1 - one.low_ms / step_ms))
+    known = "" if low == high else "at most "
+    return f"  {one.part:<14} {took:<20} {known}{most} less"
+
+
+def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:
+    """Return a cause with its value and its threshold, and whether it is the limit."""
+    found = f", limits from {fmt.percent(one.from_pct)}{': the limit' if is_limit else ''}"
+    if one.pct is None:
         found = ", not measured"
-    yield f"{'▸' if is_limit else ' '} {rule.label:<{width}} {value:>6}{found}"
-    if is_limit and not rule.matches():
-        least = fmt.percent(rule.from_pct - HYSTERESIS_PCT)
-        yield f"    it matched before, and stands down to {least}"
-
-
-def _figures(rule: Rule) -> tuple[str, str]:
-    """Return value and threshold; a value just below it is not rounded up to it."""
-    value_pct, from_pct = rule.value_pct, rule.from_pct
-    if value_pct is None or not (value_pct < from_pct and round(value_pct) >= round(from_pct)):
-        return fmt.percent(value_pct), fmt.percent(from_pct)
-    least, most = floor(10 * value_pct) / 10, f"{from_pct:.1f}".removesuffix(".0")
-    return f"{least:.1f} %", f"{most} %"
+    return f"{'▸' if is_limit else ' '} {one.label:<{width}} {fmt.percent(one.pct):>6}{found}"
 
 
 def _profile_lines(profile: Summary) -> Iterator[str]:

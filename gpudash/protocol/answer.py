@@ -73,17 +73,28 @@ class Try(Record, frozen=True, array_like=True, tag=False):
         return f"{change}: {self.gain.label}" if self.gain is not None else change
 
 
+class Without(Record, frozen=True, array_like=True, tag=False):
+    """How long a step would take if one of its parts took no time."""
+
+    part: str
+    """Its name in the model of a step, such as `data` or `your code`."""
+    low_ms: float
+    high_ms: float
+
+
 class Answer(Record, frozen=True, kw_only=True, tag=False):
     """What limits the training, and what to try; all of it was measured at one moment."""
 
     limit: str
-    """The limit's word in the rules, such as `data`; `none` and `unknown` are words, too."""
+    """The limit's word, such as `data`; `none` and `unknown` are words, too."""
     title: str
     """The limit for the user, such as `input-bound`."""
     evidence: tuple[str, ...] = ()
     """Clauses, the most important first."""
     why: tuple[str, ...] = ()
-    """Lines: the rules with their values, and a profile's figures."""
+    """Lines: a step without each part, the causes with their values, and a profile's figures."""
+    parts: tuple[Without, ...] = ()
+    """The parts that make the step longer."""
     step_ms: float | None = None
     lanes: tuple[Lane, ...] = ()
     """The step that the evidence is about."""

@@ -198,8 +198,8 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     source: str
     helps: tuple[tuple[str, str], ...] = ()
     """How a step gets shorter with a value: the word of an effect on the model of a step."""
-    waits: tuple[str, ...] = ()
-    """Values that make the host wait for the device within a step."""
+    waits: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """Settings that make the host wait for the device within a step."""
     needs_gpu: bool = False
     """Whether a CPU refuses it, or it does nothing there."""
     numerics: bool = False

@@ -1,7 +1,7 @@
 """Find the rank that the others wait for, and the phase in which it is slower.
 
 In a collective every rank waits for the last, so all have the same step time. Only their waits
-differ: the late rank hardly waits. docs/concepts/diagnosis.md says when a rank is named.
+differ: the late rank hardly waits. docs/concepts/slow-rank.md says when a rank is named.
 """
 
 from collections import deque

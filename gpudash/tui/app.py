@@ -227,7 +227,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self.main_screen.choose_tab(tab)
 
     def action_why(self) -> None:
-        """Show each rule of the answer with its measured value."""
+        """Show what the answer is based on."""
         shown = self.main_screen.headline
         self._open(ShowLines(f"why: {shown.title}", why_lines(shown)))
 

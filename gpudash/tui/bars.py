@@ -3,7 +3,6 @@
 from collections.abc import Container, Iterable
 
 from gpudash import format as fmt
-from gpudash.diagnosis.rules import HOST_PCT
 from gpudash.protocol.session import Playback
 from gpudash.snapshot import (
     ASIDES,
@@ -32,6 +31,8 @@ STATE_STYLES: dict[ShownState, tuple[str, str]] = {
 }
 NOTES_S = 20.0
 """How long a note is shown, in seconds."""
+HOST_PCT = 90.0
+"""Share of a step for which a busy host is not ahead of the device."""
 OWN_COST_PCT = 0.5
 """Share of a step from which the status line names gpudash's own cost."""
 

@@ -190,7 +190,7 @@ KEYS = (
         needs="blocks", rank=1),
     Key("x", "try_it", "try it", "A/B of what the answer proposes", "prove", needs="blocks",
         rank=1),
-    Key("e", "why", "why", "Why: each rule of the answer with its measured value", "prove", rank=1),
+    Key("e", "why", "why", "Why: a step without each of its parts", "prove", rank=1),
     Key("m", "more_pairs", "more pairs", "More pairs for the last A/B", "prove", needs="blocks",
         panels=("ab",), elsewhere=False, rank=5),
     Key("o", "go_back", "back", "Back to the A/B's first value", "prove", needs="levers",

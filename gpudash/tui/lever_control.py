@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.diagnosis.remedies import CUDA_ONLY
 from gpudash.errors import UsageError
 from gpudash.offers import levers_of, refusal
 from gpudash.protocol.records import Settings
@@ -155,7 +154,9 @@ class LeverControl:
 
     def acts(self, name: str) -> bool:
         """Whether the lever has an effect on this device."""
-        return not (self._on_cpu and name in CUDA_ONLY)
+        offered = levers_of(self._run.workload, self.active)
+        lever = next((one for one in offered if one.name == name), None)
+        return not (self._on_cpu and lever is not None and lever.needs_gpu)
 
     def default_of(self, lever: Lever) -> str:
         """Return the lever's default on this device."""

@@ -105,7 +105,7 @@ class Panels:
                     focus=view.keys_of,
                     roomy=is_roomy(*size),
                     comparing=control.comparing,
-                    proposing=bool(headline(control.snapshot).tries),
+                    proposing=headline(control.snapshot).first is not None,
                     undoing=bool(control.levers.label("undo")),
                     refused=control.refused_now,
                 )

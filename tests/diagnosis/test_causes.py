@@ -18,7 +18,7 @@ def modelled(name, *, profiled):
     return limit_of(causes(model, step, snapshot.straggler)), model
 
 
-@pytest.mark.parametrize(("profiled", "least"), [(False, 31), (True, 36)])
+@pytest.mark.parametrize(("profiled", "least"), [(False, 33), (True, 37)])
 def test_most_limits_are_right(profiled, least):
     limits = {name: modelled(name, profiled=profiled)[0] for name in NAMES}
     right = [
@@ -32,4 +32,4 @@ def test_most_limits_are_right(profiled, least):
 @pytest.mark.parametrize("profiled", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_of_the_model_takes_as_long_as_the_measured_one(name, profiled):
-    assert modelled(name, profiled=profiled)[1].residual < 0.1
+    assert modelled(name, profiled=profiled)[1].residual < 0.15

@@ -52,30 +52,29 @@ def test_a_change_makes_the_answer_void_at_once():
     assert look(answers, later(changed(moved, settings=snapshot.settings), 10.0)) is None
 
 
-def test_a_limit_holds_below_its_threshold_through_a_profile_and_once_it_has_ended():
-    answers, less = Answers(), measured(data_ms=0.9)
+def test_a_limit_holds_through_a_profile_and_once_it_has_ended():
+    answers, less = Answers(), measured(data_ms=0.9, device_ms=7.0)
     assert look(Answers(), less).limit == "none"
-    assert look(answers, measured(data_ms=1.1)).limit == "data"
+    assert look(answers, measured(data_ms=1.1, device_ms=7.0)).limit == "data"
     look(answers, changed(later(less, 10.0), profiling=True))
-    assert look(answers, later(less, 20.0)).limit == "data"
     (ended,) = given(answers, changed(less, state="finished"), begin_s=30.0)
     assert ended.title == "finished; it was input-bound"
     assert sum(line.startswith("▸") for line in why_lines(ended)) == 1
 
 
 def test_a_limit_that_stands_is_shown_with_what_it_was_last_found_with():
-    less = measured(step_ms=11.0, device_ms=8.8)
+    less = measured(step_ms=11.0, device_ms=8.0)
     first, *held, over = given(Answers(), gpu_step(), *[less] * 5)
     for shown in held:
         assert (shown.title, shown.evidence) == (first.title, first.evidence)
         assert (shown.step_ms, shown.lanes) == (first.step_ms, first.lanes)
         assert why_lines(shown) == why_lines(first)
     assert over.lanes != first.lanes
-    assert over.evidence[0] == "GPU 80 %"
+    assert over.evidence[0] == "GPU 73 %"
 
 
 def test_figures_that_change_alone_are_shown_anew_after_a_while():
-    busy, less = gpu_step(), measured(device_ms=9.5)
+    busy, less = measured(device_ms=9.9), measured(device_ms=9.5)
     found = given(Answers(), busy, *[less] * 3, every_s=5.0)
     assert [one.evidence[0][:9] for one in found] == ["busy 99 %"] * 2 + ["busy 95 %"] * 2
 
@@ -120,8 +119,8 @@ def test_a_proposal_stands_until_it_was_not_found_for_a_while():
     less = measured(chosen=one, data_ms=6.0, device_ms=4.0)
     found = given(Answers(), much, *[less] * 6)
     said = [one.tries[0].promise for one in found]
-    assert said[:5] == ["num_workers 1 → 4: +150 to +300 %"] * 5
-    assert said[5:] == ["num_workers 1 → 3: +100 to +150 %"] * 2
+    assert said[:5] == ["num_workers 1 → 4: +143 to +312 %"] * 5
+    assert said[5:] == ["num_workers 1 → 3: +94 to +158 %"] * 2
     comes_and_goes = given(Answers(), *[much, less, less, less] * 5)
     assert {one.tries[0].label for one in comes_and_goes} == {"num_workers=4"}
 

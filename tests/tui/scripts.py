@@ -14,10 +14,11 @@ OFFERS = (
     LeverOffer(
         name="precision",
         kind="choice",
-        default="script",
-        choices=("script", "tf32", "bf16"),
+        default="fp32",
+        choices=("fp32", "tf32", "bf16"),
         summary="In which numbers the model computes.",
         source="torch.autocast",
+        helps=(("tf32", "tf32"), ("bf16", "bf16")),
         numerics=True,
     ),
     LeverOffer(
@@ -27,6 +28,7 @@ OFFERS = (
         effect="rebuilt model",
         summary="Compiles the model: fewer kernels, after a wait.",
         source="torch.compile",
+        helps=(("on", "fewer kernels"),),
         numerics=True,
     ),
     LeverOffer(
@@ -36,6 +38,7 @@ OFFERS = (
         choices=("script", "fused", "foreach", "single"),
         summary="One kernel updates all weights, or one for each of them.",
         source="torch.optim",
+        helps=(("fused", "one update"),),
     ),
     LeverOffer(
         name="num_workers",
@@ -65,7 +68,7 @@ OFFERS = (
         refusal="the script sets its batch size itself",
     ),
 )
-SETTINGS = {"precision": "script", "compile": "off", "fused_optimizer": "script"}
+SETTINGS = {"precision": "fp32", "compile": "off", "fused_optimizer": "script"}
 PHASES = tuple(
     Phase(name=name, label=label, lane="train")
     for name, label in (

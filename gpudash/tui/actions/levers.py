@@ -119,14 +119,14 @@ class LeverActions(Asking):
 
     def action_try_it(self) -> None:
         """Run an A/B of the answer's first proposal."""
-        proposed = self.main_screen.headline.tries
+        proposed = self.main_screen.headline.first
         if not self._ask(lambda: self.control.require("blocks")):
             return
         if (busy := self.control.why_busy) is not None:
             self.notify(busy)
-        elif proposed:
-            self.main_screen.levers.find(proposed[0].lever)
-            self._compare(proposed[0].lever, proposed[0].value)
+        elif proposed is not None:
+            self.main_screen.levers.find(proposed.lever)
+            self._compare(proposed.lever, proposed.value)
         elif self._ask(self.control.ab.check_trains):
             compares = f"press {key_for('compare')} to compare the one under the cursor"
             self.notify(f"the answer proposes no lever now; {compares}")

@@ -55,8 +55,8 @@ class AnswerStrip(Panel):
         """Return the answer as the title, and its buttons."""
         shown = self._shown
         right = [cell(self._took, "dim", rank=2)] if self._took else []
-        if shown.tries:
-            right.append(button(f"try {_offer(shown.tries[0])} by A/B", "try_it", rank=1))
+        if shown.first is not None:
+            right.append(button(f"try {_offer(shown.first)} by A/B", "try_it", rank=1))
         if shown.lanes:
             right.append(button("why", "why", rank=2))
         return PanelFrame(top=(cell(shown.title, "strong"),), top_right=tuple(right))
@@ -116,9 +116,9 @@ class AnswerStrip(Panel):
 
         Its possible gain is shown, unless the first evidence fits without it alone.
         """
-        if not self._shown.tries:
+        key, first = key_for("try_it"), self._shown.first
+        if first is None:
             return ()
-        key, first = key_for("try_it"), self._shown.tries[0]
         evidence = f": {self._shown.evidence[0]}" if self._shown.evidence else ""
         offer, plain = f" try {_offer(first)}", f" try {first.label} (A/B)"
         ways = ((f"{offer} (A/B)", evidence), (offer, evidence), (plain, evidence), (offer, ""))
@@ -161,7 +161,7 @@ class AnswerStrip(Panel):
         key = f" {key_for('try_it')} "
         room = max(width - wide - len(key) - 3, 0)
         for index, one in enumerate(tries):
-            mark = key if index == 0 else " " * len(key)
+            mark = key if index == 0 and one.gain is not None else " " * len(key)
             gain = f"{one.gain.label}; " if one.gain is not None else ""
             gain = gain if len(gain) <= room else ""
             why = fmt.clip(one.why, room - len(gain))

@@ -1,0 +1,92 @@
+"""What a lever brings: a step of the model is played with it."""
+
+import pytest
+
+from gpudash.diagnosis.effects import EFFECTS, LeverChange, gain_of
+from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.offers import levers_of
+from tests.diagnosis.recorded import NAMES, recorded
+from workloads import CATALOGUE
+
+
+def step(**values):
+    """Ten ms of which the device works for six, and the host launches all the time."""
+    about = {"step_ms": 10.0, "data_ms": 0.0, "host_ms": 10.0, "device_ms": 10.0}
+    return RecentStep(**{**about, "gpu_util_pct": 60.0, **values})
+
+
+def gain(helps, before, value, *, waits=False, workers=0, **values):
+    measured = step(**values)
+    model = model_of(measured, waits=waits)
+    return gain_of(LeverChange(helps, before, value, measured, model, workers=workers))
+
+
+def test_each_lever_helps_in_a_known_way():
+    offered = (one for name in NAMES for one in levers_of("", {}, recorded(name).known.levers))
+    of_workloads = (one for entry in CATALOGUE.values() for one in entry.of_processes().levers)
+    said = {helps for one in (*offered, *of_workloads) for helps in one.helps.values()}
+    assert said <= EFFECTS.keys()
+    assert EFFECTS.keys() <= said
+
+
+def test_more_workers_bring_the_step_down_to_its_next_part():
+    waiting = {"data_ms": 8.0, "device_ms": 2.0, "host_ms": 2.0, "gpu_util_pct": 20.0}
+    some, many = (gain("more workers", "1", value, workers=1, **waiting) for value in ("2", "64"))
+    assert 40 < some.low_pct < 50
+    assert 90 < some.high_pct < 120
+    assert 380 < many.high_pct < 430  # two ms remain
+    assert gain("more workers", "1", "2").high_pct == 0.0
+
+
+def test_no_lever_but_the_loaders_helps_where_loader_workers_set_the_pace():
+    paced = {"data_ms": 6.0, "device_ms": 9.9, "gpu_util_pct": 99.0}
+    measured = step(workers=2, **paced)
+    change = LeverChange("tf32", "fp32", "tf32", measured, model_of(measured, waits=False))
+    assert gain_of(change).high_pct == 0.0
+
+
+def test_one_launch_leaves_the_work_of_the_device():
+    assert gain("one launch", "off", "on").high_pct == pytest.approx(100 * (10 / 6 / 0.97 - 1))
+
+
+def test_faster_products_bring_nothing_where_launches_are_the_limit():
+    assert gain("tf32", "fp32", "tf32").high_pct == 0.0
+    slow = gain("bf16", "fp32", "bf16")
+    assert slow.high_pct == 0.0
+    assert slow.low_pct < -20.0
+
+
+def test_faster_products_bring_much_where_they_fill_the_device():
+    full = {"gpu_util_pct": 100.0, "host_ms": 1.0, "sm_active_pct": 97.0, "dram_active_pct": 7.0}
+    found = gain("tf32", "fp32", "tf32", tensor_active_pct=0.0, **full)
+    assert found.low_pct is None
+    assert 300 < found.high_pct < 500
+    assert gain("tf32", "tf32", "tf32", **full).high_pct == 0.0
+    assert gain("tf32", "script", "tf32", **full) is None
+
+
+def test_a_form_of_the_optimizer_with_fewer_kernels_gains_nothing():
+    slow = {"phases_ms": {"optimizer": 4.0}}
+    assert gain("one update", "single", "fused", **slow).high_pct > 60.0
+    assert gain("one update", "fused", "foreach", **slow).high_pct == 0.0
+
+
+def test_a_larger_batch_gains_only_what_the_input_and_the_device_leave():
+    assert gain("more samples", "8", "16").high_pct == pytest.approx(100 * (2 / 0.97 - 1))
+    fed = gain("more samples", "8", "16", data_ms=5.0, device_ms=5.0, gpu_util_pct=50.0)
+    assert fed.high_pct < 40.0
+    assert gain("more samples", "8", "16", gpu_util_pct=95.0, host_ms=5.0).high_pct == 0.0
+
+
+@pytest.mark.parametrize(("profiled", "least"), [(False, 0.85), (True, 0.82)])
+def test_most_measured_gains_lie_in_their_range(profiled, least):
+    judged = [one for name in NAMES for one in in_range(name, profiled=profiled)]
+    assert sum(judged) >= least * len(judged)
+
+
+def in_range(name, *, profiled):
+    """Yield whether each measured gain lies in the range, or within the model's error of it."""
+    from benchmarks.judge_diagnosis import judged_gains
+
+    return [one.is_right for one in judged_gains(name, profiled=profiled)]
