@@ -46,8 +46,9 @@ VERDICTS = {
     "paused": "paused",
     "unclear": "unclear",
     "cpu": "CPU-bound",
+    "own_code": "bound by your own code",
 }
-"""The verdict for each limit of causes/truth.toml. None says `own_code` so far."""
+"""The verdict for each limit of causes/truth.toml."""
 PACED = ("unclear",)
 """Their scripts' rests follow the step (`causes/cause.py`, Pace)."""
 LEAST_PAIRS = 2
