@@ -233,6 +233,11 @@ def _works_ms(step: RecentStep) -> float | None:
     """Return for how long the device works on a step."""
     if step.busy_ms is not None:
         return step.busy_ms
+    waits_ms = step.starved_ms or 0.0
+    is_ahead = step.host_ms is not None and step.host_ms + waits_ms < AT_WORK * (step.step_ms or 0)
+    if step.on_gpu and is_ahead and step.computing_ms is not None:
+        # no launch was late, so nothing but work lies between the device's events
+        return step.computing_ms + (step.communication_ms or 0.0)
     share_pct = step.at_work_pct
     if step.step_ms is None or share_pct is None:
         return None
