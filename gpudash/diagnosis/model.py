@@ -142,6 +142,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     idle_ms = max(step.step_ms - data_ms - works_ms, 0.0)
     blocks = _blocks(step)
     code_ms = _code_ms(step, works_ms, idle_ms)
+    works_ms -= 0.0 if step.on_gpu else code_ms
     times = Times(
         step=step.step_ms,
         data=data_ms,
@@ -218,7 +219,7 @@ def _is_unseen(step: RecentStep) -> bool:
 def _takes_all(step: RecentStep) -> bool:
     """Return whether the host takes each batch at once: then loader workers set the pace."""
     waits_ms, workers = step.data_ms, step.workers
-    return bool(workers) and step.step_ms is not None and (waits_ms or 0.0) >= WAITED * step.step_ms
+    return workers != 0 and step.step_ms is not None and (waits_ms or 0.0) >= WAITED * step.step_ms
 
 
 def _blocks(step: RecentStep) -> bool:
@@ -261,6 +262,8 @@ def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
     """
     phase_ms = step.phases_ms.get("your_code", 0.0)
     profile = step.profile
+    if not step.on_gpu:  # the clock of the host that runs it
+        return min(phase_ms, works_ms)
     if profile is None:
         return min(max(phase_ms - works_ms, 0.0), idle_ms)
     calls_ms = sum(one.self_ms for one in profile.operators)

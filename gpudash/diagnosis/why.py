@@ -21,7 +21,8 @@ def parts_of(model: Model) -> Iterator[Without]:
     for part in PARTS:
         saving = model.without(part)
         if saving.high >= LEAST_MS * model.step_ms:
-            yield Without(part, model.step_ms - saving.high, model.step_ms - saving.low)
+            low_ms, high_ms = (max(model.step_ms - ms, 0.0) for ms in reversed(saving))
+            yield Without(part, low_ms, high_ms)
 
 
 def reasons(causes: Sequence[Cause], limit: Limit, measured: Measured) -> Iterator[str]:

@@ -4,7 +4,7 @@ import pytest
 
 from gpudash.diagnosis.causes import causes, limit_of
 from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.recent_step import recent_step
+from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from tests.diagnosis.recorded import NAMES, recorded
 
 WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclear"}
@@ -33,3 +33,45 @@ def test_most_limits_are_right(profiled, least):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_of_the_model_takes_as_long_as_the_measured_one(name, profiled):
     assert modelled(name, profiled=profiled)[1].residual < 0.15
+
+
+def on_a_cpu(**values):
+    about = {"step_ms": 10.0, "data_ms": 0.0, "host_ms": 10.0, "device_ms": 10.0, "on_gpu": False}
+    return RecentStep(**{**about, **values})
+
+
+@pytest.mark.parametrize(("code_ms", "limit"), [(4.0, "cpu"), (6.0, "own_code")])
+def test_on_a_cpu_your_own_code_limits_where_it_takes_longer_than_computing(code_ms, limit):
+    step = on_a_cpu(phases_ms={"your_code": code_ms, "forward": 10.0 - code_ms})
+    model = model_of(step)
+    assert limit_of(causes(model, step, None)) == limit
+    assert model.without("your code").low == pytest.approx(code_ms)
+
+
+def full(**values):
+    """A step whose device is at work all the time."""
+    about = {"step_ms": 10.0, "data_ms": 0.0, "host_ms": 2.0, "device_ms": 10.0}
+    return RecentStep(**{**about, "gpu_util_pct": 99.0, **values})
+
+
+@pytest.mark.parametrize(
+    ("values", "limit"),
+    [
+        ({}, "gpu"),
+        ({"sm_active_pct": 90.0, "dram_active_pct": 30.0}, "compute"),
+        ({"sm_active_pct": 90.0, "dram_active_pct": 60.0}, "memory"),
+        ({"sm_active_pct": 90.0, "dram_active_pct": 60.0, "tensor_active_pct": 70.0}, "compute"),
+        ({"phases_ms": {"communication": 6.0}}, "communication"),
+        ({"phases_ms": {"copy": 6.0}}, "copy"),
+        ({"core_wait_pct": 20.0}, "cores"),
+        ({"aside_pct": 60.0}, "asides"),
+        ({"data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
+        ({"host_ms": 10.0, "gpu_util_pct": 40.0}, "launch"),
+        ({"host_ms": 10.0, "gpu_util_pct": 60.0}, "host"),
+        ({"host_ms": 5.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "none"),
+        ({"step_ms": None}, "unknown"),
+    ],
+)
+def test_the_part_that_makes_a_step_longest_is_the_limit(values, limit):
+    step = full(**values)
+    assert limit_of(causes(model_of(step), step, None)) == limit
