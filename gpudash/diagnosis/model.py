@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.diagnosis.schedule import Work, period_ms
 
 PartName: TypeAlias = Literal[
     "data", "your code", "launch", "wait", "copy", "communication", "device"
@@ -103,31 +102,32 @@ def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:
 
 
 def played_ms(times: Times) -> float:
-    """Return the duration of a step as its schedule has it."""
-    return max(period_ms(schedule_of(times)), times.loader)
+    """Return the duration of a step as its schedule has it.
 
-
-def schedule_of(times: Times) -> tuple[Work, ...]:
-    """Return a step's activities on host and device.
-
-    A host that waits for the device finishes a step with it. What the device cannot work beside
-    comes first then. A copy that blocks the host is work of both.
+    A host that waits for the device finishes a step with it, and what the device cannot work beside
+    comes first then; else the host runs ahead. A kernel does not end before its launch. A copy that
+    blocks the host is work of both. The period of such a schedule is its largest mean of a cycle
+    (Baccelli et al., Synchronization and Linearity, 1992): the host's work, the device's, or the
+    way through a step by the number of steps that the host may be ahead.
     """
-    works_ms = times.device + times.communication
     launch_ms = max(times.host - times.code, 0.0)
-    alone_ms = 0.0  # launches before which the device has nothing to do
-    if times.waits:
-        idle_ms = times.step - times.data - times.code - times.copy - works_ms
-        alone_ms = min(max(idle_ms, 0.0), launch_ms)
-    return (
-        Work("data", "host", times.data, behind=(("end", 1 if times.waits else AHEAD),)),
-        Work("your code", "host", times.code, after=("data",)),
-        Work("launch alone", "host", alone_ms, after=("your code",)),
-        Work("copy", "host" if times.blocks else "device", times.copy, after=("launch alone",)),
-        Work("launch", "host", launch_ms - alone_ms, after=("launch alone",)),
-        Work("device", "device", times.device, after=("copy",), ends_after=("launch",)),
-        Work("end", "device", times.communication, after=("device",)),
-    )
+    alone_ms = launch_alone_ms(times)
+    works_ms = times.device + times.communication
+    before_ms = times.data + times.code + alone_ms
+    copied_ms = times.copy if times.blocks else 0.0
+    host_ms = before_ms + copied_ms + launch_ms - alone_ms
+    through_ms = max(before_ms + times.copy + works_ms, host_ms + times.communication)
+    through_ms /= 1 if times.waits else AHEAD
+    return max(host_ms, works_ms + times.copy - copied_ms, through_ms, times.loader)
+
+
+def launch_alone_ms(times: Times) -> float:
+    """Return the launches before which the device has nothing to do."""
+    if not times.waits:
+        return 0.0
+    works_ms = times.copy + times.device + times.communication
+    idle_ms = times.step - times.data - times.code - works_ms
+    return min(max(idle_ms, 0.0), max(times.host - times.code, 0.0))
 
 
 def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.diagnosis.schedule import Work, period_ms
+from tests.diagnosis.schedule import Work, period_ms
 
 MS = st.floats(0.01, 100)
 

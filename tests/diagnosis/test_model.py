@@ -1,0 +1,56 @@
+"""A step of the model takes as long as its schedule, played activity by activity."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.diagnosis.model import AHEAD, Model, Times, launch_alone_ms, played_ms
+from tests.diagnosis.schedule import Work, period_ms
+
+MS = st.floats(0.0, 20.0)
+
+
+def schedule_of(times):
+    """The activities of a step on host and device."""
+    launch_ms = max(times.host - times.code, 0.0)
+    alone_ms = launch_alone_ms(times)
+    return (
+        Work("data", "host", times.data, behind=(("end", 1 if times.waits else AHEAD),)),
+        Work("your code", "host", times.code, after=("data",)),
+        Work("launch alone", "host", alone_ms, after=("your code",)),
+        Work("copy", "host" if times.blocks else "device", times.copy, after=("launch alone",)),
+        Work("launch", "host", launch_ms - alone_ms, after=("launch alone",)),
+        Work("device", "device", times.device, after=("copy",), ends_after=("launch",)),
+        Work("end", "device", times.communication, after=("device",)),
+    )
+
+
+@given(
+    st.builds(
+        Times,
+        step=MS,
+        loader=st.just(0.0),
+        data=MS,
+        code=MS,
+        host=MS,
+        waits=st.booleans(),
+        copy=MS,
+        blocks=st.booleans(),
+        communication=MS,
+        device=MS,
+    )
+)
+def test_the_period_of_a_step_is_that_of_its_schedule(times):
+    assert abs(played_ms(times) - period_ms(schedule_of(times))) < 1e-6
+
+
+def test_without_the_longest_part_a_step_lasts_as_long_as_the_next():
+    model = Model((Times(step=10.0, host=6.0, device=10.0),))
+    assert model.without("device") == (4.0, 4.0)
+    assert model.without("launch") == (0.0, 0.0)
+    assert model.residual == 0.0
+
+
+def test_schedules_that_differ_give_a_range():
+    ahead = Times(step=10.0, host=10.0, device=6.0)
+    model = Model((ahead, ahead._replace(waits=True, host=5.0)))
+    assert model.without("wait") == (0.0, 3.0)
