@@ -1,7 +1,8 @@
 """Outcome what a change of a lever brings: how long a step of the model takes with it.
 
 Levers say how they help by one word of `EFFECTS`, beside their definition. A lever brings at most
-the time down to the next longest part, by the period of the changed schedule. None = nothing is known.
+the time down to the next longest part, by the period of the changed schedule. None = nothing is
+known.
 """
 
 from collections.abc import Callable, Mapping
