@@ -1,4 +1,4 @@
-"""Outcome what a change of a lever brings: how long a step of the model takes with it.
+"""Estimate what a change of a lever brings: how long a step of the model takes with it.
 
 Levers say how they help by one word of `EFFECTS`, beside their definition. A lever brings at most
 the time down to the next longest part, by the period of the changed schedule. None = nothing is
