@@ -14,6 +14,8 @@ Levers that change the training itself are left out, and so is `compile`, which 
 """
 
 import argparse
+import re
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -36,6 +38,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from workloads.standard_levers import usable_cores
 
+ROOT = Path(__file__).resolve().parents[1]
 START_S = 60.0
 """Patience until a script's first measured steps."""
 ANSWER_S = 1.5
@@ -155,6 +158,9 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # the next script is to be recorded too
             traceback.print_exc()
             self.found.failure = f"{type(error).__name__}: {error}"
+        log = self._folder / "run.jsonl"
+        if log.exists():
+            log.write_text(bare(log.read_text()))
         self._done("end")
 
     def _watch(self, watched: WatchedCause) -> None:
@@ -214,7 +220,7 @@ class Recorder:
         self.found.seconds[part] = round(now_s - self._began_s, 2)
         self._began_s = now_s
         text = msgspec.json.format(msgspec.json.encode(self.found), indent=1)
-        (self._folder / "found.json").write_bytes(text)
+        (self._folder / "found.json").write_text(bare(text.decode()))
 
 
 def main() -> None:
@@ -234,6 +240,14 @@ def main() -> None:
         recorder = Recorder(script, arguments.out, arguments)
         recorder.record()
         print(line(recorder.found), flush=True)
+
+
+def bare(text: str) -> str:
+    """Return the text without the machine's folders and the GPU's identity."""
+    folders = (f"{ROOT}/", f"{tempfile.gettempdir()}/")
+    for folder in folders:
+        text = text.replace(folder, "")
+    return re.sub(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}", "GPU-0", text)
 
 
 def device_of(script: str, device: str) -> str:
