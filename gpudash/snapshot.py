@@ -13,7 +13,7 @@ from gpudash.protocol.answer import Answer
 from gpudash.protocol.inspections import Joined, MemoryOwners, Profiled
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, Playback, Straggler
+from gpudash.protocol.session import ComparisonShown, Playback, SlowingShown, Straggler
 from gpudash.protocol.training import Ability, Aside, Device, Failed, LeverOffer, Phase
 
 ShownState: TypeAlias = Literal[
@@ -33,6 +33,8 @@ ASIDES: dict[Aside, str] = {
     "profile": "profiling",
 }
 """What a training does other than measured steps; `Snapshot.status` begins with this text."""
+SLOWING = "slowing"
+"""The label of the marker at which a proof by slowing begins."""
 AB = "A/B"
 """The label of the marker at which an A/B begins."""
 
@@ -186,6 +188,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Bus bandwidth of a short all-reduce at the start; as in `TrainingProcess`."""
     comparison: ComparisonShown | None = None
     """The A/B comparison in progress, or the last one."""
+    slowing: SlowingShown | None = None
+    """The proof by slowing in progress, or the last one with the present settings."""
     profile: Profiled | None = None
     """The newest profile of this run."""
     profile_of: tuple[str, Settings] = ("", {})

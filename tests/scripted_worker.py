@@ -45,6 +45,8 @@ class Worker:
         self.paused = False
         self.host_ms = lambda step_ms: 2.0
         self.samples = lambda settings: int(settings["batch_size"])
+        self.grows_ms = lambda slow: 0.0  # how much longer a step is when a part is slowed
+        self.cannot_slow = lambda slow: None
         self.skipped = 0  # samples that could not be read
         self.stops = ()  # commands that asked for the end
         self.begin(started(self.now_s, dict(self.settings)))
@@ -128,7 +130,8 @@ class Worker:
             self.leave_blocks("no block is left")
             return
         wanted = blocks.baseline | block.changes
-        if reason := self.refuses(wanted):
+        slow = block.slow
+        if reason := self.refuses(wanted) or (slow and self.cannot_slow(slow)):
             self.refuse("bad_setting", block.changes, reason)
             blocks.current = None
             return
@@ -180,7 +183,10 @@ class Worker:
     def iterate(self, step_ms=None):
         self.trained += 1
         warming_up = self.trained <= self.warm_from
-        step_ms = step_ms or (WARMUP_MS if warming_up else self.step_ms(self.settings))
+        block = self.blocks.current
+        grows_ms = self.grows_ms(block.slow) if block is not None and block.slow else 0.0
+        usual_ms = self.step_ms(self.settings) + grows_ms
+        step_ms = step_ms or (WARMUP_MS if warming_up else usual_ms)
         self.now_s += step_ms / 1e3
         self.waiting.append(
             Step(

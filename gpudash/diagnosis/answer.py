@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
+from gpudash import format as fmt
 from gpudash.diagnosis.causes import OUTSIDE, Cause, Limit, causes, limit_of
 from gpudash.diagnosis.evidence import Measured, beside, caution, evidence_of, waiting_settings
 from gpudash.diagnosis.headline import interruption, is_comparing
@@ -15,6 +16,7 @@ from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import proposals
 from gpudash.diagnosis.recent_step import RecentStep, recent_step, steps_needed
+from gpudash.diagnosis.slopes import Proof, agreeing, over, proof_of, slope_clause
 from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.offers import levers_of
 from gpudash.protocol.answer import Answer, Try
@@ -26,6 +28,8 @@ from workloads.levers import Lever
 HOLD_S = 5.0
 """A limit, and what is proposed, stand until they were not found for so long: on a shared machine
 other jobs come and go within seconds."""
+UNEXPLAINED = 0.1
+"""With more than this part of a step unexplained there is no answer."""
 FIGURES_S = 10.0
 """Figures that change alone are shown as often: each answer that is shown is in a recording's log,
 which takes 0.7 MB an hour."""
@@ -42,20 +46,36 @@ class Found(NamedTuple):
     caution: str = ""
     limit_s: float = -inf
     tries_s: float = -inf
+    said: Limit = "none"
+    """The limit before slowing was held against it."""
+    proof: Proof | None = None
 
     @property
     def title(self) -> str:
         """The limit for the user."""
+        model = self.measured.model
+        if self.proof == "withdrawn":
+            return "unclear, because slowing shows something else"
+        if self.limit == "none" and model is not None and model.residual > UNEXPLAINED:
+            return (
+                f"unclear, because {fmt.percent(100 * model.residual)} of the step is unexplained"
+            )
         return _title(self.limit, self.measured.snapshot)
 
     @property
     def answer(self) -> Answer:
         """Put it into words."""
         snapshot, step, model = self.measured
+        evidence = (*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot))
+        if self.proof is not None and snapshot.slowing is not None:
+            shown = slope_clause(self.said, snapshot.slowing)
+            evidence = (f"{TITLES[self.said]} is {self.proof}: {shown}", *evidence)
         return Answer(
             limit=self.limit,
             title=self.title,
-            evidence=(*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot)),
+            evidence=evidence,
+            slopes=over(snapshot.slowing),
+            is_proven=self.proof == "proven",
             why=tuple(reasons(self.causes, self.limit, self.measured)),
             parts=() if model is None else tuple(parts_of(model)),
             step_ms=step.step_ms,
@@ -132,11 +152,16 @@ def find(
     if step.step_ms is None or not (is_enough or snapshot.state in ENDED):
         return None
     levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
-    model = model_of(step, waits=_waits(snapshot, levers, step))
+    slopes, model = over(snapshot.slowing), model_of(step, waits=_waits(snapshot, levers, step))
+    model = None if model is None else agreeing(model, slopes)
     now_s, now = snapshot.elapsed_s, Measured(snapshot, step, model)
     known = causes(model, step, snapshot.straggler)
-    found = limit_of(known)
-    last = Found(found, known, now, limit_s=now_s)
+    found = said = limit_of(known)
+    proof = proof_of(said, slopes)
+    is_explained = model is None or model.residual <= UNEXPLAINED or said in OUTSIDE
+    if proof == "withdrawn" or not is_explained:
+        found, model = "none", None
+    last = Found(found, known, now, limit_s=now_s, said=said, proof=proof)
     if before is not None and _stands(before, found, known, now_s):
         last = before
     limit = last.limit

@@ -93,8 +93,10 @@ def interruption(snapshot: Snapshot) -> Headline | None:
 
 
 def is_comparing(snapshot: Snapshot) -> bool:
-    """Return whether an A/B runs."""
-    return snapshot.comparison is not None and not snapshot.comparison.is_over
+    """Return whether an A/B or a proof by slowing runs."""
+    shown, slowing = snapshot.comparison, snapshot.slowing
+    is_slowing = slowing is not None and not slowing.is_over
+    return is_slowing or (shown is not None and not shown.is_over)
 
 
 def why_lines(shown: Headline) -> list[str]:
@@ -109,7 +111,7 @@ def why_lines(shown: Headline) -> list[str]:
 
 def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
     """Return what keeps a training from being measured, as a kind and as a title."""
-    shown = snapshot.comparison
+    shown, slowing = snapshot.comparison, snapshot.slowing
     match snapshot.state:
         case "training" if snapshot.profiling:
             return "profiling", "profiling the next steps …"
@@ -117,6 +119,9 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
             return "paused", doing
         case "switching":
             return "switching", f"switching to {phrase(snapshot.pending)} …"
+        case "training" if slowing is not None and not slowing.is_over:
+            rounds = f"round {slowing.rounds + 1}"
+            return "comparing", f"slowing one part of the step after another, {rounds}"
         case "training" if shown is not None and not shown.is_over:
             question = f"{shown.lever} {fmt.plain(shown.a)} or {fmt.plain(shown.b)}"
             return "comparing", f"an A/B is running: {question}"

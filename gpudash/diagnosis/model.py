@@ -20,6 +20,8 @@ SAMPLED = 0.8
 """The same without a profile. In 40 recordings the driver's counter read up to 0.15 less."""
 WAITED = 0.05
 """Part of a step for which the host waits for batches. Less is the time to hand them over."""
+GROWTH = 0.1
+"""Of a step: a proof by slowing delays a part as much."""
 AHEAD = 3
 """Steps that a host runs ahead at most: where launches queue up, more do not change the period."""
 PYTHON = 2.0
@@ -83,11 +85,7 @@ class Model(NamedTuple):
 
     def slope(self, part: PartName) -> Saving:
         """Return by how much a step grows with this part, as a share: 1 where nothing hides it."""
-        delta_ms = 0.05 * self.step_ms
-        grown = [
-            (played_ms(_more(one, part, delta_ms)) - played_ms(one)) / delta_ms
-            for one in self.scenarios
-        ]
+        grown = [grown_by(one, part) for one in self.scenarios]
         return Saving(min(grown), max(grown))
 
 
@@ -121,6 +119,12 @@ def played_ms(times: Times) -> float:
     return max(host_ms, works_ms + times.copy - copied_ms, through_ms, times.loader)
 
 
+def grown_by(times: Times, part: PartName) -> float:
+    """Return by how much a step grows with a part, as a share of what that is longer."""
+    delta_ms = GROWTH * times.step
+    return (played_ms(_more(times, part, delta_ms)) - played_ms(times)) / delta_ms
+
+
 def launch_alone_ms(times: Times) -> float:
     """Return the launches before which the device has nothing to do."""
     if not times.waits:
@@ -128,6 +132,20 @@ def launch_alone_ms(times: Times) -> float:
     works_ms = times.copy + times.device + times.communication
     idle_ms = times.step - times.data - times.code - works_ms
     return min(max(idle_ms, 0.0), max(times.host - times.code, 0.0))
+
+
+def took_ms(times: Times, part: PartName) -> float:
+    """Return what a part takes in a step."""
+    match part:
+        case "wait":
+            return max(times.step - times.host - times.data, 0.0) if times.waits else 0.0
+        case "your code":
+            return times.code
+        case "launch":
+            return max(times.host - times.code, 0.0)
+        case "data" | "copy" | "communication" | "device":
+            value: float = getattr(times, part)
+            return value
 
 
 def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
@@ -296,5 +314,9 @@ def _more(times: Times, part: PartName, ms: float) -> Times:
             return times._replace(code=times.code + ms, host=times.host + ms)
         case "launch":
             return times._replace(host=times.host + ms)
-        case "data" | "copy" | "communication" | "device":
+        case "data":
+            if not times.loader:  # the loader hides it
+                return times
+            return times._replace(data=times.data + ms, loader=times.loader + ms)
+        case "copy" | "communication" | "device":
             return times._replace(**{part: getattr(times, part) + ms})

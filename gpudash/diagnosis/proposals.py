@@ -56,8 +56,6 @@ def proposals(
     judged otherwise come last. Where the limit is `outside` of the step, only the loader's levers
     may help: it may be late for the same reason.
     """
-    if "blocks" not in snapshot.can:
-        return ()
     known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
     verdicts = _verdicts(snapshot)
     proven = {one.change: one for one in _proven(verdicts.values(), snapshot.settings, known)}

@@ -138,6 +138,16 @@ class LoaderLevers:
         """Loader processes."""
         return self._active.num_workers if self._active else 0
 
+    def why_no_delay(self) -> str | None:
+        """Return why a delay that is set here does not reach the loader; None if it does."""
+        loader = self._loader()
+        if self._feed is None or loader is None:
+            return "no DataLoader was seen"
+        if type(loader)._get_iterator is not DataLoader._get_iterator:  # noqa: SLF001  # overrides who makes its iterators
+            return f"{type(loader).__name__} makes its iterators itself"
+        is_forked = not loader.num_workers or _rerun_refusal(loader) is None
+        return None if is_forked else "its workers were not forked from the training"
+
     def apply(self, wanted: Settings) -> None:
         """See Family."""
         loader = self._loader()

@@ -91,6 +91,10 @@ class ScriptLevers:
         """How many batches arrive at a time: loader workers begin and finish together."""
         return max(1, self._loader.num_workers)
 
+    def why_no_delay(self) -> str | None:
+        """Return why a delay does not reach the loader; None if it does."""
+        return self._loader.why_no_delay()
+
     def resolve(self, changes: Settings) -> Settings:
         """Return all settings after these changes. Raises Refusal."""
         settings = self.settings
@@ -116,7 +120,7 @@ class ScriptLevers:
         """Make resolved settings active. Raises Refusal, and then changes nothing."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise Refusal("a CUDA graph is being captured")
-        if self._refusal:
+        if self._refusal and wanted != self.settings:
             raise Refusal(self._refusal)
         before, batches_in_flight = self.settings, self._loader.batches_in_flight
         rehearsal = self.needs_call(wanted)

@@ -1,6 +1,7 @@
 """The answer: what limits a training, with its evidence and what to try."""
 
 from gpudash.protocol.records import Record
+from gpudash.protocol.session import Slope
 
 
 class Part(Record, frozen=True, array_like=True, tag=False):
@@ -80,6 +81,8 @@ class Without(Record, frozen=True, array_like=True, tag=False):
     """Its name in the model of a step, such as `data` or `your code`."""
     low_ms: float
     high_ms: float
+    took_ms: float | None = None
+    """What it takes, as far as it is measured."""
 
 
 class Answer(Record, frozen=True, kw_only=True, tag=False):
@@ -95,11 +98,15 @@ class Answer(Record, frozen=True, kw_only=True, tag=False):
     """Lines: a step without each part, the causes with their values, and a profile's figures."""
     parts: tuple[Without, ...] = ()
     """The parts that make the step longer."""
+    slopes: tuple[Slope, ...] = ()
+    """What slowing the parts has shown; empty until it was tried with the present settings."""
+    is_proven: bool = False
+    """Whether slowing has proven the limit."""
     step_ms: float | None = None
     lanes: tuple[Lane, ...] = ()
     """The step that the evidence is about."""
     tries: tuple[Try, ...] = ()
-    """Proposed changes, best first; empty where no A/B can run."""
+    """Proposed changes, best first."""
     caution: str = ""
     """Why an A/B of them is uncertain now, and what to do; empty if it is not."""
 

@@ -48,6 +48,17 @@ class Stop(Command, frozen=True, kw_only=True):
     """Finish the step in progress, report it and exit."""
 
 
+Slowable: TypeAlias = Literal["loader", "host", "device"]
+"""What can be slowed: the making of batches, the host, the device's training stream."""
+
+
+class Slow(Record, frozen=True, kw_only=True, tag=False):
+    """A delay in each step of a block, of rank 0. It changes no number of the training."""
+
+    part: Slowable
+    ms: float
+
+
 class Block(Record, frozen=True, kw_only=True):
     """A stretch of training under one setting, long enough to be measured."""
 
@@ -61,6 +72,7 @@ class Block(Record, frozen=True, kw_only=True):
     does not count, as on two streams nothing runs beside it."""
     wall_clock: Literal["instrumented", "uninstrumented"] | None = None
     """Time the block by the wall clock, with or without instruments, to measure their cost."""
+    slow: Slow | None = None
 
 
 class Blocks(Command, frozen=True, kw_only=True):

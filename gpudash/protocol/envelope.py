@@ -13,6 +13,7 @@ from gpudash.protocol.session import (
     NewRow,
     Notice,
     Playback,
+    SlowingShown,
     StragglerShown,
     Verdict,
 )
@@ -51,6 +52,7 @@ Event: TypeAlias = (
     | Notice
     | Verdict
     | ComparisonShown
+    | SlowingShown
     | StragglerShown
     | AnswerShown
     | Playback

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from gpudash.protocol.commands import Slowable
 from gpudash.protocol.records import Record, Settings
 
 
@@ -79,6 +80,39 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether it has ended, with a verdict or a failure."""
         return self.verdict is not None or self.failure is not None
+
+
+class Slope(Record, frozen=True, kw_only=True, tag=False):
+    """By how much a step gets longer with a part of it: 1 where nothing hides it, 0 with slack."""
+
+    part: Slowable
+    slope: float | None = None
+    """None before the first round of blocks."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of the 95 % interval; None before the second round."""
+    why_not: str = ""
+    """Why this part cannot be slowed, as a clause."""
+
+
+class SlowingShown(Record, frozen=True, kw_only=True):
+    """A proof by slowing, running or over: parts of a step are delayed in turns."""
+
+    delay_ms: float
+    """Delay in each step of a block that is slowed."""
+    slopes: tuple[Slope, ...]
+    rounds: int = 0
+    """Number of rounds measured: a block without delay and one for each part."""
+    expected_s: float | None = None
+    """Seconds that the fewest rounds take."""
+    is_over: bool = False
+    failure: str = ""
+    """Why nothing was found."""
+
+    def of(self, part: str) -> Slope | None:
+        """Return the slope of a part; None if it was not measured twice or more."""
+        found = next((one for one in self.slopes if one.part == part), None)
+        return found if found is not None and found.low is not None else None
 
 
 class Straggler(Record, frozen=True, kw_only=True, tag=False):

@@ -1,16 +1,17 @@
 """Run an experiment's blocks on the training, and report its state and verdict.
 
-An experiment is what can be run in blocks: a comparison, or a sweep.
+An experiment is what can be run in blocks: a comparison, a sweep, or a proof by slowing.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
 from gpudash.compare.ab import Comparison
+from gpudash.compare.slowing import SlowingTrial
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import ComparisonShown, Verdict
+from gpudash.protocol.session import ComparisonShown, SlowingShown, Verdict
 from gpudash.protocol.training import State
 
 
@@ -35,7 +36,7 @@ class Experiment(Protocol):
         None.
         """
 
-    def shown(self) -> ComparisonShown | None:
+    def shown(self) -> ComparisonShown | SlowingShown | None:
         """Return the experiment's state for the screen; None if it shows none."""
 
 
@@ -54,7 +55,7 @@ class Conductor:
         """The number of the newest run of blocks."""
         self._experiment: Experiment | None = None
         self._waits = False  # for the worker to be ready
-        self._shown: ComparisonShown | None = None
+        self._shown: ComparisonShown | SlowingShown | None = None
 
     def conduct(self, experiment: Experiment, state: State | None) -> None:
         """Begin the experiment, as soon as a worker is ready; `state` is the newest."""
@@ -65,16 +66,20 @@ class Conductor:
     def cancel(self, reason: str) -> str | None:
         """End a comparison, and return what it has found; a sweep goes on with the next worker.
 
-        None if no comparison was running.
+        None if no comparison was running. A proof by slowing ends with what it has.
         """
         experiment = self._experiment
+        if isinstance(experiment, SlowingTrial) and not experiment.done:
+            experiment.cancel(reason)
+            self._report(experiment, None)
+            return f"proof by slowing: {reason}"
         if not isinstance(experiment, Comparison) or experiment.shown().is_over:
             return None
         experiment.cancel(reason)
         self._waits = False
         self._report(experiment, None)
         lever = experiment.question.name
-        return experiment.verdict or f"no verdict for {lever}: {experiment.failure}"
+        return f"A/B: {experiment.verdict or f'no verdict for {lever}: {experiment.failure}'}"
 
     def fold(self, item: Event | Reading, state: State | None) -> None:
         """Fold one record."""

@@ -20,6 +20,7 @@ import msgspec
 
 import gpudash
 from gpudash.compare.ab import Comparison, Question
+from gpudash.compare.slowing import SlowingTrial
 from gpudash.diagnosis.limits import Limits
 from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
 from gpudash.protocol.commands import (
@@ -246,6 +247,10 @@ class Session:
     def compare(self, question: Question) -> int:
         """Run an A/B comparison; its verdict is kept in the table of results."""
         return self.conduct(Comparison(question))
+
+    def slow(self, step_ms: float) -> int:
+        """Slow the parts of a step, which takes so long, in turns; of several ranks, rank 0's."""
+        return self.conduct(SlowingTrial(step_ms))
 
     def end_comparison(self) -> int:
         """End a comparison; the worker returns to the levers from before."""
@@ -533,7 +538,7 @@ class Session:
         """End a running comparison, and log what it has found; return whether there was one."""
         found = self._conductor.cancel(reason)
         if found is not None:
-            self._log([f"A/B: {found}"])
+            self._log([found])
         return found is not None
 
     def _stop(self, number: int) -> None:

@@ -255,6 +255,7 @@ class Driver:
             commands.rest()
             self._serve()
             commands.turn()
+        training.slowing.step()
         if commands.is_over:
             self._stop_measuring()
 

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.instrument.guard import unseen, without_ours
+from gpudash.instrument.slowing import hook_loaders
 from gpudash.instrument.uncompiled import uncompiled
 from gpudash.script.counting import count_backward, count_batches, count_steps
 from gpudash.script.roots import CALL_ATTRIBUTE
@@ -36,6 +37,7 @@ def patch(tracker: Tracker) -> None:
     _patch_scaler(tracker)
     _patch_backward(tracker)
     _patch_loaders(tracker)
+    hook_loaders()
     _patch_save(tracker)
     _patch_graphs(tracker)
     _patch_eval(tracker)

@@ -11,10 +11,11 @@ from torch.optim import Optimizer
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.loss import LossReader
+from gpudash.instrument.slowing import Slowing
 from gpudash.levers.offers import UNKNOWN
 from gpudash.levers.precision import CUDNN_TF32
 from gpudash.levers.training_objects import Redirects, TrainingObjects, modules_of
-from gpudash.protocol.commands import AnyCommand, Pause, Stop
+from gpudash.protocol.commands import AnyCommand, Pause, Slow, Stop
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.training.commanded import CommandedTraining
@@ -57,6 +58,9 @@ class FollowedLevers(Levers, Protocol):
     def offers(self) -> tuple[LeverOffer, ...]:
         """The levers that this training offers."""
 
+    def why_no_delay(self) -> str | None:
+        """Return why a delay does not reach the loader; None if it does."""
+
     def update(self, found: TrainingObjects) -> None:
         """Act on these objects from now on."""
 
@@ -69,6 +73,7 @@ class ScriptTraining(CommandedTraining):
         self.tracker = tracker
         self.found = found
         self.levers: FollowedLevers = levers
+        self.slowing = Slowing(found.device)
 
     @property
     def step(self) -> int:
@@ -101,6 +106,11 @@ class ScriptTraining(CommandedTraining):
         if isinstance(command, Pause) and self.is_shared:
             return NO_PAUSE
         return NO_STOP if isinstance(command, Stop) else None
+
+    def why_not_slow(self, slow: Slow) -> str | None:
+        """Return why this process cannot slow a part of its steps; None if it can."""
+        why = self.levers.why_no_delay() if slow.part == "loader" else None
+        return why or super().why_not_slow(slow)
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""

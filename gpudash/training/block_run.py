@@ -107,6 +107,7 @@ class BlockRun:
         levers, decision = self._training.levers, f"{self._decisions.block_topic}.begin"
         try:
             wanted = levers.resolve(self._blocks.baseline | block.changes)
+            self._training.check_slow(block.slow)
         except Refusal as error:
             self._training.decide(decision, str(error))
             self._replies.refuse(str(error))

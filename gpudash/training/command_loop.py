@@ -190,6 +190,7 @@ class CommandLoop:
         self._inbox.clear()
         self._paused = False
         self._wall_clock.abandon()
+        self._training.slow(None)
         self._switching.waiting = None
         self._training.keep_calls(keep=False)
         self._note_work()

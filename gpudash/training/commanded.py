@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from gpudash.protocol.commands import AnyCommand
+from gpudash.instrument.slowing import Slowing
+from gpudash.protocol.commands import AnyCommand, Slow
 from gpudash.protocol.inspections import Flops
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Note, RefusalKind
@@ -35,6 +36,8 @@ class CommandedTraining(ABC):
     """One training with its levers. Methods without a body are for trainings that need them."""
 
     levers: Levers
+    slowing: Slowing
+    """Delays a part of each step while a block asks for it."""
     votes_on_way_back = False
     """Whether ranks vote on the way back from blocks too: on one of them it may fail half-way."""
 
@@ -92,6 +95,20 @@ class CommandedTraining(ABC):
     def why_not(self, command: AnyCommand) -> str | None:  # noqa: ARG002  # for those that refuse
         """Return why a command of this kind is never obeyed here; None: it is."""
         return None
+
+    def why_not_slow(self, slow: Slow) -> str | None:
+        """Return why this process cannot slow a part of its steps; None if it can."""
+        return self.slowing.why_not(slow)
+
+    def check_slow(self, slow: Slow | None) -> None:
+        """Raise Refusal if this part of a step cannot be slowed."""
+        why_not = None if slow is None else self.why_not_slow(slow)
+        if why_not is not None:
+            raise Refusal(why_not)
+
+    def slow(self, slow: Slow | None) -> None:
+        """Delay this part of each step of rank 0 from now on; None: nothing."""
+        self.slowing.begin(slow if self.speaks else None)
 
     # ── its steps ───────────────────────────────────────────────────────────────────────
 

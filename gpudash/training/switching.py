@@ -103,6 +103,7 @@ class Switching:
         whole = block is not None and levers.burst_steps > 1
         self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
         self._wall_clock.stop()
+        self._training.slow(block.slow if block is not None else None)
         if block is not None and block.wall_clock is not None:
             self._wall_clock.start(block)
 

@@ -5,6 +5,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.compare.slowing import MOST_S
 from gpudash.errors import UsageError
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import aside
@@ -68,7 +69,20 @@ class AbControl:
         run = self._run
         run.require("blocks")
         run.asked_comparison = Request(run.engine.end_comparison(), False)
-        return f"the A/B ends {'once the training goes on' if run.pausing else 'after this step'}"
+        what = "the proof" if run.slowing else "the A/B"
+        return f"{what} ends {'once the training goes on' if run.pausing else 'after this step'}"
+
+    def prove(self) -> str:
+        """Slow the parts of a step in turns; return a notice. Raises UsageError."""
+        run = self._run
+        run.require("blocks")
+        self.check_trains()
+        answer = run.snapshot.answer
+        if answer is None or answer.step_ms is None:
+            raise UsageError("there is no answer yet that could be proven")
+        run.asked_comparison = Request(run.engine.slow(answer.step_ms), True)
+        ends = f"{MOST_S:.0f} s at most; {key_for('compare')} ends it"
+        return f"each part of a step is slowed in turns, {ends}"
 
     # ── the last one ────────────────────────────────────────────────────────────────────
 
@@ -134,6 +148,8 @@ class AbControl:
         shown = self._run.snapshot.comparison
         if not self._run.comparing:
             return ""
+        if self._run.slowing:
+            return "the proof by slowing ends"
         if shown is None or shown.is_over:  # just requested
             return "the A/B just begun ends"
         of = f"{shown.pairs} of {shown.planned_pairs} pairs"
@@ -145,6 +161,7 @@ class AbControl:
         shown = self._run.snapshot.comparison
         return (
             self._run.comparing
+            and not self._run.slowing
             and shown is not None
             and not shown.is_over
             and shown.pairs >= FEWEST_PAIRS

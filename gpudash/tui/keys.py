@@ -191,6 +191,8 @@ KEYS = (
     Key("x", "try_it", "try it", "A/B of what the answer proposes", "prove", needs="blocks",
         rank=1),
     Key("e", "why", "why", "Why: a step without each of its parts", "prove", rank=1),
+    Key("E", "prove", "prove", "Prove the answer: slow each part of a step in turns", "prove",
+        needs="blocks", rank=9),
     Key("m", "more_pairs", "more pairs", "More pairs for the last A/B", "prove", needs="blocks",
         panels=("ab",), elsewhere=False, rank=5),
     Key("o", "go_back", "back", "Back to the A/B's first value", "prove", needs="levers",

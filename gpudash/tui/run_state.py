@@ -110,18 +110,25 @@ class RunState:
 
     @property
     def comparing(self) -> bool:
-        """Whether an A/B comparison is running or was just requested."""
+        """Whether an A/B or a proof by slowing is running, or was just requested."""
         if self.dead or self.snapshot.state == "starting":  # it ended with its worker
             return False
         if self.asked_comparison is not None:
             return self.asked_comparison.wish
         shown = self.snapshot.comparison
+        return self.slowing or (shown is not None and not shown.is_over)
+
+    @property
+    def slowing(self) -> bool:
+        """Whether the parts of a step are being slowed."""
+        shown = self.snapshot.slowing
         return shown is not None and not shown.is_over
 
     @property
     def why_busy(self) -> str | None:
-        """The A/B that is running, and the key that ends it; None without one."""
-        return f"an A/B is running; {key_for('compare')} ends it" if self.comparing else None
+        """The A/B or the proof that is running, and the key that ends it; None without one."""
+        what = "a proof by slowing" if self.slowing else "an A/B"
+        return f"{what} is running; {key_for('compare')} ends it" if self.comparing else None
 
     @property
     def profiling(self) -> bool:

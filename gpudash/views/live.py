@@ -28,7 +28,14 @@ from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import MemoryOwners, Profiled
 from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading, OtherJobs, Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, NewRow, Notice, Playback, Verdict
+from gpudash.protocol.session import (
+    ComparisonShown,
+    NewRow,
+    Notice,
+    Playback,
+    SlowingShown,
+    Verdict,
+)
 from gpudash.protocol.training import (
     BlocksEnded,
     Hello,
@@ -45,6 +52,7 @@ from gpudash.snapshot import (
     AB,
     ASIDES,
     ENDED,
+    SLOWING,
     BlockShown,
     Hang,
     Marker,
@@ -219,7 +227,7 @@ class LiveView:
 
     def _begin_anew(self, workload: str, at_s: float) -> None:
         """Show nothing of the workload before; its results are shown when it trains again."""
-        self._known.comparison = None
+        self._known.comparison = self._known.slowing = None
         self._blocks.clear()
         self._ticks, self._anew_s = Ticks(self._began_s), at_s - self._began_s
         self._other_results[self._known.workload] = self._results
@@ -255,6 +263,8 @@ class LiveView:
                 self._known.gpu_missing = item.why
             case ComparisonShown():
                 self._compare(item)
+            case SlowingShown():
+                self._known.slowing = item
             case Notice():
                 self._notice = item.text
             case NewRow():
@@ -295,6 +305,11 @@ class LiveView:
         return self._state.run is not None
 
     @property
+    def _is_slowing(self) -> bool:
+        """Whether the blocks are those of a proof by slowing."""
+        return self._known.slowing is not None and not self._known.slowing.is_over
+
+    @property
     def _ended_s(self) -> float | None:
         return self._state.since_s if self._state.phase in ENDED else None
 
@@ -330,7 +345,7 @@ class LiveView:
         if before.process is not None and before.process.pid != process.pid:
             self._mark(process.ready_s, "restart")  # torchrun restarts all ranks if one fails
         self._untried = {}
-        known.steps_since_break = 0
+        known.steps_since_break, known.slowing = 0, None
         known.workload, known.settings = state.workload, state.baseline or state.settings
         known.requested, known.notes = state.requested, _texts(state.notes)
         known.phases, known.bus_gb_s = process.phases, process.bus_gb_s
@@ -353,12 +368,12 @@ class LiveView:
     def _begin_blocks(self, state: State) -> None:
         # blocks are too short for a row, a marker and settings of their own
         self._notice = ""
-        self._mark(state.at_s, AB)
+        self._mark(state.at_s, SLOWING if self._is_slowing else AB)
         self._enter_block(state)
 
     def _enter_block(self, state: State) -> None:
         """Note which side of the comparison is trained from here on."""
-        shown = self._known.comparison
+        shown = self._known.comparison if not self._is_slowing else None
         value = state.settings.get(shown.lever) if shown and state.block is not None else None
         if shown is not None and value in (shown.a, shown.b):
             side: Literal["a", "b"] = "a" if value == shown.a else "b"
@@ -377,11 +392,12 @@ class LiveView:
         if before.run is not None:  # the worker's changes are those since the last block
             changes = {k: v for k, v in state.settings.items() if v != self._known.settings.get(k)}
             if not changes:
-                self._mark(state.at_s, "end of A/B")
+                self._mark(state.at_s, f"end of {SLOWING if self._is_slowing else AB}")
         if not changes:
             self._results.go_on(state.segment)
             return
         self._known.settings, self._untried = state.settings, changes
+        self._known.slowing = None
         self._mark(state.at_s, phrase(changes))
         self._results.change(state.segment, state.settings)
 
@@ -393,7 +409,7 @@ class LiveView:
             self._passing = reason, self.ranks.lead.busy_since_s + PASSING_S
         if event.block is None:
             self._notice = reason
-        else:
+        elif not self._is_slowing:  # it shows why a part is not slowed
             self._verdict = reason
 
     def _progress(self, report: Progress) -> None:
@@ -466,6 +482,8 @@ class LiveView:
         match self._word():
             case "training" if state.phase == "paused" and state.why is not None:
                 sentence = ASIDES[state.why]
+            case "training" if self._is_slowing:
+                sentence = "slowing one part of the step after another"
             case "training" if self._in_blocks and self._known.comparison is not None:
                 sentence = _comparing(self._known.comparison)
             case "switching":

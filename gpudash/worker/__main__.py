@@ -116,10 +116,12 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
     """Build the workload, and describe this process. Raises any error on the way."""
     # imported here because it takes seconds
     with without_collecting():
+        from gpudash.instrument.slowing import hook_loaders  # noqa: PLC0415  # see above
         from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
     device, entry = pick_device(plan.device), find(plan.workload)
     described = announce(plan, device, events)
+    hook_loaders()
     training = Training(entry, plan.settings, device)
     return training, of_process(described, phases(entry.prepares))
 

@@ -64,6 +64,7 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
         import torch._dynamo  # noqa: F401, PLC0415  # slow
 
         from gpudash.instrument.collectives import bus_gb_s  # noqa: PLC0415  # imports torch
+        from gpudash.instrument.slowing import hook_loaders  # noqa: PLC0415  # imports torch
         from workloads import processes  # noqa: PLC0415  # imports torch
         from workloads.training import Training  # noqa: PLC0415  # imports torch
 
@@ -71,6 +72,7 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
     events.send(Status(text=f"waiting for the other {plan.nproc - 1} processes"))
     joined = processes.join(device)
     described = announce(plan, device, events)
+    hook_loaders()
     training = Training(entry.of_processes(), plan.settings, device, joined)
     about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
     process = of_process(described, phases_of_ranks(entry.prepares))

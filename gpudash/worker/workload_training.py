@@ -21,6 +21,7 @@ from gpudash.instrument.device import device_memory, give_back, reset_peak
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments
+from gpudash.instrument.slowing import Slowing
 from gpudash.instrument.wire import FinishedStep
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
@@ -108,6 +109,7 @@ class WorkloadTraining(CommandedTraining):
         self._world_size = plan.nproc
         self.levers = WorkloadLevers(training, plan.workload)
         self.requested = plan.settings
+        self.slowing = Slowing(training.device)
         phases = phases_of_ranks() if self.is_shared else PHASES
         self.clock, losses = instruments(training.device, phases)
         self.reports = _Reports(
@@ -191,6 +193,8 @@ class WorkloadTraining(CommandedTraining):
     def take(self) -> None:
         """Take one batch."""
         training = self._training
+        if self.slowing.is_on:
+            self.slowing.step()
         if not self.is_measured:
             training.step()
             return

@@ -22,6 +22,7 @@ LENGTHS_AND_RATES = {
     ("Plan", "duration_s"),
     ("Playback", "length_s"),
     ("Playback", "position_s"),
+    ("SlowingShown", "expected_s"),
     ("TrainingProcess", "bus_gb_s"),
 }
 """Fields that end in `_s` and are not points in time."""

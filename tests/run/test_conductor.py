@@ -38,8 +38,8 @@ def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
     assert emitted[len(emitted) - verdicts :] == [Verdict(text=shown.verdict)] * verdicts
     while not comparison.done:
         turn()
-    none = "no verdict for pipelined=on: ended after 3 pairs, and a verdict needs 4"
-    assert found == (shown.verdict or none)
+    none = "A/B: no verdict for pipelined=on: ended after 3 pairs, and a verdict needs 4"
+    assert found == (f"A/B: {shown.verdict}" if shown.verdict else none)
     assert conductor.cancel("the training was restarted") is None
     assert [one for one in emitted if isinstance(one, Verdict)] == emitted[
         len(emitted) - verdicts :

@@ -25,7 +25,7 @@ def test_a_rank_waits_for_less_than_the_collectives_timeout_of_the_others(
     store = HashStore()
     store.set_timeout(timedelta(seconds=0.2))
     monkeypatch.setattr(commanded, "process_store", lambda: store)
-    training = ScriptTraining(None, SimpleNamespace(world_size=2), None)
+    training = ScriptTraining(None, SimpleNamespace(world_size=2, device=None), None)
     assert training.decide("1").refusal == "rank 1 did not answer within 0.05 s"
 
 

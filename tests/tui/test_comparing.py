@@ -11,7 +11,9 @@ import pytest
 from gpudash.cli import ab_trial as ab
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
+from gpudash.protocol.answer import Answer
 from gpudash.protocol.readings import HostReading
+from gpudash.protocol.session import SlowingShown
 from gpudash.snapshot import BlockShown
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
@@ -54,6 +56,33 @@ async def test_a_count_is_typed_and_its_blocks_are_short_runs_where_a_loader_is_
         await d.press("a")
         question = Question(lever="batch_size", a="8", b="48", short_runs=True)
         assert d.engine.calls_of("compare") == [(question,)]
+
+
+async def test_capital_e_slows_the_parts_of_the_step_that_the_answer_is_about():
+    answer = Answer(limit="gpu", title="GPU-bound", step_ms=4.2)
+    async with dashboard(snapshot=changed(training(), answer=answer)) as d:
+        await d.press("E")
+        assert d.engine.calls_of("slow") == [(4.2,)]
+        await d.press("E")
+        assert d.engine.calls_of("slow") == [(4.2,)]  # the first one runs
+
+
+async def test_there_is_nothing_to_prove_before_there_is_an_answer():
+    none_yet = changed(training(), steps_since_break=0)
+    async with dashboard(snapshot=none_yet, notifications=True) as d:
+        await d.press("E")
+        assert d.engine.calls_of("slow") == []
+        assert d.notices() == ["there is no answer yet that could be proven"]
+
+
+async def test_a_ends_a_proof_that_runs_and_q_says_what_it_ends():
+    slowing = SlowingShown(delay_ms=0.5, slopes=(), rounds=3)
+    proving = changed(training(), slowing=slowing)
+    async with dashboard(snapshot=proving, notifications=True) as d:
+        await d.press("E")
+        assert d.notices() == ["a proof by slowing is running; a ends it"]
+        await d.press("a")
+        assert d.engine.calls_of("end_comparison") == [()]
 
 
 async def test_enter_in_the_chooser_that_a_has_opened_compares_too():

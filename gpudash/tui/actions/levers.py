@@ -131,6 +131,15 @@ class LeverActions(Asking):
             compares = f"press {key_for('compare')} to compare the one under the cursor"
             self.notify(f"the answer proposes no lever now; {compares}")
 
+    def action_prove(self) -> None:
+        """Slow the parts of a step in turns, to prove the answer."""
+        if not self._ask(lambda: self.control.require("blocks")):
+            return
+        if (busy := self.control.why_busy) is not None:
+            self.notify(busy)
+        else:
+            self._ask_and_notify(self.control.ab.prove)
+
     def _compare(self, name: str, value: str) -> None:
         def compare() -> None:
             self.control.ab.compare(name, value)

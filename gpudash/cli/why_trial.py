@@ -1,0 +1,272 @@
+"""`gpudash why`: measure a training until its answer is known, and print it."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+from msgspec.structs import replace
+
+from gpudash import format as fmt
+from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.stdout import complain, say, say_json
+from gpudash.compare.slowing import MOST_S
+from gpudash.diagnosis.headline import headline, why_lines
+from gpudash.errors import Exit
+from gpudash.protocol.answer import Answer, Try
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import SlowingShown
+from gpudash.run.session import Session
+from gpudash.run.user_command import understand
+from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.trace.accounting import summarise
+from gpudash.trace.read import read
+
+PROFILED_STEPS = 10
+PATIENCE_S = 60.0
+"""Seconds to wait for a step."""
+
+
+class PartReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a step. Without it a step would take from `low_ms` to `high_ms`."""
+
+    part: str
+    took_ms: float | None
+    low_ms: float
+    high_ms: float
+
+
+class ProposalReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A change to try, and what it would gain in throughput. None = not known."""
+
+    lever: str
+    value: str
+    before: str
+    low_pct: float | None
+    high_pct: float | None
+    measured: bool
+    """Whether an A/B measured the gain."""
+    source: str
+
+
+class SlopeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much a step grew with a part that was slowed, as a share of the delay."""
+
+    slope: float | None
+    low: float | None
+    high: float | None
+    why_not: str
+    """Why the part was not slowed; empty if it was."""
+
+
+class WhyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash why --json` prints. None = not measured."""
+
+    schema_version: int = 1
+    workload: str
+    device: str | None
+    settings: Settings
+    limit: str
+    """One word, such as `data`, `own_code` or `unclear`."""
+    title: str
+    proven: bool | None
+    """Whether slowing has proven the limit; None: it was not tried."""
+    evidence: tuple[str, ...]
+    step_ms: float | None
+    parts: tuple[PartReport, ...]
+    proposals: tuple[ProposalReport, ...]
+    slopes: dict[str, SlopeReport]
+    """By part: loader, host, device; empty unless they were slowed."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure and answer; return the exit code."""
+    with TemporaryDirectory(prefix="gpudash-") as folder:
+        trace = Path(folder) / "why.trace.json"
+        return (_of_script if arguments.user_command else _of_workload)(arguments, trace)
+
+
+class Why:
+    """Waits for the answer; profiles and slows first, if that is asked."""
+
+    def __init__(
+        self, session: Session, news: News, arguments: argparse.Namespace, trace: Path
+    ) -> None:
+        self._session, self._news = session, news
+        self._course = self._follow(arguments, trace)
+        self._doing = "warming up"
+        self.known = Snapshot()
+        """The newest one with an answer."""
+        self.failure = ""
+        """Why something was not found, as a clause."""
+
+    def is_over(self) -> bool:
+        """Do what comes next; return whether the training may end."""
+        snapshot = self._news.snapshot
+        if snapshot.answer is not None:
+            self.known = snapshot
+        if (snapshot.quiet_s or 0.0) > PATIENCE_S:
+            self.failure = f"no step has ended for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
+        return self.failure != "" or next(self._course, True)
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return the progress line."""
+        if snapshot.state in ENDED:
+            return ""
+        doing = self._doing if snapshot.state == "training" else snapshot.status
+        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+
+    def _follow(self, arguments: argparse.Namespace, trace: Path) -> Iterator[bool]:
+        """Yield False for as long as there is something to wait for."""
+        news = self._news
+        while not news.snapshot.total_steps:
+            yield False
+        self._doing = "measuring"
+        until_s = news.snapshot.elapsed_s + arguments.seconds
+        while news.snapshot.answer is None or news.snapshot.elapsed_s < until_s:
+            yield False
+        if arguments.with_profile:
+            yield from self._profile(trace)
+        if arguments.prove and not self.failure:
+            yield from self._prove()
+
+    def _profile(self, trace: Path) -> Iterator[bool]:
+        news = self._news
+        if "profile" not in news.snapshot.can:
+            self.failure = "this training cannot be profiled"
+            return
+        self._doing = f"profiling {PROFILED_STEPS} steps"
+        asked = self._session.profile(PROFILED_STEPS, trace)
+        while news.snapshot.last_command < asked or news.snapshot.profiling:
+            yield False
+        self.failure = news.snapshot.profile_refusal
+        if self.failure:
+            return
+        before, summary = news.snapshot.answer, summarise(read(trace))
+        self._session.deepen(*news.snapshot.profile_of, summary)
+        while news.snapshot.answer in (None, before):
+            yield False
+
+    def _prove(self) -> Iterator[bool]:
+        news = self._news
+        answer = news.snapshot.answer
+        step_ms = answer.step_ms if answer is not None else news.snapshot.step_ms_p50
+        if step_ms is None:
+            self.failure = "the duration of a step is not known"
+            return
+        asked = self._session.slow(step_ms)
+        while news.snapshot.last_command < asked or (shown := news.snapshot.slowing) is None:
+            yield False
+        complain(expectation(shown))
+        while (shown := news.snapshot.slowing) is not None and not shown.is_over:
+            self._doing = f"slowing one part after another, round {shown.rounds + 1}"
+            yield False
+        self._doing = "measuring again"
+        while (answer := news.snapshot.answer) is None or not answer.slopes:
+            yield False
+
+
+def expectation(shown: SlowingShown) -> str:
+    """Return how long the proof will take, or that its longest time will not suffice."""
+    if shown.expected_s is None or shown.expected_s <= MOST_S:
+        return f"slowing takes up to {MOST_S:.0f} s"
+    return (
+        f"slowing ends after {MOST_S:.0f} s, and needs about {shown.expected_s:.0f} s: "
+        "its slopes may stay unknown"
+    )
+
+
+def _of_workload(arguments: argparse.Namespace, trace: Path) -> int:
+    plan = make_plan(arguments)
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+        news = News(quiet=arguments.quiet)
+        why = Why(session, news, arguments, trace)
+        interrupted = follow(session, news, why.line, why.is_over)
+        if session.failure is not None and why.known.answer is None:
+            return complain_of_failure(session.failure)
+    return _conclude(why, arguments, "the training ended first", interrupted=interrupted)
+
+
+def _of_script(arguments: argparse.Namespace, trace: Path) -> int:
+    check_with_command(arguments)
+    command = understand(arguments.user_command)
+    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    with script.session(arguments) as session:
+        why = Why(session, script.news, arguments, trace)
+        line = (lambda _: "") if arguments.quiet else why.line
+        script.follow(session, lambda: why.is_over() or script.interrupted, line)
+    source = script.source
+    assert source
+    failed = None if why.known.answer is not None else script.own_failure("answer")
+    if failed is not None:
+        return failed
+    ended = source.how_it_ended() if source.started else source.why_no_step()
+    return _conclude(why, arguments, ended, interrupted=script.interrupted)
+
+
+def _conclude(why: Why, arguments: argparse.Namespace, ended: str, *, interrupted: bool) -> int:
+    """Print the answer, or why there is none; return the exit code."""
+    answer = why.known.answer
+    if answer is None:
+        complain(f"gpudash: no answer: {'interrupted' if interrupted else why.failure or ended}")
+        return Exit.INTERRUPTED if interrupted else Exit.FAILED
+    if arguments.json:
+        say_json(report(why.known, answer))
+    else:
+        say("\n".join(_lines(why.known, answer)))
+    if why.failure:
+        complain(f"gpudash: {why.failure}")
+        return Exit.FAILED
+    return Exit.INTERRUPTED if interrupted else Exit.DONE
+
+
+def report(snapshot: Snapshot, answer: Answer) -> WhyReport:
+    """Return the answer as a document for programs."""
+    return WhyReport(
+        workload=snapshot.workload,
+        device=snapshot.device.name if snapshot.device else None,
+        settings=snapshot.settings,
+        limit="unclear" if answer.limit in ("none", "unknown") else answer.limit,
+        title=answer.title,
+        proven=answer.is_proven if answer.slopes else None,
+        evidence=answer.evidence,
+        step_ms=answer.step_ms,
+        parts=tuple(
+            PartReport(part=one.part, took_ms=one.took_ms, low_ms=one.low_ms, high_ms=one.high_ms)
+            for one in answer.parts
+        ),
+        proposals=tuple(map(_proposal, answer.tries)),
+        slopes={
+            one.part: SlopeReport(slope=one.slope, low=one.low, high=one.high, why_not=one.why_not)
+            for one in answer.slopes
+        },
+    )
+
+
+def _proposal(one: Try) -> ProposalReport:
+    gain = one.gain
+    return ProposalReport(
+        lever=one.lever,
+        value=one.value,
+        before=one.before,
+        low_pct=gain.low_pct if gain is not None else None,
+        high_pct=gain.high_pct if gain is not None else None,
+        measured=gain is not None and gain.measured,
+        source=(gain.source if gain is not None else "") or one.why,
+    )
+
+
+def _lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
+    """Yield the answer for people: limit, lanes, evidence, parts, proposals."""
+    step_ms = fmt.milliseconds(answer.step_ms)
+    yield f"{fmt.plain(snapshot.workload)}: {answer.title}; a step {step_ms} ms"
+    for lane in answer.lanes:
+        parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
+        yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
+    # without a screen no A/B can run beside it, and `gpudash ab` can
+    shown = headline(replace(snapshot, state="training", can=("blocks",)))
+    yield from (f"  {line}".rstrip() for line in why_lines(shown))

@@ -1,0 +1,101 @@
+"""Hold a model and its answer against what slowing the parts of a step has shown."""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from gpudash import format as fmt
+from gpudash.diagnosis.causes import Limit
+from gpudash.diagnosis.model import Model, PartName, Times, grown_by
+from gpudash.protocol.commands import Slowable
+from gpudash.protocol.session import Slope, SlowingShown
+
+PROVEN = 0.5
+"""A limit is proven where the interval of its part's slope lies above this, and withdrawn where it
+lies below."""
+LEEWAY = 0.15
+"""A schedule agrees with a slope up to so far from its interval."""
+Proof: TypeAlias = Literal["proven", "withdrawn"]
+
+SLOWED: Mapping[Limit, tuple[Slowable, ...]] = {
+    "data": ("loader",),
+    "copy": ("device",),
+    "communication": ("device",),
+    "sync": ("host", "device"),
+    "launch": ("host",),
+    "own_code": ("host",),
+    "host": ("host",),
+    "throttled": ("device",),
+    "memory": ("device",),
+    "compute": ("device",),
+    "gpu": ("device",),
+    "cpu": ("host",),
+}
+"""What is on the critical path if this is the limit."""
+SLOWED_PART: Mapping[str, Slowable] = {
+    "data": "loader",
+    "your code": "host",
+    "launch": "host",
+    "copy": "device",
+    "communication": "device",
+    "device": "device",
+}
+"""What is slowed for a part of a step. A copy and collectives are in line with the kernels."""
+GROWS: Mapping[Slowable, PartName] = {"loader": "data", "host": "your code", "device": "device"}
+"""The part of a model that a delay makes longer."""
+
+
+def over(slowing: SlowingShown | None) -> tuple[Slope, ...]:
+    """Return the slopes of a proof that is over."""
+    return slowing.slopes if slowing is not None and slowing.is_over else ()
+
+
+def agreeing(model: Model, slopes: tuple[Slope, ...]) -> Model:
+    """Return the model with the schedules that agree with the measured slopes; with all if none."""
+    kept = tuple(one for one in model.scenarios if all(_agrees(one, slope) for slope in slopes))
+    return Model(kept or model.scenarios)
+
+
+def proof_of(limit: Limit, slopes: tuple[Slope, ...]) -> Proof | None:
+    """Return whether the slopes prove the limit or withdraw it; None: neither."""
+    known = {one.part: one for one in slopes}
+    ends = [_ends(known.get(part)) for part in SLOWED.get(limit, ())]
+    if any(high < PROVEN for _, high in ends):
+        return "withdrawn"
+    return "proven" if ends and all(low > PROVEN for low, _ in ends) else None
+
+
+def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
+    """Return what slowing the limit's parts did, as a clause."""
+    known = {one.part: one for one in slowing.slopes}
+    told = (known[part] for part in SLOWED.get(limit, ()) if part in known)
+    delay = fmt.milliseconds(slowing.delay_ms)
+    grows = (
+        f"slowing the {one.part} by {delay} ms makes a step "
+        f"{fmt.milliseconds(one.slope * slowing.delay_ms)} ms longer"
+        for one in told
+        if one.slope is not None
+    )
+    return ", ".join(grows)
+
+
+def slope_label(slope: Slope) -> str:
+    """Return `1.02 ± 0.08`, by how much a step grew with the delay."""
+    if slope.slope is None:
+        return "–"
+    if slope.low is None or slope.high is None:
+        return f"{slope.slope:.2f}"
+    return f"{slope.slope:.2f} ± {(slope.high - slope.low) / 2:.2f}"
+
+
+def _ends(slope: Slope | None) -> tuple[float, float]:
+    """Return the ends of the interval; of one that is not known, those that prove nothing."""
+    if slope is None or slope.low is None or slope.high is None:
+        return 0.0, 1.0
+    return slope.low, slope.high
+
+
+def _agrees(times: Times, slope: Slope) -> bool:
+    if slope.low is None or slope.high is None:
+        return True
+    modelled = grown_by(times, GROWS[slope.part])
+    return slope.low - LEEWAY <= modelled <= slope.high + LEEWAY

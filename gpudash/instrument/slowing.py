@@ -1,0 +1,119 @@
+"""Make a part of each step longer, to see whether the step gets longer by as much.
+
+This is the idea of Coz (Curtsinger and Berger, SOSP 2015) turned round. Where a part is on the
+critical path, a step grows by the whole delay; where it has slack, by nothing. No number of the
+training changes: the host busy-waits and the training stream spins between two steps, and a loader
+sleeps after it has made a batch.
+"""
+
+import struct
+import time
+from functools import wraps
+from mmap import mmap
+from typing import Any
+
+import torch
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
+
+from gpudash.instrument.guard import unseen
+from gpudash.instrument.uncompiled import uncompiled
+from gpudash.protocol.commands import Slow
+
+CALIBRATION_CYCLES = 20_000_000
+"""About 10 ms."""
+
+
+class Slowing:
+    """Delays one part of the steps of this process; nothing at first."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._host_s = 0.0
+        self._cycles = 0
+        self._cycles_per_ms = 0.0
+        self.is_on = False
+        """Whether `step` does anything."""
+
+    def begin(self, slow: Slow | None) -> None:
+        """Delay this part from the next step on; None: nothing.
+
+        The first delay of a device waits for it once, to see how long it spins.
+        """
+        part, ms = (slow.part, slow.ms) if slow is not None else ("", 0.0)
+        self._host_s = ms / 1e3 if part == "host" else 0.0
+        self._cycles = round(ms * self._pace()) if part == "device" and ms else 0
+        _Batches.delay(ms if part == "loader" else 0.0)
+        self.is_on = self._host_s > 0 or self._cycles > 0
+
+    def why_not(self, slow: Slow) -> str | None:
+        """Return why a part of this process cannot be slowed; None if it can."""
+        if slow.part == "device" and self._device.type != "cuda":
+            return "the training is on a CPU, where the host computes"
+        if slow.part == "loader" and _Batches.page is None:
+            return "its loader was made before gpudash came"
+        return None
+
+    def step(self) -> None:
+        """Delay the present step."""
+        if self._cycles:
+            with torch.cuda.device(self._device):
+                torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001  # no public spin
+        if self._host_s:
+            _spin(self._host_s)
+
+    def _pace(self) -> float:
+        """Return the cycles that the device spins in a millisecond."""
+        if not self._cycles_per_ms:
+            begin, end = (torch.Event("cuda", enable_timing=True) for _ in range(2))
+            with torch.cuda.device(self._device):
+                begin.record()
+                torch.cuda._sleep(CALIBRATION_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001  # as above
+                end.record()
+                end.synchronize()  # sync: once in a proof, between two blocks
+            self._cycles_per_ms = CALIBRATION_CYCLES / begin.elapsed_time(end)
+        return self._cycles_per_ms
+
+
+def hook_loaders() -> None:
+    """Have all loaders read their delay, in workers that are forked from here on as well."""
+    if _Batches.page is None:
+        _Batches.page = mmap(-1, _Batches.FORMAT.size)
+        for kind in (_MapDatasetFetcher, _IterableDatasetFetcher):
+            kind.fetch = _Batches.delayed(kind.fetch, _Batches.page)  # type: ignore[method-assign]
+
+
+class _Batches:
+    """The delay of a batch in ms, in memory that is shared with loader workers."""
+
+    FORMAT = struct.Struct("d")
+    page: mmap | None = None
+
+    @classmethod
+    def delay(cls, ms: float) -> None:
+        if cls.page is not None:
+            cls.FORMAT.pack_into(cls.page, 0, ms)
+
+    @classmethod
+    def delayed(cls, fetch: Any, page: mmap) -> Any:
+        """Return `fetch` with the delay behind it. Of n workers each makes every n-th batch."""
+        read = cls.FORMAT.unpack_from
+
+        @wraps(fetch)
+        def slowed(self: Any, *args: Any) -> Any:
+            with unseen:
+                batch = fetch(self, *args)
+                (ms,) = read(page)
+                if ms:
+                    worker = get_worker_info()
+                    _spin(ms / 1e3) if worker is None else time.sleep(ms / 1e3 * worker.num_workers)
+                return batch
+
+        return uncompiled(slowed, deeply=False)
+
+
+def _spin(seconds: float) -> None:
+    """Keep the thread busy; a sleep would give its core away, and wake up late."""
+    until_s = time.perf_counter() + seconds
+    while time.perf_counter() < until_s:
+        pass
