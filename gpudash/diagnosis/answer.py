@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes import OUTSIDE, Cause, Limit, causes, limit_of
-from gpudash.diagnosis.evidence import Measured, beside, caution, evidence_of, waiting_settings
+from gpudash.diagnosis.evidence import (
+    Measured,
+    beside,
+    caution,
+    evidence_of,
+    own_line,
+    waiting_settings,
+)
 from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
@@ -28,6 +35,8 @@ from workloads.levers import Lever
 HOLD_S = 5.0
 """A limit, and what is proposed, stand until they were not found for so long: on a shared machine
 other jobs come and go within seconds."""
+MEETS_CODE: frozenset[Limit] = frozenset({"own_code", "host", "sync", "cpu", "none", "launch"})
+"""Limits of which a line of the script's own code may be the cause."""
 UNEXPLAINED = 0.1
 """With more than this part of a step unexplained there is no answer."""
 FIGURES_S = 10.0
@@ -67,6 +76,8 @@ class Found(NamedTuple):
         """Put it into words."""
         snapshot, step, model = self.measured
         evidence = (*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot))
+        if snapshot.code is not None and self.limit in MEETS_CODE:
+            evidence = (*evidence[:1], *own_line(snapshot.code), *evidence[1:])
         if self.proof is not None and snapshot.slowing is not None:
             shown = slope_clause(self.said, snapshot.slowing)
             evidence = (f"{TITLES[self.said]} is {self.proof}: {shown}", *evidence)
@@ -115,12 +126,12 @@ class Answers:
             return
         if _is_void(then, snapshot):
             self.newest = self._found = None
-        goes_on = profile is self._profile
+        goes_on = profile is self._profile and snapshot.code is then.code
         is_more = snapshot.series is not then.series or snapshot.state != then.state or not goes_on
         if not is_more or (snapshot.state in ENDED and self.newest is not None):
             return
         before = self._found
-        if before is not None and not goes_on:
+        if before is not None and profile is not self._profile:
             before = Found(before.limit)
         found = find(snapshot, before, cores, profile)
         if found is None:

@@ -18,6 +18,7 @@ from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.offers import levers_of
 from gpudash.protocol.answer import Gain
+from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Snapshot
@@ -415,6 +416,13 @@ def _cores(measured: Measured) -> str:
     if step.busy_cores is None:
         return ""
     return f"{measured.who} uses {fmt.cores(100 * step.busy_cores, step.cores)}"
+
+
+def own_line(code: CodeLines) -> Iterator[str]:
+    """Yield the line of the script's own code that costs most, if it costs enough."""
+    if (first := code.first) is not None:
+        where = fmt.plain(fmt.source_line(first.file, first.line))
+        yield f"the script is at {where} in {first.count} of {code.looks} looks"
 
 
 def place(sync: SyncUse) -> str:

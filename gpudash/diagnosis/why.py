@@ -11,6 +11,7 @@ from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.slopes import SLOWED_PART, over, slope_label
 from gpudash.protocol.answer import Without
 from gpudash.protocol.commands import Slowable
+from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.session import Slope
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
@@ -45,6 +46,7 @@ def reasons(causes: Sequence[Cause], limit: Limit, measured: Measured) -> Iterat
     yield ""
     yield f"means over {step.steps:,.0f} steps; the first that limits is the answer"
     yield from filter(None, (collectives_line(snapshot),))
+    yield from _code_lines(snapshot.code)
     profile = step.profile
     yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)
 
@@ -66,6 +68,17 @@ def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:
     if one.pct is None:
         found = ", not measured"
     return f"{'▸' if is_limit else ' '} {one.label:<{width}} {fmt.percent(one.pct):>6}{found}"
+
+
+def _code_lines(code: CodeLines | None) -> Iterator[str]:
+    """Yield the lines at which the script's own code was met most often."""
+    if code is None or not code.lines:
+        return
+    yield ""
+    yield f"your code, by where the script was in {code.looks} looks"
+    for one in code.lines[:MOST_WAITS]:
+        where = fmt.plain(fmt.source_line(one.file, one.line))
+        yield f"  {one.count:>3}  {where} {fmt.plain(one.function)}"
 
 
 def _profile_lines(profile: Summary) -> Iterator[str]:

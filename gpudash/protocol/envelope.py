@@ -6,7 +6,7 @@ import msgspec
 
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import AnyCommand, Plan
-from gpudash.protocol.inspections import MemoryOwners, Profiled, Stack
+from gpudash.protocol.inspections import CodeLines, MemoryOwners, Profiled, Stack
 from gpudash.protocol.readings import GpuMissing, OtherJobs, Reading
 from gpudash.protocol.session import (
     ComparisonShown,
@@ -44,6 +44,7 @@ Event: TypeAlias = (
     | Profiled
     | MemoryOwners
     | Stack
+    | CodeLines
     | AnyCommand
     | GpuMissing
     | OtherJobs

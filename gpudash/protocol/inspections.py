@@ -122,6 +122,29 @@ class MemoryOwners(Record, frozen=True, kw_only=True):
     """Largest first; small ones are left out."""
 
 
+class CodeLine(Record, frozen=True, array_like=True, tag=False):
+    """A line of the script's own code, outside of forward, backward, optimizer and loader."""
+
+    file: str
+    line: int
+    function: str
+    count: int
+    """How often the script was there when it was looked at."""
+
+
+class CodeLines(Record, frozen=True, kw_only=True):
+    """The lines at which a script was, at some random moments; the most frequent first."""
+
+    at_s: float
+    looks: int
+    lines: tuple[CodeLine, ...]
+
+    @property
+    def first(self) -> CodeLine | None:
+        """The most frequent line, if it was met in more than a tenth of the looks."""
+        return next((one for one in self.lines if one.count > 0.1 * self.looks), None)
+
+
 class Joined(Record, frozen=True, kw_only=True, tag=False):
     """A rank's position in the collectives of a process group, by PyTorch's flight recorder."""
 

@@ -13,6 +13,10 @@ LIBRARY = re.compile(
     r"|[\\/]gpudash[\\/](?:inject|instrument|levers|script|training|worker)[\\/]|^<frozen "
 )
 """Matches paths of code that is not the script author's."""
+PHASES = re.compile(
+    r"[\\/]torch[\\/](?:nn[\\/]modules[\\/]module|_tensor|autograd|optim|utils[\\/]data)"
+)
+"""Matches files of torch that are at work in a phase of a step."""
 COLLECTIVES = ("distributed_c10d.py", "_functional_collectives.py")
 """Files of torch.distributed whose functions without an underscore are collectives."""
 HIDDEN = {
@@ -54,6 +58,20 @@ def script_frame(stack: tuple[Frame, ...]) -> Frame | None:
     """Return the innermost call of the script author's code, or else the innermost call."""
     written = (frame for frame in stack if not LIBRARY.search(frame.file))
     return next(written, stack[0] if stack else None)
+
+
+def own_frame(stack: tuple[Frame, ...]) -> Frame | None:
+    """Return the script's innermost line, if it works there itself; None in a phase of torch's.
+
+    In a forward or backward pass, an optimizer's step or a loader, its code is another part of the
+    step.
+    """
+    for frame in stack:
+        if not LIBRARY.search(frame.file):
+            return frame
+        if PHASES.search(frame.file):
+            return None
+    return None
 
 
 def collective(stack: tuple[Frame, ...]) -> str:

@@ -19,6 +19,7 @@ from gpudash.protocol.training import Ability, Failed, Hello, Offered, Progress,
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.nodes import Nodes
 from gpudash.run.source import Source, printed
+from gpudash.run.stack_reply import StackReply
 from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command_process import UserCommandProcess
@@ -137,6 +138,10 @@ class ScriptSource(Source):
             self._processes.ask_for_stacks(command)
         elif not self._is_closed:
             self._waiting += [one.body for one in self._processes.send(command)]  # type: ignore[misc]  # no readings
+
+    def stack(self) -> StackReply | None:
+        """Ask rank 0's process where it is; None if nobody can be asked."""
+        return self._processes.stack()
 
     def type(self, text: str, /) -> None:
         """Type on the command's terminal."""

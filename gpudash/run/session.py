@@ -47,11 +47,13 @@ from gpudash.recording.files import shown, text_of
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankTracks
+from gpudash.run.code_looks import CodeLooks
 from gpudash.run.conductor import Conductor, Experiment
 from gpudash.run.fold import Fold
 from gpudash.run.hang_watch import HangWatch
 from gpudash.run.requests import RequestQueue
 from gpudash.run.source import Source
+from gpudash.run.stack_reply import StackReply
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
 from gpudash.sinks.active import ActiveSinks
@@ -124,6 +126,7 @@ class Session:
         """Create everything that messages are folded into."""
         self._fold = Fold(self.plan, began_s, lambda sentence: self._emit(Notice(text=sentence)))
         self._hangs = HangWatch(self.hang_s, self._ask_for_stacks, self._log)
+        self._looks = CodeLooks(self._stack, self._emit)
         self._rank_tracks = RankTracks(self._interval_s)
         self._intervals: Intervals | None = None
         self._state = State(at_s=began_s, phase="starting")  # rank 0's newest one
@@ -368,7 +371,7 @@ class Session:
 
     def _consume(self) -> None:
         self._emit(self.plan)
-        next_snapshot_s = 0.0
+        next_snapshot_s, newest = 0.0, Snapshot()
         while not self._closing:
             filenos = self._training.filenos if self._training is not None else ()
             self._requests.wait(filenos, POLL_S)
@@ -377,8 +380,10 @@ class Session:
             self._read_beside()
             self._notice_end()
             now_s = time.monotonic()
+            self._looks.look(now_s, newest)
             if now_s >= next_snapshot_s:
-                self._show(self._snapshot(self._clock()))
+                newest = self._snapshot(self._clock())
+                self._show(newest)
                 next_snapshot_s = now_s + self._snapshot_every_s
 
     def _end(self) -> None:
@@ -491,6 +496,10 @@ class Session:
             recording=self._sinks.shown,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
+
+    def _stack(self) -> StackReply | None:
+        is_asked = self._training is not None and "stacks" in self._can
+        return self._training.stack() if is_asked and self._training is not None else None
 
     def _ask_for_stacks(self) -> None:
         if "stacks" in self._can:

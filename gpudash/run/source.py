@@ -9,6 +9,7 @@ from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol.commands import AnyCommand
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import PROTOCOL_VERSION, Printed, TrainingProcess
+from gpudash.run.stack_reply import StackReply
 
 MOST_LINES = 32
 """Most lines of a message, so that a log's reader accepts it, whatever is printed."""
@@ -39,6 +40,10 @@ class Source(ABC):
 
     def type(self, text: str, /) -> None:  # noqa: B027  # most have no terminal
         """Type on the terminal of the user's command."""
+
+    def stack(self) -> StackReply | None:
+        """Ask rank 0's process where it is; None if nobody can be asked."""
+        return None
 
     def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:  # noqa: B027  # for telemetry
         """Read this rank's device and processes from now on, if the source reads any."""

@@ -1,6 +1,5 @@
 """Ask training processes where they are; see `instrument.stack_server`."""
 
-import socket
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -13,9 +12,8 @@ from gpudash.protocol.inspections import Joined, Stack
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder
 from gpudash.run.member import Member
+from gpudash.run.stack_reply import MOST_BYTES, ask
 
-MOST_BYTES = 1 << 17
-"""Most bytes of a stack: a hundred frames, with names of five hundred characters."""
 PATIENCE_S = 2.0
 """Seconds that a process may take to send its stack."""
 ELSEWHERE_S = PATIENCE_S + flight_recorder.PATIENCE_S
@@ -29,31 +27,6 @@ STATES = {
     "": "has ended",
 }
 """Why a process does not answer, by its state in the kernel: predicates of `rank N`."""
-
-
-class StackReply:
-    """The connection to a process that sends its stack. Never blocks."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._data = b""
-        self.is_whole = False
-        """Whether the process has sent all of it, or is gone."""
-
-    def read(self) -> str:
-        """Return what has come of the stack."""
-        while not self.is_whole:
-            try:
-                more = self._connection.recv(MOST_BYTES)
-            except BlockingIOError:
-                break
-            except OSError:  # it has ended
-                more = b""
-            self._data += more
-            if not more or len(self._data) >= MOST_BYTES:
-                self.is_whole = True
-                self._connection.close()
-        return self._data[:MOST_BYTES].decode(errors="replace")
 
 
 class LocalStacks:
@@ -126,18 +99,6 @@ class StacksQuestion:
         if member.node:
             why = f"is on {member.node}, which does not answer"
         return Stack(at_s=self._here.asked_s, why=why, is_known=False)
-
-
-def ask(place: Rendezvous, pid: int) -> StackReply | None:
-    """Ask the process; None if it does not listen. Never blocks."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.setblocking(False)
-    try:
-        connection.connect(str(place.stack(pid)))
-    except OSError:
-        connection.close()
-        return None
-    return StackReply(connection)
 
 
 def why_not(pid: int) -> str:

@@ -21,6 +21,7 @@ from gpudash.run.job_commands import JobCommands
 from gpudash.run.lines import Lines
 from gpudash.run.member import Arrivals, Key, Member, peer
 from gpudash.run.nodes import Nodes
+from gpudash.run.stack_reply import StackReply, ask
 
 MOST_RANKS = 1 << 16
 """Most ranks of a job: a process that reports a higher rank is refused."""
@@ -101,6 +102,11 @@ class TrainingProcesses:
         if self._nodes is not None:
             self._nodes.ask(command)
         self._question = stacks.StacksQuestion(command, self._place, self._members)
+
+    def stack(self) -> StackReply | None:
+        """Ask rank 0's process on this machine where it is; None if there is none."""
+        lead = next((one for one in self._members if one.rank == 0 and one.is_seen), None)
+        return None if lead is None else ask(self._place, lead.pid)
 
     def kill(self) -> None:
         """Kill the connected processes of this machine."""

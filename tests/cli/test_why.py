@@ -95,6 +95,19 @@ def test_a_document_has_limit_parts_proposals_and_slopes():
     assert {"lever", "value", "low_pct", "high_pct", "source"} <= found["proposals"][0].keys()
 
 
+def test_the_line_of_own_code_is_named():
+    busy = "def augment():\n    until = time.perf_counter() + 0.02\n"
+    busy += "    while time.perf_counter() < until:\n        pass\n\nif __name__"
+    step = "        model(batch)"
+    text = TRAIN.replace("if __name__", busy, 1).replace(step, f"        augment()\n{step}")
+    Path("own.py").write_text(text.replace("time.sleep(0.01)", "pass"))
+    ended = why("--seconds", "10", "-q", "--", "own.py", ENDLESS)
+    assert ended.returncode == 0, ended.stderr
+    line = text[: text.index("while time")].count("\n") + 1
+    named = (f"own.py:{at} augment" for at in (line, line + 1))  # the loop, or its body
+    assert any(one in ended.stdout for one in named)
+
+
 def test_a_workload_is_answered_and_ended():
     ended = why(
         "encdec", "--device", "cpu", "--seconds", "2", "-q", gpudash=worker_double.gpudash()

@@ -12,6 +12,7 @@ import pytest
 
 from gpudash.rendezvous import ENVIRONMENT, Rendezvous
 from gpudash.run import stacks
+from gpudash.run.stack_reply import ask
 from tests.waiting import until
 
 BEGIN = """
@@ -43,7 +44,7 @@ def start(place, start_child):
 
 def asked(place, pid):
     """Return its answer; None if it does not listen."""
-    reply = stacks.ask(place, pid)
+    reply = ask(place, pid)
     if reply is None:
         return None
     until(lambda: (reply.read(), reply.is_whole)[1])
@@ -106,7 +107,7 @@ def test_a_process_that_has_announced_nothing_is_not_asked(place, start):
 def test_another_program_in_the_process_is_not_asked(place, start):
     child = start("answer(); ready(); os.execvp('sh', ['sh', '-c', 'echo; exec cat'])")
     child.stdout.readline()
-    assert stacks.ask(place, child.pid) is None
+    assert ask(place, child.pid) is None
     child.communicate()
     assert child.returncode == 0
 
@@ -128,7 +129,7 @@ def test_a_folder_that_is_gone_ends_the_answers_alone(place, start):
     child = start(
         "answer(); ready(); sys.stdin.readline(); os.closerange(3, 100); ready(); input()"
     )
-    reply = stacks.ask(place, child.pid)
+    reply = ask(place, child.pid)
     shutil.rmtree(place.path)
     child.stdin.write("\n")
     child.stdin.flush()
