@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from gpudash.protocol.answer import Answer
-from gpudash.protocol.inspections import CodeLines, Joined, MemoryOwners, Profiled
+from gpudash.protocol.inspections import CodeLines, Joined, MemoryOwners, Profiled, Rehearsed
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, Playback, SlowingShown, Straggler
@@ -190,6 +190,8 @@ class Run(msgspec.Struct, kw_only=True):
     """The A/B comparison in progress, or the last one."""
     code: CodeLines | None = None
     """The lines of the script's own code that cost most, with the present settings."""
+    rehearsed: Rehearsed | None = None
+    """The newest rehearsal of levers with the present settings."""
     slowing: SlowingShown | None = None
     """The proof by slowing in progress, or the last one with the present settings."""
     profile: Profiled | None = None

@@ -27,6 +27,8 @@ from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 
 PROFILED_STEPS = 10
+SETTLE = 10
+"""Looks at the news after a rehearsal, until the answer has its figures."""
 PATIENCE_S = 60.0
 """Seconds to wait for a step."""
 
@@ -129,10 +131,21 @@ class Why:
         until_s = news.snapshot.elapsed_s + arguments.seconds
         while news.snapshot.answer is None or news.snapshot.elapsed_s < until_s:
             yield False
+        yield from self._rehearse()
         if arguments.with_profile:
             yield from self._profile(trace)
         if arguments.prove and not self.failure:
             yield from self._prove()
+
+    def _rehearse(self) -> Iterator[bool]:
+        """Time the levers that no model foretells, on one batch."""
+        news, self._doing = self._news, "rehearsing levers"
+        if news.snapshot.levers:  # those of a workload have a range without it
+            self._session.rehearse()
+            while news.snapshot.rehearsed is None:
+                yield False
+            for _ in range(SETTLE):
+                yield False
 
     def _profile(self, trace: Path) -> Iterator[bool]:
         news = self._news

@@ -126,7 +126,8 @@ class Answers:
             return
         if _is_void(then, snapshot):
             self.newest = self._found = None
-        goes_on = profile is self._profile and snapshot.code is then.code
+        knows_no_more = snapshot.code is then.code and snapshot.rehearsed is then.rehearsed
+        goes_on = profile is self._profile and knows_no_more
         is_more = snapshot.series is not then.series or snapshot.state != then.state or not goes_on
         if not is_more or (snapshot.state in ENDED and self.newest is not None):
             return

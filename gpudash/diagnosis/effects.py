@@ -22,6 +22,7 @@ from gpudash.diagnosis.profiled_step import (
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import Gain
+from gpudash.protocol.inspections import Timing
 from gpudash.protocol.training import Phase
 
 ERROR = 0.03
@@ -56,6 +57,12 @@ SPEED = {"fp32": 1.0, "cudnn_tf32": 1.0, "tf32": 8.0, "bf16": 16.0}
 """How fast GPUs since 2020 multiply, at most, in multiples of fp32 without tensor cores."""
 IDLE_TENSOR_PCT = 10.0
 """A device whose tensor cores are busier multiplies on them already."""
+REHEARSED = ("forward", "backward")
+"""Phases that a rehearsal repeats."""
+LAUNCHED = 0.9
+"""A rehearsal is bound by launches if the host is busy for this part of it."""
+REHEARSAL_ERROR = 0.05
+"""Of what a rehearsal measures: caches and clocks differ from those within a step."""
 
 Played: TypeAlias = Callable[[Times], float]
 """Returns the duration of a step with a change, in ms."""
@@ -75,6 +82,8 @@ class LeverChange(NamedTuple):
     """Workers of the data loader."""
     feeds: bool = False
     """Whether batches are there at any rate, because no loader makes them."""
+    timing: Timing | None = None
+    """What a rehearsal of the change took."""
 
     @property
     def times(self) -> Times:
@@ -116,6 +125,8 @@ def gain_of(change: LeverChange) -> Gain | None:
     """Return the range of what the change gains; None if no measurement supports one."""
     effect = EFFECTS.get(change.helps)
     found = effect.estimate(change) if effect is not None and effect.estimate is not None else None
+    if change.timing is not None:  # measured, not foretold
+        found = _rehearsed(change, change.timing)
     if found is None:
         return None
     now_ms = change.model.step_ms * found.times_samples
@@ -451,6 +462,34 @@ def _faster_products(change: LeverChange, to: Literal["tf32", "bf16"]) -> Outcom
     saved_ms += at_work_ms * memory / 2 if to == "bf16" else 0.0
     source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
     return Outcome(with_(saved_ms, 0.0), with_(0.0, more) if more else None, source)
+
+
+def _rehearsed(change: LeverChange, timing: Timing) -> Outcome:
+    """Forward and backward pass change as they did on one batch, give or take its repeats.
+
+    A rehearsal that the host could not launch faster says nothing of the device.
+    """
+    phases_ms = sum(change.step.phases_ms.get(name, 0.0) for name in REHEARSED)
+    passes_ms = min(phases_ms or change.times.device, change.times.device)
+    launched = max(timing.before_host_ms / timing.before_ms, timing.after_host_ms / timing.after_ms)
+    ratio, error = 1.0, 0.0
+    if launched < LAUNCHED:
+        ratio, error = timing.after_ms / timing.before_ms, max(timing.spread, REHEARSAL_ERROR)
+    more_ms = timing.after_host_ms - timing.before_host_ms
+
+    def with_(ratio: float) -> Played:
+        def play(times: Times) -> float:
+            device_ms = times.device + passes_ms * (ratio - 1)
+            host_ms = max(times.host + more_ms, times.code)
+            return played_ms(times._replace(device=max(device_ms, 0.0), host=host_ms))
+
+        return play
+
+    source = (
+        f"rehearsed: forward and backward take {fmt.milliseconds(timing.after_ms)} instead of "
+        f"{fmt.milliseconds(timing.before_ms)} ms"
+    )
+    return Outcome(with_(ratio / (1 + error)), with_(ratio * (1 + error)), source)
 
 
 def _half_the_bytes(change: LeverChange) -> Outcome | None:

@@ -43,6 +43,8 @@ class Times(NamedTuple):
     """All of the host's work: its own code and launches."""
     waits: bool = False
     """Whether the host waits for the device within each step."""
+    is_one: bool = False
+    """Whether host and device are one resource: a CPU, which never waits for itself."""
     copy: float = 0.0
     blocks: bool = False
     """Whether the copy blocks the host."""
@@ -138,7 +140,8 @@ def took_ms(times: Times, part: PartName) -> float:
     """Return what a part takes in a step."""
     match part:
         case "wait":
-            return max(times.step - times.host - times.data, 0.0) if times.waits else 0.0
+            is_real = times.waits and not times.is_one
+            return max(times.step - times.host - times.data, 0.0) if is_real else 0.0
         case "your code":
             return times.code
         case "launch":
@@ -173,7 +176,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     )
     rest_ms = step.step_ms - data_ms - copy_ms * blocks
     if not step.on_gpu:  # one resource does all
-        yield times._replace(waits=True, host=max(rest_ms - works_ms, code_ms))
+        yield times._replace(waits=True, is_one=True, host=max(rest_ms - works_ms, code_ms))
         return
     times = times._replace(host=rest_ms)
     hosts_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
@@ -294,7 +297,7 @@ def _less(times: Times, part: PartName, share: float) -> Times:
     keeps = 1 - share
     match part:
         case "wait":
-            return times._replace(waits=False)
+            return times._replace(waits=times.is_one)
         case "your code":
             return times._replace(code=times.code * keeps, host=times.host - times.code * share)
         case "launch":

@@ -16,6 +16,7 @@ from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.offers import refusal
 from gpudash.protocol.answer import Gain, Try
+from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
@@ -98,6 +99,7 @@ def _estimated(
             phases=snapshot.phases,
             workers=loader_workers(settings),
             feeds=is_fed,
+            timing=_timing(snapshot.rehearsed, lever.name, value),
         )
         loads = "data" in effect.shortens
         if is_fed and loads and lever.name != "data":
@@ -110,6 +112,11 @@ def _estimated(
             yield _Judged(proposal, expected_pct / tried_s, loads)
         elif gain is None and can_help(change, model.step_ms * LEAST_PCT / 100):
             yield _Judged(proposal, -tried_s, loads)  # after all of which something is known
+
+
+def _timing(rehearsed: Rehearsed | None, lever: str, value: str) -> Timing | None:
+    timings = rehearsed.timings if rehearsed is not None else ()
+    return next((one for one in timings if (one.lever, one.value) == (lever, value)), None)
 
 
 def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | None:

@@ -10,9 +10,11 @@ then this rank would wait in vain.
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from statistics import median, quantiles
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +30,21 @@ COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
 """Namespaces of operators in which other ranks take part."""
 OWNED = ("_parameters", "_buffers")
 """Where a module keeps them by name. Some models replace one in each call."""
+REPEATS = 7
+"""How often a call is timed."""
 MAX_REASON = 160
 """Characters of an error in a refusal."""
 
 
-def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
-    """Run a root's newest call inside `around`, and undo its effects. Raises Refusal."""
+def rehearse(
+    root: Root,
+    around: Callable[[Call], Call],
+    clock: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> None:
+    """Run a root's newest call inside `around`, and undo its effects. Raises Refusal.
+
+    `clock` times the call and its backward pass alone.
+    """
     module, newest = root.module, root.newest
     if module is None or newest is None:
         raise Refusal("the model was not called in the newest step")
@@ -41,7 +52,8 @@ def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
     call = around(called._call_impl)  # noqa: SLF001  # without the tracker's hook
     why = None
     try:
-        with undone(module), _no_collectives(), torch.inference_mode(False), torch.enable_grad():
+        grad = torch.inference_mode(False), torch.enable_grad()
+        with undone(module), _no_collectives(), grad[0], grad[1], clock():
             with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
                 outputs = call(*newest.args, **newest.kwargs)
             _backward(module, outputs)
@@ -53,6 +65,55 @@ def rehearse(root: Root, around: Callable[[Call], Call]) -> None:
         why = reason(error)
     if why:  # outside of `except`, so that the error's frames are released
         raise Refusal(why)
+
+
+class Took(NamedTuple):
+    """What the roots' calls take, forward and backward."""
+
+    ms: float
+    """On the device; the median of the repeats."""
+    spread: float
+    """Half of the distance between the quartiles, as a part of `ms`."""
+    host_ms: float
+    """For how long the host launches; 0 on a CPU."""
+
+
+def timed(roots: Iterable[Root], around: Callable[[Call], Call]) -> Took:
+    """Repeat the roots' newest calls inside `around`, and time them. Raises Refusal."""
+    called = [root for root in roots if root.module is not None and root.newest is not None]
+    if not called:
+        raise Refusal("the model was not called in the newest step")
+    repeats = []
+    for _ in range(1 + REPEATS):  # the first one warms up
+        watch = Stopwatch()
+        for root in called:
+            rehearse(root, around, watch)
+        repeats.append(watch)
+    taken = sorted(watch.ms for watch in repeats[1:])
+    low_ms, ms, high_ms = quantiles(taken, n=4)  # other jobs make a few of them longer
+    host_ms = median(watch.host_ms for watch in repeats[1:])
+    return Took(ms, (high_ms - low_ms) / 2 / max(ms, 1e-6), host_ms)
+
+
+class Stopwatch:
+    """Adds up what blocks take: by events where there is a GPU, which is waited for."""
+
+    def __init__(self) -> None:
+        self.ms = self.host_ms = 0.0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Time a block."""
+        on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # in torch
+        if on_gpu:
+            torch.cuda.synchronize()  # sync: only when asked to rehearse
+        began_s = time.perf_counter()
+        yield
+        launched_s = time.perf_counter()
+        if on_gpu:
+            torch.cuda.synchronize()  # sync: as above
+            self.host_ms += (launched_s - began_s) * 1e3
+        self.ms += (time.perf_counter() - began_s) * 1e3
 
 
 class _NoCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch

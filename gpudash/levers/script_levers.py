@@ -2,7 +2,8 @@
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,8 +16,9 @@ from gpudash.levers.loader import LoaderLevers, batch_size
 from gpudash.levers.offers import Computing, Family, canonical
 from gpudash.levers.optimizer import OptimizerForm
 from gpudash.levers.precision import Precision
-from gpudash.levers.rehearsal import rehearse
+from gpudash.levers.rehearsal import Took, rehearse, timed
 from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
+from gpudash.protocol.inspections import Timing
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import LeverOffer
 from gpudash.training.levers import Refusal
@@ -31,11 +33,11 @@ class ScriptLevers:
     def __init__(
         self, found: TrainingObjects, redirects: Redirects, *, backend: Backend = "inductor"
     ) -> None:
-        self._precision = Precision()
+        self._precision, self._channels_last = Precision(), ChannelsLast()
         # the first is the innermost around a root's call
         self._computing: tuple[Computing, ...] = (
             Compile(backend),
-            ChannelsLast(),
+            self._channels_last,
             self._precision,
         )
         self._loader = LoaderLevers(redirects)
@@ -146,6 +148,48 @@ class ScriptLevers:
         """Put everything back as the script had it."""
         self._put(self._defaults())
 
+    def timings(self) -> tuple[Timing, ...]:
+        """Time the roots' newest calls with each value of what computes; nothing is compiled."""
+        before, found = self.settings, list[Timing]()
+        usual = self._timed()
+        for offer in self._precision.offers + self._channels_last.offers:
+            values = () if offer.refusal or self._refusal else _values(offer)
+            for value in values:
+                if usual is None or value == before[offer.name]:
+                    continue
+                wanted = before | {offer.name: value}
+                with suppress(Refusal):
+                    self._compute(wanted)
+                    self._rehearse()
+                    found += self._timing(offer.name, value, usual)
+                self._compute(before)
+        return tuple(found)
+
+    def _compute(self, wanted: Settings) -> None:
+        for computing in self._computing:
+            computing.apply(wanted)
+
+    def _timing(self, lever: str, value: str, usual: Took) -> Iterator[Timing]:
+        after = self._timed()
+        if after is not None:
+            yield Timing(
+                lever=lever,
+                value=value,
+                before_ms=usual.ms,
+                after_ms=after.ms,
+                spread=max(after.spread, usual.spread),
+                before_host_ms=usual.host_ms,
+                after_host_ms=after.host_ms,
+            )
+
+    def _timed(self) -> Took | None:
+        """Return what the roots' newest calls take with what is applied; None if they fail."""
+        around = self._around() or _unchanged
+        try:
+            return timed(self._roots, around)
+        except Refusal:
+            return None
+
     def _put(self, settings: Settings) -> None:
         for family in self._families:
             family.apply(settings)
@@ -180,6 +224,14 @@ class ScriptLevers:
         if not self._refusal:
             return offer
         return msgspec.structs.replace(offer, refusal=self._refusal, impossible=())
+
+
+def _unchanged(call: Call) -> Call:
+    return call
+
+
+def _values(offer: LeverOffer) -> tuple[str, ...]:
+    return ("off", "on") if offer.kind == "switch" else offer.choices
 
 
 def _refusal(found: TrainingObjects) -> str | None:

@@ -103,10 +103,16 @@ class Memory(Command, frozen=True, kw_only=True):
     """Record who owns device memory in the next steps; answered by MemoryOwners or a Refused."""
 
 
+class Rehearse(Command, frozen=True, kw_only=True):
+    """Time levers on the newest calls of the model, without moving any; answered by Rehearsed."""
+
+
 class Stacks(Command, frozen=True, kw_only=True):
     """Read the stack of each training process; each answers with a Stack. The script goes on."""
 
 
 FOR_ALL = Change | Blocks | Pause | Resume | Stop
 """The commands that all ranks of a training obey at the same step, or none."""
-AnyCommand: TypeAlias = Change | Pause | Resume | Stop | Blocks | Profile | Memory | Stacks
+AnyCommand: TypeAlias = (
+    Change | Pause | Resume | Stop | Blocks | Profile | Memory | Rehearse | Stacks
+)

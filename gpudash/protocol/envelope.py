@@ -6,7 +6,7 @@ import msgspec
 
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import AnyCommand, Plan
-from gpudash.protocol.inspections import CodeLines, MemoryOwners, Profiled, Stack
+from gpudash.protocol.inspections import CodeLines, MemoryOwners, Profiled, Rehearsed, Stack
 from gpudash.protocol.readings import GpuMissing, OtherJobs, Reading
 from gpudash.protocol.session import (
     ComparisonShown,
@@ -45,6 +45,7 @@ Event: TypeAlias = (
     | MemoryOwners
     | Stack
     | CodeLines
+    | Rehearsed
     | AnyCommand
     | GpuMissing
     | OtherJobs

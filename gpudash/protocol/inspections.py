@@ -122,6 +122,31 @@ class MemoryOwners(Record, frozen=True, kw_only=True):
     """Largest first; small ones are left out."""
 
 
+class Timing(Record, frozen=True, kw_only=True, tag=False):
+    """What forward and backward pass take with a lever's value, timed on one batch."""
+
+    lever: str
+    value: str
+    before_ms: float
+    """On the device, with the present values; the median of some repeats."""
+    after_ms: float
+    spread: float = 0.0
+    """Half of the distance between the quartiles of the repeats, as a part of the median."""
+    before_host_ms: float = 0.0
+    after_host_ms: float = 0.0
+    """For how long the host launches; 0 where it is the device."""
+
+
+class Rehearsed(Record, frozen=True, kw_only=True):
+    """Levers were timed, without being moved."""
+
+    at_s: float
+    answers: tuple[int, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    why_not: str = ""
+    """Why nothing was timed, as a clause."""
+
+
 class CodeLine(Record, frozen=True, array_like=True, tag=False):
     """A line of the script's own code, outside of forward, backward, optimizer and loader."""
 

@@ -20,10 +20,12 @@ from gpudash.protocol.commands import (
     Memory,
     Pause,
     Profile,
+    Rehearse,
     Resume,
     Stop,
 )
 from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.inspections import Rehearsed
 from gpudash.protocol.training import BlocksEnded, Refused, State, TooLate, TrainingProcess
 from gpudash.run.member import AHEAD_S, Key, Member
 
@@ -167,6 +169,8 @@ def _unanswered(command: AnyCommand, why: str) -> Envelope:
             body = Refused(answers=mine, kind="no_profile", changes={}, reason=why)
         case Memory():
             body = Refused(answers=mine, kind="no_memory_owners", changes={}, reason=why)
+        case Rehearse():
+            body = Rehearsed(at_s=now_s, answers=mine, why_not=why)
         case Pause() | Resume() | Stop():
             what = f"{type(command).__name__.lower()}: {why}"
             body = Refused(answers=mine, kind="bad_setting", changes={}, reason=what)

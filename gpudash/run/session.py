@@ -32,6 +32,7 @@ from gpudash.protocol.commands import (
     Pause,
     Plan,
     Profile,
+    Rehearse,
     Resume,
     Stacks,
     Stop,
@@ -250,6 +251,10 @@ class Session:
     def compare(self, question: Question) -> int:
         """Run an A/B comparison; its verdict is kept in the table of results."""
         return self.conduct(Comparison(question))
+
+    def rehearse(self) -> int:
+        """Time levers on the newest batch, without moving any."""
+        return self._request(lambda number: self._send(Rehearse(id=number)))
 
     def slow(self, step_ms: float) -> int:
         """Slow the parts of a step, which takes so long, in turns; of several ranks, rank 0's."""

@@ -16,6 +16,7 @@ from gpudash.levers.offers import UNKNOWN
 from gpudash.levers.precision import CUDNN_TF32
 from gpudash.levers.training_objects import Redirects, TrainingObjects, modules_of
 from gpudash.protocol.commands import AnyCommand, Pause, Slow, Stop
+from gpudash.protocol.inspections import Timing
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.training.commanded import CommandedTraining
@@ -57,6 +58,9 @@ class FollowedLevers(Levers, Protocol):
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
         """The levers that this training offers."""
+
+    def timings(self) -> tuple[Timing, ...]:
+        """Time the roots' newest calls with each value of what computes; nothing is compiled."""
 
     def why_no_delay(self) -> str | None:
         """Return why a delay does not reach the loader; None if it does."""
@@ -111,6 +115,21 @@ class ScriptTraining(CommandedTraining):
         """Return why this process cannot slow a part of its steps; None if it can."""
         why = self.levers.why_no_delay() if slow.part == "loader" else None
         return why or super().why_not_slow(slow)
+
+    def why_no_rehearsal(self) -> str | None:
+        """Return why levers cannot be timed now; None if they can."""
+        device = self.found.device
+        if device.type != "cuda":
+            return None
+        free_bytes = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+        peak_bytes = torch.cuda.max_memory_allocated(device)
+        if free_bytes - torch.cuda.memory_allocated(device) < peak_bytes:
+            return "there is less free memory than a step takes"
+        return None
+
+    def timings(self) -> tuple[Timing, ...]:
+        """Return what forward and backward pass take with each lever's values."""
+        return self.levers.timings()
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""

@@ -22,6 +22,7 @@ from gpudash.protocol.commands import (
     Memory,
     Pause,
     Profile,
+    Rehearse,
     Resume,
     Stop,
 )
@@ -33,6 +34,7 @@ from gpudash.training.block_run import BlockRun
 from gpudash.training.commanded import CommandedTraining
 from gpudash.training.decision_steps import CAME_LATE, DecisionSteps, topic
 from gpudash.training.levers import Refusal, phrase
+from gpudash.training.rehearsing import Rehearsing
 from gpudash.training.replies import Replies
 from gpudash.training.switching import PlannedSwitch, Switching
 from gpudash.training.tracing import Profiling
@@ -80,6 +82,7 @@ class CommandLoop:
         self._profiling = Profiling(training, life, reports, history, replies)
         self._switching = Switching(training, life, blocks, decisions, wall_clock, replies)
         self._run = BlockRun(training, blocks, decisions, self._switching, wall_clock, replies)
+        self._rehearsing = Rehearsing(training, line.send)
         self._may_end_block = self._run.may_end_block  # looked at after each step of a block
         self._paused = False
         self._has_left = False
@@ -124,6 +127,7 @@ class CommandLoop:
     def _note_work(self) -> None:
         is_tracing = self._profiling.tracing is not None
         waits = self._switching.waiting is not None or is_tracing or self._history.is_on
+        waits = waits or self._rehearsing.waits
         is_asked = len(self._inbox) > 0 or self._paused
         self.is_busy = self._blocks.running or waits or is_asked
         # several ranks come to each decision prepared
@@ -138,6 +142,7 @@ class CommandLoop:
         if not self._profiling.turn(is_last=len(self._inbox) > 0):
             return
         self._switching.turn()
+        self._rehearsing.turn()
         self._obey_all()
         is_halted = self._switching.waiting is not None or self.paused
         if self._blocks.running and not is_halted and self._may_end_block():
@@ -179,6 +184,7 @@ class CommandLoop:
         if waiting is not None and waiting.command is not None:
             commands.append(waiting.command)
         self._profiling.dismiss(why)
+        self._rehearsing.drop(why)
         for command in commands:
             self._replies.refuse(why, command)
         self._release_ranks(commands, why)
@@ -205,6 +211,7 @@ class CommandLoop:
             self._paused = False
             self._training.interrupt()
         self._switching.drop()
+        self._rehearsing.drop(GONE)
         self._profiling.abandon()
         if self._blocks.running and not self._training.is_shared:  # ranks decide on that
             self._run.leave(GONE)
@@ -228,7 +235,8 @@ class CommandLoop:
         """
         is_held_up = False
         for command in list(self._inbox):
-            its_turn = self._switching.waiting is None or isinstance(command, Pause | Resume)
+            is_free = self._switching.waiting is None and not self._rehearsing.waits
+            its_turn = is_free or isinstance(command, Pause | Resume)
             is_early = self._decisions.is_early(command) and not self.paused
             is_held_up = is_held_up or self.is_tracing or is_early
             if is_held_up or not its_turn:
@@ -258,8 +266,8 @@ class CommandLoop:
                 self._resume(command)
             case Profile():
                 return self._profile(command)
-            case Memory():
-                self._history.ask(command, self._training.step)
+            case Rehearse() | Memory():
+                self._inspect(command)
             case Stop():
                 self._stop(command)
         return True
@@ -309,11 +317,22 @@ class CommandLoop:
         return self._run.take(command)
 
     def _profile(self, command: Profile) -> bool:
-        if self._blocks.running or self.paused:
-            why = "the training is paused" if self.paused else "an A/B is running"
+        if (why := self._why_not_beside()) is not None:
             self._replies.refuse(f"{why}: profile it afterwards", command)
             return True
         return self._profiling.begin(command)
+
+    def _inspect(self, command: Rehearse | Memory) -> None:
+        if isinstance(command, Rehearse):
+            self._rehearsing.begin(command, self._why_not_beside())
+        else:
+            self._history.ask(command, self._training.step)
+
+    def _why_not_beside(self) -> str | None:
+        """Return why the present steps are no usual ones; None if they are."""
+        if self.paused:
+            return "the training is paused"
+        return "an A/B is running" if self._blocks.running else None
 
     def _decide(
         self, command: AnyCommand, refusal: str | None = None, *, is_late: bool = False

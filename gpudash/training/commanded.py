@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from gpudash.instrument.slowing import Slowing
 from gpudash.protocol.commands import AnyCommand, Slow
-from gpudash.protocol.inspections import Flops
+from gpudash.protocol.inspections import Flops, Timing
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Note, RefusalKind
 from gpudash.training.agreement import PATIENCE_S, Agreement, Decision
@@ -144,6 +144,14 @@ class CommandedTraining(ABC):
 
     def keep_calls(self, *, keep: bool) -> None:  # noqa: B027  # most do nothing then
         """Keep the newest training calls for a rehearsal, or release them."""
+
+    def why_no_rehearsal(self) -> str | None:
+        """Return why levers cannot be timed now; None if they can."""
+        return "its levers are rehearsed by training with them"
+
+    def timings(self) -> tuple[Timing, ...]:
+        """Return what forward and backward pass take with each lever's values."""
+        return ()
 
     def come_to(self, step: int) -> None:  # noqa: B027  # most do nothing then
         """Have a border after this step, ready for a decision there; 0: no such step."""

@@ -80,6 +80,7 @@ class AbControl:
         answer = run.snapshot.answer
         if answer is None or answer.step_ms is None:
             raise UsageError("there is no answer yet that could be proven")
+        run.engine.rehearse()
         run.asked_comparison = Request(run.engine.slow(answer.step_ms), True)
         ends = f"{MOST_S:.0f} s at most; {key_for('compare')} ends it"
         return f"each part of a step is slowed in turns, {ends}"

@@ -25,7 +25,7 @@ from gpudash.protocol.commands import (
     Stop,
 )
 from gpudash.protocol.envelope import Envelope, Event
-from gpudash.protocol.inspections import CodeLines, MemoryOwners, Profiled
+from gpudash.protocol.inspections import CodeLines, MemoryOwners, Profiled, Rehearsed
 from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading, OtherJobs, Reading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import (
@@ -227,7 +227,8 @@ class LiveView:
 
     def _begin_anew(self, workload: str, at_s: float) -> None:
         """Show nothing of the workload before; its results are shown when it trains again."""
-        self._known.comparison = self._known.slowing = self._known.code = None
+        self._known.comparison = self._known.slowing = None
+        self._known.code = self._known.rehearsed = None
         self._blocks.clear()
         self._ticks, self._anew_s = Ticks(self._began_s), at_s - self._began_s
         self._other_results[self._known.workload] = self._results
@@ -276,6 +277,8 @@ class LiveView:
                 self._progress_of_start = item.text
             case CodeLines():
                 self._known.code = item
+            case Rehearsed():
+                self._known.rehearsed = item
             case MemoryOwners():
                 self._known.memory_owners = item
             case Offered():
@@ -347,7 +350,8 @@ class LiveView:
         if before.process is not None and before.process.pid != process.pid:
             self._mark(process.ready_s, "restart")  # torchrun restarts all ranks if one fails
         self._untried = {}
-        known.steps_since_break, known.slowing, known.code = 0, None, None
+        known.steps_since_break = 0
+        known.slowing = known.code = known.rehearsed = None
         known.workload, known.settings = state.workload, state.baseline or state.settings
         known.requested, known.notes = state.requested, _texts(state.notes)
         known.phases, known.bus_gb_s = process.phases, process.bus_gb_s
@@ -399,7 +403,7 @@ class LiveView:
             self._results.go_on(state.segment)
             return
         self._known.settings, self._untried = state.settings, changes
-        self._known.slowing = self._known.code = None
+        self._known.slowing = self._known.code = self._known.rehearsed = None
         self._mark(state.at_s, phrase(changes))
         self._results.change(state.segment, state.settings)
 

@@ -6,6 +6,7 @@ from gpudash.diagnosis.effects import EFFECTS, LeverChange, gain_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.offers import levers_of
+from gpudash.protocol.inspections import Timing
 from tests.diagnosis.recorded import NAMES, recorded
 from workloads import CATALOGUE
 
@@ -16,10 +17,11 @@ def step(**values):
     return RecentStep(**{**about, "gpu_util_pct": 60.0, **values})
 
 
-def gain(helps, before, value, *, waits=False, workers=0, **values):
+def gain(helps, before, value, *, waits=False, workers=0, timing=None, **values):
     measured = step(**values)
     model = model_of(measured, waits=waits)
-    return gain_of(LeverChange(helps, before, value, measured, model, workers=workers))
+    change = LeverChange(helps, before, value, measured, model, workers=workers, timing=timing)
+    return gain_of(change)
 
 
 def test_each_lever_helps_in_a_known_way():
@@ -90,3 +92,38 @@ def in_range(name, *, profiled):
     from benchmarks.judge_diagnosis import judged_gains
 
     return [one.is_right for one in judged_gains(name, profiled=profiled)]
+
+
+def timing(before_ms, after_ms, **more):
+    return Timing(lever="l", value="v", before_ms=before_ms, after_ms=after_ms, **more)
+
+
+FULL = {"gpu_util_pct": 100.0, "host_ms": 1.0, "phases_ms": {"forward": 3.0, "backward": 6.0}}
+
+
+def test_a_rehearsal_replaces_what_the_model_foretells():
+    """Nine of ten ms are rehearsed, and take half of the time."""
+    found = gain("image order", "off", "on", timing=timing(8.0, 4.0), **FULL)
+    assert found.low_pct < 100 * (10 / 5.5 - 1) < found.high_pct
+    assert found.high_pct - found.low_pct < 40
+    assert found.source == "rehearsed: forward and backward take 4.00 instead of 8.00 ms"
+    slower = gain("image order", "off", "on", timing=timing(8.0, 12.0), **FULL)
+    assert (slower.high_pct, slower.low_pct < -25) == (0.0, True)
+
+
+def test_repeats_that_differ_widen_the_range():
+    narrow, wide = (
+        gain("image order", "off", "on", timing=timing(8.0, 4.0, spread=spread), **FULL)
+        for spread in (0.0, 0.3)
+    )
+    assert wide.low_pct < narrow.low_pct < narrow.high_pct < wide.high_pct
+
+
+def test_a_rehearsal_that_waits_for_its_launches_says_nothing_of_the_device():
+    busy = timing(8.0, 12.0, before_host_ms=7.9, after_host_ms=11.9)
+    assert gain("bf16", "fp32", "bf16", timing=busy, **FULL).high_pct == 0.0
+    launching = gain("bf16", "fp32", "bf16", timing=busy)
+    assert (launching.high_pct, launching.low_pct < -20.0) == (
+        0.0,
+        True,
+    )  # the host has four ms more to launch

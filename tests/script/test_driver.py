@@ -28,11 +28,12 @@ from gpudash.protocol.commands import (
     Memory,
     Pause,
     Profile,
+    Rehearse,
     Resume,
     Stop,
 )
 from gpudash.protocol.envelope import Event
-from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.inspections import Profiled, Rehearsed
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Refused, State, Timed
 from gpudash.script import driver as driver_module
@@ -166,6 +167,8 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | str | None]]] =
     ),
     "a profile that cannot be written": ([profile(1, "/none/trace.json")], {1: Refused}),
     "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
+    "levers timed on a batch": ([Rehearse(id=1), blocks(2, 1)], {1: Rehearsed, 2: BlocksEnded}),
+    "levers timed beside an A/B": ([blocks(1, 1), Rehearse(id=2)], {1: BlocksEnded, 2: Rehearsed}),
     "a stop": ([Stop(id=1), blocks(2, 1)], {1: Refused, 2: BlocksEnded}),
 }
 

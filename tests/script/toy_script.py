@@ -17,6 +17,7 @@ from gpudash.instrument.reporter import instruments
 from gpudash.levers.training_objects import NewestCall, Root, TrainingObjects
 from gpudash.protocol.commands import Command
 from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.inspections import Timing
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import LeverOffer, Phase, Progress, Step
 from gpudash.rendezvous import Rendezvous
@@ -68,6 +69,13 @@ class FakeLevers:
             raise Refusal("a rehearsal failed")
         self.settings = dict(wanted)
         self.entered.append(self.settings)
+
+    def timings(self) -> tuple[Timing, ...]:
+        assert self.found.roots[0].newest is not None, "the call that is timed"
+        return (Timing(lever="precision", value="bf16", before_ms=4.0, after_ms=2.0),)
+
+    def why_no_delay(self) -> str | None:
+        return "no DataLoader was seen"
 
     def restore(self) -> None:
         self.settings = {"precision": "fp32", "compile": "off"}

@@ -214,6 +214,9 @@ class FakeEngine:
     def compare(self, question: Question) -> int:
         return self._request(("compare", question))
 
+    def rehearse(self) -> int:
+        return self._request(("rehearse",))
+
     def slow(self, step_ms: float) -> int:
         return self._request(("slow", step_ms))
 

@@ -521,3 +521,31 @@ def test_weights_that_other_processes_share_stay_where_they_are():
     model = nn.Conv2d(3, 4, 3).share_memory()
     with pytest.raises(Refusal, match="other processes share the weights' memory"):
         move(levers(model), channels_last="on")
+
+
+def test_values_are_timed_on_the_newest_batch_and_leave_nothing():
+    training = Training()
+    training.step(2)
+    timed = training.levers()
+    values = {(one.lever, one.value): one for one in timed.timings()}
+    assert set(values) == {("precision", "bf16"), ("channels_last", "on")}  # nothing is compiled
+    assert all(one.before_ms > 0 and one.after_ms > 0 for one in values.values())
+    assert all(one.before_host_ms == 0 for one in values.values())  # a CPU is one resource
+    assert training.step(2).digest == plain(4).digest
+
+
+def test_a_value_that_fails_is_not_timed_and_leaves_nothing():
+    class Viewing(ConvNet):
+        flatten = staticmethod(by_view)  # fails on channels_last
+
+    training = Training(Viewing)
+    training.step(2)
+    assert {one.lever for one in training.levers().timings()} == {"precision"}
+    assert training.step(2).digest == plain(4, model=Viewing).digest
+
+
+def test_without_a_call_nothing_is_timed():
+    training = Training()
+    training.step(2)
+    training.root.newest = None
+    assert training.levers().timings() == ()
