@@ -61,6 +61,8 @@ class SlopeReport(msgspec.Struct, frozen=True, kw_only=True):
     slope: float | None
     low: float | None
     high: float | None
+    modelled: tuple[float, float] | None
+    """Least and most by the model of the step."""
     why_not: str
     """Why the part was not slowed; empty if it was."""
 
@@ -254,7 +256,13 @@ def report(snapshot: Snapshot, answer: Answer) -> WhyReport:
         ),
         proposals=tuple(map(_proposal, answer.tries)),
         slopes={
-            one.part: SlopeReport(slope=one.slope, low=one.low, high=one.high, why_not=one.why_not)
+            one.part: SlopeReport(
+                slope=one.slope,
+                low=one.low,
+                high=one.high,
+                modelled=one.modelled,
+                why_not=one.why_not,
+            )
             for one in answer.slopes
         },
     )

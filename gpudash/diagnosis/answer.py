@@ -23,10 +23,19 @@ from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import proposals
 from gpudash.diagnosis.recent_step import RecentStep, recent_step, steps_needed
-from gpudash.diagnosis.slopes import Proof, agreeing, over, proof_of, slope_clause
+from gpudash.diagnosis.slopes import (
+    Proof,
+    agreeing,
+    modelled,
+    over,
+    proof_of,
+    shown_by,
+    slope_clause,
+)
 from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.offers import levers_of
 from gpudash.protocol.answer import Answer, Try
+from gpudash.protocol.session import Slope
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
 from workloads import CATALOGUE
@@ -58,12 +67,13 @@ class Found(NamedTuple):
     said: Limit = "none"
     """The limit before slowing was held against it."""
     proof: Proof | None = None
+    slopes: tuple[Slope, ...] = ()
 
     @property
     def title(self) -> str:
         """The limit for the user."""
         model = self.measured.model
-        if self.proof == "withdrawn":
+        if self.proof == "withdrawn" and self.limit == "none":
             return "unclear, because slowing shows something else"
         if self.limit == "none" and model is not None and model.residual > UNEXPLAINED:
             return (
@@ -85,8 +95,8 @@ class Found(NamedTuple):
             limit=self.limit,
             title=self.title,
             evidence=evidence,
-            slopes=over(snapshot.slowing),
-            is_proven=self.proof == "proven",
+            slopes=self.slopes,
+            is_proven=self.proof == "proven" or (self.proof is not None and self.limit != "none"),
             why=tuple(reasons(self.causes, self.limit, self.measured)),
             parts=() if model is None else tuple(parts_of(model)),
             step_ms=step.step_ms,
@@ -165,15 +175,18 @@ def find(
         return None
     levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
     slopes, model = over(snapshot.slowing), model_of(step, waits=_waits(snapshot, levers, step))
-    model = None if model is None else agreeing(model, slopes)
+    if model is not None:
+        slopes, model = modelled(model, slopes), agreeing(model, slopes)
     now_s, now = snapshot.elapsed_s, Measured(snapshot, step, model)
     known = causes(model, step, snapshot.straggler)
     found = said = limit_of(known)
     proof = proof_of(said, slopes)
     is_explained = model is None or model.residual <= UNEXPLAINED or said in OUTSIDE
-    if proof == "withdrawn" or not is_explained:
+    if proof == "withdrawn":  # what was measured names another limit, or none
+        found, model = shown_by(slopes, on_gpu=step.on_gpu), None
+    elif not is_explained:
         found, model = "none", None
-    last = Found(found, known, now, limit_s=now_s, said=said, proof=proof)
+    last = Found(found, known, now, limit_s=now_s, said=said, proof=proof, slopes=slopes)
     if before is not None and _stands(before, found, known, now_s):
         last = before
     limit = last.limit

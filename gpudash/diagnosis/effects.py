@@ -126,7 +126,7 @@ def gain_of(change: LeverChange) -> Gain | None:
     effect = EFFECTS.get(change.helps)
     found = effect.estimate(change) if effect is not None and effect.estimate is not None else None
     if change.timing is not None:  # measured, not foretold
-        found = _rehearsed(change, change.timing)
+        found = _rehearsed(change, change.timing, found)
     if found is None:
         return None
     now_ms = change.model.step_ms * found.times_samples
@@ -464,18 +464,19 @@ def _faster_products(change: LeverChange, to: Literal["tf32", "bf16"]) -> Outcom
     return Outcome(with_(saved_ms, 0.0), with_(0.0, more) if more else None, source)
 
 
-def _rehearsed(change: LeverChange, timing: Timing) -> Outcome:
+def _rehearsed(change: LeverChange, timing: Timing, foretold: Outcome | None) -> Outcome:
     """Forward and backward pass change as they did on one batch, give or take its repeats.
 
-    A rehearsal that the host could not launch faster says nothing of the device.
+    A rehearsal that the host cannot launch faster says nothing of the device. If that is so with
+    the new value alone, the device takes as long at most, and at best what is foretold.
     """
     phases_ms = sum(change.step.phases_ms.get(name, 0.0) for name in REHEARSED)
     passes_ms = min(phases_ms or change.times.device, change.times.device)
-    launched = max(timing.before_host_ms / timing.before_ms, timing.after_host_ms / timing.after_ms)
-    ratio, error = 1.0, 0.0
-    if launched < LAUNCHED:
-        ratio, error = timing.after_ms / timing.before_ms, max(timing.spread, REHEARSAL_ERROR)
     more_ms = timing.after_host_ms - timing.before_host_ms
+    ratio, error = timing.after_ms / timing.before_ms, max(timing.spread, REHEARSAL_ERROR)
+    is_launched = timing.before_host_ms >= LAUNCHED * timing.before_ms
+    if is_launched:
+        ratio, error = 1.0, 0.0
 
     def with_(ratio: float) -> Played:
         def play(times: Times) -> float:
@@ -489,7 +490,10 @@ def _rehearsed(change: LeverChange, timing: Timing) -> Outcome:
         f"rehearsed: forward and backward take {fmt.milliseconds(timing.after_ms)} instead of "
         f"{fmt.milliseconds(timing.before_ms)} ms"
     )
-    return Outcome(with_(ratio / (1 + error)), with_(ratio * (1 + error)), source)
+    best = with_(ratio / (1 + error))
+    if timing.after_host_ms >= LAUNCHED * timing.after_ms and not is_launched:
+        best = foretold.most if foretold is not None else best
+    return Outcome(best, with_(ratio * (1 + error)), source)
 
 
 def _half_the_bytes(change: LeverChange) -> Outcome | None:

@@ -196,7 +196,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         alone_ms, profile = self.copy_alone_ms, self.profile
         if alone_ms is not None or profile is None or profile.overlap_ms is not None:
             return alone_ms
-        return sum(each.ms for each in profile.copies if each.direction == "to device")
+        seen_ms = sum(each.ms for each in profile.copies if each.direction == "to device")
+        return min(seen_ms, self.step_ms or seen_ms)
 
     @property
     def idle_ms(self) -> float | None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from gpudash import format as fmt
 from gpudash.diagnosis.causes import Limit
 from gpudash.diagnosis.model import Model, PartName, Times, grown_by
@@ -31,6 +33,9 @@ SLOWED: Mapping[Limit, tuple[Slowable, ...]] = {
     "cpu": ("host",),
 }
 """What is on the critical path if this is the limit."""
+SHOWN: Mapping[Slowable, Limit] = {"loader": "data", "host": "host", "device": "gpu"}
+SHOWN_ON_CPU: Mapping[Slowable, Limit] = {"loader": "data", "host": "cpu", "device": "cpu"}
+"""The limit if this alone is on the critical path; what else is known of it names it closer."""
 SLOWED_PART: Mapping[str, Slowable] = {
     "data": "loader",
     "your code": "host",
@@ -49,6 +54,15 @@ def over(slowing: SlowingShown | None) -> tuple[Slope, ...]:
     return slowing.slopes if slowing is not None and slowing.is_over else ()
 
 
+def modelled(model: Model, slopes: tuple[Slope, ...]) -> tuple[Slope, ...]:
+    """Return the slopes, each with what the model says of it."""
+    return tuple(
+        replace(one, modelled=(low, high))
+        for one in slopes
+        for low, high in (model.slope(GROWS[one.part]),)
+    )
+
+
 def agreeing(model: Model, slopes: tuple[Slope, ...]) -> Model:
     """Return the model with the schedules that agree with the measured slopes; with all if none."""
     kept = tuple(one for one in model.scenarios if all(_agrees(one, slope) for slope in slopes))
@@ -62,6 +76,14 @@ def proof_of(limit: Limit, slopes: tuple[Slope, ...]) -> Proof | None:
     if any(high < PROVEN for _, high in ends):
         return "withdrawn"
     return "proven" if ends and all(low > PROVEN for low, _ in ends) else None
+
+
+def shown_by(slopes: tuple[Slope, ...], *, on_gpu: bool) -> Limit:
+    """Return the limit that the slopes show by themselves: the one part that is proven, or none."""
+    proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
+    if len(proven) != 1:
+        return "none"
+    return (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
 
 
 def slope_clause(limit: Limit, slowing: SlowingShown) -> str:

@@ -93,6 +93,8 @@ class Slope(Record, frozen=True, kw_only=True, tag=False):
     """Ends of the 95 % interval; None before the second round."""
     why_not: str = ""
     """Why this part cannot be slowed, as a clause."""
+    modelled: tuple[float, float] | None = None
+    """Least and most by the model of the step; None without one."""
 
 
 class SlowingShown(Record, frozen=True, kw_only=True):

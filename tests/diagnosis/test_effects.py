@@ -122,6 +122,11 @@ def test_repeats_that_differ_widen_the_range():
 def test_a_rehearsal_that_waits_for_its_launches_says_nothing_of_the_device():
     busy = timing(8.0, 12.0, before_host_ms=7.9, after_host_ms=11.9)
     assert gain("bf16", "fp32", "bf16", timing=busy, **FULL).high_pct == 0.0
+    after_alone = timing(8.0, 4.0, before_host_ms=3.9, after_host_ms=3.9)
+    found = gain("bf16", "fp32", "bf16", timing=after_alone, **FULL)
+    foretold = gain("bf16", "fp32", "bf16", **FULL)
+    assert 50 < found.low_pct < 100 * (10 / 5.5 - 1)  # half of the time at most
+    assert found.high_pct == foretold.high_pct
     launching = gain("bf16", "fp32", "bf16", timing=busy)
     assert (launching.high_pct, launching.low_pct < -20.0) == (
         0.0,

@@ -27,12 +27,18 @@ def test_a_slope_above_a_half_proves_the_limit():
 
 
 def test_a_slope_below_a_half_withdraws_the_answer():
-    slopes = {"device": (-0.1, 0.1), "host": (0.9, 1.1)}
-    answer = answered(slowed(gpu_step(), **slopes)).answer
+    answer = answered(slowed(gpu_step(), device=(-0.1, 0.1), host=(0.2, 0.7))).answer
     assert (answer.limit, answer.is_proven) == ("none", False)
     assert answer.title == "unclear, because slowing shows something else"
     assert answer.evidence[0].startswith("GPU-bound is withdrawn: slowing the device")
     assert answer.tries == ()
+
+
+def test_the_one_part_that_is_proven_takes_the_place_of_a_withdrawn_limit():
+    slopes = {"device": (-0.1, 0.1), "host": (-0.1, 0.1), "loader": (0.8, 1.2)}
+    answer = answered(slowed(gpu_step(), **slopes)).answer
+    assert (answer.limit, answer.title, answer.is_proven) == ("data", "input-bound", True)
+    assert answer.evidence[0].startswith("GPU-bound is withdrawn: slowing the device")
 
 
 @pytest.mark.parametrize("device", [(0.3, 0.7), (0.45, 1.2)])
