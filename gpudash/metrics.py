@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from gpudash.protocol.readings import GpuReading, HostReading
-from gpudash.protocol.training import Progress
+from .protocol.readings import GpuReading, HostReading
+from .protocol.training import Progress
 
 UTIL_WINDOW_S = 1.0
 """Longest averaging window of NVML's utilisation: 1/6 to 1 s by GPU, which NVML does not report."""

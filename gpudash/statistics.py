@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpudash.protocol.training import Step
+from .protocol.training import Step
 
 T = TypeVar("T", int, float)
 WARMUP_STEPS = 5

@@ -43,10 +43,10 @@ from typing import Generic, TypeAlias
 import msgspec
 from torch import Tensor
 
-from gpudash.instrument.collectives import CollectiveTimes, collective_times
-from gpudash.instrument.timestamps import Timestamps, TimestampT
-from gpudash.instrument.wire import FinishedStep
-from gpudash.protocol.training import Phase
+from ..protocol.training import Phase
+from .collectives import CollectiveTimes, collective_times
+from .timestamps import Timestamps, TimestampT
+from .wire import FinishedStep
 
 Mark: TypeAlias = Callable[[str], None]
 """Takes the name of the phase that begins on the current stream."""

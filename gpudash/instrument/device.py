@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from gpudash.protocol.training import Device
+from ..protocol.training import Device
 
 DRIVER = Path("/proc/driver/nvidia/version")
 """The version file of NVIDIA's kernel module."""

@@ -13,9 +13,9 @@ import struct
 import time
 from pathlib import Path
 
-from gpudash.errors import UNDECODABLE
-from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone, Sent
-from gpudash.protocol.commands import AnyCommand
+from ..errors import UNDECODABLE
+from ..protocol.commands import AnyCommand
+from .pipes import CommandPipe, EventPipe, ParentGone, Sent
 
 MOST_BYTES = 8 << 20
 """Unread bytes kept for a dashboard: about a minute of short steps."""

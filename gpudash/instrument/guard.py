@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
-from gpudash.instrument.uncompiled import uncompiled
+from .uncompiled import uncompiled
 
 
 class Fails(Protocol):

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpudash.instrument.pipes import Sent
-from gpudash.protocol.training import Aside, State
+from ..protocol.training import Aside, State
+from .pipes import Sent
 
 OUTSIDE_BLOCKS: dict[str, Any] = {"run": None, "block": None, "baseline": {}}
 """The fields of a state outside of a run of blocks."""

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gpudash.instrument.owners import MIB, Allocation, at_the_peak, owners
-from gpudash.instrument.weights import kept_by, updated_by
-from gpudash.protocol.commands import Memory
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.inspections import MemoryOwners, MemoryUse
-from gpudash.protocol.training import Refused
+from ..protocol.commands import Memory
+from ..protocol.envelope import Event
+from ..protocol.inspections import MemoryOwners, MemoryUse
+from ..protocol.training import Refused
+from .owners import MIB, Allocation, at_the_peak, owners
+from .weights import kept_by, updated_by
 
 STEPS = 2
 """The second step begins with gradients and the optimizer's state in place."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gpudash.instrument.uncompiled import uncompiled
+from .uncompiled import uncompiled
 
 MARK = "nn.Module: "
 """The prefix that torch itself uses where it records stacks."""
@@ -30,7 +30,7 @@ class ModuleMarks:
 
     def start(self) -> None:
         """Start marking calls."""
-        from gpudash.instrument.flops import anything_compiled  # noqa: PLC0415  # slow
+        from .flops import anything_compiled  # noqa: PLC0415  # slow
 
         if anything_compiled():
             return

@@ -9,8 +9,8 @@ import time
 
 import torch
 
-from gpudash.instrument.reporter import instruments
-from gpudash.protocol.training import Phase
+from ..protocol.training import Phase
+from .reporter import instruments
 
 STEPS = 1000
 REPEATS = 5

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from gpudash.protocol.inspections import MemoryUse, Owner
+from ..protocol.inspections import MemoryUse, Owner
 
 MIB = 2**20
 MOST_OWNERS = 20

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpudash.protocol.inspections import Peak
+from ..protocol.inspections import Peak
 
 PRECISIONS = {
     "fp32": (torch.float32, 4096),

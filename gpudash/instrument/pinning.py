@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from gpudash.protocol.inspections import Pinning
+from ..protocol.inspections import Pinning
 
 MOST_BYTES = 64 << 20
 """Of a larger batch a part stands for all. Together with its copies this exceeds the caches of most

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.instrument.wire import StepReport, encoded
-from gpudash.protocol.commands import AnyCommand
-from gpudash.protocol.envelope import Envelope, Event
+from ..protocol.commands import AnyCommand
+from ..protocol.envelope import Envelope, Event
+from .wire import StepReport, encoded
 
 READ_BYTES = 1 << 16
 Sent: TypeAlias = Event | StepReport

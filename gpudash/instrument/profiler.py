@@ -22,13 +22,13 @@ from torch.autograd import profiler as autograd
 from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity
 
-from gpudash.instrument.module_marks import ModuleMarks
-from gpudash.instrument.peak import ALL, begin_measuring
-from gpudash.instrument.pinning import measure as measure_pinning
-from gpudash.instrument.syncs import SyncWindow
-from gpudash.instrument.weights import weights_of
-from gpudash.protocol.commands import PROFILE_LIMIT_S
-from gpudash.protocol.inspections import Flops, Profiled, SyncCall
+from ..protocol.commands import PROFILE_LIMIT_S
+from ..protocol.inspections import Flops, Profiled, SyncCall
+from .module_marks import ModuleMarks
+from .peak import ALL, begin_measuring
+from .pinning import measure as measure_pinning
+from .syncs import SyncWindow
+from .weights import weights_of
 
 INJECTED = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH")
 """Environment variables by which Nsight and similar tools enter a process."""

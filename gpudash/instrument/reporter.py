@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from gpudash.instrument.clock import PHASES_EVERY_S, Clock
-from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.device import UNKNOWN, DeviceMemory
-from gpudash.instrument.loss import DeviceLoss, HostLoss, LossReader
-from gpudash.instrument.timestamps import EventTimestamps, HostTimestamps
-from gpudash.instrument.wire import FinishedStep, StepReport
-from gpudash.protocol.training import Phase
-from gpudash.statistics import total
+from ..protocol.training import Phase
+from ..statistics import total
+from .clock import PHASES_EVERY_S, Clock
+from .collectives import Collectives
+from .device import UNKNOWN, DeviceMemory
+from .loss import DeviceLoss, HostLoss, LossReader
+from .timestamps import EventTimestamps, HostTimestamps
+from .wire import FinishedStep, StepReport
 
 REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25

@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
-from gpudash.instrument.guard import unseen
-from gpudash.instrument.uncompiled import uncompiled
-from gpudash.protocol.commands import Slow
+from ..protocol.commands import Slow
+from .guard import unseen
+from .uncompiled import uncompiled
 
 CALIBRATION_CYCLES = 20_000_000
 """About 10 ms."""

@@ -16,8 +16,8 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
-from gpudash.instrument.endpoint import Endpoint
-from gpudash.rendezvous import Rendezvous
+from ..rendezvous import Rendezvous
+from .endpoint import Endpoint
 
 MOST_FRAMES = 100
 PATIENCE_S = 1.0

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gpudash.instrument.callsite import CallSite, call_site
-from gpudash.instrument.uncompiled import uncompiled
-from gpudash.protocol.inspections import SyncCall
+from ..protocol.inspections import SyncCall
+from .callsite import CallSite, call_site
+from .uncompiled import uncompiled
 
 SYNC = "called a synchronizing CUDA operation"
 PROTOTYPE = "Synchronization debug mode is a prototype feature"

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gpudash.protocol.inspections import Weights
+from ..protocol.inspections import Weights
 
 MIB = 2**20
 

@@ -17,11 +17,11 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gpudash.levers.offers import absent, on_off
-from gpudash.levers.tensors import each_tensor
-from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
+from ..protocol.records import Settings
+from ..protocol.training import LeverOffer
+from .offers import absent, on_off
+from .tensors import each_tensor
+from .training_objects import Call, TrainingObjects, modules_of
 
 SUMMARY = (
     "Keep images and weights in NHWC order, which cuDNN's tensor-core kernels want; "

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from gpudash.levers.offers import absent, on_off
-from gpudash.levers.training_objects import Call, Root, TrainingObjects, modules_of
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
+from ..protocol.records import Settings
+from ..protocol.training import LeverOffer
+from .offers import absent, on_off
+from .training_objects import Call, Root, TrainingObjects, modules_of
 
 Backend: TypeAlias = str | Callable[..., Any]
 SUMMARY = (

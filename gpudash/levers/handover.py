@@ -22,8 +22,8 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
-from gpudash.levers.rehearsal import shortened
-from gpudash.training.levers import Refusal
+from ..training.levers import Refusal
+from .rehearsal import shortened
 
 Iterator: TypeAlias = _BaseDataLoaderIter
 Redirects: TypeAlias = MutableMapping[Any, Callable[[], Any]]

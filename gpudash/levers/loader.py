@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from gpudash.instrument.guard import is_from_handler
-from gpudash.levers.handover import (
+from ..instrument.guard import is_from_handler
+from ..protocol.records import Settings
+from ..protocol.training import LeverKind, LeverOffer
+from ..training.levers import Refusal
+from .handover import (
     Handovers,
     Iterator,
     Redirects,
@@ -26,12 +29,9 @@ from gpudash.levers.handover import (
     try_out,
     try_out_between,
 )
-from gpudash.levers.offers import UNKNOWN, absent, on_off
-from gpudash.levers.rehearsal import reason
-from gpudash.levers.training_objects import Feed, TrainingObjects
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverKind, LeverOffer
-from gpudash.training.levers import Refusal
+from .offers import UNKNOWN, absent, on_off
+from .rehearsal import reason
+from .training_objects import Feed, TrainingObjects
 
 KINDS: dict[str, LeverKind] = {
     "num_workers": "count",

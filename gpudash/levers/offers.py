@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from gpudash.levers.training_objects import Call, TrainingObjects
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import SCRIPT, LeverOffer
-from gpudash.training.levers import Refusal
+from ..protocol.records import Settings
+from ..protocol.training import SCRIPT, LeverOffer
+from ..training.levers import Refusal
+from .training_objects import Call, TrainingObjects
 
 UNKNOWN = "–"
 """The value of a refused lever whose value is not known."""

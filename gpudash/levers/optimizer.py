@@ -30,11 +30,11 @@ from torch.optim.optimizer import _foreach_supported_types
 from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 from torch.utils.hooks import RemovableHandle
 
-from gpudash.levers.offers import UNKNOWN, choice
-from gpudash.levers.rehearsal import reason
-from gpudash.levers.training_objects import Root, TrainingObjects
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import SCRIPT, LeverOffer
+from ..protocol.records import Settings
+from ..protocol.training import SCRIPT, LeverOffer
+from .offers import UNKNOWN, choice
+from .rehearsal import reason
+from .training_objects import Root, TrainingObjects
 
 WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
 """Their fused form differs by less than 1e-7. Subclasses are excluded, as they may compute

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.overrides import TorchFunctionMode
 
-from gpudash.levers.compile import WRAPPED
-from gpudash.levers.offers import choice
-from gpudash.levers.tensors import each_tensor
-from gpudash.levers.training_objects import Call, Root, TrainingObjects, modules_of
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import SCRIPT, LeverOffer
-from gpudash.training.levers import Refusal
+from ..protocol.records import Settings
+from ..protocol.training import SCRIPT, LeverOffer
+from ..training.levers import Refusal
+from .compile import WRAPPED
+from .offers import choice
+from .tensors import each_tensor
+from .training_objects import Call, Root, TrainingObjects, modules_of
 
 ACTIVE = "an autocast is active already"
 HALF = {torch.bfloat16: "bf16", torch.float16: "fp16"}

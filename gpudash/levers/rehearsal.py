@@ -22,9 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gpudash.instrument.guard import is_from_handler
-from gpudash.levers.training_objects import Call, Root
-from gpudash.training.levers import Refusal
+from ..instrument.guard import is_from_handler
+from ..training.levers import Refusal
+from .training_objects import Call, Root
 
 COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
 """Namespaces of operators in which other ranks take part."""

@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 import torch
 
-from gpudash.levers.channels_last import ChannelsLast
-from gpudash.levers.compile import Backend, Compile
-from gpudash.levers.handover import Redirects
-from gpudash.levers.loader import LoaderLevers, batch_size
-from gpudash.levers.offers import Computing, Family, canonical
-from gpudash.levers.optimizer import OptimizerForm
-from gpudash.levers.precision import Precision
-from gpudash.levers.rehearsal import Took, rehearse, timed
-from gpudash.levers.training_objects import Call, TrainingObjects, modules_of
-from gpudash.protocol.inspections import Timing
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
-from gpudash.training.levers import Refusal
+from ..protocol.inspections import Timing
+from ..protocol.records import Settings
+from ..protocol.training import LeverOffer
+from ..training.levers import Refusal
+from .channels_last import ChannelsLast
+from .compile import Backend, Compile
+from .handover import Redirects
+from .loader import LoaderLevers, batch_size
+from .offers import Computing, Family, canonical
+from .optimizer import OptimizerForm
+from .precision import Precision
+from .rehearsal import Took, rehearse, timed
+from .training_objects import Call, TrainingObjects, modules_of
 
 WARMUP_STEPS = 2
 """The allocator needs these to find its blocks."""

@@ -1,7 +1,7 @@
 """The answer: what limits a training, with its evidence and what to try."""
 
-from gpudash.protocol.records import Record
-from gpudash.protocol.session import Slope
+from .records import Record
+from .session import Slope
 
 
 class Part(Record, frozen=True, array_like=True, tag=False):

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from gpudash.protocol.records import Record, Settings
+from .records import Record, Settings
 
 
 class Plan(Record, frozen=True, kw_only=True):

@@ -4,11 +4,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.protocol.answer import AnswerShown
-from gpudash.protocol.commands import AnyCommand, Plan
-from gpudash.protocol.inspections import CodeLines, MemoryOwners, Profiled, Rehearsed, Stack
-from gpudash.protocol.readings import GpuMissing, OtherJobs, Reading
-from gpudash.protocol.session import (
+from .answer import AnswerShown
+from .commands import AnyCommand, Plan
+from .inspections import CodeLines, MemoryOwners, Profiled, Rehearsed, Stack
+from .readings import GpuMissing, OtherJobs, Reading
+from .session import (
     ComparisonShown,
     NewRow,
     Notice,
@@ -17,7 +17,7 @@ from gpudash.protocol.session import (
     StragglerShown,
     Verdict,
 )
-from gpudash.protocol.training import (
+from .training import (
     BlocksEnded,
     Hello,
     Offered,

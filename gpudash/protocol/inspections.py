@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from gpudash.protocol.records import Record
+from .records import Record
 
 
 class SyncCall(Record, frozen=True, kw_only=True, array_like=True, tag=False):

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from gpudash.protocol.records import Record
+from .records import Record
 
 
 class _Reading(Record, frozen=True, kw_only=True):

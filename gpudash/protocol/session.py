@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from gpudash.protocol.commands import Slowable
-from gpudash.protocol.records import Record, Settings
+from .commands import Slowable
+from .records import Record, Settings
 
 
 class NewRow(Record, frozen=True, kw_only=True):

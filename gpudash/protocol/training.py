@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from gpudash.protocol.records import Record, Settings
+from .records import Record, Settings
 
 PROTOCOL_VERSION = 3
 """Incremented when a reader of older messages would misread a new one."""

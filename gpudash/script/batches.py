@@ -4,10 +4,10 @@ import time
 from threading import get_ident
 from typing import Any
 
-from gpudash.instrument.guard import event
-from gpudash.script.declared import DeclaredSteps
-from gpudash.script.samples import first_dimension, tokens_in
-from gpudash.script.step_counts import total
+from ..instrument.guard import event
+from .declared import DeclaredSteps
+from .samples import first_dimension, tokens_in
+from .step_counts import total
 
 
 class BatchedSteps(DeclaredSteps):

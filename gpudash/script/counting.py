@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeAlias
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gpudash.instrument.guard import is_from_handler, without_ours
-from gpudash.instrument.uncompiled import uncompiled
-from gpudash.script.samples import SEQUENCES
-from gpudash.script.step_counts import Tally
+from ..instrument.guard import is_from_handler, without_ours
+from ..instrument.uncompiled import uncompiled
+from .samples import SEQUENCES
+from .step_counts import Tally
 
 OptimizerHook: TypeAlias = Callable[[Optimizer, Any, Any], None]
 """Gets the optimizer, and the arguments of its step."""

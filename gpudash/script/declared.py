@@ -3,11 +3,11 @@
 from operator import index
 from threading import get_ident
 
-from gpudash.instrument.collectives import Moved
-from gpudash.instrument.guard import event
-from gpudash.script.explicit import Count
-from gpudash.script.step_counts import Tally
-from gpudash.script.steps import NOBODY, Steps, nothing
+from ..instrument.collectives import Moved
+from ..instrument.guard import event
+from .explicit import Count
+from .step_counts import Tally
+from .steps import NOBODY, Steps, nothing
 
 
 class DeclaredSteps(Steps):

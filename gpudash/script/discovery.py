@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gpudash.levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
-from gpudash.script.roots import (
+from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
+from .roots import (
     CallListener,
     Parts,
     Survey,
@@ -21,7 +21,7 @@ from gpudash.script.roots import (
     parameters_of,
     remove_hook,
 )
-from gpudash.script.step_counts import Backwards, Tally
+from .step_counts import Backwards, Tally
 
 WITHOUT_OPTIMIZER = 8
 """After so many steps' backward passes without an optimizer step, none is expected."""

@@ -16,23 +16,23 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TypeAlias
 
-from gpudash.instrument import stack_server
-from gpudash.instrument.device import describe_device, device_memory, versions
-from gpudash.instrument.endpoint import Endpoint, SocketLine
-from gpudash.instrument.guard import is_from_handler, never_destroy
-from gpudash.instrument.life import Life
-from gpudash.instrument.memory_history import MemoryHistory, observe
-from gpudash.instrument.pipes import Sent
-from gpudash.instrument.reporter import Reports
-from gpudash.levers.training_objects import Redirects, TrainingObjects
-from gpudash.protocol.session import Notice
-from gpudash.protocol.training import Ability, Aside, Hello, Offered, Phase, State, TrainingProcess
-from gpudash.rendezvous import Rendezvous
-from gpudash.script.discovery import found_line
-from gpudash.script.training import FollowedLevers, ScriptTraining, Tracks, job
-from gpudash.training.command_loop import CommandLoop
-from gpudash.training.commanded import rank
-from gpudash.training.tracing import Tracing
+from ..instrument import stack_server
+from ..instrument.device import describe_device, device_memory, versions
+from ..instrument.endpoint import Endpoint, SocketLine
+from ..instrument.guard import is_from_handler, never_destroy
+from ..instrument.life import Life
+from ..instrument.memory_history import MemoryHistory, observe
+from ..instrument.pipes import Sent
+from ..instrument.reporter import Reports
+from ..levers.training_objects import Redirects, TrainingObjects
+from ..protocol.session import Notice
+from ..protocol.training import Ability, Aside, Hello, Offered, Phase, State, TrainingProcess
+from ..rendezvous import Rendezvous
+from ..training.command_loop import CommandLoop
+from ..training.commanded import rank
+from ..training.tracing import Tracing
+from .discovery import found_line
+from .training import FollowedLevers, ScriptTraining, Tracks, job
 
 DUE_EVERY_S = 0.025
 """Seconds between two looks at the socket. A system call in each step would cost short steps more

@@ -10,14 +10,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
-from gpudash.instrument import stack_server
-from gpudash.levers.script_levers import ScriptLevers
-from gpudash.rendezvous import Rendezvous, of_environment
-from gpudash.script import explicit
-from gpudash.script.driver import Driver
-from gpudash.script.observer import PHASES
-from gpudash.script.patches import patch
-from gpudash.script.tracker import Tracker
+from ..instrument import stack_server
+from ..levers.script_levers import ScriptLevers
+from ..rendezvous import Rendezvous, of_environment
+from ..script import explicit
+from .driver import Driver
+from .observer import PHASES
+from .patches import patch
+from .tracker import Tracker
 
 Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 

@@ -7,10 +7,10 @@ from typing import Protocol
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gpudash.instrument.collectives import Collectives, CollectiveTimes, Moved, collectives_of
-from gpudash.instrument.last_gradient import LastGradient
-from gpudash.script.shards import CollectiveListener, hook_collectives
-from gpudash.script.waits import WaitListener, hook_waits
+from ..instrument.collectives import Collectives, CollectiveTimes, Moved, collectives_of
+from ..instrument.last_gradient import LastGradient
+from .shards import CollectiveListener, hook_collectives
+from .waits import WaitListener, hook_waits
 
 MEASURED = {"DistributedDataParallel", "FSDPModule"}
 WITHIN = {

@@ -9,7 +9,7 @@ the next training call.
 
 from collections.abc import Hashable
 
-from gpudash.protocol.training import Aside
+from ..protocol.training import Aside
 
 
 class Asides:

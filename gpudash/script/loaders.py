@@ -4,8 +4,8 @@ import weakref
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gpudash.levers.training_objects import Feed
-from gpudash.script.interruptions import Asides
+from ..levers.training_objects import Feed
+from .interruptions import Asides
 
 
 class Feeds:

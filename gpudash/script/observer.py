@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from gpudash.levers.training_objects import TrainingObjects
-from gpudash.protocol.training import Aside, Phase
+from ..levers.training_objects import TrainingObjects
+from ..protocol.training import Aside, Phase
 
 LABELS = {
     "copy": "copy",

@@ -23,12 +23,12 @@ from torch.optim.optimizer import (
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from gpudash.instrument.guard import unseen, without_ours
-from gpudash.instrument.slowing import hook_loaders
-from gpudash.instrument.uncompiled import uncompiled
-from gpudash.script.counting import count_backward, count_batches, count_steps
-from gpudash.script.roots import CALL_ATTRIBUTE
-from gpudash.script.tracker import Tracker
+from ..instrument.guard import unseen, without_ours
+from ..instrument.slowing import hook_loaders
+from ..instrument.uncompiled import uncompiled
+from .counting import count_backward, count_batches, count_steps
+from .roots import CALL_ATTRIBUTE
+from .tracker import Tracker
 
 
 def patch(tracker: Tracker) -> None:

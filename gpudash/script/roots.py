@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
 
-from gpudash.instrument.guard import without_ours
-from gpudash.instrument.weights import updated_by
-from gpudash.levers.training_objects import Call, Root, alive
+from ..instrument.guard import without_ours
+from ..instrument.weights import updated_by
+from ..levers.training_objects import Call, Root, alive
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard._fully_shard"

@@ -13,14 +13,14 @@ from inspect import signature
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
-from gpudash.instrument.collectives import (
+from ..instrument.collectives import (
     Moved,
     all_gathered,
     all_reduced,
     reduce_scattered,
 )
-from gpudash.instrument.guard import is_from_handler, unseen
-from gpudash.instrument.uncompiled import uncompiled
+from ..instrument.guard import is_from_handler, unseen
+from ..instrument.uncompiled import uncompiled
 
 FSDP = "torch.distributed.fsdp."
 PARAM_GROUP = f"{FSDP}_fully_shard._fsdp_param_group"

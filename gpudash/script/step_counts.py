@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gpudash.instrument.collectives import Moved, together
+from ..instrument.collectives import Moved, together
 
 
 class Tally:

@@ -14,20 +14,20 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from gpudash.instrument.clock import Clock, Mark
-from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.guard import never_destroy
-from gpudash.instrument.loss import LossReader, readable
-from gpudash.instrument.reporter import instruments
-from gpudash.instrument.uncompiled import uncompiled
-from gpudash.levers.training_objects import Redirects, modules_of
-from gpudash.script.counting import Counting
-from gpudash.script.discovery import Discovery
-from gpudash.script.gradient_sync import GradientSync
-from gpudash.script.interruptions import Asides
-from gpudash.script.loaders import Feeds
-from gpudash.script.observer import PHASES, Observer
-from gpudash.script.step_counts import Tally, total
+from ..instrument.clock import Clock, Mark
+from ..instrument.collectives import Collectives
+from ..instrument.guard import never_destroy
+from ..instrument.loss import LossReader, readable
+from ..instrument.reporter import instruments
+from ..instrument.uncompiled import uncompiled
+from ..levers.training_objects import Redirects, modules_of
+from .counting import Counting
+from .discovery import Discovery
+from .gradient_sync import GradientSync
+from .interruptions import Asides
+from .loaders import Feeds
+from .observer import PHASES, Observer
+from .step_counts import Tally, total
 
 IDLE_EVERY_S = 0.05
 LOOK_EVERY_S = 0.1

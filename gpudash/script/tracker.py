@@ -15,18 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gpudash.instrument.collectives import Moved, together
-from gpudash.instrument.guard import event
-from gpudash.instrument.loss import readable
-from gpudash.levers.training_objects import NewestCall, Root
-from gpudash.script.batches import BatchedSteps
-from gpudash.script.discovery import Discovery
-from gpudash.script.gradient_sync import GradientSync
-from gpudash.script.optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
-from gpudash.script.roots import Survey, before_freezing
-from gpudash.script.samples import first_dimension
-from gpudash.script.step_counts import total
-from gpudash.script.steps import NOBODY, nothing
+from ..instrument.collectives import Moved, together
+from ..instrument.guard import event
+from ..instrument.loss import readable
+from ..levers.training_objects import NewestCall, Root
+from .batches import BatchedSteps
+from .discovery import Discovery
+from .gradient_sync import GradientSync
+from .optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
+from .roots import Survey, before_freezing
+from .samples import first_dimension
+from .step_counts import total
+from .steps import NOBODY, nothing
 
 AUTOCAST_EVERY = 16
 """After so many steps, look again whether a root is called inside an autocast."""

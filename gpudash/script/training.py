@@ -8,19 +8,19 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from gpudash.instrument.clock import Clock
-from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.loss import LossReader
-from gpudash.instrument.slowing import Slowing
-from gpudash.levers.offers import UNKNOWN
-from gpudash.levers.precision import CUDNN_TF32
-from gpudash.levers.training_objects import Redirects, TrainingObjects, modules_of
-from gpudash.protocol.commands import AnyCommand, Pause, Slow, Stop
-from gpudash.protocol.inspections import Timing
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import SCRIPT, LeverOffer
-from gpudash.training.commanded import CommandedTraining
-from gpudash.training.levers import Levers
+from ..instrument.clock import Clock
+from ..instrument.collectives import Collectives
+from ..instrument.loss import LossReader
+from ..instrument.slowing import Slowing
+from ..levers.offers import UNKNOWN
+from ..levers.precision import CUDNN_TF32
+from ..levers.training_objects import Redirects, TrainingObjects, modules_of
+from ..protocol.commands import AnyCommand, Pause, Slow, Stop
+from ..protocol.inspections import Timing
+from ..protocol.records import Settings
+from ..protocol.training import SCRIPT, LeverOffer
+from ..training.commanded import CommandedTraining
+from ..training.levers import Levers
 
 NO_PAUSE = "the other processes would wait for this one, and give up"
 NO_STOP = "a script of your own ends by itself or by a signal, not at a step"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from functools import cache, wraps
 from typing import Any, Protocol
 
-from gpudash.instrument.guard import unseen
-from gpudash.instrument.uncompiled import uncompiled
+from ..instrument.guard import unseen
+from ..instrument.uncompiled import uncompiled
 
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard"
 HOOKED = (

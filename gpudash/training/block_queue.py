@@ -3,9 +3,9 @@
 import math
 from collections import deque
 
-from gpudash.protocol.commands import Block, Blocks
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import BlocksEnded
+from ..protocol.commands import Block, Blocks
+from ..protocol.records import Settings
+from ..protocol.training import BlocksEnded
 
 
 class BlockQueue:

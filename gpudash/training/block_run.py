@@ -2,15 +2,15 @@
 
 import time
 
-from gpudash.protocol.commands import Block, Blocks
-from gpudash.protocol.records import Settings
-from gpudash.training.block_queue import BlockQueue, difference
-from gpudash.training.commanded import CommandedTraining
-from gpudash.training.decision_steps import CAME_LATE, DecisionSteps, Instruction
-from gpudash.training.levers import Refusal
-from gpudash.training.replies import Replies
-from gpudash.training.switching import PlannedSwitch, Switching
-from gpudash.training.wall_clock import WallClock
+from ..protocol.commands import Block, Blocks
+from ..protocol.records import Settings
+from .block_queue import BlockQueue, difference
+from .commanded import CommandedTraining
+from .decision_steps import CAME_LATE, DecisionSteps, Instruction
+from .levers import Refusal
+from .replies import Replies
+from .switching import PlannedSwitch, Switching
+from .wall_clock import WallClock
 
 
 class BlockRun:

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
-from gpudash.instrument.memory_history import MemoryHistory
-from gpudash.instrument.reporter import REPORT_EVERY_S, Reports
-from gpudash.protocol.commands import (
+from ..instrument.life import OUTSIDE_BLOCKS, Life
+from ..instrument.memory_history import MemoryHistory
+from ..instrument.reporter import REPORT_EVERY_S, Reports
+from ..protocol.commands import (
     AnyCommand,
     Blocks,
     Change,
@@ -26,19 +26,19 @@ from gpudash.protocol.commands import (
     Resume,
     Stop,
 )
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import TooLate
-from gpudash.training.block_queue import BlockQueue
-from gpudash.training.block_run import BlockRun
-from gpudash.training.commanded import CommandedTraining
-from gpudash.training.decision_steps import CAME_LATE, DecisionSteps, topic
-from gpudash.training.levers import Refusal, phrase
-from gpudash.training.rehearsing import Rehearsing
-from gpudash.training.replies import Replies
-from gpudash.training.switching import PlannedSwitch, Switching
-from gpudash.training.tracing import Profiling
-from gpudash.training.wall_clock import WallClock
+from ..protocol.envelope import Event
+from ..protocol.records import Settings
+from ..protocol.training import TooLate
+from .block_queue import BlockQueue
+from .block_run import BlockRun
+from .commanded import CommandedTraining
+from .decision_steps import CAME_LATE, DecisionSteps, topic
+from .levers import Refusal, phrase
+from .rehearsing import Rehearsing
+from .replies import Replies
+from .switching import PlannedSwitch, Switching
+from .tracing import Profiling
+from .wall_clock import WallClock
 
 GONE = "the dashboard is gone"
 

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from gpudash.instrument.slowing import Slowing
-from gpudash.protocol.commands import AnyCommand, Slow
-from gpudash.protocol.inspections import Flops, Timing
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import Note, RefusalKind
-from gpudash.training.agreement import PATIENCE_S, Agreement, Decision
-from gpudash.training.levers import Levers, Refusal
+from ..instrument.slowing import Slowing
+from ..protocol.commands import AnyCommand, Slow
+from ..protocol.inspections import Flops, Timing
+from ..protocol.records import Settings
+from ..protocol.training import Note, RefusalKind
+from .agreement import PATIENCE_S, Agreement, Decision
+from .levers import Levers, Refusal
 
 PATIENCE_SHARE = 0.25
 """Patience as a share of the process group's timeout, where that is short."""

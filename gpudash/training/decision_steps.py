@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpudash.protocol.commands import FOR_ALL, AnyCommand, Block, Blocks
-from gpudash.protocol.records import Settings
-from gpudash.training.block_queue import BlockQueue
-from gpudash.training.commanded import CommandedTraining
+from ..protocol.commands import FOR_ALL, AnyCommand, Block, Blocks
+from ..protocol.records import Settings
+from .block_queue import BlockQueue
+from .commanded import CommandedTraining
 
 CAME_LATE = "the command came after its step"
 SPARE = 1.05

@@ -2,8 +2,8 @@
 
 from typing import ClassVar, Protocol
 
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import RefusalKind
+from ..protocol.records import Settings
+from ..protocol.training import RefusalKind
 
 
 class Refusal(Exception):  # noqa: N818  # nothing went wrong

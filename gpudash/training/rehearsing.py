@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-from gpudash.protocol.commands import Rehearse
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.inspections import Rehearsed, Timing
-from gpudash.training.commanded import CommandedTraining
+from ..protocol.commands import Rehearse
+from ..protocol.envelope import Event
+from ..protocol.inspections import Rehearsed, Timing
+from .commanded import CommandedTraining
 
 SHARED = "the other ranks would wait for it meanwhile"
 

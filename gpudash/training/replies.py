@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gpudash.protocol.commands import AnyCommand, Blocks, Change, Profile
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.records import Settings
-from gpudash.protocol.training import BlocksEnded, RefusalKind, Refused
-from gpudash.training.block_queue import BlockQueue
+from ..protocol.commands import AnyCommand, Blocks, Change, Profile
+from ..protocol.envelope import Event
+from ..protocol.records import Settings
+from ..protocol.training import BlocksEnded, RefusalKind, Refused
+from .block_queue import BlockQueue
 
 
 class Replies:

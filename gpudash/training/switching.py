@@ -9,15 +9,15 @@ import math
 import time
 from typing import NamedTuple
 
-from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
-from gpudash.protocol.commands import Change
-from gpudash.protocol.records import Settings
-from gpudash.training.block_queue import BlockQueue, difference
-from gpudash.training.commanded import CommandedTraining, Return
-from gpudash.training.decision_steps import DecisionSteps
-from gpudash.training.levers import Refusal
-from gpudash.training.replies import Replies
-from gpudash.training.wall_clock import WallClock
+from ..instrument.life import OUTSIDE_BLOCKS, Life
+from ..protocol.commands import Change
+from ..protocol.records import Settings
+from .block_queue import BlockQueue, difference
+from .commanded import CommandedTraining, Return
+from .decision_steps import DecisionSteps
+from .levers import Refusal
+from .replies import Replies
+from .wall_clock import WallClock
 
 FAILED = "gpudash failed there"
 

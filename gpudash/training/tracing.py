@@ -11,14 +11,14 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from gpudash.instrument.life import Life
-from gpudash.instrument.memory_history import TRACED, MemoryHistory
-from gpudash.instrument.profiler import NoProfile, Profiler
-from gpudash.instrument.reporter import Reports
-from gpudash.protocol.commands import Profile
-from gpudash.protocol.inspections import Profiled
-from gpudash.training.commanded import CommandedTraining
-from gpudash.training.replies import Replies
+from ..instrument.life import Life
+from ..instrument.memory_history import TRACED, MemoryHistory
+from ..instrument.profiler import NoProfile, Profiler
+from ..instrument.reporter import Reports
+from ..protocol.commands import Profile
+from ..protocol.inspections import Profiled
+from .commanded import CommandedTraining
+from .replies import Replies
 
 
 class Tracing:
@@ -41,7 +41,7 @@ class Tracing:
         training.look_closely(command.steps + 1)
         Tracing._newest = self
         if training.flops is None:
-            from gpudash.instrument.flops import counting  # noqa: PLC0415  # slow
+            from ..instrument.flops import counting  # noqa: PLC0415  # slow
 
             self._profiler.check()  # before a step is counted in vain
             self._counter = self._counting.enter_context(

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpudash.instrument.reporter import Reports
-from gpudash.protocol.commands import Block
-from gpudash.protocol.training import Timed
-from gpudash.training.commanded import CommandedTraining
+from ..instrument.reporter import Reports
+from ..protocol.commands import Block
+from ..protocol.training import Timed
+from .commanded import CommandedTraining
 
 
 class _Timing(NamedTuple):
