@@ -20,6 +20,7 @@ from gpudash.errors import Exit
 from gpudash.protocol.answer import Answer, Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import SlowingShown
+from gpudash.run.code_looks import is_wanted
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import ENDED, Snapshot, silence
@@ -132,6 +133,9 @@ class Why:
         self._doing = "measuring"
         until_s = news.snapshot.elapsed_s + arguments.seconds
         while news.snapshot.answer is None or news.snapshot.elapsed_s < until_s:
+            yield False
+        while is_wanted(news.snapshot) and news.snapshot.code is None:
+            self._doing = "looking where your code is"
             yield False
         yield from self._rehearse()
         if arguments.with_profile:

@@ -35,6 +35,7 @@ from gpudash.diagnosis.slopes import (
 from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.offers import levers_of
 from gpudash.protocol.answer import Answer, Try
+from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.session import Slope
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
@@ -68,6 +69,8 @@ class Found(NamedTuple):
     """The limit before slowing was held against it."""
     proof: Proof | None = None
     slopes: tuple[Slope, ...] = ()
+    code: CodeLines | None = None
+    """Newer than the limit: the lines are those of the present settings, whatever limits."""
 
     @property
     def title(self) -> str:
@@ -86,8 +89,8 @@ class Found(NamedTuple):
         """Put it into words."""
         snapshot, step, model = self.measured
         evidence = (*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot))
-        if snapshot.code is not None and self.limit in MEETS_CODE:
-            evidence = (*evidence[:1], *own_line(snapshot.code), *evidence[1:])
+        if self.code is not None and self.limit in MEETS_CODE:
+            evidence = (*evidence[:1], *own_line(self.code), *evidence[1:])
         if self.proof is not None and snapshot.slowing is not None:
             shown = slope_clause(self.said, snapshot.slowing)
             evidence = (f"{TITLES[self.said]} is {self.proof}: {shown}", *evidence)
@@ -97,7 +100,7 @@ class Found(NamedTuple):
             evidence=evidence,
             slopes=self.slopes,
             is_proven=self.proof == "proven" or (self.proof is not None and self.limit != "none"),
-            why=tuple(reasons(self.causes, self.limit, self.measured)),
+            why=tuple(reasons(self.causes, self.limit, self.measured, self.code)),
             parts=() if model is None else tuple(parts_of(model)),
             step_ms=step.step_ms,
             lanes=lanes_of(snapshot, step),
@@ -195,7 +198,8 @@ def find(
     kept = _kept(before, limit, changes, now_s)
     doubt = caution(limit, now) if kept or changes else ""
     tries_s = now_s if before is None or not kept else before.tries_s
-    return last._replace(tries=kept or changes, caution=doubt, tries_s=tries_s)
+    tries = kept or changes
+    return last._replace(tries=tries, caution=doubt, tries_s=tries_s, code=snapshot.code)
 
 
 def _waits(snapshot: Snapshot, levers: Iterable[Lever], step: RecentStep) -> bool | None:

@@ -29,8 +29,10 @@ def parts_of(model: Model) -> Iterator[Without]:
             yield Without(part, low_ms, high_ms, took_ms(model.scenarios[0], part))
 
 
-def reasons(causes: Sequence[Cause], limit: Limit, measured: Measured) -> Iterator[str]:
-    """Yield the table of parts, the causes with their values, and the profile's figures."""
+def reasons(
+    causes: Sequence[Cause], limit: Limit, measured: Measured, code: CodeLines | None = None
+) -> Iterator[str]:
+    """Yield the table of parts, the causes with their values, the code's lines, the profile."""
     snapshot, step, model = measured
     if model is not None:
         slopes = {one.part: one for one in over(snapshot.slowing)}
@@ -46,7 +48,7 @@ def reasons(causes: Sequence[Cause], limit: Limit, measured: Measured) -> Iterat
     yield ""
     yield f"means over {step.steps:,.0f} steps; the first that limits is the answer"
     yield from filter(None, (collectives_line(snapshot),))
-    yield from _code_lines(snapshot.code)
+    yield from _code_lines(code)
     profile = step.profile
     yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)
 

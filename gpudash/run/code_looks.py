@@ -43,14 +43,17 @@ class CodeLooks:
         elif now_s >= self._next_s:
             self._reply = self._ask()
             self._next_s = now_s + self._random.uniform(*WITHIN_S)
+            if self._reply is None:  # it does not listen: a look that saw nothing
+                self._count(None, now_s)
 
     def _read(self, reply: StackReply, now_s: float) -> None:
         text = reply.read()
-        if not reply.is_whole:
-            return
-        self._reply = None
+        if reply.is_whole:
+            self._reply = None
+            self._count(own_frame(frames(text)), now_s)
+
+    def _count(self, frame: Frame | None, now_s: float) -> None:
         self._left -= 1
-        frame = own_frame(frames(text))
         if frame is not None:
             self._found[frame] += 1
         if not self._left:

@@ -68,7 +68,8 @@ class BatchedSteps(DeclaredSteps):
         if self.is_skipping:
             self.counting.next_begun = True
             return False
-        self._mark("copy" if self._findings.calls_seen else "your_code")
+        is_copied = self._copies and self._findings.calls_seen
+        self._mark("copy" if is_copied else "your_code")
         if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
             self._findings.is_news = True
         if now >= self._idle_s:

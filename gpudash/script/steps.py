@@ -101,6 +101,7 @@ class Steps:
         self._tally = Tally()
         self._before_split = Tally()
         self._has_tokens = False  # batches have tokens
+        self._copies = False  # to the model's device, which is not the one of the batches
         self._idle_s = 0.0
         self._feeds = Feeds()
         # where the script is
@@ -194,6 +195,7 @@ class Steps:
             found = found._replace(unmeasured=self._gradient_sync.unmeasured())
         if self.clock is None:
             self.clock, self.losses = instruments(found.device, PHASES)
+        self._copies = found.device.type != "cpu"
         if self.may_skip is None:
             self.may_skip = found.device.type == "cuda"
         self._observer.found(found)

@@ -89,3 +89,12 @@ def test_other_settings_are_looked_at_anew():
         for tick in range(60 * 20):
             looks.look(60 * at + tick / 20, answered(settings=settings))
     assert len(said) == 2
+
+
+def test_a_process_that_does_not_listen_ends_the_looks_too():
+    said = []
+    looks = CodeLooks(lambda: None, said.append)
+    for tick in range(60 * 20):
+        looks.look(tick / 20, answered())
+    (none,) = said
+    assert (none.lines, none.first) == ((), None)
