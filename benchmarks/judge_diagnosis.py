@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
-from gpudash.diagnosis.answer import find
+from msgspec.structs import replace
+
+from gpudash.diagnosis.answer import UNEXPLAINED, find
 from gpudash.diagnosis.effects import LEAST_PCT, LeverChange, gain_of
-from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.model import model_of, played_ms
 from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import recent_step
 from gpudash.protocol.answer import Gain
+from gpudash.snapshot import Series
 from tests.diagnosis.recorded import NAMES, Known, Trial, recorded
 
 WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclear"}
@@ -24,6 +27,8 @@ WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclea
 CLOSE_PCT = 5.0
 """A gain so far from its range is within the model's error; a proposal so far from the best lever
 is as good."""
+CLOSE = 0.02
+"""A step so far from its model is foretold."""
 
 
 class JudgedGain(NamedTuple):
@@ -94,8 +99,56 @@ def judged(name: str, *, profiled: bool) -> tuple[str, bool, str, bool]:
     return limit, limit in known.limits, "–" if first is None else first.promise, is_right
 
 
+class Foretold(NamedTuple):
+    """A step by the model of a run's first half, in ms, and what was measured in both halves."""
+
+    modelled_ms: float
+    first_ms: float
+    second_ms: float
+
+
+def foretold(name: str) -> Foretold | None:
+    """Return what the model of the first half says of the second.
+
+    None: it abstains, as too little is measured or more than a tenth of the step is unexplained.
+    """
+    known, snapshot = recorded(name)
+    series = snapshot.series
+    middle_s = (series.at_s[0] + series.at_s[-1]) / 2
+    first = sum(at_s <= middle_s for at_s in series.at_s)
+    halves = (slice(first), slice(first, None))
+    steps = [
+        recent_step(replace(snapshot, series=_cut(series, half)), known.cores) for half in halves
+    ]
+    model, after_ms = model_of(steps[0]), steps[1].step_ms
+    if model is None or after_ms is None or model.residual > UNEXPLAINED:
+        return None
+    return Foretold(median(map(played_ms, model.scenarios)), model.step_ms, after_ms)
+
+
+def _cut(series: Series, half: slice) -> Series:
+    values = {metric: found[half] for metric, found in series.values.items()}
+    return replace(series, at_s=series.at_s[half], values=values)
+
+
+def judge_steps() -> None:
+    """Print how well the model of a run's first half foretells a step, and the run itself does."""
+    told = [one for name in NAMES if (one := foretold(name)) is not None]
+    for what, pairs in (
+        ("the model's step and the one of the half that it is of", [one[:2] for one in told]),
+        ("the model's step and the one of the second half", [one[::2] for one in told]),
+        ("the steps of both halves", [one[1:] for one in told]),
+    ):
+        errors = [abs(a_ms / b_ms - 1) for a_ms, b_ms in pairs]
+        close = sum(error <= CLOSE for error in errors)
+        print(f"- {what} differ by 2 % at most in {close} of {len(told)}", end="; ")
+        print(f"in the median by {100 * median(errors):.1f} %")
+    print(f"- the model abstained in {len(NAMES) - len(told)} of {len(NAMES)}")
+
+
 def main() -> None:
     """Print a table for each way to measure, and what it adds up to."""
+    judge_steps()
     for profiled in (False, True):
         print(f"\n{'With' if profiled else 'Without'} a profile:\n")
         print("| training | right | said | | first proposal | |\n|---|---|---|---|---|---|")

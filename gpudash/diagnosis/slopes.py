@@ -1,6 +1,6 @@
 """Hold a model and its answer against what slowing the parts of a step has shown."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -100,13 +100,10 @@ def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
     return ", ".join(grows)
 
 
-def slope_label(slope: Slope) -> str:
-    """Return `1.02 ± 0.08`, by how much a step grew with the delay."""
-    if slope.slope is None:
-        return "–"
-    if slope.low is None or slope.high is None:
-        return f"{slope.slope:.2f}"
-    return f"{slope.slope:.2f} ± {(slope.high - slope.low) / 2:.2f}"
+def slowed_label(part: str, slopes: Iterable[Slope]) -> str:
+    """Return what slowing a part of a step did, as `1.02 ± 0.08`; `–` if it was not slowed."""
+    slowed = SLOWED_PART.get(part)
+    return next((_label(one) for one in slopes if one.part == slowed), fmt.ABSENT)
 
 
 def _ends(slope: Slope | None) -> tuple[float, float]:
@@ -121,3 +118,11 @@ def _agrees(times: Times, slope: Slope) -> bool:
         return True
     modelled = grown_by(times, GROWS[slope.part])
     return slope.low - LEEWAY <= modelled <= slope.high + LEEWAY
+
+
+def _label(slope: Slope) -> str:
+    if slope.slope is None:
+        return fmt.ABSENT
+    if slope.low is None or slope.high is None:
+        return f"{slope.slope:.2f}"
+    return f"{slope.slope:.2f} ± {(slope.high - slope.low) / 2:.2f}"

@@ -1,6 +1,6 @@
 """Show what an answer is based on: a step without each of its parts, the causes, a profile."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes import Cause, Limit
@@ -8,9 +8,8 @@ from gpudash.diagnosis.collectives import collectives_line
 from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, place
 from gpudash.diagnosis.model import PARTS, Model, took_ms
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.diagnosis.slopes import SLOWED_PART, over, slope_label
+from gpudash.diagnosis.slopes import over, slowed_label
 from gpudash.protocol.answer import Without
-from gpudash.protocol.commands import Slowable
 from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.session import Slope
 from gpudash.snapshot import Snapshot
@@ -35,10 +34,10 @@ def reasons(
     """Yield the table of parts, the causes with their values, the code's lines, the profile."""
     snapshot, step, model = measured
     if model is not None:
-        slopes = {one.part: one for one in over(snapshot.slowing)}
+        slopes = over(snapshot.slowing)
         yield f"{'without':<16}{'it takes':<10}{'a step would take':<32}if slowed"
         yield from (_part_line(one, model, slopes) for one in parts_of(model))
-        yield from (f"  {name}: {one.why_not}" for name, one in slopes.items() if one.why_not)
+        yield from (f"  {one.part}: {one.why_not}" for one in slopes if one.why_not)
         if model.residual >= LEAST_MS:
             yield f"  the model's step is off by {fmt.percent(100 * model.residual)}"
         yield ""
@@ -53,15 +52,13 @@ def reasons(
     yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)
 
 
-def _part_line(one: Without, model: Model, slopes: Mapping[Slowable, Slope]) -> str:
+def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
     """Return a step without a part, as `  data   3.10 ms   3.10 ms (69 % less)   1.02 ± 0.05`."""
     low, high = (fmt.milliseconds(ms) for ms in (one.low_ms, one.high_ms))
     most = fmt.percent(100 * (1 - one.low_ms / model.step_ms))
     took = f"{low} ms ({most} less)" if low == high else f"{low} to {high} ms (≤ {most} less)"
-    slowed = SLOWED_PART.get(one.part)
-    said = slope_label(slopes[slowed]) if slowed is not None and slowed in slopes else "–"
     takes = f"{fmt.milliseconds(one.took_ms)} ms"
-    return f"  {one.part:<14}{takes:<10}{took:<32}{said}"
+    return f"  {one.part:<14}{takes:<10}{took:<32}{slowed_label(one.part, slopes)}"
 
 
 def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudash.diagnosis.report import AnswerReport
 from gpudash.errors import UNDECODABLE, RecordingError
 from gpudash.input_file import open_input
 from gpudash.protocol.records import Settings
@@ -71,6 +72,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     account: TimeBreakdown | None = None
     """Breakdown of the recorded time up to the last step; None while the recording goes on."""
+    answer: AnswerReport | None = None
+    """The newest answer; None while the recording goes on, and if there was none."""
     set_by: dict[str, str] = {}
     """Setting, as the configuration names it → what has set it; the rest are defaults."""
 

@@ -44,6 +44,7 @@ def page(run: Replayed, command: Sequence[str]) -> str:
         *_unknown(run),
         *_failures(run),
         *tables.limits(run),
+        *tables.answer(run),
         *_charts(snapshot, bins),
         *tables.changes(snapshot),
         *tables.ranks(snapshot),

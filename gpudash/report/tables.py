@@ -1,10 +1,11 @@
 """The tables of a page: changes, ranks, results, verdicts, wall time, settings. No I/O."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
+from gpudash.diagnosis.slopes import slowed_label
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device
 from gpudash.recording.csv_reader import NOT_RECORDED
@@ -58,6 +59,44 @@ def limits(run: Replayed) -> Iterator[Element]:
         "missing from 100 % was too short between two changes for an answer"
     )
     yield section("What limited it", scrolling(table(head, map(texts, rows))), about=about)
+
+
+def answer(run: Replayed) -> Iterator[Element]:
+    """Yield the section with a step without each part, and the one of what each lever would bring.
+
+    Both are of the limit that held longest.
+    """
+    for one in (limit.answer for limit in run.limits[:1]):
+        parts = (
+            (
+                part.part,
+                fmt.milliseconds(part.took_ms),
+                fmt.milliseconds(part.low_ms),
+                fmt.milliseconds(part.high_ms),
+                slowed_label(part.part, one.slopes),
+            )
+            for part in one.parts
+        )
+        if one.parts:
+            head = heads("part", "takes, ms", "a step without it, ms", "at most", "if slowed")
+            step_ms = fmt.milliseconds(one.step_ms)
+            about = (
+                f"by the model of a step of {step_ms} ms. The last column is by how much a step "
+                "grew with a part that was slowed, as a share of the delay"
+            )
+            yield section("A step without its parts", _scrolled(head, parts), about=about)
+        changes = (
+            (each.label, each.before, each.gain.label if each.gain else fmt.ABSENT, each.why)
+            for each in one.tries
+        )
+        if one.tries:
+            head = heads("change", "before", "throughput", "why")
+            about = "foretold by the model of a step, or measured by an A/B"
+            yield section("What to try", _scrolled(head, changes), about=about)
+
+
+def _scrolled(head: Sequence[Element], rows: Iterable[Iterable[str]]) -> Element:
+    return scrolling(table(head, map(texts, rows)))
 
 
 def changes(snapshot: Snapshot) -> Iterator[Element]:

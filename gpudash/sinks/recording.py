@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from gpudash.diagnosis.report import report_of
 from gpudash.errors import RecordingError
+from gpudash.protocol.answer import Answer, AnswerShown
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import State
 from gpudash.recording import provenance
@@ -53,6 +55,7 @@ class RecordingWriter(Sink):
         )
         self.every_step = origin.every_step
         self._state: State | None = None  # the newest one of rank 0
+        self._answer: Answer | None = None  # the newest one
         self._described = True  # whether the metadata can still be written
         self._written = False  # whether they have been
         self._metadata = Metadata(
@@ -141,7 +144,8 @@ class RecordingWriter(Sink):
         whole = not (self._csv.failed or self._training_failed)
         if not self._metadata.complete:
             with suppress(RecordingError):
-                self._describe(complete=whole, account=account)
+                answer = None if self._answer is None else report_of(self._answer)
+                self._describe(complete=whole, account=account, answer=answer)
         self._described = False
 
     def _write(self, interval: Interval) -> None:
@@ -173,6 +177,8 @@ class RecordingWriter(Sink):
 
     def _note(self, event: object) -> None:
         """Describe a worker's device, seed and versions, or its failure, in the provenance."""
+        if isinstance(event, AnswerShown):
+            self._answer = event.answer or self._answer
         if not isinstance(event, State):
             return
         before, self._state = self._state, event

@@ -10,6 +10,8 @@ import pytest
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.format import significant
+from gpudash.protocol.answer import Gain, Try, Without
+from gpudash.protocol.session import Slope
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, step_chart, throughput_chart
 from gpudash.report.frame import MOST_BINS, bins_of
@@ -111,6 +113,20 @@ def test_the_page_says_what_limited_the_run_for_which_share_and_when_that_change
     for said in ("What limited it", "42.0 s", "0:00, 1:01", busy.title, "25 %", "0:30"):
         assert said in text
     assert "<script>" in text  # as text
+
+
+def test_the_page_says_what_the_parts_of_a_step_take_and_what_each_lever_would_bring():
+    known = answered(scenes.running()).answer
+    gain = Gain(5.0, 20.0)
+    tries = (Try("precision", "bf16", "half the bits", "fp32", gain), Try("compile", "on", "fuses"))
+    slopes = (Slope(part="device", slope=1.02, low=0.94, high=1.1),)
+    parts = (Without("device", 1.25, 2.5, 9.25), Without("data", 8.0, 8.0, 2.0))
+    known = change(known, tries=tries, slopes=slopes, parts=parts)
+    text = Read(page_of(scenes.running(), limits=(Limited(known, 30.0, 1.0, (0.5,)),))).text
+    for said in ("A step without its parts", "9.25", "1.25", "2.50", "1.02 ± 0.08"):
+        assert said in text
+    for said in ("What to try", "precision=bf16", "+5 to +20 %", "compile=on", "–"):
+        assert said in text
 
 
 def test_lever_changes_are_marked_in_every_chart_and_named():

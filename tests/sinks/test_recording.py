@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError
+from gpudash.protocol.answer import Answer, AnswerShown, Gain, Try, Without
 from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Slope
 from gpudash.protocol.training import State
 from gpudash.recording import provenance
 from gpudash.recording.intervals import Interval
@@ -80,6 +82,26 @@ def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path
     recorder.close()
     recorder.close()
     assert described(recorder).complete
+
+
+def test_the_newest_answer_is_in_the_provenance_as_why_prints_it(tmp_path):
+    recorder = recorder_of(tmp_path)
+    take(recorder, started(BEGAN_S, {}))
+    gain = Gain(5.0, 20.0, "a worker makes a batch in 9 ms")
+    tries = (Try("num_workers", "4", "more workers", "2", gain),)
+    slopes = (Slope(part="loader", slope=1.0, low=0.9, high=1.1),)
+    parts = (Without("data", 3.0, 4.0, 6.5),)
+    known = Answer(limit="data", title="input-bound", step_ms=10.0, tries=tries, parts=parts)
+    take(recorder, AnswerShown(at_s=BEGAN_S + 1, answer=Answer(limit="gpu", title="GPU-bound")))
+    proven = replace(known, slopes=slopes, is_proven=True)
+    take(recorder, AnswerShown(at_s=BEGAN_S + 2, answer=proven))
+    take(recorder, AnswerShown(at_s=BEGAN_S + 3, answer=None))  # a lever has moved
+    recorder.close()
+    found = described(recorder).answer
+    assert (found.limit, found.title, found.proven) == ("data", "input-bound", True)
+    assert found.parts[0].high_ms == 4.0
+    assert (found.proposals[0].low_pct, found.proposals[0].high_pct) == (5.0, 20.0)
+    assert found.slopes["loader"].low == 0.9
 
 
 def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path):

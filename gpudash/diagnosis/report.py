@@ -1,0 +1,92 @@
+"""The answer as a document for programs: `gpudash why --json`, and the JSON of a recording."""
+
+import msgspec
+
+from gpudash.protocol.answer import Answer, Try
+from gpudash.protocol.session import Slope
+
+
+class PartReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a step. Without it a step would take from `low_ms` to `high_ms`."""
+
+    part: str
+    took_ms: float | None
+    low_ms: float
+    high_ms: float
+
+
+class ProposalReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A change to try, and what it would gain in throughput. None = not known."""
+
+    lever: str
+    value: str
+    before: str
+    low_pct: float | None
+    high_pct: float | None
+    measured: bool
+    """Whether an A/B measured the gain."""
+    source: str
+
+
+class SlopeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much a step grew with a part that was slowed, as a share of the delay."""
+
+    slope: float | None
+    low: float | None
+    high: float | None
+    modelled: tuple[float, float] | None
+    """Least and most by the model of the step."""
+    why_not: str
+    """Why the part was not slowed; empty if it was."""
+
+
+class AnswerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What limits a training, and what each lever would bring. None = not measured."""
+
+    limit: str
+    """One word, such as `data`, `own_code` or `unclear`."""
+    title: str
+    proven: bool | None
+    """Whether slowing has proven the limit; None: it was not tried."""
+    evidence: tuple[str, ...]
+    step_ms: float | None
+    parts: tuple[PartReport, ...]
+    proposals: tuple[ProposalReport, ...]
+    slopes: dict[str, SlopeReport]
+    """By part: loader, host, device; empty unless they were slowed."""
+
+
+def report_of(answer: Answer) -> AnswerReport:
+    """Return the answer as a document."""
+    return AnswerReport(
+        limit="unclear" if answer.limit in ("none", "unknown") else answer.limit,
+        title=answer.title,
+        proven=answer.is_proven if answer.slopes else None,
+        evidence=answer.evidence,
+        step_ms=answer.step_ms,
+        parts=tuple(
+            PartReport(part=one.part, took_ms=one.took_ms, low_ms=one.low_ms, high_ms=one.high_ms)
+            for one in answer.parts
+        ),
+        proposals=tuple(map(_proposal, answer.tries)),
+        slopes={one.part: _slope(one) for one in answer.slopes},
+    )
+
+
+def _proposal(one: Try) -> ProposalReport:
+    gain = one.gain
+    return ProposalReport(
+        lever=one.lever,
+        value=one.value,
+        before=one.before,
+        low_pct=gain.low_pct if gain is not None else None,
+        high_pct=gain.high_pct if gain is not None else None,
+        measured=gain is not None and gain.measured,
+        source=(gain.source if gain is not None else "") or one.why,
+    )
+
+
+def _slope(one: Slope) -> SlopeReport:
+    return SlopeReport(
+        slope=one.slope, low=one.low, high=one.high, modelled=one.modelled, why_not=one.why_not
+    )
