@@ -26,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
         "--precision",
         type=percent("--precision"),
         metavar="P%",
-        help="stop when the interval is ± this narrow, e.g. 1%%",
+        help="know the change to ± this; by default to a quarter of it, or 1%% if more",
     )
     result = parser.add_argument_group("output")
     add_json(result)

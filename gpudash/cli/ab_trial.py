@@ -239,7 +239,7 @@ def conclude(
     else:
         lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
         say("\n".join(lines))
-    if interrupted and comparison.shown().ended_early:
+    if interrupted and comparison.cut_short:
         return Exit.INTERRUPTED
     return _code(comparison) if arguments.exit_code else Exit.DONE
 

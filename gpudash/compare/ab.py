@@ -17,17 +17,17 @@ from gpudash.compare.paired_t import (
     block_order,
     estimate,
     holds_zero,
-    precise_enough,
     same_setting_check,
     verdict,
 )
+from gpudash.compare.sequential import estimate_so_far, is_settled, is_sure, least_of
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.session import ComparisonShown
-from gpudash.protocol.training import State
+from gpudash.protocol.training import State, TrainingProcess
 from gpudash.statistics import Means
 
 MIN_STEPS = 5
@@ -51,8 +51,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     short_runs: bool = False
     """The lever needs a rebuild: each block is a short run of its own."""
     pairs: int = PAIRS
+    """Most pairs; it ends earlier once the change is known."""
     precision: float | None = None
-    """Stop once the interval is at most ± this (0.01: one percent); None: run all pairs."""
+    """How closely the change is to be known, ± (0.01: 1 %); None: as `is_settled` has it."""
     seed: int = 0
 
     @property
@@ -79,6 +80,7 @@ class Comparison:
 
     def __init__(self, question: Question) -> None:
         self.question = question
+        self._all_pairs = False  # whether it goes on after the change is known
         self._orders = block_order(question.pairs, question.seed)
         self._log = BlockLog()
         self._measured: dict[int, MeasuredBlock] = {}
@@ -86,8 +88,8 @@ class Comparison:
         self._sides: tuple[list[MeasuredBlock], list[MeasuredBlock]] = ([], [])
         self._intervals: list[Estimate] = []
         self._readings = Means()
+        self._process: TrainingProcess | None = None
         self._stopping = False
-        self._ended_early = False
         self.verdict: str | None = None
         """The verdict sentence; None until there is one."""
         self.failure: str | None = None
@@ -96,6 +98,8 @@ class Comparison:
         """Whether it failed because a setting is not possible."""
         self.done = False
         """Whether no block of it is running or left."""
+        self.cut_short = False
+        """Whether it was concluded before its change was known as closely as asked."""
 
     @property
     def found(self) -> Estimate | None:
@@ -109,13 +113,30 @@ class Comparison:
 
     def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
         """Return the blocks that the worker runs under this run number."""
-        question = self.question
+        question, done = self.question, 2 * len(self._pairs)
+        sides = "".join(self._orders)
         blocks = tuple(
-            question.block(number, question.a if side == "A" else question.b)
-            for number, side in enumerate("".join(self._orders))
+            question.block(number, question.a if sides[number] == "A" else question.b)
+            for number in range(done, len(sides))
         )
+        self._process = state.process
         self._log = BlockLog(run, blocks, state)
         return blocks
+
+    def with_more(self, question: Question, state: State | None) -> "Comparison":
+        """Return a comparison that goes on with this one's pairs, up to those of the question.
+
+        One that begins anew, if this one asked another question, is not over, or was of another
+        start of the training: each start has a pace of its own.
+        """
+        longer = Comparison(question)
+        process = state.process if state is not None else None
+        is_same = msgspec.structs.replace(question, pairs=self.question.pairs) == self.question
+        if is_same and self.done and self.failure is None and process == self._process:
+            longer._all_pairs = True
+            longer._pairs, longer._sides = [*self._pairs], ([*self._sides[0]], [*self._sides[1]])
+            longer._intervals = [*self._intervals]
+        return longer
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
         """Fold one record; return an empty tuple to end the blocks early, else None."""
@@ -142,8 +163,8 @@ class Comparison:
         if pairs < FEWEST_PAIRS:
             self._fail(f"{reason} after {pairs} pairs, and a verdict needs {FEWEST_PAIRS}")
             return
-        self._ended_early = True
-        self._conclude(f"; {reason} before its {self.question.pairs} pairs")
+        self.cut_short = True
+        self._conclude()
 
     def shown(self) -> ComparisonShown:
         """Return the comparison's state for the screen."""
@@ -172,7 +193,7 @@ class Comparison:
             precision=question.precision,
             blocks="".join(self._orders[: len(self._pairs)]),
             check_passed=None if check is None else holds_zero(check),
-            ended_early=self._ended_early,
+            is_sure=found is not None and is_sure(found),
         )
 
     @property
@@ -205,15 +226,19 @@ class Comparison:
         self._sides[0].append(a)
         self._sides[1].append(b)
         self._pairs.append((a.ms_per_sample, b.ms_per_sample))
-        self._intervals.append(estimate(self._pairs))
-        found, question = self._intervals[-1], self.question
-        precise = question.precision is not None and precise_enough(found, question.precision)
-        if precise or len(self._pairs) == question.pairs:
+        question = self.question
+        is_fixed = question.pairs < FEWEST_PAIRS  # so few do not end earlier: the usual interval
+        found = (estimate if is_fixed else estimate_so_far)(self._pairs)
+        self._intervals.append(found)
+        settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
+        if settled or len(self._pairs) == question.pairs:
             self._conclude()
 
-    def _conclude(self, early: str = "") -> None:
-        said = verdict(self.question.name, self._intervals[-1], self.check)
-        self.verdict = said + early + _contention(self._core_wait_pct)
+    def _conclude(self) -> None:
+        question = self.question
+        least = least_of(question.precision)
+        said = verdict(question.name, self._intervals[-1], self.check, least)
+        self.verdict = said + _contention(self._core_wait_pct)
 
     def _fail(self, reason: str) -> None:
         if not self._is_over:

@@ -2,8 +2,8 @@
 
 PAIRS = 40
 """Most pairs of blocks in an A/B."""
-FEWEST_PAIRS = 4
-"""With fewer pairs no interval is shown, and an A/B that is ended early has no verdict."""
+FEWEST_PAIRS = 5
+"""With fewer pairs an A/B's interval has no ends, and one that is ended has no verdict."""
 ROUNDS = 5
 """Blocks of each setting of a sweep."""
 MIN_STEPS = 10

@@ -1,9 +1,10 @@
-"""Estimate from an interleaved comparison whether B is faster than A, by how much, and how surely.
+"""Estimate from interleaved blocks whether B is faster than A, by how much, and how surely.
 
 Blocks of steps under A and B alternate in pairs, in random order. What both blocks of a pair share
 (drift, clocks, other load) cancels in the ratio of their costs. The interval is Student's, over the
-logarithms of those ratios. A cost is any positive time per unit of work: milliseconds per sample,
-or per step if both settings have the same batch size.
+logarithms of those ratios, for a number of pairs that was fixed before: that of sweeps and of the
+A/A check. `sequential` has an A/B's. A cost is any positive time per unit of work: milliseconds per
+sample, or per step if both settings have the same batch size.
 
 No clock, no I/O, no numpy: the screen's process imports this. docs/concepts/statistics.md gives the
 reasons. `tests/compare/test_paired_t.py` simulates the figures named here.
@@ -20,13 +21,6 @@ import msgspec
 Order: TypeAlias = Literal["AB", "BA"]
 """Which block of a pair came first."""
 
-MIN_PAIRS = 16
-"""Pairs before a comparison may stop because it is precise enough.
-
-A variance that looks small early is often just luck, and stopping on it makes the interval too
-narrow. From 16 pairs on at least 94 % of the 95 % intervals contain the true change, whatever the
-precision. With 8, 10 and 12 pairs it is 93.2, 93.5 and 93.8 %.
-"""
 CHECK_CONFIDENCE = 0.99
 """Confidence of the A/A check: it fails by chance in one comparison of a hundred."""
 MIN_CHECKED = 4
@@ -61,17 +55,7 @@ def estimate(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> 
 
     Needs a pair. Raises ValueError for a cost that is not positive and finite.
     """
-    return _paired_t([_log_ratio(*pair) for pair in pairs], confidence)
-
-
-def precise_enough(so_far: Estimate, precision: float) -> bool:
-    """Return whether a comparison may stop: its half width is at most `precision` (0.005: ±0.5 %).
-
-    Only the width counts, never where the interval lies: stopping at a significant interval would
-    find differences where there are none. Never true before `MIN_PAIRS`.
-    """
-    half = so_far.half_width
-    return so_far.pairs >= MIN_PAIRS and half is not None and half <= precision
+    return _paired_t([log_ratio(*pair) for pair in pairs], confidence)
 
 
 def same_setting_check(
@@ -96,8 +80,8 @@ def same_setting_check(
     logs = []
     for first in _opposite_neighbours(orders):
         (outer_first, after_switch), (after_same, outer_last) = blocks[first : first + 2]
-        trend = _log_ratio(outer_first, outer_last) / 3
-        logs.append(_log_ratio(after_switch, after_same) - trend)
+        trend = log_ratio(outer_first, outer_last) / 3
+        logs.append(log_ratio(after_switch, after_same) - trend)
     return _paired_t(logs, CHECK_CONFIDENCE) if len(logs) >= MIN_CHECKED else None
 
 
@@ -117,18 +101,30 @@ def holds_zero(found: Estimate) -> bool:
     return found.low <= _NOTHING and found.high >= -_NOTHING
 
 
-def verdict(name: str, found: Estimate, check: Estimate | None) -> str:
+def is_within(found: Estimate, least: float) -> bool:
+    """Return whether the change is at most `least` in either direction (0.01: one percent)."""
+    if found.low is None or found.high is None:
+        return False
+    return -least <= found.low <= found.high <= least
+
+
+def verdict(name: str, found: Estimate, check: Estimate | None, least: float = 0.0) -> str:
     """Return a sentence on the effect of the setting `name`, as "pipelined=on".
 
+    A difference up to `least` is called none, if the interval shows that it is no larger.
     Percent of throughput; a slowdown and its interval are printed as positive numbers.
     """
     if found.low is None or found.high is None:
         (change,) = _percents(found.change, sign="+")
-        return f"{name}: {change} %, 1 pair: too few for an interval"
+        pairs = f"{found.pairs} pair{'s' * (found.pairs > 1)}"
+        return f"{name}: {change} %, {pairs}: too few for an interval"
     ending = f"{found.pairs} pairs, {_check_clause(check)}"
     if holds_zero(found):
         change, low, high = _percents(found.change, found.low, found.high, sign="+")
-        return f"no difference shown for {name}: {change} % [{low}, {high}], {ending}"
+        none = "no difference shown"
+        if least and is_within(found, least):
+            none = f"no difference above {100 * least:g} %"
+        return f"{none} for {name}: {change} % [{low}, {high}], {ending}"
     if found.change > 0:
         word, (change, low, high) = "faster", _percents(found.change, found.low, found.high)
     else:
@@ -192,7 +188,8 @@ def _opposite_neighbours(orders: Sequence[Order]) -> Iterator[int]:
         at += 2 if opposite else 1
 
 
-def _log_ratio(cost_a: float, cost_b: float) -> float:
+def log_ratio(cost_a: float, cost_b: float) -> float:
+    """Return ln(cost of A / cost of B). Raises ValueError for one not positive and finite."""
     for cost in (cost_a, cost_b):
         if not (isfinite(cost) and cost > 0):
             raise ValueError(f"the cost of a block must be positive and finite, not {cost}")
@@ -206,20 +203,19 @@ def _paired_t(logs: Sequence[float], confidence: float) -> Estimate:
     if count > 1:
         variance = fsum((value - centre) ** 2 for value in logs) / (count - 1)
         half = student_t(count - 1, confidence) * sqrt(variance / count)
-        low, high = _relative(centre - half), _relative(centre + half)
-    return Estimate(
-        pairs=count, change=_relative(centre), low=low, high=high, confidence=confidence
-    )
+        low, high = relative(centre - half), relative(centre + half)
+    return Estimate(pairs=count, change=relative(centre), low=low, high=high, confidence=confidence)
 
 
-def _relative(logarithm: float) -> float:
+def relative(logarithm: float) -> float:
+    """Return a change as a share, 0.05 for 5 %, from its logarithm."""
     # two extreme pairs can push an interval's end beyond a float's range
     return expm1(logarithm) if logarithm < 700 else inf
 
 
 def _check_clause(check: Estimate | None) -> str:
     if check is None:
-        return "no A/A check"
+        return "no control yet"
     if holds_zero(check):
         return "A/A check passed"
     (change,) = _percents(abs(check.change))

@@ -37,7 +37,7 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     history: tuple[tuple[float, float, float], ...]
-    """Low, change and high after each pair from the second on."""
+    """Low, change and high after each pair from the first one on that gives an interval."""
     steps_per_s: tuple[float | None, float | None]
     """Rates of a and of b, as the device finished the steps."""
     samples_per_s: tuple[float | None, float | None] = (None, None)
@@ -51,18 +51,18 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     settings: Settings = {}
     """Settings of the other levers; filled in by the views."""
     precision: float | None = None
-    """The comparison ends once the interval is ± this narrow; None: only after all pairs."""
+    """How closely the change is to be known, ±; None: to a quarter of it, or 1 %."""
     blocks: str = ""
     """Sides of the measured blocks in order: `ABBA`."""
     check_passed: bool | None = None
     """Whether the A/A check has found no difference; None while it has too few pairs."""
-    ended_early: bool = False
-    """Whether somebody ended it who saw the interval; one that excludes 0 then proves less."""
+    is_sure: bool = False
+    """Whether it is certain which value is faster: it may be ended now."""
 
     @property
     def proven(self) -> bool:
         """Whether it has ended and shown a difference: the interval excludes 0."""
-        if self.verdict is None or self.low is None or self.high is None or self.ended_early:
+        if self.verdict is None or self.low is None or self.high is None:
             return False
         return (self.low > 0 or self.high < 0) and self.check_passed is not False
 

@@ -111,6 +111,7 @@ class Session:
         self._training: Source | None = None
         self._sinks = ActiveSinks(self._tell_failure)
         self._conductor = Conductor(self._send_blocks, self._emit)
+        self._comparison: Comparison | None = None  # the last one that `compare` began
         self._greeted = False  # the training's source has sent a Hello
         self._can: tuple[Ability, ...] = ("record",)  # its abilities
         self._last_command = 0
@@ -248,9 +249,19 @@ class Session:
         """Run a comparison or a sweep as soon as the worker is ready; it ends another one."""
         return self._request(lambda _number: self._conductor.conduct(experiment, self._state))
 
-    def compare(self, question: Question) -> int:
-        """Run an A/B comparison; its verdict is kept in the table of results."""
-        return self.conduct(Comparison(question))
+    def compare(self, question: Question, *, goes_on: bool = False) -> int:
+        """Run an A/B comparison; its verdict is kept in the table of results.
+
+        With `goes_on` it goes on with the pairs of the last one, if that asked the same.
+        """
+
+        def begin(_number: int) -> None:
+            last = self._comparison if goes_on else None
+            known = Comparison(question) if last is None else last.with_more(question, self._state)
+            self._comparison = known
+            self._conductor.conduct(known, self._state)
+
+        return self._request(begin)
 
     def rehearse(self) -> int:
         """Time levers on the newest batch, without moving any."""

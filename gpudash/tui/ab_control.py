@@ -55,11 +55,13 @@ class AbControl:
             raise UsageError(f"{lever.name}={AUTO} stands for another value; an A/B needs that one")
         self._compare(lever, a, b, PAIRS)
 
-    def _compare(self, lever: Lever, a: str, b: str, pairs: int) -> None:
+    def _compare(self, lever: Lever, a: str, b: str, pairs: int, *, goes_on: bool = False) -> None:
         self._levers.check_numbers({lever.name: b})
         rebuilds = lever.effect != "next step"
         question = Question(lever=lever.name, a=a, b=b, short_runs=rebuilds, pairs=pairs)
-        self._run.asked_comparison = Request(self._run.engine.compare(question), True)
+        self._run.asked_comparison = Request(
+            self._run.engine.compare(question, goes_on=goes_on), True
+        )
 
     def end(self) -> str:
         """End the running comparison, with a verdict if it has enough pairs; return a notice.
@@ -85,6 +87,12 @@ class AbControl:
         ends = f"{MOST_S:.0f} s at most; {key_for('compare')} ends it"
         return f"each part of a step is slowed in turns, {ends}"
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the running A/B may end: it is certain which value is faster."""
+        shown = self._run.snapshot.comparison
+        return shown is not None and shown.is_sure and not shown.is_over
+
     # ── the last one ────────────────────────────────────────────────────────────────────
 
     def keep(self) -> str:
@@ -108,16 +116,18 @@ class AbControl:
         return f"{name}={value} from the {'next start' if self._run.dead else lever.effect} on"
 
     def more_pairs(self) -> str:
-        """Run the last A/B again with twice the pairs measured; return a notice.
+        """Go on with the last A/B up to twice the pairs measured; return a notice.
 
-        Raises UsageError.
+        It begins anew where other settings have changed since. Raises UsageError.
         """
-        shown = self._concluded()
+        shown, now = self._concluded(), self._run.snapshot.settings
         lever = self._levers.lever(shown.lever)
         self.check_comparable(lever)
+        goes_on = all(now.get(name) == value for name, value in shown.settings.items())
         pairs = min(2 * max(shown.pairs, FEWEST_PAIRS), MOST_PAIRS)
-        self._compare(lever, shown.a, shown.b, pairs)
-        return f"the A/B of {shown.lever} runs anew, with {pairs} pairs"
+        self._compare(lever, shown.a, shown.b, pairs, goes_on=goes_on)
+        how = "goes on" if goes_on else "begins anew"
+        return f"the A/B of {shown.lever} {how}, up to {pairs} pairs"
 
     def _concluded(self) -> ComparisonShown:
         shown = self._run.snapshot.comparison

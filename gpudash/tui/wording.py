@@ -23,9 +23,7 @@ def result_of(shown: ComparisonShown) -> str:
     """Return the result of a comparison: `on +16.9 % [+16.5, +17.3]`."""
     if shown.change is None:
         return f"{shown.b} {fmt.ABSENT}"
-    enough = shown.pairs >= FEWEST_PAIRS
-    low, high = (shown.low, shown.high) if enough else (None, None)
-    return f"{shown.b} {fmt.change(shown.change, low, high)}"
+    return f"{shown.b} {fmt.change(shown.change, shown.low, shown.high)}"
 
 
 def context(shown: ComparisonShown, now: Mapping[str, str]) -> str:

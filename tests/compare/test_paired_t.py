@@ -13,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudash.compare.paired_t import (
-    MIN_PAIRS,
     Estimate,
     block_order,
     estimate,
     holds_zero,
     pairs_until_check,
-    precise_enough,
     round_order,
     same_setting_check,
     student_t,
@@ -107,26 +105,6 @@ def failed_checks(comparisons, pairs=40, **simulated):
     """Share of comparisons whose A/A check fails."""
     checks = [same_setting_check(*compared(pairs, at, **simulated)) for at in range(comparisons)]
     return sum(check is not None and not holds_zero(check) for check in checks) / comparisons
-
-
-def held_at_the_stop(comparisons, usual, most=40):
-    """Share of intervals that hold the truth, and pairs on average, if stopped when precise.
-
-    The precision asked for is the one that normal noise of 1 % reaches in `usual` pairs.
-    """
-    precision = 0.01 * student_t(usual - 1, 0.95) / math.sqrt(usual)
-    held = used = 0
-    for seed in range(comparisons):
-        random = Random(seed)
-        pairs = [(math.exp(random.gauss(0, 0.01)), 1.0) for _ in range(most)]
-        so_far = next(
-            found
-            for count in range(1, most + 1)
-            if precise_enough(found := estimate(pairs[:count]), precision) or count == most
-        )
-        held += so_far.low <= 0 <= so_far.high
-        used += so_far.pairs
-    return held / comparisons, used / comparisons
 
 
 # ── the interval ────────────────────────────────────────────────────────────────────────
@@ -264,30 +242,6 @@ def test_the_density_within_students_t_integrates_to_the_confidence(degrees, con
     assert 2 * within * end / parts / 3 == pytest.approx(confidence, abs=1e-9)  # Simpson's rule
 
 
-# ── when to stop ────────────────────────────────────────────────────────────────────────
-
-
-def of_width(half, pairs=MIN_PAIRS):
-    return Estimate(pairs=pairs, change=0.05, low=0.05 - half, high=0.05 + half)
-
-
-def test_a_comparison_stops_once_the_half_width_is_small_enough():
-    assert precise_enough(of_width(0.0049), 0.005)
-    assert not precise_enough(of_width(0.0051), 0.005)
-    assert precise_enough(Estimate(pairs=MIN_PAIRS, change=0.5, low=0.0, high=1.0), 0.5)
-
-
-def test_it_stops_neither_early_nor_without_an_interval():
-    assert not precise_enough(of_width(0.001, MIN_PAIRS - 1), 0.005)
-    assert not precise_enough(estimate([(1.0, 1.0)]), 0.005)
-
-
-def test_intervals_at_the_stop_hold_the_truth_about_as_often_as_they_say():
-    held, used = held_at_the_stop(600, usual=20)
-    assert held > 0.92
-    assert MIN_PAIRS < used < 28
-
-
 # ── the A/A check ───────────────────────────────────────────────────────────────────────
 
 
@@ -396,7 +350,14 @@ def test_the_verdict_says_if_the_check_failed_or_could_not_be_made():
     found = Estimate(pairs=40, change=0.063, low=0.059, high=0.068)
     failed = "A/A check failed: a block right after a switch costs about 1.2 % more"
     assert verdict("a=1", found, FAILED) == f"a=1 is 6.3 % faster [5.9, 6.8], 40 pairs, {failed}"
-    assert verdict("a=1", found, None).endswith("40 pairs, no A/A check")
+    assert verdict("a=1", found, None).endswith("40 pairs, no control yet")
+
+
+def test_a_difference_below_what_matters_is_none():
+    found = Estimate(pairs=40, change=0.002, low=-0.003, high=0.007)
+    said = "no difference above 1 % for a=1: +0.2 % [-0.3, +0.7], 40 pairs"
+    assert verdict("a=1", found, None, 0.01).startswith(said)
+    assert verdict("a=1", found, None, 0.006).startswith("no difference shown for a=1: +0.2 %")
 
 
 def test_the_verdict_of_one_pair_claims_nothing():

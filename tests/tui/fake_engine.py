@@ -211,8 +211,8 @@ class FakeEngine:
     def change(self, settings: Settings) -> int:
         return self._request(("change", dict(settings)))
 
-    def compare(self, question: Question) -> int:
-        return self._request(("compare", question))
+    def compare(self, question: Question, *, goes_on: bool = False) -> int:
+        return self._request(("compare", question, goes_on) if goes_on else ("compare", question))
 
     def rehearse(self) -> int:
         return self._request(("rehearse",))

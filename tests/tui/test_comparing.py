@@ -261,7 +261,7 @@ async def test_a_key_that_changes_no_lever_works_during_a_comparison():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "becomes"), [(21, "the results keep its verdict"), (3, "a verdict needs 4 pairs")]
+    ("pairs", "becomes"), [(21, "the results keep its verdict"), (3, "a verdict needs 5 pairs")]
 )
 async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(pairs, becomes):
     async with dashboard(snapshot=comparing(pairs)) as d:
@@ -471,7 +471,7 @@ SLOWER = "pipelined=off is 6.3 % slower [6.8, 5.9], 40 pairs, A/A check passed"
 @pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
 @pytest.mark.parametrize(
     ("how", "offered"),
-    [({}, "⏎ sets off, slower ━"), ({"ended_early": True}, "⏎ sets off ━")],
+    [({}, "⏎ sets off, slower ━"), ({"check_passed": False}, "⏎ sets off ━")],
     ids=["proven", "not proven"],
 )
 async def test_enter_says_that_it_sets_the_value_that_was_proven_slower(size, how, offered):
@@ -525,7 +525,16 @@ async def test_m_runs_the_ab_again_with_more_pairs():
     async with at_a_verdict() as d:
         await d.press("m")
         question = Question(lever="pipelined", a="on", b="off", pairs=80)
-        assert d.engine.calls_of("compare") == [(question,)]
+        assert d.engine.calls_of("compare") == [(question, True)]
+
+
+async def test_enter_ends_an_a_b_that_is_sure():
+    shown = changed(comparing(9), comparison=compared(9, is_sure=True))
+    async with at_a_verdict(shown) as d:
+        assert "⏎ sure: ends it" in d.text()
+        assert "sure: pipelined=off +6.0 %" in d.text()
+        await d.press("enter")
+        assert d.engine.calls_of("end_comparison") == [()]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

@@ -66,11 +66,12 @@ def test_any_intervals_fit_their_axis_and_0_is_on_it(intervals, width, zero):
 
 
 def test_the_axis_holds_the_newest_interval_and_not_every_wild_one_before():
-    for pairs in range(2, 41):
+    for pairs in range(5, 41):
         axis = axis_of(closing_in(pairs))
         low, _, high = closing_in(pairs)[-1]
         assert axis.left <= low <= high <= axis.right
-    assert axis.right < closing_in()[0][2]
+    wild = ((-0.5, 0.06, 2.0), *closing_in())
+    assert axis_of(wild).right < 2.0
 
 
 def test_without_an_interval_the_axis_is_short():
@@ -80,10 +81,10 @@ def test_without_an_interval_the_axis_is_short():
 # ── what is shown of a comparison ───────────────────────────────────────────────────────
 
 
-def test_fewer_than_four_pairs_show_no_interval():
-    for pairs in (0, 1, 2, 3):
+def test_fewer_than_five_pairs_show_no_interval():
+    for pairs in (0, 1, 2, 3, 4):
         lines = text_of(comparison_rows(compared(pairs), 118, 8))
-        assert f"{pairs} of 4 pairs before an interval is shown" in lines[1]
+        assert f"{pairs} of 5 pairs before an interval is shown" in lines[1]
         assert "●" not in "".join(lines)
         assert "+" not in "".join(lines)
 
@@ -99,7 +100,7 @@ def test_intervals_close_in_down_to_the_newest():
 
 
 def test_a_wild_interval_is_not_spelled_out():
-    wild = compared(4, change=0.105, low=-1.0, high=15070.477)
+    wild = compared(5, change=0.105, low=-1.0, high=15070.477)
     assert "[-100.0, > +999]" in "".join(text_of(comparison_rows(wild, 118, 8)))
 
 

@@ -268,8 +268,8 @@ async def test_a_verdict_is_kept_taken_back_and_asked_for_anew_by_keys_of_its_ta
         await d.press("o")
         assert d.engine.calls_of("change")[1:] == [({"pipelined": "on"},)]
         await d.press("m")
-        ((question,),) = d.engine.calls_of("compare")
-        assert (question.a, question.b, question.pairs) == ("on", "off", 80)
+        ((question, goes_on),) = d.engine.calls_of("compare")
+        assert (question.a, question.b, question.pairs, goes_on) == ("on", "off", 80, True)
 
 
 @pytest.mark.parametrize("key", ["m", "o"])

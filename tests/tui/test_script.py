@@ -280,7 +280,7 @@ async def test_quitting_asks_whether_the_training_is_to_go_on():
     [
         (21, True, "the recording keeps its verdict"),
         (21, False, "its verdict is not kept; esc, then a shows it first"),
-        (3, True, "a verdict needs 4 pairs"),
+        (3, True, "a verdict needs 5 pairs"),
     ],
 )
 async def test_quitting_says_that_an_a_b_ends_and_what_becomes_of_it(pairs, recorded, becomes):

@@ -52,26 +52,32 @@ def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
     assert control.engine.calls_of("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]
 
 
-def test_more_pairs_asks_the_same_anew_with_twice_as_many():
+def test_more_pairs_goes_on_to_twice_as_many():
     control = after()
-    assert control.ab.more_pairs() == "the A/B of pipelined runs anew, with 80 pairs"
+    assert control.ab.more_pairs() == "the A/B of pipelined goes on, up to 80 pairs"
     question = Question(lever="pipelined", a="off", b="on", pairs=80)
-    assert control.engine.calls_of("compare") == [(question,)]
+    assert control.engine.calls_of("compare") == [(question, True)]
     assert control.comparing
     loader = compared(9000, lever="batch_size", a="8", b="16", verdict="slower")
     control = after(loader)
     control.ab.more_pairs()
     question = Question(lever="batch_size", a="8", b="16", pairs=10_000, short_runs=True)
-    assert control.engine.calls_of("compare") == [(question,)]
+    assert control.engine.calls_of("compare") == [(question, True)]
 
 
-@pytest.mark.parametrize(("measured", "pairs"), [(9, 18), (1, 8), (0, 8)])
-def test_after_an_ab_that_ended_early_more_pairs_are_twice_those_measured(measured, pairs):
-    early = compared(measured, failure="it was ended", ended_early=True, planned_pairs=40)
-    control = after(early)
+@pytest.mark.parametrize(("measured", "pairs"), [(9, 18), (1, 10), (0, 10)])
+def test_after_an_ab_that_was_ended_more_pairs_are_twice_those_measured(measured, pairs):
+    control = after(compared(measured, failure="it was ended", planned_pairs=40))
     control.ab.more_pairs()
-    ((question,),) = control.engine.calls_of("compare")
+    ((question, _),) = control.engine.calls_of("compare")
     assert question.pairs == pairs
+
+
+def test_where_other_settings_have_changed_more_pairs_begin_anew():
+    control = after(batch_size="64")
+    assert control.ab.more_pairs() == "the A/B of pipelined begins anew, up to 80 pairs"
+    ((question,),) = control.engine.calls_of("compare")
+    assert question.pairs == 80
 
 
 @pytest.mark.parametrize(
@@ -119,8 +125,13 @@ def test_a_lever_knows_what_its_newest_ab_has_found_and_where_that_was():
     assert (row.result, row.context) == ("on -2.0 % [-3.0, -1.0]", "against off, 40 pairs")
 
 
-def test_no_interval_is_said_of_fewer_than_four_pairs():
-    assert rows(after(changed(CONCLUDED, pairs=3)))["pipelined"].result == "on +6.0 %"
+def test_no_interval_is_said_of_fewer_than_five_pairs():
+    assert (
+        rows(after(compared(4, a="off", b="on", verdict=VERDICT, settings=others())))[
+            "pipelined"
+        ].result
+        == "on +6.0 %"
+    )
 
 
 def test_a_default_is_told_where_the_lever_is_set_otherwise():

@@ -148,15 +148,16 @@ class LeverActions(Asking):
         self._ask(compare)
 
     def action_keep(self) -> None:
-        """Keep the A/B's second value."""
-        self._ask_and_notify(self.control.ab.keep)
+        """Keep the A/B's second value; end a running one that is sure."""
+        ends = self.control.comparing and self.control.ab.is_sure
+        self._ask_and_notify(self.control.ab.end if ends else self.control.ab.keep)
 
     def action_go_back(self) -> None:
         """Go back to the A/B's first value."""
         self._ask_and_notify(self.control.ab.back)
 
     def action_more_pairs(self) -> None:
-        """Run the last A/B again with more pairs."""
+        """Go on with the last A/B."""
         self._ask_and_notify(self.control.ab.more_pairs)
 
     def action_copy_command(self) -> None:

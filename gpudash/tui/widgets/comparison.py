@@ -6,7 +6,6 @@ Intervals are drawn on one axis of relative change, on which 0 is value A.
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from statistics import fmean, median
 from typing import TypeAlias
 
@@ -24,8 +23,6 @@ from gpudash.tui.charts.axes import nice_ceiling
 ChangeInterval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
 
-FIRST_PAIRS = 2
-"""Number of pairs of the first interval in a history."""
 MOST_INTERVALS = 5
 """Most intervals drawn of a history, the newest among them."""
 LEAST_LENGTH = 0.01
@@ -189,13 +186,12 @@ def _change(shown: ComparisonShown) -> str:
 def _interval(shown: ComparisonShown) -> ChangeInterval | None:
     if shown.change is None or shown.low is None or shown.high is None:
         return None
-    return (shown.low, shown.change, shown.high) if shown.pairs >= FEWEST_PAIRS else None
+    return shown.low, shown.change, shown.high
 
 
 def _intervals(shown: ComparisonShown) -> list[tuple[int, ChangeInterval]]:
-    """Return (pairs, interval) for each number of pairs from `FEWEST_PAIRS` on."""
-    numbered = enumerate(shown.history, FIRST_PAIRS)
-    return list(islice(numbered, FEWEST_PAIRS - FIRST_PAIRS, None))
+    """Return (pairs, interval) for each number of pairs that has one."""
+    return [*enumerate(shown.history, shown.pairs - len(shown.history) + 1)]
 
 
 def _interval_rows(
@@ -248,7 +244,7 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
     if _interval(shown) is None:
         text = f"{shown.pairs} of {FEWEST_PAIRS} pairs before an interval is shown"
     else:
-        text = f"so far {_name(shown)} {_change(shown)}"
+        text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {_change(shown)}"
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
     rates = [f"{fmt.plain(value)}: {_figure(rate)}" for value, rate in sides]
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""

@@ -395,7 +395,9 @@ def _comparison_cells(
         pairs = cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
         lasts = (cell(left, "dim", rank=1),) if left else ()
         note = cell("training goes on; charts stay in sight", "dim", rank=2)
-        return (what, pairs), (button("ends it", "compare"), *lasts, note) if can else ()
+        ends = (button("sure: ends it", "keep", key_of=ENTER),) if shown.is_sure else ()
+        ends = ends or (button("ends it", "compare"),)
+        return (what, pairs), (*ends, *lasts, note) if can else ()
     if shown.verdict is None:
         return (what,), ()
     a, b, now = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b, active))

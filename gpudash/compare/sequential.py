@@ -1,0 +1,65 @@
+"""An interval that holds however often one looks at it, and when a comparison needs no more pairs.
+
+The usual interval is right for a number of pairs that was fixed before. Looked at after each of 40
+pairs, it finds a difference between equal settings in 29 % of the comparisons. This one is a
+confidence sequence: in 95 % of the comparisons it holds the truth after every pair at once, so
+stopping because of what it shows is right. For that it is some 1.6 times as long as the usual one.
+No clock, no I/O.
+"""
+
+from collections.abc import Sequence
+from math import fsum, sqrt
+
+from gpudash.compare.paired_t import Estimate, is_within, log_ratio, relative
+
+EFFECTS = 1.0
+"""Standard deviation of the effects for which the interval is shortest, in a pair's standard
+deviations. From 0.5 to 2 it makes little difference."""
+LEAST = 0.01
+"""A difference that nobody needs to know more closely, relative: 1 %."""
+CLOSE = 0.25
+"""An effect is known well if it is known to ± this part of it."""
+
+
+def estimate_so_far(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> Estimate:
+    """Return the change from A to B over the pairs (cost of A, cost of B) so far.
+
+    The interval holds those changes against which the e-process of the t-test stays below
+    1 / (1 - confidence): a normal mixture over the standardised effect (Lai, Annals of Statistics,
+    1976; Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with
+    unknown variance", 2024). The log ratios have to be independent, which the coin sees to. Needs a
+    pair. Raises ValueError for a cost that is not positive and finite.
+    """
+    logs = [log_ratio(*pair) for pair in pairs]
+    count, centre = len(logs), fsum(logs) / len(logs)
+    spread = fsum((value - centre) ** 2 for value in logs) / count
+    prior = 1 / EFFECTS**2
+    level = ((1 - confidence) ** 2 * prior / (count + prior)) ** (1 / count)
+    excluded = (1 - level) * (count + prior)  # of count: what the interval must leave out
+    low = high = None
+    if count > excluded:
+        half = sqrt(excluded * spread / (count - excluded))
+        low, high = relative(centre - half), relative(centre + half)
+    return Estimate(pairs=count, change=relative(centre), low=low, high=high, confidence=confidence)
+
+
+def is_sure(found: Estimate) -> bool:
+    """Return whether the sign of the change is certain."""
+    return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
+
+
+def is_settled(found: Estimate, precision: float | None = None) -> bool:
+    """Return whether more pairs would add nothing: the sign and the size of the change are known.
+
+    That is so once the interval is ± `precision` and leaves out 0, or lies within ± `precision` of
+    0. None: a quarter of the change, or 1 % if that is more.
+    """
+    if (half := found.half_width) is None:
+        return False
+    wanted = max(CLOSE * abs(found.change), LEAST) if precision is None else precision
+    return (is_sure(found) and half <= wanted) or is_within(found, least_of(precision))
+
+
+def least_of(precision: float | None) -> float:
+    """Return which difference counts as none."""
+    return LEAST if precision is None else precision

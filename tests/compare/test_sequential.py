@@ -1,0 +1,196 @@
+"""The interval that holds however often one looks, and when a comparison ends.
+
+docs/concepts/statistics.md quotes simulations of this file. By hand, with more comparisons:
+python -c "from tests.compare import test_sequential as t; print(t.alarms(10_000))"
+"""
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudash.compare.lengths import FEWEST_PAIRS
+from gpudash.compare.paired_t import Estimate, estimate
+from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled, is_sure
+from tests.compare.test_paired_t import compared
+
+LOGS = st.lists(st.floats(-2, 2), min_size=FEWEST_PAIRS, max_size=60)
+
+
+def _student_3(random):
+    chi = sum(random.gauss(0, 1) ** 2 for _ in range(3)) / 3
+    return random.gauss(0, 1) / math.sqrt(3 * chi)
+
+
+NOISE = {
+    "normal": lambda random: random.gauss(0, 1),
+    "heavy tails": _student_3,
+    "bursts": lambda random: random.gauss(0, 5 if random.random() < 0.05 else 0.7),
+}
+"""Log ratios of a pair, with a spread of about 1."""
+
+
+def pairs_of(logs):
+    return [(math.exp(one), 1.0) for one in logs]
+
+
+def looked_at(logs):
+    """The interval after each pair, from the first one on that has ends."""
+    pairs = pairs_of(logs)
+    return [estimate_so_far(pairs[:count]) for count in range(FEWEST_PAIRS, len(pairs) + 1)]
+
+
+def alarms(comparisons, noise="normal", pairs=40):
+    """Share of comparisons of equal settings in which a look after any pair shows a difference."""
+    found = 0
+    for seed in range(comparisons):
+        random = Random(seed)
+        logs = [0.01 * NOISE[noise](random) for _ in range(pairs)]
+        found += any(map(is_sure, looked_at(logs)))
+    return found / comparisons
+
+
+def alarms_of_steps(comparisons, pairs=40, **simulated):
+    """The same over simulated step times, with drift, a wave, and steps like their neighbours."""
+    found = 0
+    for seed in range(comparisons):
+        costs, _ = compared(pairs, seed, **simulated)
+        sums = (estimate_so_far(costs[:count]) for count in range(FEWEST_PAIRS, pairs + 1))
+        found += any(map(is_sure, sums))
+    return found / comparisons
+
+
+def needed(comparisons, effect, spread, noise="normal", most=200):
+    """Pairs until a comparison ends, and those that the usual interval needs for that width.
+
+    Medians. The spread is that of a pair's ratio.
+    """
+    ended, usual = [], []
+    for seed in range(comparisons):
+        random = Random(seed)
+        logs = [math.log1p(effect) + spread * NOISE[noise](random) for _ in range(most)]
+        pairs = pairs_of(logs)
+        for count in range(FEWEST_PAIRS, most + 1):
+            so_far = estimate_so_far(pairs[:count])
+            if is_settled(so_far):
+                break
+        half = so_far.half_width
+        ended.append(count)
+        usual.append(next(n for n in range(2, most) if estimate(pairs[:n]).half_width <= half))
+    return sorted(ended)[comparisons // 2], sorted(usual)[comparisons // 2]
+
+
+# ── the interval ────────────────────────────────────────────────────────────────────────
+
+
+def e_value(logs, mean):
+    """The e-process of the t-test against this mean, as its source has it, with c² = 1."""
+    shifted = [one - mean for one in logs]
+    count, squares = len(logs), sum(one**2 for one in shifted)
+    within = (count + 1) * squares
+    ratio = within / (within - sum(shifted) ** 2)
+    return math.sqrt(1 / (count + 1)) * ratio ** (count / 2)
+
+
+def test_the_ends_are_where_the_e_process_reaches_its_threshold():
+    logs = [0.01, 0.03, -0.02, 0.05, 0.04, 0.02, 0.01]
+    found = estimate_so_far(pairs_of(logs))
+    for end in (found.low, found.high):
+        assert e_value(logs, math.log1p(end)) == pytest.approx(20)
+    assert e_value(logs, math.log1p(found.change)) < 20
+
+
+def test_without_five_pairs_there_is_no_interval():
+    four = estimate_so_far(pairs_of([0.1, 0.11, 0.1, 0.12]))
+    assert four.change == pytest.approx(math.exp(0.1075) - 1)
+    assert (four.low, four.high, is_sure(four), is_settled(four)) == (None, None, False, False)
+    assert estimate_so_far(pairs_of([0.1, 0.11, 0.1, 0.12, 0.11])).low > 0
+
+
+@given(LOGS)
+def test_it_is_longer_than_an_interval_for_a_number_of_pairs_that_was_fixed(logs):
+    found, fixed = estimate_so_far(pairs_of(logs)), estimate(pairs_of(logs))
+    assert found.change == pytest.approx(fixed.change)
+    assert found.low <= fixed.low <= fixed.high <= found.high
+
+
+@given(LOGS)
+def test_swapping_the_settings_inverts_it(logs):
+    there, back = estimate_so_far(pairs_of(logs)), estimate_so_far(pairs_of([-one for one in logs]))
+    assert back.low == pytest.approx(1 / (1 + there.high) - 1)
+
+
+@given(LOGS, st.floats(0.5, 0.99), st.floats(0.5, 0.99))
+def test_a_wider_confidence_contains_a_narrower_one(logs, one, other):
+    narrow, wide = (estimate_so_far(pairs_of(logs), level) for level in sorted((one, other)))
+    assert wide.low is None or wide.low <= narrow.low <= narrow.high <= wide.high
+
+
+def test_wild_pairs_do_not_overflow():
+    assert estimate_so_far([(1e300, 1e-300), (1e-300, 1e300)] * 3).high == math.inf
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf, 0.0, -1.0])
+def test_an_invalid_cost_is_refused(cost):
+    with pytest.raises(ValueError, match=f"positive and finite, not {cost}"):
+        estimate_so_far([(1.0, 1.0), (cost, 1.0)])
+
+
+# ── looking after every pair ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_looking_after_every_pair_finds_no_difference_that_is_none(noise):
+    assert alarms(300, noise) < 0.05
+
+
+@pytest.mark.parametrize("shape", [{}, {"drift": 0.5}, {"wave": 28}, {"memory": 0.9}])
+def test_nor_does_it_where_steps_drift_and_are_like_their_neighbours(shape):
+    assert alarms_of_steps(150, **shape) < 0.06
+
+
+def test_the_usual_interval_would():
+    alarmed = 0
+    for seed in range(200):
+        random = Random(seed)
+        pairs = pairs_of([random.gauss(0, 0.01) for _ in range(40)])
+        looks = (estimate(pairs[:count]) for count in range(FEWEST_PAIRS, 41))
+        alarmed += any(map(is_sure, looks))
+    assert alarmed > 0.15 * 200
+
+
+# ── when it ends ────────────────────────────────────────────────────────────────────────
+
+
+def of_width(change, half):
+    return Estimate(pairs=20, change=change, low=change - half, high=change + half)
+
+
+@pytest.mark.parametrize(
+    ("found", "precision", "settled"),
+    [
+        (of_width(0.4, 0.1), None, True),  # a quarter of the effect
+        (of_width(0.4, 0.11), None, False),
+        (of_width(0.02, LEAST), None, True),
+        (of_width(0.02, 0.011), None, False),
+        (of_width(0.002, 0.007), None, True),  # no difference above 1 %
+        (of_width(0.005, 0.009), None, False),  # neither
+        (of_width(0.4, 0.06), 0.05, False),
+        (of_width(0.4, 0.05), 0.05, True),
+        (of_width(0.01, 0.03), 0.05, True),
+        (of_width(-0.4, 0.1), None, True),
+    ],
+)
+def test_it_ends_once_sign_and_size_are_known(found, precision, settled):
+    assert is_settled(found, precision) == settled
+
+
+@pytest.mark.parametrize(
+    ("effect", "spread", "most"), [(0.1, 0.03, 24), (0.1, 0.01, 8), (0.02, 0.01, 16), (0, 0.01, 22)]
+)
+def test_pairs_that_a_verdict_needs(effect, spread, most):
+    ended, usual = needed(40, effect, spread)
+    assert ended <= most
+    assert usual >= ended / 3
