@@ -25,10 +25,10 @@ __path__ = [FOLDER]
 OLDEST_TORCH = (2, 5)
 
 
-def begin(mark: Callable[[str], None]) -> None:
+def begin(mark: Callable[..., None]) -> None:
     """Have torch hooked once it has been imported, and offer `gpudash` to the script.
 
-    `mark` notes for the dashboard that this process has reached a stage.
+    `mark` notes for the dashboard that this process has reached a stage, and perhaps why.
     """
     sys.meta_path.append(_Offered())
     if "torch" in sys.modules:
@@ -55,7 +55,7 @@ class _AfterTorch:
     It stays in place until then, as others ask for torch's spec without importing it.
     """
 
-    def __init__(self, mark: Callable[[str], None]) -> None:
+    def __init__(self, mark: Callable[..., None]) -> None:
         self._mark = mark
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -78,7 +78,7 @@ class _AfterTorch:
 class _HookingLoader:
     """A loader that installs our hooks after it has executed the module."""
 
-    def __init__(self, loader: Any, mark: Callable[[str], None]) -> None:
+    def __init__(self, loader: Any, mark: Callable[..., None]) -> None:
         self._loader = loader
         self._mark = mark
 
@@ -100,7 +100,7 @@ class _HookingLoader:
         _hook(self._mark)
 
 
-def _hook(mark: Callable[[str], None]) -> None:
+def _hook(mark: Callable[..., None]) -> None:
     mark("torch")
     try:
         if _is_old(sys.modules["torch"]):
@@ -111,8 +111,10 @@ def _hook(mark: Callable[[str], None]) -> None:
         )
 
         install()
-    except Exception:  # noqa: BLE001  # the script goes on without hooks
-        mark("failed")
+    except NotImplementedError as error:  # torch lacks something
+        mark("failed", str(error))
+    except Exception as error:  # noqa: BLE001  # the script goes on without hooks
+        mark("failed", f"{type(error).__name__}: {error}")
 
 
 def _is_old(torch: Any) -> bool:
