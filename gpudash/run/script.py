@@ -11,7 +11,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 
 from msgspec.structs import replace
 
-from gpudash.format import signal_name
+from gpudash.format import plain, signal_name
 from gpudash.protocol.commands import AnyCommand, Stacks, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.session import Notice
@@ -36,13 +36,23 @@ ON_SCREEN: tuple[Ability, ...] = (
     "stacks",
 )
 HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
+NO_HOOKS = {
+    "oldtorch": "its torch is older than 2.5: gpudash measures nothing there",
+    "oldpython": "its Python is older than 3.10: gpudash measures nothing there",
+    "newpython": "its Python is newer than 3.14: this gpudash measures nothing there",
+}
+"""Why a process is not measured, by the mark that it left."""
 NO_STEP = {
-    "nogpudash": "no training step was seen: gpudash is not installed in the Python that ran it",
+    "oldtorch": f"no training step was seen: {NO_HOOKS['oldtorch']}",
     "failed": "no training step was seen: gpudash failed in the process that imported torch",
     "trained": "the training ended with its first steps: too soon to measure one",
     "torch": "no training step was seen, though torch was imported",
-    "python": "no training step was seen: torch was never imported",
-    "": "no training step was seen: gpudash was not loaded; is this python -I, or no Python?",
+    "oldpython": f"no training step was seen: {NO_HOOKS['oldpython']}",
+    "newpython": f"no training step was seen: {NO_HOOKS['newpython']}",
+    "python": "no training step was seen: torch was never imported, or in a Python that gpudash "
+    "does not reach: started with -I, -E or -S, or without PYTHONPATH",
+    "": "no training step was seen: gpudash was not loaded; is this python -I, -E or -S, a frozen "
+    "program, or no Python?",
 }
 """Why no step was seen, by the first of these marks that is there; by none."""
 STOPS = (SIGINT, SIGTERM, SIGKILL)
@@ -77,6 +87,7 @@ class ScriptSource(Source):
         self.total_steps = 0
         """Rank 0's steps."""
         self._held = held
+        self._place = place
         self._processes = TrainingProcesses(place, nodes)
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._lines = TerminalLines()
@@ -85,6 +96,7 @@ class ScriptSource(Source):
         self._stops = 0
         self._answers: list[int] = []
         self._why: str | None = None  # how it ended
+        self._failed_why = ""
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
         self._status = ""
@@ -212,8 +224,9 @@ class ScriptSource(Source):
         """Report what is still missing before a first step."""
         if self.started:
             return
-        if self._processes.has_mark("nogpudash"):
-            status = f"gpudash is not installed in the Python that runs {self.name}"
+        why_not = next((NO_HOOKS[one] for one in NO_HOOKS if self._processes.has_mark(one)), None)
+        if why_not is not None:
+            status = f"{self.name} runs; {why_not}"
         elif self._processes.has_mark("torch"):
             status = "torch is imported; no training step so far"
         else:
@@ -237,6 +250,8 @@ class ScriptSource(Source):
         now_s, code = time.monotonic(), self._held.exit_code
         until_s = self._processes.parted_s
         self._why = self.how_it_ended()
+        if self._processes.has_mark("failed"):  # the place is gone soon
+            self._failed_why = plain(self._place.why("failed"))
         events: list[Event] = []
         if code == 0 or (code is None and not self._held.lost):
             events.append(
@@ -272,8 +287,9 @@ class ScriptSource(Source):
 
     def why_no_step(self) -> str:
         """Return why no training step was seen, as a sentence."""
-        marks = (mark for mark in NO_STEP if self._processes.has_mark(mark))
-        return NO_STEP[next(marks, "")]
+        mark = next((one for one in NO_STEP if self._processes.has_mark(one)), "")
+        why = self._failed_why if mark == "failed" else ""
+        return f"{NO_STEP[mark]}: {why}" if why else NO_STEP[mark]
 
 
 def _last_words(lines: Sequence[str]) -> str:

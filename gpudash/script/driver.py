@@ -159,6 +159,8 @@ class Driver:
         self._is_off = self._restores = True
         with contextlib.suppress(Exception):
             self.tracker.active = False
+            if self._line is None:  # nobody listens yet
+                self._rendezvous.mark("failed", reason)
             why = f"gpudash stopped measuring: {reason}"
             self._send(Notice(text=f"{why}; the training goes on"))
             self._hang_up(why)

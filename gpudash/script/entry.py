@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
-from ..instrument import stack_server
+from ..instrument import private_torch, stack_server
 from ..levers.script_levers import ScriptLevers
 from ..rendezvous import Rendezvous, of_environment
 from ..script import explicit
@@ -23,9 +23,13 @@ Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | 
 
 
 def install() -> None:
-    """Start looking for a training, if this process belongs to a `gpudash run`."""
+    """Start looking for a training, if this process belongs to a `gpudash run`.
+
+    Raises NotImplementedError where this torch lacks what is needed.
+    """
     rendezvous = of_environment()
     if rendezvous is not None:
+        private_torch.check()
         sys.excepthook = without_our_interrupt(rendezvous, sys.excepthook)
         start(rendezvous)
 
