@@ -143,6 +143,24 @@ def test_it_may_declare_its_steps_all_the_same(tmp_path, python):
     assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps")
 
 
+BY_CALLBACK = f"""
+from gpudash.integrations.huggingface import GpudashCallback
+{TRAINING}
+callback = GpudashCallback()
+for pair in zip(loader, loader):
+    callback.on_step_begin()
+    train(pair)
+    callback.on_step_end()
+"""
+
+
+def test_a_frameworks_callback_is_there_too(tmp_path, python):
+    written(tmp_path, "class TrainerCallback: pass", "transformers.py")
+    path = written(tmp_path, BY_CALLBACK)
+    one = done(*RUN, "--watch", "--", python, path, cwd=tmp_path)
+    assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps")
+
+
 def test_steps_declared_through_an_installed_gpudash_reach_the_hooks(tmp_path):
     path = written(tmp_path, DECLARED)
     installed = {"PYTHONPATH": str(ROOT)}

@@ -26,10 +26,12 @@ OLDEST_TORCH = (2, 5)
 
 
 def begin(mark: Callable[..., None]) -> None:
-    """Have torch hooked once it has been imported, and offer `gpudash` to the script.
+    """Have torch hooked once it has been imported, and offer `gpudash` to the script; but once.
 
     `mark` notes for the dashboard that this process has reached a stage, and perhaps why.
     """
+    if any(type(one) is _Offered for one in sys.meta_path):
+        return
     sys.meta_path.append(_Offered())
     if "torch" in sys.modules:
         _hook(mark)
