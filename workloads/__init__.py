@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from workloads.levers import Choice, Lever, LeverError
 from workloads.nearest import unknown
+from workloads.needs import BESIDE_TORCH, check
 from workloads.standard_levers import (
     INPUT,
     JPEG,
@@ -55,6 +56,8 @@ class Entry:
         self.shared_loss = shared_loss
         """Why the loss of several processes differs from that of one process with all samples, as a
         clause; empty if it does not."""
+        self.needs = ("torch", *BESIDE_TORCH.get(module, ()))
+        """Modules that `build` imports, of those that gpudash itself does without."""
 
     def of_processes(self) -> "Entry":
         """Return the entry for several processes, with the levers that only they have."""
@@ -68,7 +71,11 @@ class Entry:
         return self.of_processes().levers if is_of_several else self.levers
 
     def build(self) -> "type[Workload]":
-        """Import the implementation, and with it torch; return its class."""
+        """Import the implementation, and with it torch; return its class.
+
+        Raises LeverError if something that it imports is not installed.
+        """
+        check(self.name, self.needs)
         workload: type[Workload] = importlib.import_module(self.module).WORKLOAD
         return workload
 
