@@ -21,6 +21,7 @@ from gpudash.compare.paired_t import (
     same_setting_check,
     verdict,
 )
+from gpudash.compare.starts import of_one_start
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
@@ -181,6 +182,13 @@ class Comparison:
         return self._readings.values().get("core_wait_pct")
 
     @property
+    def _host_share(self) -> float | None:
+        """Share of a step that the host needs, under the setting where it needs more of it."""
+        sides = [(_host_ms(side), _rate(side, "steps")) for side in self._sides]
+        known = [ms * rate / 1e3 for ms, rate in sides if ms is not None and rate is not None]
+        return max(known, default=None)
+
+    @property
     def _is_over(self) -> bool:
         """Whether the outcome is known; the worker may still have blocks to run."""
         return self.verdict is not None or self.failure is not None
@@ -213,14 +221,15 @@ class Comparison:
 
     def _conclude(self, early: str = "") -> None:
         said = verdict(self.question.name, self._intervals[-1], self.check)
-        self.verdict = said + early + _contention(self._core_wait_pct)
+        alone = of_one_start(self._host_share)
+        self.verdict = said + early + alone + contention(self._core_wait_pct)
 
     def _fail(self, reason: str) -> None:
         if not self._is_over:
             self.failure = reason
 
 
-def _contention(core_wait_pct: float | None) -> str:
+def contention(core_wait_pct: float | None) -> str:
     """Return a clause that cores were short during the comparison; empty if they were not."""
     if core_wait_pct is None or core_wait_pct < CORE_WAIT_WARNS_PCT:
         return ""

@@ -2,6 +2,8 @@
 
 PAIRS = 40
 """Most pairs of blocks in an A/B."""
+PAIRS_OF_A_START = 16
+"""Pairs in each of several starts: their spread is seldom within a start, so more help little."""
 FEWEST_PAIRS = 4
 """With fewer pairs no interval is shown, and an A/B that is ended early has no verdict."""
 ROUNDS = 5

@@ -125,15 +125,22 @@ def verdict(name: str, found: Estimate, check: Estimate | None) -> str:
     if found.low is None or found.high is None:
         (change,) = _percents(found.change, sign="+")
         return f"{name}: {change} %, 1 pair: too few for an interval"
-    ending = f"{found.pairs} pairs, {_check_clause(check)}"
+    return f"{effect(name, found)}, {found.pairs} pairs, {check_clause(check)}"
+
+
+def effect(name: str, found: Estimate) -> str:
+    """Return the effect of the setting `name` with its interval, which there has to be."""
+    low, high = found.low, found.high
+    assert low is not None
+    assert high is not None
     if holds_zero(found):
-        change, low, high = _percents(found.change, found.low, found.high, sign="+")
-        return f"no difference shown for {name}: {change} % [{low}, {high}], {ending}"
+        shown = _percents(found.change, low, high, sign="+")
+        return f"no difference shown for {name}: {shown[0]} % [{shown[1]}, {shown[2]}]"
     if found.change > 0:
-        word, (change, low, high) = "faster", _percents(found.change, found.low, found.high)
+        word, (change, *ends) = "faster", _percents(found.change, low, high)
     else:
-        word, (change, low, high) = "slower", _percents(-found.change, -found.high, -found.low)
-    return f"{name} is {change} % {word} [{low}, {high}], {ending}"
+        word, (change, *ends) = "slower", _percents(-found.change, -high, -low)
+    return f"{name} is {change} % {word} [{ends[0]}, {ends[1]}]"
 
 
 def block_order(pairs: int, seed: int) -> list[Order]:
@@ -217,7 +224,8 @@ def _relative(logarithm: float) -> float:
     return expm1(logarithm) if logarithm < 700 else inf
 
 
-def _check_clause(check: Estimate | None) -> str:
+def check_clause(check: Estimate | None) -> str:
+    """Return what an A/A check has found, as a clause of a verdict."""
     if check is None:
         return "no A/A check"
     if holds_zero(check):

@@ -14,7 +14,7 @@ from gpudash.compare.ab import Question
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.session import SlowingShown
-from gpudash.snapshot import BlockShown
+from gpudash.snapshot import BlockShown, Snapshot
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
 from tests.tui.driving import dashboard, still, strips_of
@@ -556,9 +556,12 @@ async def test_y_copies_the_verdict_with_what_it_depends_on():
 async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monkeypatch, workload):
     asked = []
     monkeypatch.setattr(ab, "Session", lambda plan, **_: mock.Mock(plan=plan))
-    monkeypatch.setattr(
-        ab, "run_ab", lambda session, comparison, *_: asked.append((session.plan, comparison)) or 0
-    )
+
+    def run_ab(session, comparison, *_):
+        asked.append((session.plan, comparison))
+        return ab.Trial(None, Snapshot(), failed=0)
+
+    monkeypatch.setattr(ab, "run_ab", run_ab)
     entry = CATALOGUE[workload]
     others = resolve(entry.levers, {"batch_size": "16"})
     a = others.pop("pipelined")
