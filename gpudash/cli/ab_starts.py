@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from gpudash.cli.ab_trial import (
     ComparisonReport,
-    Sides,
     Start,
     Trial,
     check_report,
@@ -28,7 +27,7 @@ from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import Comparison, contention
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.paired_t import verdict as verdict_of_pairs
-from gpudash.compare.starts import FEWEST_STARTS, check_of_starts, over_starts, verdict
+from gpudash.compare.starts import FEWEST_STARTS, Sides, check_of_starts, over_starts, verdict
 from gpudash.errors import Exit, GpudashError, UsageError
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, unreadable

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.paired_t import Estimate, holds_zero
+from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
 from gpudash.offers import lever_of
@@ -27,9 +28,6 @@ from gpudash.snapshot import Snapshot, silence, unreadable
 from workloads import Entry, find_workload
 from workloads.levers import LeverError, find
 from workloads.nearest import not_valid
-
-Sides: TypeAlias = tuple[float | None, float | None]
-"""Values of A and of B."""
 
 
 class Start(NamedTuple):

@@ -21,7 +21,7 @@ from gpudash.compare.paired_t import (
     same_setting_check,
     verdict,
 )
-from gpudash.compare.starts import of_one_start
+from gpudash.compare.starts import KnownStarts, host_share, of_one_start
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
@@ -78,8 +78,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison:
     """Runs one question to its verdict."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, known: KnownStarts | None = None) -> None:
+        """`known` is what other starts of the training have found."""
         self.question = question
+        self._known = known or KnownStarts()
+        self._began_s = 0.0  # when this start of the training was ready
+        self._others: tuple[tuple[str, str], ...] = ()  # the other levers
         self._orders = block_order(question.pairs, question.seed)
         self._log = BlockLog()
         self._measured: dict[int, MeasuredBlock] = {}
@@ -116,6 +120,9 @@ class Comparison:
             for number, side in enumerate("".join(self._orders))
         )
         self._log = BlockLog(run, blocks, state)
+        self._began_s = state.process.ready_s if state.process is not None else 0.0
+        others = (one for one in state.settings.items() if one[0] != question.lever)
+        self._others = tuple(sorted(others))
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
@@ -182,13 +189,6 @@ class Comparison:
         return self._readings.values().get("core_wait_pct")
 
     @property
-    def _host_share(self) -> float | None:
-        """Share of a step that the host needs, under the setting where it needs more of it."""
-        sides = [(_host_ms(side), _rate(side, "steps")) for side in self._sides]
-        known = [ms * rate / 1e3 for ms, rate in sides if ms is not None and rate is not None]
-        return max(known, default=None)
-
-    @property
     def _is_over(self) -> bool:
         """Whether the outcome is known; the worker may still have blocks to run."""
         return self.verdict is not None or self.failure is not None
@@ -221,7 +221,10 @@ class Comparison:
 
     def _conclude(self, early: str = "") -> None:
         said = verdict(self.question.name, self._intervals[-1], self.check)
-        alone = of_one_start(self._host_share)
+        shown, question = self.shown(), self.question
+        asked = (question.lever, question.a, question.b, self._others)
+        starts = self._known.add(asked, self._began_s, self._intervals[-1])
+        alone = of_one_start(host_share(shown.host_ms, shown.steps_per_s), starts)
         self.verdict = said + early + alone + contention(self._core_wait_pct)
 
     def _fail(self, reason: str) -> None:

@@ -11,10 +11,10 @@ Student's, over these means. Pooling the pairs of all starts would repeat the er
 `tests/compare/test_starts.py` simulates the figures named here. No clock, no I/O, no numpy.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from math import expm1, fsum, inf, log1p, sqrt
-from statistics import median
-from typing import NamedTuple
+from statistics import median, stdev
+from typing import NamedTuple, TypeAlias
 
 from gpudash.compare.paired_t import (
     CHECK_CONFIDENCE,
@@ -24,6 +24,9 @@ from gpudash.compare.paired_t import (
     student_t,
 )
 from gpudash.format import percent
+
+Sides: TypeAlias = tuple[float | None, float | None]
+"""Values of A and of B."""
 
 STARTS = 4
 """Starts to ask for. Two give an interval about five times as wide, eight one half as wide."""
@@ -84,18 +87,21 @@ class _LogMean(NamedTuple):
         """Return them of an estimate with Student's interval."""
         assert found.low is not None
         centre = log1p(found.change)
-        error = (centre - log1p(max(found.low, _LEAST))) / student_t(found.pairs - 1, found.confidence)
+        error = (centre - log1p(max(found.low, _LEAST))) / student_t(
+            found.pairs - 1, found.confidence
+        )
         return cls(found.pairs, centre, found.pairs * error**2)
 
 
 def differ(starts: Sequence[Estimate]) -> bool:
-    """Return whether the starts lie further apart than the interval of one is long.
+    """Return whether the spread between the starts is larger than the interval of one: ± either.
 
-    Four starts of one pace do so in about one of a hundred cases.
+    Of starts with one pace, two do so in 3 of a hundred cases, four in fewer than one.
     """
-    lengths = [2 * one.half_width for one in starts if one.half_width is not None]
-    changes = [one.change for one in starts]
-    return bool(lengths) and max(changes) - min(changes) > median(lengths)
+    within = [one.half_width for one in starts if one.half_width is not None]
+    if len(starts) < FEWEST_STARTS or not within:
+        return False
+    return stdev(one.change for one in starts) > median(within)
 
 
 def verdict(
@@ -115,18 +121,40 @@ def verdict(
     )
 
 
-def of_one_start(host_share: float | None) -> str:
-    """Return a clause that a verdict is of one start alone, where the host's pace decides.
+class KnownStarts:
+    """What the starts of one run have found, by question: a training may be started again."""
 
-    `host_share` is the share of a step that the host needs; empty if it is small or not known.
+    def __init__(self) -> None:
+        self._found: dict[Hashable, dict[float, Estimate]] = {}
+
+    def add(self, asked: Hashable, began_s: float, found: Estimate) -> tuple[Estimate, ...]:
+        """Note what the start of this time has found; return the newest finding of each start."""
+        starts = self._found.setdefault(asked, {})
+        starts[began_s] = found
+        return tuple(starts.values())
+
+
+def host_share(host_ms: Sides, steps_per_s: Sides) -> float | None:
+    """Return the share of a step that the host needs, on the side where it needs more of it."""
+    sides = zip(host_ms, steps_per_s, strict=True)
+    known = [ms * rate / 1e3 for ms, rate in sides if ms is not None and rate is not None]
+    return max(known, default=None)
+
+
+def of_one_start(share: float | None, starts: Sequence[Estimate] = ()) -> str:
+    """Return a clause that a verdict is of one start alone, if the next one may well differ.
+
+    So it is where other `starts` did differ, and where the host needs most of a step, by its
+    `share`: then its pace decides. Empty if there is no sign of it.
     """
-    if host_share is None or host_share <= HOST_LIMITS:
+    if differ(starts):
+        why = f"{len(starts)} starts differ by more than the interval of one"
+    elif share is not None and share > HOST_LIMITS:
+        needs = percent(100 * min(share, 1.0))
+        why = f"the host needs {needs} of a step, and its pace differs from start to start"
+    else:
         return ""
-    share = percent(100 * min(host_share, 1.0))
-    return (
-        f"; of this start alone: the host needs {share} of a step, and its pace differs "
-        f"from start to start (--starts {STARTS} covers that)"
-    )
+    return f"; of this start alone: {why} (--starts {STARTS} covers that)"
 
 
 def _around(centre: float, half: float, pairs: int, confidence: float) -> Estimate:

@@ -21,6 +21,7 @@ import msgspec
 import gpudash
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.slowing import SlowingTrial
+from gpudash.compare.starts import KnownStarts
 from gpudash.diagnosis.limits import Limits
 from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
 from gpudash.protocol.commands import (
@@ -110,6 +111,7 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
         self._sinks = ActiveSinks(self._tell_failure)
+        self._known_starts = KnownStarts()
         self._conductor = Conductor(self._send_blocks, self._emit)
         self._greeted = False  # the training's source has sent a Hello
         self._can: tuple[Ability, ...] = ("record",)  # its abilities
@@ -250,7 +252,7 @@ class Session:
 
     def compare(self, question: Question) -> int:
         """Run an A/B comparison; its verdict is kept in the table of results."""
-        return self.conduct(Comparison(question))
+        return self.conduct(Comparison(question, self._known_starts))
 
     def rehearse(self) -> int:
         """Time levers on the newest batch, without moving any."""
