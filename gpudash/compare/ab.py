@@ -82,8 +82,7 @@ class Comparison:
         """`known` is what other starts of the training have found."""
         self.question = question
         self._known = known or KnownStarts()
-        self._began_s = 0.0  # when this start of the training was ready
-        self._others: tuple[tuple[str, str], ...] = ()  # the other levers
+        self._start, self._others = 0, ""  # number of the training's start; the other levers
         self._orders = block_order(question.pairs, question.seed)
         self._log = BlockLog()
         self._measured: dict[int, MeasuredBlock] = {}
@@ -120,9 +119,8 @@ class Comparison:
             for number, side in enumerate("".join(self._orders))
         )
         self._log = BlockLog(run, blocks, state)
-        self._began_s = state.process.ready_s if state.process is not None else 0.0
-        others = (one for one in state.settings.items() if one[0] != question.lever)
-        self._others = tuple(sorted(others))
+        others = sorted(one for one in state.settings.items() if one[0] != question.lever)
+        self._start, self._others = state.worker, str(others)
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
@@ -223,7 +221,7 @@ class Comparison:
         said = verdict(self.question.name, self._intervals[-1], self.check)
         shown, question = self.shown(), self.question
         asked = (question.lever, question.a, question.b, self._others)
-        starts = self._known.add(asked, self._began_s, self._intervals[-1])
+        starts = self._known.add(asked, self._start, self._intervals[-1])
         alone = of_one_start(host_share(shown.host_ms, shown.steps_per_s), starts)
         self.verdict = said + early + alone + contention(self._core_wait_pct)
 

@@ -96,7 +96,7 @@ class _LogMean(NamedTuple):
 def differ(starts: Sequence[Estimate]) -> bool:
     """Return whether the spread between the starts is larger than the interval of one: ± either.
 
-    Of starts with one pace, two do so in 3 of a hundred cases, four in fewer than one.
+    Of starts with one pace, two do so in 5 of a hundred cases, four in one.
     """
     within = [one.half_width for one in starts if one.half_width is not None]
     if len(starts) < FEWEST_STARTS or not within:
@@ -125,12 +125,12 @@ class KnownStarts:
     """What the starts of one run have found, by question: a training may be started again."""
 
     def __init__(self) -> None:
-        self._found: dict[Hashable, dict[float, Estimate]] = {}
+        self._found: dict[Hashable, dict[int, Estimate]] = {}
 
-    def add(self, asked: Hashable, began_s: float, found: Estimate) -> tuple[Estimate, ...]:
-        """Note what the start of this time has found; return the newest finding of each start."""
+    def add(self, asked: Hashable, start: int, found: Estimate) -> tuple[Estimate, ...]:
+        """Note what the start of this number has found; return the newest finding of each."""
         starts = self._found.setdefault(asked, {})
-        starts[began_s] = found
+        starts[start] = found
         return tuple(starts.values())
 
 
