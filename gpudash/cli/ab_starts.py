@@ -60,7 +60,7 @@ def _announce(arguments: argparse.Namespace) -> None:
         complain(f"the training is started {arguments.starts} times")
 
 
-class Result(NamedTuple):
+class StartFinding(NamedTuple):
     """What one start has found."""
 
     comparison: Comparison
@@ -81,11 +81,11 @@ class Result(NamedTuple):
         return verdict_of_pairs(name, self.found, self.comparison.check)
 
 
-class Measured(NamedTuple):
+class AllStarts(NamedTuple):
     """The starts that have a result, and how it ended."""
 
     planned: int
-    results: Sequence[Result]
+    results: Sequence[StartFinding]
     failed: int | None
     """The exit code if fewer starts than planned have a result; why has been said then."""
 
@@ -98,18 +98,18 @@ class Measured(NamedTuple):
         return f"; {how} before its {self.planned} starts"
 
 
-def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> Measured:
+def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> AllStarts:
     """Compare in one start after the other, until one has no result.
 
     Raises UsageError or LeverError if the first one cannot be compared in.
     """
-    planned, results = arguments.starts, list[Result]()
+    planned, results = arguments.starts, list[StartFinding]()
     failed: int | None = None
     with interruptions() as between_starts:  # within a start others take the signals
         while failed is None and len(results) < planned:
             start = Start(len(results) + 1, planned)
             found = _result(trial, start, first=not results)
-            if isinstance(found, Result):
+            if isinstance(found, StartFinding):
                 results.append(found)
                 if not arguments.quiet:
                     complain(f"{start.name}: {found.told}")
@@ -117,10 +117,10 @@ def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> M
                 failed = Exit.INTERRUPTED if ends and len(results) < planned else None
             else:
                 failed = found
-    return Measured(planned, results, failed)
+    return AllStarts(planned, results, failed)
 
 
-def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> Result | int:
+def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> StartFinding | int:
     """Compare in a start; say why it has no result, and return the exit code then."""
     try:
         ended = trial(start)
@@ -135,18 +135,18 @@ def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> Re
     if ended.interrupted and comparison.shown().ended_early:
         complain(f"gpudash: {start.name} was interrupted and does not count")
         return Exit.INTERRUPTED
-    return Result(comparison, ended.snapshot, ended.interrupted)
+    return StartFinding(comparison, ended.snapshot, ended.interrupted)
 
 
-def conclude_starts(measured: Measured, arguments: argparse.Namespace) -> int:
+def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
     """Print the verdict over the starts, or why there is none; return the exit code."""
-    results, failed = measured.results, measured.failed
+    results, failed = starts.results, starts.failed
     if not results:
         return Exit.FAILED if failed is None else failed
     if arguments.json:
-        say_json(document_of_starts(measured))
+        say_json(document_of_starts(starts))
     elif len(results) >= FEWEST_STARTS:
-        say("\n".join(_lines(measured)))
+        say("\n".join(_lines(starts)))
     if len(results) < FEWEST_STARTS:
         complain(
             f"gpudash: no verdict over starts: it needs {FEWEST_STARTS}; "
@@ -158,9 +158,9 @@ def conclude_starts(measured: Measured, arguments: argparse.Namespace) -> int:
     return exit_code(found) if arguments.exit_code else Exit.DONE
 
 
-def document_of_starts(measured: Measured) -> ComparisonReport:
+def document_of_starts(starts: AllStarts) -> ComparisonReport:
     """Return what the starts have found as a document for programs."""
-    results = measured.results
+    results = starts.results
     newest, reports = results[-1], tuple(start_report(one.comparison) for one in results)
     found = over_starts([one.found for one in results])
     return replace(
@@ -176,15 +176,15 @@ def document_of_starts(measured: Measured) -> ComparisonReport:
         host_ms=_over(one.host_ms for one in reports),
         core_wait_pct=mean(one.core_wait_pct for one in reports),
         skipped_samples=_skipped(results),
-        verdict=_verdict(measured),
+        verdict=_verdict(starts),
         check=check_report(check_of_starts(one.comparison.check for one in results)),
         seed=reports[0].seed,
     )
 
 
-def _lines(measured: Measured) -> list[str]:
+def _lines(starts: AllStarts) -> list[str]:
     """Return what is printed of two starts or more."""
-    results, report = measured.results, document_of_starts(measured)
+    results, report = starts.results, document_of_starts(starts)
     shown = results[-1].comparison.shown()
     rates = report.steps_per_s if shown.unit == "steps/s" else report.samples_per_s
     changes = ", ".join(f"{100 * one.found.change:+z.1f}" for one in results)
@@ -196,21 +196,21 @@ def _lines(measured: Measured) -> list[str]:
     ]
 
 
-def _verdict(measured: Measured) -> str | None:
+def _verdict(starts: AllStarts) -> str | None:
     """Return the verdict sentence; None of one start."""
-    results = measured.results
+    results = starts.results
     if len(results) < FEWEST_STARTS:
         return None
     said = verdict(
         results[0].comparison.question.name,
         [one.found for one in results],
         [one.comparison.check for one in results],
-        measured.early,
+        starts.early,
     )
     return said + contention(mean(one.comparison.shown().core_wait_pct for one in results))
 
 
-def _skipped(results: Sequence[Result]) -> int:
+def _skipped(results: Sequence[StartFinding]) -> int:
     return sum(one.snapshot.skipped_samples for one in results)
 
 

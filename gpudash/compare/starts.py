@@ -154,7 +154,7 @@ def of_one_start(share: float | None, starts: Sequence[Estimate] = ()) -> str:
         why = f"the host needs {needs} of a step, and its pace differs from start to start"
     else:
         return ""
-    return f"; of this start alone: {why} (--starts {STARTS} covers that)"
+    return f"; of this start alone: {why} (gpudash ab --starts {STARTS} covers that)"
 
 
 def _around(centre: float, half: float, pairs: int, confidence: float) -> Estimate:

@@ -246,7 +246,7 @@ def test_an_early_end_is_said():
 
 # ── a single start ──────────────────────────────────────────────────────────────────────
 
-ALONE = "; of this start alone: {} (--starts 4 covers that)"
+ALONE = "; of this start alone: {} (gpudash ab --starts 4 covers that)"
 NEEDS = "the host needs {} % of a step, and its pace differs from start to start"
 
 
