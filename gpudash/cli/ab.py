@@ -9,8 +9,10 @@ from gpudash.cli.options import (
     percent,
 )
 from gpudash.cli.parser import Parser, Verb
-from gpudash.compare.lengths import PAIRS
+from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.errors import Exit
+
+MOST_STARTS = 100
 
 
 def add_arguments(parser: Parser) -> None:
@@ -21,13 +23,16 @@ def add_arguments(parser: Parser) -> None:
     what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
     cost = "compare gpudash's own instruments on and off: what measuring costs"
     add_switch(what, "--no-instruments", cost)
-    add_whole(question, "--pairs", 2, 10_000, f"pairs of blocks at most ({PAIRS})", PAIRS)
+    pairs = f"pairs of blocks at most ({PAIRS}), or in each of several starts ({PAIRS_OF_A_START})"
+    add_whole(question, "--pairs", 2, 10_000, pairs)
     question.add_argument(
         "--precision",
         type=percent("--precision"),
         metavar="P%",
         help="know the change to ± this; by default to a quarter of it, or 1%% if more",
     )
+    starts = "start the training N times, and judge over the starts (1)"
+    add_whole(question, "--starts", 1, MOST_STARTS, starts, 1)
     result = parser.add_argument_group("output")
     add_json(result)
     add_quiet(result)
@@ -45,17 +50,23 @@ VERB = Verb(
         "Both values are measured in interleaved blocks of one training.\n"
         "docs/concepts/statistics.md says how, and why so.\n"
         "A command of yours after -- is ended once there is a verdict: as by Ctrl-C, after 10 s by "
-        "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error."
+        "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error.\n"
+        "With --starts the same command runs anew for each start, one after the other: what it "
+        "writes is written again."
     ),
     add_arguments=add_arguments,
     examples=(
         ("gpudash ab encdec --lever pipelined=off,on", "is pipelining faster here?"),
         ("gpudash ab --lever num_workers=2,8 -- train.py", "more loader workers in a script?"),
+        (
+            "gpudash ab encdec --lever pipelined=off,on --starts 4",
+            "does it hold at the next start?",
+        ),
         ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
     ),
     exits=tuple(Exit),
     meanings={Exit.DONE: "done; with --exit-code: B is faster"},
     configuration="obeyed",
     user_command="after --",
-    module="gpudash.cli.ab_trial",
+    module="gpudash.cli.ab_starts",
 )

@@ -1,9 +1,9 @@
-"""`gpudash ab`: compare two values of a lever, in a workload or in the user's command."""
+"""Compare two values of a lever in one start of a workload, or of the user's command."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from typing import TypeAlias
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -13,11 +13,14 @@ from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, compared_values, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
+from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.paired_t import Estimate, holds_zero
+from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
 from gpudash.offers import lever_of
 from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
@@ -26,14 +29,70 @@ from workloads import Entry, find_workload
 from workloads.levers import LeverError, find
 from workloads.nearest import not_valid
 
-Sides: TypeAlias = tuple[float | None, float | None]
-"""Values of A and of B."""
+
+class Start(NamedTuple):
+    """Which start of the training a comparison is in."""
+
+    number: int = 1
+    of: int = 1
+
+    @property
+    def name(self) -> str:
+        """As messages name it."""
+        return f"start {self.number} of {self.of}"
+
+    @property
+    def where(self) -> str:
+        """The name as a clause; empty for the only start."""
+        return f" in {self.name}" if self.of > 1 else ""
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return the progress line."""
+        line = progress_line(snapshot)
+        return f"{self.name}, {line}" if self.of > 1 else line
+
+    def asks(self, question: Question) -> Question:
+        """Return the question with this start's own order of blocks."""
+        return replace(question, seed=self.number - 1)
+
+
+ONLY = Start()
+
+
+class Trial(NamedTuple):
+    """A comparison in one start of the training, and how it ended."""
+
+    comparison: Comparison | None
+    """None if the training never got that far."""
+    snapshot: Snapshot
+    """The newest of the training."""
+    interrupted: bool = False
+    failed: int | None = None
+    """The exit code of a training that failed before the verdict; why has been said then."""
 
 
 class AACheck(Estimate, frozen=True, kw_only=True):
     """Blocks of one setting, right after a switch against later ones."""
 
     passed: bool
+
+
+class StartReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison in one start of the training. None = not measured."""
+
+    pairs: int
+    change: float | None
+    low: float | None
+    high: float | None
+    """Ends of the interval over the pairs of this start."""
+    confidence: float | None
+    steps_per_s: Sides
+    samples_per_s: Sides
+    host_ms: Sides
+    core_wait_pct: float | None
+    check: AACheck | None
+    seed: int
+    """Seed of the order of the blocks."""
 
 
 class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +112,10 @@ class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     confidence: float | None
-    """Confidence of the interval from `low` to `high`."""
+    """Confidence of the interval from `low` to `high`: over `starts` if there are several, else
+    over the pairs."""
+    starts: tuple[StartReport, ...]
+    """The starts of the training that have a result."""
     steps_per_s: Sides
     samples_per_s: Sides
     host_ms: Sides
@@ -67,18 +129,20 @@ class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
     min_s: float
     """Least steps and seconds of a block."""
     seed: int
-    """Seed of the order of the blocks."""
-
-
-def main(arguments: argparse.Namespace) -> int:
-    """Compare; return the exit code."""
-    return (of_script if arguments.user_command else of_workload)(arguments)
+    """Seed of the order of the blocks, of the first start."""
 
 
 def of_instruments(arguments: argparse.Namespace) -> Question:
-    """Return the question without a lever: the cost of gpudash's own instruments."""
-    pairs, precision = arguments.pairs, arguments.precision
-    return Question(lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision)
+    """Return the question without a lever: the cost of gpudash's own instruments.
+
+    In one of several starts all pairs are measured: how narrow the interval is, their number says.
+    """
+    alone = arguments.starts == 1
+    pairs = arguments.pairs or (PAIRS if alone else PAIRS_OF_A_START)
+    precision = arguments.precision if alone else None
+    return Question(
+        lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision, fixed=not alone
+    )
 
 
 def check_two(text: str, sides: Sequence[str]) -> None:
@@ -90,8 +154,8 @@ def check_two(text: str, sides: Sequence[str]) -> None:
 # ── in a workload ───────────────────────────────────────────────────────────────────────
 
 
-def of_workload(arguments: argparse.Namespace) -> int:
-    """Compare in a workload of gpudash's; return the exit code."""
+def of_workload(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
+    """Return what compares in a start of a workload of gpudash's."""
     plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
     question = of_instruments(arguments)
     if not arguments.no_instruments:
@@ -102,8 +166,12 @@ def of_workload(arguments: argparse.Namespace) -> int:
         rebuilds = find(entry.levers, lever).effect != "next step"
         question = replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
         plan = replace(plan, settings=plan.settings | {lever: a})
-    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
-        return run_ab(session, Comparison(question), arguments)
+
+    def trial(start: Start) -> Trial:
+        with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+            return run_ab(session, Comparison(start.asks(question)), arguments, start)
+
+    return trial
 
 
 def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
@@ -115,50 +183,65 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
     return name, sides[0], sides[1]
 
 
-def run_ab(session: Session, comparison: Comparison, arguments: argparse.Namespace) -> int:
-    """Run the comparison and print its verdict; return the exit code."""
+def run_ab(
+    session: Session, comparison: Comparison, arguments: argparse.Namespace, start: Start = ONLY
+) -> Trial:
+    """Run the comparison in a start of the workload."""
     news = News(quiet=arguments.quiet)
     session.conduct(comparison)
-    interrupted = follow(session, news, progress_line, lambda: comparison.done)
+    interrupted = follow(session, news, start.line, lambda: comparison.done)
+    failed = None
     if comparison.verdict is None and session.failure is not None:
-        return complain_of_failure(session.failure)
-    return conclude(comparison, news.snapshot, arguments, interrupted=interrupted)
+        failed = complain_of_failure(session.failure, start.where and f"; that was {start.name}")
+    return Trial(comparison, news.snapshot, interrupted, failed)
 
 
 # ── in the user's command ───────────────────────────────────────────────────────────────
 
 
-def of_script(arguments: argparse.Namespace) -> int:
-    """Start the command, compare, end it; return the exit code, or the command's if it fails."""
+def of_script(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
+    """Return what starts the command, compares, and ends the command."""
     _check(arguments)
     command = understand(arguments.user_command)
-    script = HeadlessScript(command, output_to_stderr=arguments.json)
-    line = (lambda _: "") if arguments.quiet else progress_line
+
+    def trial(start: Start) -> Trial:
+        script = HeadlessScript(command, output_to_stderr=arguments.json)
+        return _run_script(script, arguments, start)
+
+    return trial
+
+
+def _run_script(script: HeadlessScript, arguments: argparse.Namespace, start: Start) -> Trial:
+    """Run the comparison in a start of the command. Raises UsageError or LeverError."""
+    line = (lambda _: "") if arguments.quiet else start.line
     with script.session(arguments) as session:
-        trial = OfferedComparison(arguments, script, session)
+        trial = OfferedComparison(arguments, script, session, start)
         script.follow(session, trial.is_over, line)
     if trial.refusal is not None:
         raise trial.refusal
     assert script.source
     comparison = trial.comparison
     has_verdict = comparison is not None and comparison.verdict is not None
-    code = None if has_verdict else script.own_failure("verdict")
-    if code is not None:
-        return code
-    if comparison is None:
+    failed = None if has_verdict else script.own_failure(f"verdict{start.where}")
+    if comparison is None and failed is None:
         why = "interrupted" if script.interrupted else script.source.why_no_step()
-        complain(f"gpudash: no verdict: {why}")
-        return Exit.INTERRUPTED if script.interrupted else Exit.FAILED
-    return conclude(comparison, script.news.snapshot, arguments, interrupted=script.interrupted)
+        complain(f"gpudash: no verdict{start.where}: {why}")
+        failed = Exit.INTERRUPTED if script.interrupted else Exit.FAILED
+    return Trial(comparison, script.news.snapshot, script.interrupted, failed)
 
 
 class OfferedComparison:
     """Begins the comparison once the training has offered its levers."""
 
     def __init__(
-        self, arguments: argparse.Namespace, script: HeadlessScript, session: Session
+        self,
+        arguments: argparse.Namespace,
+        script: HeadlessScript,
+        session: Session,
+        start: Start,
     ) -> None:
         self._arguments, self._script, self._session = arguments, script, session
+        self._start = start
         self.comparison: Comparison | None = None
         self.refusal: UsageError | LeverError | None = None
 
@@ -176,7 +259,7 @@ class OfferedComparison:
 
     def _begin(self, offers: Iterable[LeverOffer]) -> None:
         question = question_of(self._arguments, offers)
-        self.comparison = Comparison(question)
+        self.comparison = Comparison(self._start.asks(question))
         self._session.conduct(self.comparison)
 
 
@@ -220,28 +303,37 @@ def _check(arguments: argparse.Namespace) -> None:
 # ── the verdict ─────────────────────────────────────────────────────────────────────────
 
 
-def conclude(
-    comparison: Comparison,
-    snapshot: Snapshot,
-    arguments: argparse.Namespace,
-    *,
-    interrupted: bool,
-) -> int:
+def missing(trial: Trial, start: Start = ONLY) -> int | None:
+    """Say why a trial has no verdict, unless that was said; return its exit code.
+
+    None if it has a verdict.
+    """
+    comparison = trial.comparison
+    if comparison is None or trial.failed is not None:
+        return trial.failed
+    if comparison.verdict is not None:
+        return None
+    reason = "interrupted" if trial.interrupted else comparison.failure or "it did not finish"
+    complain(f"gpudash: no verdict{start.where}: {reason}")
+    if trial.interrupted:
+        return Exit.INTERRUPTED
+    return Exit.REFUSED if comparison.refused else Exit.FAILED
+
+
+def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
     """Print the verdict, or why there is none; return the exit code."""
-    if comparison.verdict is None:
-        reason = "interrupted" if interrupted else comparison.failure or "it did not finish"
-        complain(f"gpudash: no verdict: {reason}")
-        if interrupted:
-            return Exit.INTERRUPTED
-        return Exit.REFUSED if comparison.refused else Exit.FAILED
+    code, comparison, snapshot = missing(trial), trial.comparison, trial.snapshot
+    if code is not None or comparison is None or comparison.verdict is None:
+        return Exit.FAILED if code is None else code
     if arguments.json:
         say_json(document(comparison, snapshot))
     else:
-        lines = [comparison.verdict, _rates(comparison), *unreadable(snapshot.skipped_samples)]
-        say("\n".join(lines))
-    if interrupted and comparison.cut_short:
+        shown = comparison.shown()
+        rates = rates_line(shown, shown.rates, shown.host_ms)
+        say("\n".join([comparison.verdict, rates, *unreadable(snapshot.skipped_samples)]))
+    if trial.interrupted and comparison.cut_short:
         return Exit.INTERRUPTED
-    return _code(comparison) if arguments.exit_code else Exit.DONE
+    return exit_code(comparison.found) if arguments.exit_code else Exit.DONE
 
 
 def progress_line(snapshot: Snapshot) -> str:
@@ -256,9 +348,9 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def document(comparison: Comparison, snapshot: Snapshot) -> ComparisonReport:
-    """Return the verdict as a document for programs."""
-    question, shown, found = comparison.question, comparison.shown(), comparison.found
-    check, block = comparison.check, question.block(0, question.a)
+    """Return the verdict of one start as a document for programs."""
+    question, start = comparison.question, start_report(comparison)
+    block = question.block(0, question.a)
     return ComparisonReport(
         workload=snapshot.workload,
         device=snapshot.device.name if snapshot.device else None,
@@ -266,6 +358,19 @@ def document(comparison: Comparison, snapshot: Snapshot) -> ComparisonReport:
         lever=question.lever,
         a=question.a,
         b=question.b,
+        starts=(start,) if start.change is not None else (),
+        skipped_samples=snapshot.skipped_samples,
+        verdict=comparison.verdict,
+        min_steps=block.min_steps,
+        min_s=block.min_s,
+        **msgspec.structs.asdict(start),
+    )
+
+
+def start_report(comparison: Comparison) -> StartReport:
+    """Return what one start has found."""
+    shown, found, check = comparison.shown(), comparison.found, comparison.check
+    return StartReport(
         pairs=shown.pairs,
         change=shown.change,
         low=shown.low,
@@ -275,23 +380,24 @@ def document(comparison: Comparison, snapshot: Snapshot) -> ComparisonReport:
         samples_per_s=shown.samples_per_s,
         host_ms=shown.host_ms,
         core_wait_pct=shown.core_wait_pct,
-        skipped_samples=snapshot.skipped_samples,
-        verdict=comparison.verdict,
-        check=None
-        if check is None
-        else AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check)),
-        min_steps=block.min_steps,
-        min_s=block.min_s,
-        seed=question.seed,
+        check=check_report(check),
+        seed=comparison.question.seed,
     )
 
 
-def _rates(comparison: Comparison) -> str:
-    shown = comparison.shown()
-    sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
+def check_report(check: Estimate | None) -> AACheck | None:
+    """Return an A/A check, and whether it passed."""
+    if check is None:
+        return None
+    return AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check))
+
+
+def rates_line(shown: ComparisonShown, rates: Sides, host_ms: Sides) -> str:
+    """Return the rates of A and of B, in the unit that the comparison shows."""
+    sides = zip((shown.a, shown.b), rates, host_ms, strict=True)
     return "; ".join(
-        f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(host_ms)}"
-        for value, rate, host_ms in sides
+        f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(busy_ms)}"
+        for value, rate, busy_ms in sides
     )
 
 
@@ -300,8 +406,8 @@ def _busy(host_ms: float | None) -> str:
     return "" if host_ms is None else f", host busy {figure(host_ms)} ms a step"
 
 
-def _code(comparison: Comparison) -> int:
-    found = comparison.found
+def exit_code(found: Estimate | None) -> int:
+    """Return the exit code that tells what was found."""
     if found is None or found.low is None or holds_zero(found):
         return Exit.NOT_SHOWN
     return Exit.DONE if found.change > 0 else Exit.SLOWER

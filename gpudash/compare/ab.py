@@ -21,15 +21,19 @@ from gpudash.compare.paired_t import (
     verdict,
 )
 from gpudash.compare.sequential import estimate_so_far, is_settled, is_sure, least_of
+from gpudash.compare.starts import KnownStarts, host_share, of_one_start
+from gpudash.diagnosis.model import SAMPLED
 from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
-from gpudash.protocol.readings import HostReading, Reading
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import State, TrainingProcess
 from gpudash.statistics import Means
 
+READINGS = ("core_wait_pct", "gpu_util_pct")
+"""Of which the mean over the whole comparison counts."""
 MIN_STEPS = 5
 BLOCK_S = 0.15
 """Seconds of a block under a lever that takes effect at the next step …"""
@@ -54,6 +58,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Most pairs; it ends earlier once the change is known."""
     precision: float | None = None
     """How closely the change is to be known, ± (0.01: 1 %); None: as `is_settled` has it."""
+    fixed: bool = False
+    """Measure all pairs, whatever they show. Its interval is the usual one then."""
     seed: int = 0
 
     @property
@@ -78,9 +84,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison:
     """Runs one question to its verdict."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, known: KnownStarts | None = None) -> None:
+        """`known` is what other starts of the training have found."""
         self.question = question
         self._all_pairs = False  # whether it goes on after the change is known
+        self._known = known or KnownStarts()
+        self._start, self._others = 0, ""  # number of the training's start; the other levers
         self._orders = block_order(question.pairs, question.seed)
         self._log = BlockLog()
         self._measured: dict[int, MeasuredBlock] = {}
@@ -121,6 +130,8 @@ class Comparison:
         )
         self._process = state.process
         self._log = BlockLog(run, blocks, state)
+        others = sorted(one for one in state.settings.items() if one[0] != question.lever)
+        self._start, self._others = state.worker, str(others)
         return blocks
 
     def with_more(self, question: Question, state: State | None) -> "Comparison":
@@ -129,7 +140,7 @@ class Comparison:
         One that begins anew, if this one asked another question, is not over, or was of another
         start of the training: each start has a pace of its own.
         """
-        longer = Comparison(question)
+        longer = Comparison(question, self._known)
         process = state.process if state is not None else None
         is_same = msgspec.structs.replace(question, pairs=self.question.pairs) == self.question
         if is_same and self.done and self.failure is None and process == self._process:
@@ -142,8 +153,8 @@ class Comparison:
         """Fold one record; return an empty tuple to end the blocks early, else None."""
         if self.done:
             return None
-        if isinstance(item, HostReading) and not self._is_over:
-            self._readings.add({"core_wait_pct": item.number("core_wait_pct")})
+        if isinstance(item, (GpuReading, HostReading)) and not self._is_over:
+            self._readings.add({name: item.number(name) for name in READINGS})
         for outcome in self._log.fold(item):
             self._take(outcome)
         if self._log.over is not None:
@@ -197,6 +208,13 @@ class Comparison:
         )
 
     @property
+    def _device_is_limit(self) -> bool:
+        """Whether the host merely waits for it: on a CPU, or for a GPU that is always at work."""
+        if self._process is not None and self._process.device.kind == "cpu":
+            return True
+        return (self._readings.values().get("gpu_util_pct") or 0.0) >= 100 * SAMPLED
+
+    @property
     def _core_wait_pct(self) -> float | None:
         """Core wait over the whole comparison: many blocks are shorter than a reading's period."""
         return self._readings.values().get("core_wait_pct")
@@ -227,7 +245,7 @@ class Comparison:
         self._sides[1].append(b)
         self._pairs.append((a.ms_per_sample, b.ms_per_sample))
         question = self.question
-        is_fixed = question.pairs < FEWEST_PAIRS  # so few do not end earlier: the usual interval
+        is_fixed = question.fixed or question.pairs < FEWEST_PAIRS  # so few do not end earlier
         found = (estimate if is_fixed else estimate_so_far)(self._pairs)
         self._intervals.append(found)
         settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
@@ -238,14 +256,19 @@ class Comparison:
         question = self.question
         least = least_of(question.precision)
         said = verdict(question.name, self._intervals[-1], self.check, least)
-        self.verdict = said + _contention(self._core_wait_pct)
+        shown = self.shown()
+        asked = (question.lever, question.a, question.b, self._others)
+        starts = self._known.add(asked, self._start, self._intervals[-1])
+        share = None if self._device_is_limit else host_share(shown.host_ms, shown.steps_per_s)
+        alone = of_one_start(share, starts)
+        self.verdict = said + alone + contention(self._core_wait_pct)
 
     def _fail(self, reason: str) -> None:
         if not self._is_over:
             self.failure = reason
 
 
-def _contention(core_wait_pct: float | None) -> str:
+def contention(core_wait_pct: float | None) -> str:
     """Return a clause that cores were short during the comparison; empty if they were not."""
     if core_wait_pct is None or core_wait_pct < CORE_WAIT_WARNS_PCT:
         return ""

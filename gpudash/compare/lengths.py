@@ -2,6 +2,8 @@
 
 PAIRS = 40
 """Most pairs of blocks in an A/B."""
+PAIRS_OF_A_START = 16
+"""Pairs in each of several starts: their spread is seldom within a start, so more help little."""
 FEWEST_PAIRS = 5
 """With fewer pairs an A/B's interval has no ends, and one that is ended has no verdict."""
 ROUNDS = 5

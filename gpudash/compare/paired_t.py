@@ -118,18 +118,28 @@ def verdict(name: str, found: Estimate, check: Estimate | None, least: float = 0
         (change,) = _percents(found.change, sign="+")
         pairs = f"{found.pairs} pair{'s' * (found.pairs > 1)}"
         return f"{name}: {change} %, {pairs}: too few for an interval"
-    ending = f"{found.pairs} pairs, {_check_clause(check)}"
+    return f"{effect(name, found, least)}, {found.pairs} pairs, {check_clause(check)}"
+
+
+def effect(name: str, found: Estimate, least: float = 0.0) -> str:
+    """Return the effect of the setting `name` with its interval, which there has to be.
+
+    A difference up to `least` is called none, if the interval shows that it is no larger.
+    """
+    low, high = found.low, found.high
+    assert low is not None
+    assert high is not None
     if holds_zero(found):
-        change, low, high = _percents(found.change, found.low, found.high, sign="+")
+        shown = _percents(found.change, low, high, sign="+")
         none = "no difference shown"
         if least and is_within(found, least):
             none = f"no difference above {100 * least:g} %"
-        return f"{none} for {name}: {change} % [{low}, {high}], {ending}"
+        return f"{none} for {name}: {shown[0]} % [{shown[1]}, {shown[2]}]"
     if found.change > 0:
-        word, (change, low, high) = "faster", _percents(found.change, found.low, found.high)
+        word, (change, *ends) = "faster", _percents(found.change, low, high)
     else:
-        word, (change, low, high) = "slower", _percents(-found.change, -found.high, -found.low)
-    return f"{name} is {change} % {word} [{low}, {high}], {ending}"
+        word, (change, *ends) = "slower", _percents(-found.change, -high, -low)
+    return f"{name} is {change} % {word} [{ends[0]}, {ends[1]}]"
 
 
 def block_order(pairs: int, seed: int) -> list[Order]:
@@ -213,7 +223,8 @@ def relative(logarithm: float) -> float:
     return expm1(logarithm) if logarithm < 700 else inf
 
 
-def _check_clause(check: Estimate | None) -> str:
+def check_clause(check: Estimate | None) -> str:
+    """Return what an A/A check has found, as a clause of a verdict."""
     if check is None:
         return "no control yet"
     if holds_zero(check):

@@ -21,6 +21,7 @@ import msgspec
 import gpudash
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.slowing import SlowingTrial
+from gpudash.compare.starts import KnownStarts
 from gpudash.diagnosis.limits import Limits
 from gpudash.errors import ReaderGoneError, RecordingError, SourceError, WorkerError
 from gpudash.protocol.commands import (
@@ -110,6 +111,7 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="gpudash-session", daemon=True)
         self._training: Source | None = None
         self._sinks = ActiveSinks(self._tell_failure)
+        self._known_starts = KnownStarts()
         self._conductor = Conductor(self._send_blocks, self._emit)
         self._comparison: Comparison | None = None  # the last one that `compare` began
         self._greeted = False  # the training's source has sent a Hello
@@ -257,7 +259,10 @@ class Session:
 
         def begin(_number: int) -> None:
             last = self._comparison if goes_on else None
-            known = Comparison(question) if last is None else last.with_more(question, self._state)
+            if last is None:
+                known = Comparison(question, self._known_starts)
+            else:
+                known = last.with_more(question, self._state)
             self._comparison = known
             self._conductor.conduct(known, self._state)
 

@@ -144,12 +144,12 @@ class AbControl:
             return now
         return shown.b if now == shown.a or not shown.is_over else now
 
-    def command(self, shown: ComparisonShown) -> str:
+    def command(self, shown: ComparisonShown, *, starts: int = 1) -> str:
         """Return the shell command that runs the same A/B. Raises UsageError if there is none."""
         run = self._run
         count = max(run.plan.nproc, len(run.snapshot.ranks))  # a replay's plan has no ranks
         plan = msgspec.structs.replace(run.plan, nproc=count)
-        return wording.verdict_command(shown, run.workload, plan)
+        return wording.verdict_command(shown, run.workload, plan, starts=starts)
 
     # ── the running one ─────────────────────────────────────────────────────────────────
 

@@ -248,6 +248,7 @@ KEYS = (
         needs="record", rank=4),
     Key("y", "copy", "copy", "Copy the verdict, the row or the lever", "keep", rank=8),
     Key("Y", "copy_command", "", "Copy the last A/B as a command", "keep"),
+    Key("S", "new_starts", "", "Copy a command: the last A/B again, in new starts", "keep"),
     Key("c", "code", "code", "The lines of PyTorch that do the same in your own script", "keep",
         panels=("levers", "ab"), elsewhere=False, rank=6),
     Key("question_mark", "help", "help", "Every key, those of the focused panel first", "app",

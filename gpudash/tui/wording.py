@@ -45,14 +45,16 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
     return "\n".join([found, rates, _where(workload, device, shown.settings)])
 
 
-def verdict_command(shown: ComparisonShown, workload: str, plan: Plan) -> str:
-    """Return the shell command that runs the same comparison in a new training.
+def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts: int = 1) -> str:
+    """Return the shell command that runs the same comparison in a new training, or in several.
 
-    A script then has its own values of the other levers. Raises UsageError for a script whose
-    command is not known.
+    Several have fewer pairs each. A script then has its own values of the other levers. Raises
+    UsageError for a script whose command is not known.
     """
     words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
-    if shown.planned_pairs != PAIRS:
+    if starts > 1:
+        words += ["--starts", str(starts)]
+    elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
     if plan.command:
         return shlex.join([*words, "--", *plan.command])

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gpudash.cli.ab_trial import (
+    Trial,
     conclude,
     document,
     progress_line,
@@ -35,8 +36,8 @@ def a_quarter_faster(settings):
 
 
 def run(session, asked=None, *, as_json=False, exit_code=False):
-    comparison = Comparison(asked or question())
-    return run_ab(session, comparison, Namespace(json=as_json, exit_code=exit_code, quiet=False))
+    arguments = Namespace(json=as_json, exit_code=exit_code, quiet=False)
+    return conclude(run_ab(session, Comparison(asked or question()), arguments), arguments)
 
 
 # ── the question ───────────────────────────────────────────────────────────────────────
@@ -223,7 +224,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
         conducted.turn()
     comparison.cancel("the training was stopped")
     arguments = Namespace(json=False, exit_code=False)
-    assert conclude(comparison, Snapshot(), arguments, interrupted=True) == 130
+    assert conclude(Trial(comparison, Snapshot(), interrupted=True), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
 
 

@@ -373,6 +373,61 @@ def test_a_script_that_ends_first_leaves_no_verdict(tmp_path):
     assert "no verdict: no training step was seen" in ours.stderr
 
 
+STARTS = [*AB, "--lever", "num_workers=2,8", "--starts"]
+SLOWLY = ["--step-s", "0.001"]
+
+
+def test_with_starts_the_same_command_runs_again_and_again_and_that_is_said_first(tmp_path):
+    code = f"""
+import runpy, sys
+open("runs", "a").write("run " + " ".join(sys.argv[1:]) + "\\n")
+runpy.run_path({TRAINING!r}, run_name="__main__")
+"""
+    words = ["--", script(tmp_path, code), *SLOWLY]
+    ours = done(*STARTS, "2", "--json", *words, cwd=tmp_path)
+    assert ours.stderr.splitlines()[0] == (
+        "gpudash: train.py will run 2 times, one after the other, by the same command: "
+        "the files that it writes are written again each time"
+    )
+    assert (tmp_path / "runs").read_text() == "run --step-s 0.001\n" * 2
+    verdict = json.loads(ours.stdout)
+    assert len(verdict["starts"]) == 2
+    assert verdict["low"] <= verdict["change"] <= verdict["high"]
+    assert ours.returncode == 0
+    assert runs.living() == []
+
+
+def test_a_start_that_fails_ends_it_with_its_own_exit_code_and_what_is_known(tmp_path):
+    code = f"""
+import pathlib, runpy
+seen = pathlib.Path("seen")
+if seen.exists():
+    raise SystemExit(7)
+seen.touch()
+runpy.run_path({TRAINING!r}, run_name="__main__")
+"""
+    ours = done(*STARTS, "3", "--", script(tmp_path, code), *SLOWLY, cwd=tmp_path)
+    assert ours.returncode == 7
+    failed, known = ours.stderr.splitlines()[-2:]
+    assert failed.startswith("gpudash: no verdict in start 2 of 3: train.py exited with 7")
+    assert known.startswith("gpudash: no verdict over starts: it needs 2; the only one says: ")
+
+
+def test_ctrl_c_keeps_the_starts_until_then(tmp_path):
+    words = [*STARTS[1:], "9", "--", TRAINING, *SLOWLY]
+    terminal = pexpect.spawn(STARTS[0], words, encoding="utf-8", timeout=WAIT_S)
+    terminal.expect("start 2 of 9: .* 3 pairs")
+    terminal.expect(r"training \d+")
+    terminal.sendintr()
+    terminal.expect("gpudash: no verdict in start 3 of 9: interrupted")
+    terminal.expect("2 starts, 6 pairs, .*; interrupted before its 9 starts")
+    terminal.expect("the starts: ")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 130
+    assert runs.living() == []
+
+
 # ── bad input ───────────────────────────────────────────────────────────────────────────
 
 
@@ -460,9 +515,7 @@ def test_an_ambiguous_run_is_refused(word, names, why):
 def test_a_run_of_another_node_is_named(monkeypatch):
     facts = msgspec.structs.replace(a_run("train.py", 7).facts, host="gpu3")
     monkeypatch.setattr(runs, "elsewhere", lambda: [facts])
-    with pytest.raises(
-        UsageError, match="valid: gpudash attach there: train.py on gpu3"
-    ):
+    with pytest.raises(UsageError, match="valid: gpudash attach there: train.py on gpu3"):
         choose(None, [])
 
 

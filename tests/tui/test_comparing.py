@@ -11,10 +11,11 @@ import pytest
 from gpudash.cli import ab_trial as ab
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
+from gpudash.compare.starts import of_one_start
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.session import SlowingShown
-from gpudash.snapshot import BlockShown
+from gpudash.snapshot import BlockShown, Snapshot
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
 from tests.tui.driving import dashboard, still, strips_of
@@ -547,6 +548,34 @@ async def test_a_verdict_says_so_where_cores_were_short(size):
         assert f"{VERDICT}{short}" in " ".join(lines)
 
 
+HOST_LIMITED = compared(40, verdict=VERDICT + of_one_start(0.97), host_ms=(3.5, 3.2))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_verdict_of_one_start_alone_says_so_and_what_to_do(size):
+    told = changed(training(), comparison=HOST_LIMITED)
+    async with at_a_verdict(told, size=size) as d:
+        pane = d.app.main_screen.pane.region
+        lines = [line[1:-1].strip() for line in d.lines()[pane.y + 1 : pane.bottom]]
+        assert f"{VERDICT}{of_one_start(0.97)}" in " ".join(lines)
+        assert "S copy it for new starts" in d.text()
+
+
+async def test_s_capital_copies_a_command_that_asks_it_in_new_starts():
+    async with at_a_verdict() as d:
+        await d.press("S")
+        assert d.app.clipboard == "gpudash ab encdec --lever pipelined=on,off --starts 4"
+        assert d.notices() == [f"copied, for when nothing else trains here: {d.app.clipboard}"]
+        assert d.engine.calls == []  # two trainings on one GPU would disturb each other
+
+
+async def test_s_capital_before_an_ab_copies_nothing():
+    async with at_a_verdict(training()) as d:
+        await d.press("S")
+        assert d.app.clipboard == ""
+        assert d.notices() == ["no A/B has been run here"]
+
+
 async def test_m_and_o_before_a_verdict_request_nothing():
     async with at_a_verdict(comparing()) as d:
         await d.press("m", "o", "enter")
@@ -565,9 +594,12 @@ async def test_y_copies_the_verdict_with_what_it_depends_on():
 async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monkeypatch, workload):
     asked = []
     monkeypatch.setattr(ab, "Session", lambda plan, **_: mock.Mock(plan=plan))
-    monkeypatch.setattr(
-        ab, "run_ab", lambda session, comparison, *_: asked.append((session.plan, comparison)) or 0
-    )
+
+    def run_ab(session, comparison, *_):
+        asked.append((session.plan, comparison))
+        return ab.Trial(None, Snapshot(), failed=0)
+
+    monkeypatch.setattr(ab, "run_ab", run_ab)
     entry = CATALOGUE[workload]
     others = resolve(entry.levers, {"batch_size": "16"})
     a = others.pop("pipelined")

@@ -195,6 +195,13 @@ def test_a_verdict_is_copied_as_a_command_that_asks_the_same():
     assert started == shown.settings | {"pipelined": "off"}
 
 
+def test_a_command_for_new_starts_has_as_many_pairs_as_such_a_start():
+    shown = changed(CONCLUDED, planned_pairs=80)
+    _, *words = shlex.split(running().ab.command(shown, starts=4))
+    _, arguments = parse(words)
+    assert (arguments.starts, arguments.pairs) == (4, None)
+
+
 def test_a_command_names_what_a_cpu_would_set_by_itself():
     command = running().ab.command(CONCLUDED)
     assert "--set precision=tf32" in command  # where it runs, fp32 may be the default

@@ -60,7 +60,7 @@ class Asking(ContainedApp):
         if not isinstance(self.screen, type(dialog)):
             self.push_screen(dialog, answered)
 
-    def _copy(self, text: str) -> None:
+    def _copy(self, text: str, copied: str = "copied") -> None:
         if text:
             self.copy_to_clipboard(text)
-        self.notify(f"copied: {text}" if text else "there is nothing to copy", markup=False)
+        self.notify(f"{copied}: {text}" if text else "there is nothing to copy", markup=False)

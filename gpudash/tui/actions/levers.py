@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gpudash.compare.starts import STARTS
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_values import unit_of
@@ -162,8 +163,20 @@ class LeverActions(Asking):
 
     def action_copy_command(self) -> None:
         """Copy the last A/B as a command line."""
+        self._copy_as_command(starts=1)
+
+    def action_new_starts(self) -> None:
+        """Copy a command that runs the last A/B in several starts.
+
+        They are not started here: two trainings on one GPU would disturb each other.
+        """
+        self._copy_as_command(starts=STARTS)
+
+    def _copy_as_command(self, *, starts: int) -> None:
         shown = self.control.snapshot.comparison
         if shown is None:
             self.notify("no A/B has been run here")
-        else:
-            self._ask(lambda: self._copy(self.control.ab.command(shown)))
+            return
+
+        copied = "copied" if starts == 1 else "copied, for when nothing else trains here"
+        self._ask(lambda: self._copy(self.control.ab.command(shown, starts=starts), copied))

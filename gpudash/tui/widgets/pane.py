@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 
 from gpudash import format as fmt
+from gpudash.compare.starts import host_share, of_one_start
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
@@ -401,6 +402,7 @@ def _comparison_cells(
     if shown.verdict is None:
         return (what,), ()
     a, b, now = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b, active))
+    alone = bool(of_one_start(host_share(shown.host_ms, shown.steps_per_s)))
     slower = ", slower" if shown.proven and (shown.change or 0.0) < 0 else ""
     keys = (
         *([cell(f"{now} is active", "strong", rank=1)] if active else ()),
@@ -411,5 +413,6 @@ def _comparison_cells(
     copies = (
         button("copy the verdict", "copy", rank=3),
         button("copy it as a command", "copy_command", rank=4),
+        button("copy it for new starts", "new_starts", rank=2 if alone else 5),
     )
     return (what,), (*keys, *copies) if can else copies

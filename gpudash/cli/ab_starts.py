@@ -1,0 +1,225 @@
+"""`gpudash ab`: compare in one start of a training, or in several, and say what was found."""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from statistics import geometric_mean
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpudash.cli.ab_trial import (
+    ComparisonReport,
+    Start,
+    Trial,
+    check_report,
+    conclude,
+    document,
+    exit_code,
+    missing,
+    of_script,
+    of_workload,
+    rates_line,
+    start_report,
+)
+from gpudash.cli.headless import interruptions
+from gpudash.cli.options import COMMAND_LINE
+from gpudash.cli.stdout import complain, say, say_json
+from gpudash.compare.ab import Comparison, contention
+from gpudash.compare.paired_t import Estimate
+from gpudash.compare.paired_t import verdict as verdict_of_pairs
+from gpudash.compare.starts import FEWEST_STARTS, Sides, check_of_starts, over_starts, verdict
+from gpudash.errors import Exit, GpudashError, UsageError
+from gpudash.run.user_command import understand
+from gpudash.snapshot import Snapshot, unreadable
+from gpudash.statistics import mean
+from workloads.levers import LeverError
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Compare; return the exit code."""
+    trial = (of_script if arguments.user_command else of_workload)(arguments)
+    if arguments.starts == 1:
+        return conclude(trial(Start()), arguments)
+    if arguments.set_by.get("ab.precision") == COMMAND_LINE:
+        raise UsageError(
+            "--precision does not go with --starts: how narrow the interval is, the starts decide"
+        )
+    _announce(arguments)
+    return conclude_starts(measure(trial, arguments), arguments)
+
+
+def _announce(arguments: argparse.Namespace) -> None:
+    """Say how often the training runs, and of a script what that does to its files."""
+    if arguments.user_command:
+        name = understand(arguments.user_command).name
+        complain(
+            f"gpudash: {name} will run {arguments.starts} times, one after the other, by the same "
+            "command: the files that it writes are written again each time"
+        )
+    elif not arguments.quiet:
+        complain(f"the training is started {arguments.starts} times")
+
+
+class StartFinding(NamedTuple):
+    """What one start has found."""
+
+    comparison: Comparison
+    snapshot: Snapshot
+    interrupted: bool
+    """Whether Ctrl-C came once it had its result."""
+
+    @property
+    def found(self) -> Estimate:
+        """The change, with the interval over the pairs of this start."""
+        assert self.comparison.found is not None
+        return self.comparison.found
+
+    @property
+    def told(self) -> str:
+        """The sentence on this start alone."""
+        name = self.comparison.question.name
+        return verdict_of_pairs(name, self.found, self.comparison.check)
+
+
+class AllStarts(NamedTuple):
+    """The starts that have a result, and how it ended."""
+
+    planned: int
+    results: Sequence[StartFinding]
+    failed: int | None
+    """The exit code if fewer starts than planned have a result; why has been said then."""
+
+    @property
+    def early(self) -> str:
+        """A clause for the verdict, if there are fewer starts than planned."""
+        if self.failed is None:
+            return ""
+        how = "interrupted" if self.failed == Exit.INTERRUPTED else "ended by a failure"
+        return f"; {how} before its {self.planned} starts"
+
+
+def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> AllStarts:
+    """Compare in one start after the other, until one has no result.
+
+    Raises UsageError or LeverError if the first one cannot be compared in.
+    """
+    planned, results = arguments.starts, list[StartFinding]()
+    failed: int | None = None
+    with interruptions() as between_starts:  # within a start others take the signals
+        while failed is None and len(results) < planned:
+            start = Start(len(results) + 1, planned)
+            found = _result(trial, start, first=not results)
+            if isinstance(found, StartFinding):
+                results.append(found)
+                if not arguments.quiet:
+                    complain(f"{start.name}: {found.told}")
+                ends = found.interrupted or between_starts
+                failed = Exit.INTERRUPTED if ends and len(results) < planned else None
+            else:
+                failed = found
+    return AllStarts(planned, results, failed)
+
+
+def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> StartFinding | int:
+    """Compare in a start; say why it has no result, and return the exit code then."""
+    try:
+        ended = trial(start)
+    except (GpudashError, LeverError) as error:
+        if first:
+            raise
+        complain(f"gpudash: no verdict{start.where}: {error}")
+        return error.exit if isinstance(error, GpudashError) else Exit.REFUSED
+    code, comparison = missing(ended, start), ended.comparison
+    if code is not None or comparison is None:
+        return Exit.FAILED if code is None else code
+    if ended.interrupted and comparison.cut_short:
+        complain(f"gpudash: {start.name} was interrupted and does not count")
+        return Exit.INTERRUPTED
+    return StartFinding(comparison, ended.snapshot, ended.interrupted)
+
+
+def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
+    """Print the verdict over the starts, or why there is none; return the exit code."""
+    results, failed = starts.results, starts.failed
+    if not results:
+        return Exit.FAILED if failed is None else failed
+    if arguments.json:
+        say_json(document_of_starts(starts))
+    elif len(results) >= FEWEST_STARTS:
+        say("\n".join(_lines(starts)))
+    if len(results) < FEWEST_STARTS:
+        complain(
+            f"gpudash: no verdict over starts: it needs {FEWEST_STARTS}; "
+            f"the only one says: {results[0].told}"
+        )
+    if failed is not None:
+        return failed
+    found = over_starts([one.found for one in results])
+    return exit_code(found) if arguments.exit_code else Exit.DONE
+
+
+def document_of_starts(starts: AllStarts) -> ComparisonReport:
+    """Return what the starts have found as a document for programs."""
+    results = starts.results
+    newest, reports = results[-1], tuple(start_report(one.comparison) for one in results)
+    found = over_starts([one.found for one in results])
+    return replace(
+        document(newest.comparison, newest.snapshot),
+        pairs=found.pairs,
+        change=found.change,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        starts=reports,
+        steps_per_s=_over(one.steps_per_s for one in reports),
+        samples_per_s=_over(one.samples_per_s for one in reports),
+        host_ms=_over(one.host_ms for one in reports),
+        core_wait_pct=mean(one.core_wait_pct for one in reports),
+        skipped_samples=_skipped(results),
+        verdict=_verdict(starts),
+        check=check_report(check_of_starts(one.comparison.check for one in results)),
+        seed=reports[0].seed,
+    )
+
+
+def _lines(starts: AllStarts) -> list[str]:
+    """Return what is printed of two starts or more."""
+    results, report = starts.results, document_of_starts(starts)
+    shown = results[-1].comparison.shown()
+    rates = report.steps_per_s if shown.unit == "steps/s" else report.samples_per_s
+    changes = ", ".join(f"{100 * one.found.change:+z.1f}" for one in results)
+    return [
+        str(report.verdict),
+        f"the starts: {changes} %",
+        rates_line(shown, rates, report.host_ms),
+        *unreadable(report.skipped_samples),
+    ]
+
+
+def _verdict(starts: AllStarts) -> str | None:
+    """Return the verdict sentence; None of one start."""
+    results = starts.results
+    if len(results) < FEWEST_STARTS:
+        return None
+    said = verdict(
+        results[0].comparison.question.name,
+        [one.found for one in results],
+        [one.comparison.check for one in results],
+        starts.early,
+    )
+    return said + contention(mean(one.comparison.shown().core_wait_pct for one in results))
+
+
+def _skipped(results: Sequence[StartFinding]) -> int:
+    return sum(one.snapshot.skipped_samples for one in results)
+
+
+def _over(starts: Iterable[Sides]) -> Sides:
+    """Return the geometric mean of each side: B's over A's is then the change over the starts."""
+    a, b = zip(*starts, strict=True)
+    return _mean(a), _mean(b)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value]
+    return geometric_mean(known) if len(known) == len(values) else None

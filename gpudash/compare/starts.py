@@ -1,0 +1,168 @@
+"""Estimate a change from several starts of a training: each start is one replicate.
+
+Each start of a process has a pace of its own: where its memory lies, on which cores its threads
+run, how fast its host launches. It does not cancel in a pair, because it slows A and B unequally,
+and it lasts as long as the process, so more pairs do not average it out. On a host that launches
+slowly four starts of one A/B gave +4.2 [1.1, 7.4], +8.4 [5.2, 11.7], -1.8 [-3.2, -0.4] and +4.9
+[1.5, 8.4] %, each with a passed A/A check. So the interval of one start says nothing of the next
+one, and the pairs of a start count together as one: the mean of their log ratios. The interval is
+Student's, over these means. Pooling the pairs of all starts would repeat the error.
+
+`tests/compare/test_starts.py` simulates the figures named here. No clock, no I/O, no numpy.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from math import expm1, fsum, inf, log1p, sqrt
+from statistics import median, stdev
+from typing import NamedTuple, TypeAlias
+
+from gpudash.compare.paired_t import (
+    CHECK_CONFIDENCE,
+    Estimate,
+    check_clause,
+    effect,
+    student_t,
+)
+from gpudash.format import percent
+
+Sides: TypeAlias = tuple[float | None, float | None]
+"""Values of A and of B."""
+
+STARTS = 4
+"""Starts to ask for. Two give an interval about five times as wide, eight one half as wide."""
+FEWEST_STARTS = 2
+"""Fewer have no interval."""
+HOST_LIMITS = 0.85
+"""Share of a step from which on the pace of the host, which each start has of its own, shows."""
+
+_LARGEST = 700.0
+"""Logarithm up to which a change is a float; two starts may have a longer interval."""
+_LEAST = -1 + 1e-15
+"""Least change that has a logarithm."""
+
+
+def over_starts(starts: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
+    """Return the change over the starts, with Student's interval; needs a start.
+
+    All starts count alike, whatever their pairs: the spread between them is the larger part.
+    """
+    logs = [log1p(one.change) for one in starts]
+    centre = fsum(logs) / len(logs)
+    pairs = sum(one.pairs for one in starts)
+    if len(logs) < FEWEST_STARTS:
+        return Estimate(
+            pairs=pairs, change=expm1(centre), low=None, high=None, confidence=confidence
+        )
+    variance = fsum((value - centre) ** 2 for value in logs) / (len(logs) - 1)
+    half = student_t(len(logs) - 1, confidence) * sqrt(variance / len(logs))
+    return _around(centre, half, pairs, confidence)
+
+
+def check_of_starts(checks: Iterable[Estimate | None]) -> Estimate | None:
+    """Return the A/A check of all starts together; None if none has one.
+
+    A check of its own in each start would fail by chance the more often, the more starts there are.
+    What a switch leaves behind is no matter of the start, so their neighbouring blocks are pooled.
+    """
+    known = [_LogMean.of(check) for check in checks if check is not None]
+    if not known:
+        return None
+    neighbours = sum(one.number for one in known)
+    degrees = neighbours - len(known)
+    centre = fsum(one.number * one.centre for one in known) / neighbours
+    variance = fsum((one.number - 1) * one.variance for one in known) / degrees
+    half = student_t(degrees, CHECK_CONFIDENCE) * sqrt(variance / neighbours)
+    return _around(centre, half, neighbours, CHECK_CONFIDENCE)
+
+
+class _LogMean(NamedTuple):
+    """Number, mean and variance of the log ratios that an estimate was made of."""
+
+    number: int
+    centre: float
+    variance: float
+
+    @classmethod
+    def of(cls, found: Estimate) -> "_LogMean":
+        """Return them of an estimate with Student's interval."""
+        assert found.low is not None
+        centre = log1p(found.change)
+        error = (centre - log1p(max(found.low, _LEAST))) / student_t(
+            found.pairs - 1, found.confidence
+        )
+        return cls(found.pairs, centre, found.pairs * error**2)
+
+
+def differ(starts: Sequence[Estimate]) -> bool:
+    """Return whether the spread between the starts is larger than the interval of one: ± either.
+
+    Of starts with one pace, two do so in 5 of a hundred cases, four in one.
+    """
+    within = [one.half_width for one in starts if one.half_width is not None]
+    if len(starts) < FEWEST_STARTS or not within:
+        return False
+    return stdev(one.change for one in starts) > median(within)
+
+
+def verdict(
+    name: str, starts: Sequence[Estimate], checks: Iterable[Estimate | None], early: str = ""
+) -> str:
+    """Return a sentence on the effect of the setting `name`, over the starts; it needs two.
+
+    `early` is a clause on why there are fewer starts than planned.
+    """
+    found = over_starts(starts)
+    many = f"{len(starts)} starts, {found.pairs} pairs"
+    clauses = [effect(name, found), many, check_clause(check_of_starts(checks))]
+    wide = "; two starts give a wide interval, four one about a fifth as wide"
+    apart = "; the starts differ by more than the interval of one: one alone says little here"
+    return (
+        ", ".join(clauses) + early + wide * (len(starts) == FEWEST_STARTS) + apart * differ(starts)
+    )
+
+
+class KnownStarts:
+    """What the starts of one run have found, by question: a training may be started again."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, dict[int, Estimate]] = {}
+
+    def add(self, asked: Hashable, start: int, found: Estimate) -> tuple[Estimate, ...]:
+        """Note what the start of this number has found; return the newest finding of each."""
+        starts = self._found.setdefault(asked, {})
+        starts[start] = found
+        return tuple(starts.values())
+
+
+def host_share(host_ms: Sides, steps_per_s: Sides) -> float | None:
+    """Return the share of a step that the host needs, on the side where it needs more of it."""
+    sides = zip(host_ms, steps_per_s, strict=True)
+    known = [ms * rate / 1e3 for ms, rate in sides if ms is not None and rate is not None]
+    return max(known, default=None)
+
+
+def of_one_start(share: float | None, starts: Sequence[Estimate] = ()) -> str:
+    """Return a clause that a verdict is of one start alone, if the next one may well differ.
+
+    So it is where other `starts` did differ, and where the host needs most of a step, by its
+    `share`: then its pace decides. Empty if there is no sign of it.
+    """
+    if differ(starts):
+        why = f"{len(starts)} starts differ by more than the interval of one"
+    elif share is not None and share > HOST_LIMITS:
+        needs = percent(100 * min(share, 1.0))
+        why = f"the host needs {needs} of a step, and its pace differs from start to start"
+    else:
+        return ""
+    return f"; of this start alone: {why} (gpudash ab --starts {STARTS} covers that)"
+
+
+def _around(centre: float, half: float, pairs: int, confidence: float) -> Estimate:
+    """Return the estimate of a mean log ratio, with an interval of this half length."""
+    return Estimate(
+        pairs=pairs,
+        change=expm1(centre),
+        low=expm1(centre - half),
+        high=expm1(centre + half) if centre + half < _LARGEST else inf,
+        confidence=confidence,
+    )

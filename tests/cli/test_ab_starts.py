@@ -1,0 +1,168 @@
+"""`gpudash ab --starts`: one comparison in each of several starts, and one verdict over them."""
+
+import json
+from argparse import Namespace
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpudash.cli.ab_starts import conclude_starts, measure
+from gpudash.cli.ab_trial import ComparisonReport, Start, run_ab
+from gpudash.cli.main import main
+from gpudash.compare.ab import Comparison, Question
+from gpudash.errors import Exit, UsageError
+from gpudash.protocol.training import Failed
+from tests.scripted_session import ScriptedSession
+from tests.scripted_worker import Worker
+
+QUESTION = Question(lever="pipelined", a="off", b="on", pairs=16, fixed=True)
+
+
+def gaining(*ratios):
+    """Sessions in which `on` is faster by these ratios, one after the other."""
+    return [
+        ScriptedSession(
+            Worker(lambda settings, r=ratio: 50 / (r if settings["pipelined"] == "on" else 1))
+        )
+        for ratio in ratios
+    ]
+
+
+class Starts:
+    """Starts of a training, each by its session; it notes what each was asked."""
+
+    def __init__(self, *sessions, **arguments):
+        self.sessions = list(sessions)
+        given = {"json": False, "exit_code": False, "quiet": False, "starts": len(sessions)}
+        self.arguments = Namespace(**{**given, **arguments})
+        self.asked = []
+
+    def trial(self, start):
+        session = self.sessions[start.number - 1]
+        if isinstance(session, Exception):
+            raise session
+        question = start.asks(QUESTION)
+        self.asked.append((start, question))
+        return run_ab(session, Comparison(question), self.arguments, start)
+
+    def run(self):
+        return conclude_starts(measure(self.trial, self.arguments), self.arguments)
+
+
+# ── the verdict ─────────────────────────────────────────────────────────────────────────
+
+
+def test_each_start_has_its_own_order_of_blocks():
+    starts = Starts(*gaining(1.04, 1.05, 1.06))
+    assert starts.run() == Exit.DONE
+    assert [start for start, _ in starts.asked] == [Start(number, 3) for number in (1, 2, 3)]
+    assert [question.seed for _, question in starts.asked] == [0, 1, 2]
+
+
+def test_the_verdict_the_starts_and_the_rates_over_them_are_printed(capsys):
+    assert Starts(*gaining(1.04, 1.05, 1.06)).run() == Exit.DONE
+    out, err = capsys.readouterr()
+    verdict, starts, rates = out.splitlines()
+    assert verdict.startswith("pipelined=on is 5.0 % faster [2.5, 7.5], 3 starts, 48 pairs")
+    assert starts == "the starts: +4.0, +5.0, +6.0 %"
+    assert rates == (
+        "pipelined=off: 20.0 steps/s, host busy 2 ms a step; "
+        "pipelined=on: 21.0 steps/s, host busy 2 ms a step"
+    )
+    assert "start 2 of 3: pipelined=on is 5.0" in err
+    assert "start 3 of 3, pipelined: off or on? 16/16 pairs" in err
+
+
+def test_json_holds_each_start_and_the_interval_over_them(capsys):
+    assert Starts(*gaining(1.04, 1.05, 1.06), json=True).run() == Exit.DONE
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    jsonschema.validate(found, msgspec.json.schema(ComparisonReport))
+    assert (found["pairs"], found["change"]) == (48, pytest.approx(0.05, abs=1e-3))
+    assert (found["low"], found["high"]) == pytest.approx((0.025, 0.075), abs=1e-3)
+    assert found["steps_per_s"][1] / found["steps_per_s"][0] == pytest.approx(1 + found["change"])
+    assert [one["change"] for one in found["starts"]] == pytest.approx([0.04, 0.05, 0.06])
+    assert [one["low"] for one in found["starts"]] == pytest.approx([0.04, 0.05, 0.06])
+    assert [one["pairs"] for one in found["starts"]] == [16, 16, 16]
+    assert [one["seed"] for one in found["starts"]] == [0, 1, 2]
+    assert found["verdict"].startswith("pipelined=on is 5.0 % faster")
+
+
+@pytest.mark.parametrize(
+    ("ratios", "code"),
+    [
+        ((1.04, 1.05, 1.06), Exit.DONE),
+        ((0.94, 0.95, 0.96), Exit.SLOWER),
+        ((0.9, 1.1, 1.0), Exit.NOT_SHOWN),  # each start alone would be sure
+    ],
+)
+def test_the_exit_code_tells_the_verdict_over_starts(ratios, code):
+    assert Starts(*gaining(*ratios), exit_code=True).run() == code
+    assert Starts(*gaining(*ratios)).run() == Exit.DONE
+
+
+# ── fewer starts than planned ───────────────────────────────────────────────────────────
+
+BROKEN = ScriptedSession(failure=Failed(kind="error", sentence="it cannot be"))
+
+
+def interrupted():
+    return ScriptedSession(Worker(), turns=30, ctrl_c=True)
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "how", "why"),
+    [
+        (BROKEN, Exit.FAILED, "ended by a failure", "it cannot be; that was start 3 of 4"),
+        (
+            UsageError("lever gone"),
+            Exit.REFUSED,
+            "ended by a failure",
+            "no verdict in start 3 of 4: lever gone",
+        ),
+        (interrupted(), Exit.INTERRUPTED, "interrupted", "no verdict in start 3 of 4: interrupted"),
+    ],
+    ids=["failure", "refusal", "Ctrl-C"],
+)
+def test_from_two_starts_on_there_is_a_verdict_and_the_code_says_how_it_ended(
+    last, code, how, why, capsys
+):
+    assert Starts(*gaining(1.04, 1.06), last, BROKEN).run() == code
+    out, err = capsys.readouterr()
+    assert out.startswith("no difference shown for pipelined=on: +5.0 % [-7.0, +18.5], 2 starts")
+    assert f"; {how} before its 4 starts; two starts give a wide interval" in out
+    assert f"gpudash: {why}\n" in err
+
+
+def test_of_one_start_it_says_what_that_has_found(capsys):
+    assert Starts(*gaining(1.05), BROKEN, BROKEN, quiet=True).run() == Exit.FAILED
+    out, err = capsys.readouterr()
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert last.startswith("gpudash: no verdict over starts: it needs 2; the only one says: ")
+    assert "pipelined=on is 5.0" in last
+
+
+def test_of_one_start_json_holds_that(capsys):
+    assert Starts(*gaining(1.05), BROKEN, json=True).run() == Exit.FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["low"], found["confidence"]) == (None, None, 0.95)
+    assert found["change"] == pytest.approx(0.05)
+    assert len(found["starts"]) == 1
+
+
+def test_if_the_first_start_fails_it_ends_as_an_ab_of_one_start_does(capsys):
+    assert Starts(BROKEN, BROKEN).run() == Exit.FAILED
+    assert capsys.readouterr().out == ""
+    with pytest.raises(UsageError, match="no such lever"):
+        Starts(UsageError("no such lever"), BROKEN).run()
+
+
+# ── what is asked for ───────────────────────────────────────────────────────────────────
+
+
+def test_a_precision_does_not_go_with_starts(capsys):
+    words = ["ab", "--lever", "pipelined=off,on", "--starts", "2", "--precision", "1%"]
+    assert main(words) == Exit.REFUSED
+    assert "--precision does not go with --starts" in capsys.readouterr().err
