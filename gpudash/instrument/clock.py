@@ -309,6 +309,13 @@ class Clock(Generic[TimestampT]):
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
+    def withdraw(self) -> None:
+        """Withdraw the newest mark: the phase before it has not ended."""
+        if len(self._names) > 1:
+            self._names.pop()
+            if self._recorded:
+                self._timestamps.release(self._recorded.pop())
+
     def timestamp(self) -> TimestampT:
         """Return a timestamp on the current stream, for the begin or end of a collective."""
         called_s = perf_counter()

@@ -6,7 +6,7 @@ step is measured, and plain ones are only counted.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from threading import get_ident
 from typing import Any
@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ..instrument.clock import Clock, Mark
+from ..instrument.clock import NOTHING, Clock, Mark
 from ..instrument.collectives import Collectives
 from ..instrument.guard import never_destroy
 from ..instrument.loss import LossReader, readable
@@ -24,7 +24,9 @@ from ..levers.training_objects import Redirects, modules_of
 from .counting import Counting
 from .discovery import Discovery
 from .gradient_sync import GradientSync
+from .grammar import Phases, Symbol
 from .interruptions import Asides
+from .learned_samples import LearnedSamples, samples_of
 from .loaders import Feeds
 from .observer import PHASES, Observer
 from .step_counts import Tally, total
@@ -34,6 +36,8 @@ LOOK_EVERY_S = 0.1
 """Seconds between two steps that are measured in full; longer steps all are."""
 LOOK_EVERY_IN_JOB_S = 0.05
 """The same with several ranks, where a slow one shows in its phases."""
+ROLLOUT = "rollout"
+"""The phase of acting; the host's time in it is measured in each step."""
 NOBODY = -1
 """An identity that no thread has."""
 
@@ -95,6 +99,10 @@ class Steps:
         self._closed_by: int | None = None  # … when the newest step ended
         self._asides = Asides()
         self._mark: Mark = nothing
+        self._phases = Phases()
+        self._learned = LearnedSamples()
+        self._first_call_tells = False  # it has as many samples as the step, where no loader has
+        self._acts_since_s = 0.0  # in a rollout
         self._is_on = True  # steps are measured, or first findings are awaited
         self._is_timed = False  # the clock measures the step in progress
         self._is_split = False
@@ -160,6 +168,7 @@ class Steps:
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
+        self._learned.reset()
         if self.is_skipping:
             self._put_hooks_in()
         self.counting.thread = None
@@ -212,7 +221,31 @@ class Steps:
             if self._is_timed:
                 assert self.clock is not None
                 self._mark = self.clock.begin()
-                self._mark("your_code")
+                self._begin_phases()
+
+    def _begin_phases(self) -> None:
+        """Begin with the script's code: of this step, nothing has happened so far."""
+        self._phases.reset()
+        self._mark(self._phases.phase)
+
+    def _enter(self, symbol: Symbol, subject: Hashable = None) -> None:
+        """Mark the phase that an event begins, if the step is timed in full."""
+        if self._mark is nothing:
+            return
+        assert self.clock is not None
+        before = self._phases.phase
+        withdraws, phase = self._phases.feed(symbol, subject)
+        if withdraws:
+            self.clock.withdraw()
+        if phase is None:
+            return
+        self._mark(phase)
+        if phase == ROLLOUT:
+            self._acts_since_s = time.monotonic()
+            self._findings.is_news |= not self._findings.acts
+            self._findings.acts = True
+        elif before == ROLLOUT:
+            self._tally.acted_s += time.monotonic() - self._acts_since_s
 
     # ── steps that are only counted ─────────────────────────────────────────────────────
 
@@ -290,8 +323,18 @@ class Steps:
         assert self.clock is not None
         count = max(1, self._skipped)
         loss = readable(tally.loss) if self._skipped else tally.loss
-        self.clock.end(self.steps, samples, loss, tally.data_s, tokens, count, tally.borders)
+        values = self._acted(tally, count)
+        self.clock.end(
+            self.steps, samples, loss, tally.data_s, tokens, count, tally.borders, values
+        )
         self._observer.step(self.steps)
+
+    def _acted(self, tally: Tally, count: int = 1) -> Mapping[str, float]:
+        """Return the time of rollouts in each of `count` steps, where there are any.
+
+        Each step has it: few steps have a rollout, and a mean over some would be wrong.
+        """
+        return {"rollout_ms": tally.acted_s * 1e3 / count} if self._findings.acts else NOTHING
 
     def _may_skip(self) -> bool:
         """Return whether the next steps need only be counted: they are short and alike."""
@@ -315,7 +358,7 @@ class Steps:
         if self._is_timed:
             assert self.clock is not None
             self._mark = self.clock.split()
-            self._mark("your_code")
+            self._begin_phases()
 
     def _join(self) -> None:
         """Undo the split: the step goes on."""
@@ -342,6 +385,7 @@ class Steps:
                 tally.data_s,
                 self._tokens(tally),
                 tally.borders,
+                self._acted(tally),
             )
             self._observer.step(self.steps)
 
@@ -361,7 +405,7 @@ class Steps:
             assert self.clock is not None
             self.clock.interrupt()
             self._mark = self.clock.begin()
-            self._mark("your_code")
+            self._begin_phases()
 
     def _turn_aside(self) -> None:
         """Report an aside since the newest step."""
@@ -396,7 +440,11 @@ class Steps:
             return tally.fetched
         if self._feeds.is_fed():
             return 0  # some frameworks fetch each batch a step ahead
-        return tally.called or None if self._findings.models == 1 else None
+        if self.is_skipping:
+            return tally.called or None if self._first_call_tells else None
+        samples = samples_of(tally)
+        self._first_call_tells = samples is not None and samples == tally.called
+        return samples
 
     def _samples_of_counted(self) -> int | None:
         """Return the samples of the counted steps, without those of the step that has begun."""
