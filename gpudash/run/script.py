@@ -196,11 +196,12 @@ class ScriptSource(Source):
         found = []
         for envelope in self._processes.read():
             body, rank = envelope.body, envelope.rank
-            if isinstance(body, State) and body.process is not None:
+            process = body.process if isinstance(body, State) else None
+            if isinstance(body, State) and process is not None:
                 self.started, body = True, replace(body, workload=self.name)
                 if rank == 0:
                     self._note_levers(body)
-                    self._note_training(body.process)
+                    self._note_training(process)
             if isinstance(body, Offered) and rank == 0:
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
