@@ -45,6 +45,7 @@ from torch import Tensor
 
 from ..protocol.training import Phase
 from .collectives import CollectiveTimes, collective_times
+from .look_cost import LookCost
 from .timestamps import Timestamps, TimestampT
 from .wire import FinishedStep
 
@@ -173,6 +174,8 @@ class Clock(Generic[TimestampT]):
         """Duration of the newest finished step; infinite until the second one after a break."""
         self.spent_s = 0.0
         """Seconds of host time that the clock itself took, without looks that found nothing."""
+        self.look = LookCost()
+        """Of a step that is measured in full."""
         self.until_s = self._reference_s
         """All steps that finished before this moment have been returned by `finished`."""
 
@@ -331,6 +334,7 @@ class Clock(Generic[TimestampT]):
     def interrupt(self) -> None:
         """Note a break: the next step's time starts at its own begin."""
         self._is_broken, self._break_s, self.step_ms = True, self._now(), math.inf
+        self.look.interrupt()
 
     def end(
         self,
@@ -434,6 +438,7 @@ class Clock(Generic[TimestampT]):
         finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
         count, host_s = iteration.count, iteration.ended_s - iteration.began_s
         step_ms /= count
+        self.look.take(step_ms, count)
         parts_ms: dict[str, tuple[float, ...]] = {}
         values: dict[str, float] = {}
         if halves.prepare or halves.train:

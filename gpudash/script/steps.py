@@ -34,6 +34,9 @@ from .step_counts import Tally, total
 IDLE_EVERY_S = 0.05
 LOOK_EVERY_S = 0.1
 """Seconds between two steps that are measured in full; longer steps all are."""
+LOOK_MOST_S, LOOK_SHARE = 0.25, 0.002
+"""The same at most, so that looks take no more than this share of the time, if they are seen to
+make their steps longer. With many small modules they do, by a millisecond and more."""
 LOOK_EVERY_IN_JOB_S = 0.05
 """The same with several ranks, where a slow one shows in its phases."""
 ROLLOUT = "rollout"
@@ -217,11 +220,18 @@ class Steps:
         if skipping:
             self._count()
         elif not self._findings.declares:
-            self._look_due_s = time.monotonic() + self._look_every_s
+            self._look_due_s = time.monotonic() + self._look_after_s()
             if self._is_timed:
                 assert self.clock is not None
                 self._mark = self.clock.begin()
                 self._begin_phases()
+
+    def _look_after_s(self) -> float:
+        """Return the seconds until the next step that is measured in full."""
+        every_s = self._look_every_s
+        if self.clock is None or every_s != LOOK_EVERY_S:
+            return every_s
+        return min(max(every_s, self.clock.look.ms / 1e3 / LOOK_SHARE), LOOK_MOST_S)
 
     def _begin_phases(self) -> None:
         """Begin with the script's code: of this step, nothing has happened so far."""
