@@ -46,7 +46,6 @@ CALLS = frozenset[Symbol]({"acts", "freezes", "trains"})
 GOES_ON = frozenset[tuple[str, Symbol]](
     {
         ("forward", "trains"),
-        ("forward", "freezes"),
         ("forward", "learns"),
         ("frozen", "freezes"),
     }
