@@ -112,6 +112,10 @@ class TrainingObjects(NamedTuple):
     """The script declares where its steps begin and end."""
     other_thread: bool = False
     """Another thread trains too."""
+    own_optimizer: str = ""
+    """The library whose own optimizer updates the weights; empty: none was seen."""
+    foreign: str = ""
+    """The library whose own loader makes batches; empty: none was seen."""
     frozen: tuple[Root, ...] = ()
     """Models without an optimizer that were called in steps."""
     is_called: bool = True

@@ -27,6 +27,14 @@ class BatchedSteps(DeclaredSteps):
         return False
 
     @event("DataLoader")
+    def foreign_loader_opened(self, loader: Any) -> bool:
+        """Note that a loader that is not PyTorch's has made an iterator of PyTorch's."""
+        library = type(loader).__module__.partition(".")[0]
+        if library != self._feeds.foreign:
+            self._feeds.foreign, self._findings.is_news = library, True
+        return False
+
+    @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
         """Note that the script is about to wait for a batch; return whether to report the end."""
         if not self._is_on or self.counting.fetching:

@@ -68,6 +68,8 @@ class Discovery:
         self.patience = WITHOUT_OPTIMIZER
         self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         """CUDA graphs, and whether an optimizer steps in them."""
+        self.own_optimizer = ""
+        """The library whose own optimizer updates the weights; empty: it is PyTorch's."""
         self.other_thread = False
         """Another thread than the one followed trains too."""
         self.declares = False
@@ -194,8 +196,11 @@ class Discovery:
             self.is_news |= self.roots != before or any(one.was_called for one in self.frozen)
         self._are_new = False
 
-    def found(self, loss: Tensor | None, feed: Feed | None) -> TrainingObjects:
-        """Return all findings; `loss` is the newest known one."""
+    def found(self, loss: Tensor | None, feed: Feed | None, foreign: str) -> TrainingObjects:
+        """Return all findings; `loss` is the newest known one.
+
+        `foreign` is the library whose own loader makes batches; empty: none was seen.
+        """
         optimizers = alive(ref() for ref in self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)
         device = device_of(modules_of(roots), optimizers, loss)
@@ -204,12 +209,14 @@ class Discovery:
             optimizer_refs=() if self.by_backward else tuple(self.optimizers.values()),
             roots=roots,
             feed=feed,
+            foreign=foreign,
             device=device,
             world_size=world_size(),
             backwards=self.backwards.usual,
             scaler=self.scaler,
             graphs=len(self.graphs) > 0,
             declared=self.declares,
+            own_optimizer=self.own_optimizer,
             other_thread=self.other_thread,
             frozen=tuple(root for root in self.frozen if root.was_called),
             acts=self.acts,
@@ -227,7 +234,7 @@ def world_size() -> int:
 
 def found_line(found: TrainingObjects) -> str:
     """Return the line, such as `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
-    parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed)]
+    parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed, found.foreign)]
     parts[2:2] = _frozen(found)
     if found.acts:
         parts.append("calls without gradients before a step taken for a rollout")
@@ -243,6 +250,8 @@ def found_line(found: TrainingObjects) -> str:
 
 
 def _optimizers(found: TrainingObjects) -> str:
+    if found.own_optimizer:
+        return f"an optimizer of {found.own_optimizer}"
     if not found.optimizers and found.declared:
         return "optimizer unknown"
     if not found.optimizers:
@@ -270,9 +279,9 @@ def _backwards(found: TrainingObjects) -> str:
     return f"{found.backwards} backward {passes} a step"
 
 
-def _feed(feed: Feed | None) -> str:
+def _feed(feed: Feed | None, foreign: str) -> str:
     if feed is None:
-        return "no DataLoader"
+        return f"a loader of {foreign}" if foreign else "no DataLoader"
     loader = feed.loader()
     if loader is None:
         return "DataLoader"

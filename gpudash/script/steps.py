@@ -199,7 +199,7 @@ class Steps:
 
     def _report_findings(self, tally: Tally) -> None:
         """Report new findings to the observer; the first time, create the instruments."""
-        found = self._findings.found(tally.loss, self._feeds.feed)
+        found = self._findings.found(tally.loss, self._feeds.feed, self._feeds.foreign)
         if found.world_size > 1:
             self._look_every_s = LOOK_EVERY_IN_JOB_S
             self._gradient_sync.update(modules_of(found.roots))

@@ -24,6 +24,7 @@ from .discovery import Discovery
 from .gradient_sync import GradientSync
 from .grammar import Symbol
 from .optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
+from .own_optimizers import hook_own_optimizers
 from .roots import Survey, before_freezing
 from .samples import first_dimension, needs_gradient
 from .step_counts import total
@@ -187,6 +188,30 @@ class Tracker(BatchedSteps):
             if not self._findings.declares:  # it belongs to the step that was closed
                 self._asides.is_between = True
 
+    @event("optimizer")
+    def own_update_begins(self, optimizer: Any) -> bool:
+        """Note that an optimizer that is not PyTorch's is about to update the weights."""
+        known = self._findings
+        if get_ident() != self._thread or not (known.by_backward or known.own_optimizer):
+            return False
+        self._stop_skipping()
+        if not known.own_optimizer:  # the backward pass before has ended this step already
+            known.own_optimizer = type(optimizer).__module__.partition(".")[0]
+            known.by_backward, known.is_news = False, True
+            return False
+        self._newest_optimizer = id(optimizer)
+        self._begin_step(self._newest_optimizer)
+        self._learned.updates(self._tally)
+        self._enter("updates")
+        return True
+
+    @event("optimizer")
+    def own_update_ends(self) -> bool:
+        """Note that it has updated them."""
+        self._bare_backwards = 0
+        self._may_end()
+        return False
+
     # ── backward passes ─────────────────────────────────────────────────────────────────
 
     @event("backward")
@@ -270,6 +295,7 @@ class Tracker(BatchedSteps):
             self._findings.patience *= 2
             return
         self._findings.by_backward = self._findings.is_news = True
+        hook_own_optimizers(self)
         trained = survey.with_gradients()
         for module in trained:
             self._findings.add_root(module)

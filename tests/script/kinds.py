@@ -3,12 +3,15 @@
 Parts that take their time sleep, so that their phases are longer than all else.
 """
 
+import sys
 import time
+from types import ModuleType
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from tests.script.shapes import Net, data, made, shape
 
@@ -389,3 +392,44 @@ def target_in_each_step(toy):
             optimizer.zero_grad()
             functional.mse_loss(computed, wanted).backward()
             optimizer.step()
+
+
+class OwnOptimizer:
+    """A library's own: torch knows nothing of it."""
+
+    def __init__(self, parameters):
+        self.all = list(parameters)
+
+    def step(self):
+        time.sleep(LONG_S)
+        with torch.no_grad():
+            for one in self.all:
+                one.sub_(0.01 * one.grad)
+
+
+class OwnLoader:
+    """A library's own, around iterators of torch's."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def __iter__(self):
+        yield from _SingleProcessDataLoaderIter(self)
+
+
+@shape(24)
+def library_with_optimizer_and_loader_of_its_own(toy):
+    library = ModuleType("fastai.optimizer")
+    library.Optimizer = type("Optimizer", (OwnOptimizer,), {"__module__": library.__name__})
+    OwnLoader.__module__ = "fastai.data.load"
+    sys.modules[library.__name__] = library
+    model = Net()
+    optimizer = library.Optimizer(model.parameters())
+    for x, y in OwnLoader(data(24 * 8)):
+        model.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    del sys.modules[library.__name__]

@@ -81,11 +81,21 @@ def test_only_the_last_of_several_environments_steps_counts_as_the_loss(results)
         ("frozen_encoder", "root Net, frozen Slow, 1 backward"),
         ("frozen_encoder_by_its_method", "root Net, frozen Autoencoder.encoder, 1 backward"),
         ("distillation", "root Net, frozen Slow, 1 backward"),
+        ("library_with_optimizer_and_loader_of_its_own", "an optimizer of fastai, root Net, "),
+        (
+            "library_with_optimizer_and_loader_of_its_own",
+            "1 backward pass a step, a loader of fast",
+        ),
         ("rollouts", "calls without gradients before a step taken for a rollout"),
     ],
 )
 def test_the_line_names_frozen_models_and_what_was_guessed(results, name, line):
     assert line in results[name]["found"][-1]
+
+
+def test_a_librarys_own_optimizer_is_a_phase_and_ends_its_steps(results):
+    found = sampled(results["library_with_optimizer_and_loader_of_its_own"])
+    assert longest(found[-1]) == "optimizer"
 
 
 @pytest.mark.parametrize(
