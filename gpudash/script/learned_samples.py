@@ -6,7 +6,7 @@ model was called more than once for a loss, nothing shows whether for the same s
 """
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
@@ -79,7 +79,7 @@ class LearnedSamples:
         seen = set(nodes)
         while nodes:
             node = nodes.pop()
-            number = node._sequence_nr()  # noqa: SLF001  # no public name
+            number = getattr(node, "_sequence_nr", _unnumbered)()  # no public name
             call = next((one for one in calls if one.began <= number < one.ended), None)
             if call is not None:
                 if call not in found:
@@ -106,11 +106,13 @@ def _samples(calls: list[_Call]) -> int | None:
     return sizes.pop() if len(sizes) == 1 and len(subjects) == len(calls) else None
 
 
+def _unnumbered() -> int:
+    return -1
+
+
 def _tensors(tensors: Any) -> list[Tensor]:
     each = tensors if isinstance(tensors, (list, tuple)) else [tensors]
     return [one for one in each if isinstance(one, Tensor)]
 
 
-def _next_number() -> int:
-    number: int = torch._C._autograd._get_sequence_nr()  # noqa: SLF001  # no public name
-    return number
+_next_number: Callable[[], int] = getattr(torch._C._autograd, "_get_sequence_nr", lambda: 0)  # noqa: SLF001  # no public name; without it no samples are known
