@@ -265,6 +265,14 @@ METRICS: dict[str, Metric] = {
     "cpu_ms": _time(
         "CPU time of the training process in a step, all threads. Not measured on a GPU.", csv=None
     ),
+    "rollout_ms": replace(
+        _phase(
+            "Host time of a rollout: acting without gradients for what steps then learn from.", 8
+        ),
+        in_steps="each",
+    ),
+    "frozen_ms": _phase("Forward passes without gradients, such as of a frozen encoder.", 9),
+    "your_code_ms": _phase("The script's own code between the other phases.", 10),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }

@@ -45,6 +45,11 @@ def remove(place: rendezvous.Rendezvous) -> None:
     shutil.rmtree(place.path, ignore_errors=True)
 
 
+def _pace(count: int, seconds: float) -> str:
+    """Return steps and their rate by the wall clock."""
+    return f"{steps(count)}, {figure(count / seconds if seconds > 0 else None)} steps/s"
+
+
 def in_shell(code: int) -> int:
     """Return an exit code as a shell reports it."""
     return 128 - code if code < 0 else code
@@ -186,11 +191,23 @@ class HeadlessScript:
         self._child.close()
         return code
 
-    def summary(self, session: Session, record: Path | None) -> str:
-        """Return a line on the steps seen, the recording, and failures."""
+    def summary(self, session: Session, record: Path | None) -> list[str]:
+        """Return a line on the steps seen, the recording, and failures.
+
+        Of several trainings, each has a line before it.
+        """
         assert self.source
         parts = [self.source.how_it_ended()] if self._wait() else []
-        if self.source.started:
+        lines: list[str] = []
+        trainings = self.source.trainings
+        if len(trainings) > 1:
+            for number, one in enumerate(trainings, 1):
+                lines.append(f"gpudash: training {number}: {_pace(one.steps, one.seconds)}")
+            whole = _pace(
+                sum(one.steps for one in trainings), sum(one.seconds for one in trainings)
+            )
+            parts.append(f"{len(trainings)} trainings, {whole}")
+        elif self.source.started:
             rate = figure(session.steps_per_s)
             seen = f"{steps(self.source.total_steps)}, {rate} steps/s"
             parts.append(f"{seen}{' until gpudash attach took over' * self.source.is_away}")
@@ -199,7 +216,8 @@ class HeadlessScript:
         if record is not None and session.has_rows("recording"):
             parts.append(f"recorded to {shown(record)}")
         parts += own_failures(session)
-        return f"gpudash: {'; '.join(filter(None, (*parts, session.limits.main())))}"
+        lines.append(f"gpudash: {'; '.join(filter(None, (*parts, session.limits.main())))}")
+        return lines
 
     def end(self) -> int:
         """Return the command's exit code; after Ctrl-C end by SIGINT, so that a shell loop ends."""

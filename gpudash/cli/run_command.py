@@ -56,7 +56,8 @@ def main(arguments: argparse.Namespace) -> int:
         script.follow(session)
         failures = own_failures(session)
         if not arguments.quiet:
-            complain(script.summary(session, record))
+            for line in script.summary(session, record):
+                complain(line)
         elif failures:
             complain(f"gpudash: {'; '.join(failures)}")
     return script.end()

@@ -22,7 +22,7 @@ from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import proposals
-from gpudash.diagnosis.recent_step import RecentStep, recent_step, steps_needed
+from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
 from gpudash.diagnosis.slopes import (
     Proof,
     agreeing,
@@ -172,7 +172,7 @@ def find(
     """
     if interruption(snapshot) is not None:
         return None
-    step = recent_step(snapshot, cores, profile)
+    step = of_slow_loader(recent_step(snapshot, cores, profile), snapshot.straggler)
     is_enough = snapshot.steps_since_break >= steps_needed(snapshot.step_ms_p50)
     if step.step_ms is None or not (is_enough or snapshot.state in ENDED):
         return None

@@ -123,7 +123,8 @@ def _straggler(measured: Measured) -> Iterator[str]:
     match straggler.kind:
         case "persistent":
             first = f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}"
-            last = "no lever changes that"
+            loads = straggler.phase == "data" and "num_workers" in snapshot.settings
+            last = "the loader's levers may change that" if loads else "no lever changes that"
         case "imbalance":
             first = f"{rank} has more to work on{in_what}"
             last = "batches of equal size would even that out"

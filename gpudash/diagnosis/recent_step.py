@@ -10,6 +10,7 @@ import msgspec
 
 from gpudash import statistics
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Aside
 from gpudash.ranks.recent import NOW_S, NOW_STEPS
 from gpudash.ranks.same_steps import WAIT
@@ -227,6 +228,24 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     def share_pct(self, ms: float | None) -> float | None:
         """Return `ms` as a percentage of the step, at most 100: phases are means of fewer steps."""
         return None if ms is None or not self.step_ms else min(100 * ms / self.step_ms, 100.0)
+
+
+def of_slow_loader(step: RecentStep, straggler: Straggler | None) -> RecentStep:
+    """Return the step as it is on the rank whose data loading the others wait for.
+
+    What they wait for it in the collectives is what it waits for data: there the job's time goes.
+    """
+    late = straggler is not None and straggler.kind == "persistent" and straggler.phase == "data"
+    if straggler is None or not late or straggler.rank == 0:
+        return step  # the measured steps are rank 0's
+    communication_ms = step.communication_ms or 0.0
+    waits_ms = min(straggler.others_wait_ms or 0.0, communication_ms)
+    return msgspec.structs.replace(
+        step,
+        data_ms=(step.data_ms or 0.0) + straggler.excess_ms,
+        device_ms=None if step.device_ms is None else max(step.device_ms - waits_ms, 0.0),
+        phases_ms=step.phases_ms | {WAIT: communication_ms - waits_ms},
+    )
 
 
 def steps_needed(step_ms: float | None) -> int:

@@ -45,6 +45,7 @@ from torch import Tensor
 
 from ..protocol.training import Phase
 from .collectives import CollectiveTimes, collective_times
+from .look_cost import LookCost
 from .timestamps import Timestamps, TimestampT
 from .wire import FinishedStep
 
@@ -179,6 +180,8 @@ class Clock(Generic[TimestampT]):
         """Duration of the newest finished step; infinite until the second one after a break."""
         self.spent_s = 0.0
         """Seconds of host time that the clock itself took, without looks that found nothing."""
+        self.look = LookCost()
+        """Of a step that is measured in full."""
         self.until_s = self._reference_s
         """All steps that finished before this moment have been returned by `finished`."""
 
@@ -315,6 +318,13 @@ class Clock(Generic[TimestampT]):
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
+    def withdraw(self) -> None:
+        """Withdraw the newest mark: the phase before it has not ended."""
+        if len(self._names) > 1:
+            self._names.pop()
+            if self._recorded:
+                self._timestamps.release(self._recorded.pop())
+
     def timestamp(self) -> TimestampT:
         """Return a timestamp on the current stream, for the begin or end of a collective."""
         called_s = perf_counter()
@@ -330,6 +340,7 @@ class Clock(Generic[TimestampT]):
     def interrupt(self) -> None:
         """Note a break: the next step's time starts at its own begin."""
         self._is_broken, self._break_s, self.step_ms = True, self._now(), math.inf
+        self.look.interrupt()
 
     def end(
         self,
@@ -433,6 +444,7 @@ class Clock(Generic[TimestampT]):
         finished_s = min(max(began_s + step_ms / 1e3, earliest, self._reference_s), now)
         count, host_s = iteration.count, iteration.ended_s - iteration.began_s
         step_ms /= count
+        self.look.take(step_ms, count)
         parts_ms: dict[str, tuple[float, ...]] = {}
         values: dict[str, float] = {}
         if halves.prepare or halves.train:

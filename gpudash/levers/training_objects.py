@@ -31,12 +31,20 @@ class Root:
     Lightning calls modules in that way.
     """
 
-    def __init__(self, module: nn.Module, name: str | None = None) -> None:
+    def __init__(
+        self, module: nn.Module, name: str | None = None, *, is_frozen: bool = False
+    ) -> None:
         self.module_ref = weakref.ref(module)
         self.name = name or type(module).__name__
         """The module's type. For a submodule: its owner's type, and its path in the owner."""
+        self.is_frozen = is_frozen
+        """No optimizer has any of its parameters: it is an encoder or a teacher, for instance."""
         self.was_called = False
-        """It was called to train."""
+        """It was called: to train, unless it is frozen."""
+        self.is_named = False
+        """The script calls its `forward` by that name. No lever reaches such calls."""
+        self.trained_on: int | None = None
+        """The first dimension of its newest training call; None while not known."""
         self.looked_at = 0
         """The step from which on its next training call is looked at again."""
         self.around: Callable[[Call], Call] | None = None
@@ -47,8 +55,21 @@ class Root:
         self.newest: NewestCall | None = None
         self.compiled = False
         """The script called `module.compile()`. Wrapped calls keep using that compiled code."""
+        self._has_samples_first: bool | None = None
         self.autocast: torch.dtype | None = None
         """That of the script's autocast around the newest training call; None: there was none."""
+
+    @property
+    def has_samples_first(self) -> bool:
+        """Whether the first dimension of what it is called with is known to be the samples.
+
+        A part of it that takes sequences may have them in its second dimension.
+        """
+        if self._has_samples_first is None:
+            module = self.module
+            parts = () if module is None else nn.Module.modules(module)
+            self._has_samples_first = all(getattr(one, "batch_first", True) for one in parts)
+        return self._has_samples_first
 
     @property
     def module(self) -> nn.Module | None:
@@ -75,6 +96,7 @@ class TrainingObjects(NamedTuple):
     optimizer_refs: tuple[weakref.ref[Optimizer], ...]
     """In the order of their first steps; empty where a backward pass ends a step."""
     roots: tuple[Root, ...]
+    """The models that train."""
     feed: Feed | None
     """The newest one that was trained on; None: no DataLoader was seen."""
     device: torch.device
@@ -90,6 +112,16 @@ class TrainingObjects(NamedTuple):
     """The script declares where its steps begin and end."""
     other_thread: bool = False
     """Another thread trains too."""
+    own_optimizer: str = ""
+    """The library whose own optimizer updates the weights; empty: none was seen."""
+    foreign: str = ""
+    """The library whose own loader makes batches; empty: none was seen."""
+    frozen: tuple[Root, ...] = ()
+    """Models without an optimizer that were called in steps."""
+    is_called: bool = True
+    """Calls of the models were seen, or may still be."""
+    acts: bool = False
+    """Some calls of the models without gradients were taken for rollouts."""
     unmeasured: str = ""
     """A clause on the communication between processes that cannot be measured; empty: none."""
 

@@ -9,13 +9,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from signal import SIGINT, SIGKILL, SIGTERM
 
+import msgspec
 from msgspec.structs import replace
 
 from gpudash.format import plain, signal_name
 from gpudash.protocol.commands import AnyCommand, Stacks, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.session import Notice
-from gpudash.protocol.training import Ability, Failed, Hello, Offered, Progress, State, Status
+from gpudash.protocol.training import (
+    Ability,
+    Failed,
+    Hello,
+    Offered,
+    Progress,
+    State,
+    Status,
+    TrainingProcess,
+)
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.nodes import Nodes
 from gpudash.run.source import Source, printed
@@ -66,6 +76,20 @@ PUT_BACK = "the training was started again: its levers are as the script has the
 TORCHRUN_REPORT = re.compile(r"^ *rank +: (\d+) \(.*\n *exitcode +: (-?\d+) \(", re.MULTILINE)
 
 
+class Trained(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of the command's trainings has done: rank 0 in one process."""
+
+    pid: int
+    began_s: float
+    until_s: float
+    steps: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """From its begin, or when it was first watched, to its newest step."""
+        return self.until_s - self.began_s
+
+
 class ScriptSource(Source):
     """The command, and all its training processes."""
 
@@ -88,7 +112,9 @@ class ScriptSource(Source):
         self.started = False
         """Whether a step was ever seen; may be read from any thread."""
         self.total_steps = 0
-        """Rank 0's steps."""
+        """Rank 0's steps, in the newest training."""
+        self.trainings: tuple[Trained, ...] = ()
+        """One after another, as far as steps were seen."""
         self._held = held
         self._place = place
         self._processes = TrainingProcesses(place, nodes)
@@ -195,14 +221,17 @@ class ScriptSource(Source):
         found = []
         for envelope in () if self.is_away else self._processes.read():
             body, rank = envelope.body, envelope.rank
-            if isinstance(body, State) and body.process is not None:
+            process = body.process if isinstance(body, State) else None
+            if isinstance(body, State) and process is not None:
                 self.started, body = True, replace(body, workload=self.name)
                 if rank == 0:
                     self._note_levers(body)
+                    self._note_training(process)
             if isinstance(body, Offered) and rank == 0:
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
                 self.total_steps = body.total_steps
+                self._note_progress(body)
             found.append(self._stamped(envelope.source, rank, envelope.sent_s, body))
         return found
 
@@ -212,6 +241,18 @@ class ScriptSource(Source):
         is_new = before is not None and before.process != state.process
         if before is not None and is_new and before.requested and not state.requested:
             self._waiting.append(Notice(text=PUT_BACK))
+
+    def _note_training(self, process: TrainingProcess) -> None:
+        if not self.trainings or self.trainings[-1].pid != process.pid:
+            at_s = process.ready_s
+            self.trainings += (Trained(pid=process.pid, began_s=at_s, until_s=at_s),)
+
+    def _note_progress(self, report: Progress) -> None:
+        if self.trainings:
+            *before, newest = self.trainings
+            until_s = max((step.finished_s for step in report.steps), default=newest.until_s)
+            newest = replace(newest, steps=report.total_steps, until_s=until_s)
+            self.trainings = (*before, newest)
 
     def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:
         self._seqs[source, rank] += 1

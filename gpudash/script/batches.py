@@ -6,7 +6,7 @@ from typing import Any
 
 from ..instrument.guard import event
 from .declared import DeclaredSteps
-from .samples import first_dimension, tokens_in
+from .samples import first_dimension, first_tensor, tokens_in
 from .step_counts import total
 
 
@@ -27,6 +27,14 @@ class BatchedSteps(DeclaredSteps):
         return False
 
     @event("DataLoader")
+    def foreign_loader_opened(self, loader: Any) -> bool:
+        """Note that a loader that is not PyTorch's has made an iterator of PyTorch's."""
+        library = type(loader).__module__.partition(".")[0]
+        if library != self._feeds.foreign:
+            self._feeds.foreign, self._findings.is_news = library, True
+        return False
+
+    @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
         """Note that the script is about to wait for a batch; return whether to report the end."""
         if not self._is_on or self.counting.fetching:
@@ -44,7 +52,7 @@ class BatchedSteps(DeclaredSteps):
             self._turn_aside()
         elif self._asides.why is not None or not (self._is_within or self._has_waited):
             self._restart()
-        self._mark("idle")
+        self._enter("waits")
         self._asked_s = time.monotonic()
         return True
 
@@ -68,8 +76,7 @@ class BatchedSteps(DeclaredSteps):
         if self.is_skipping:
             self.counting.next_begun = True
             return False
-        is_copied = self._copies and self._findings.calls_seen
-        self._mark("copy" if is_copied else "your_code")
+        self._enter("copies" if self._is_elsewhere(batch) else "has a batch")
         if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
             self._findings.is_news = True
         if now >= self._idle_s:
@@ -87,5 +94,12 @@ class BatchedSteps(DeclaredSteps):
         self._tally.data_s += time.monotonic() - (self._asked_s if asked_s is None else asked_s)
         self._stop_skipping()
         self._asides.exhausts(self._feeds.loader_id(iterator))
-        self._mark("your_code")
+        self._enter("has a batch")
         return False
+
+    def _is_elsewhere(self, batch: Any) -> bool:
+        """Return whether the batch has to be copied to the device, and calls show until when."""
+        if not self._findings.calls_seen:
+            return False
+        tensor = first_tensor(batch)
+        return tensor is not None and tensor.device.type != self._findings.device_type

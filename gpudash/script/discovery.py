@@ -1,5 +1,6 @@
 """What is known of a training so far, also in one line: optimizers, models, how its steps go."""
 
+import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
+from .named_forwards import NamedForwards
 from .roots import (
     CallListener,
     Parts,
@@ -18,6 +20,7 @@ from .roots import (
     device_of,
     has_compiled,
     install_hook,
+    is_compiled,
     parameters_of,
     remove_hook,
 )
@@ -25,8 +28,11 @@ from .step_counts import Backwards, Tally
 
 WITHOUT_OPTIMIZER = 8
 """After so many steps' backward passes without an optimizer step, none is expected."""
-SURVEYS = 8
-"""At most so many searches of the process for models: each takes 0.1 to 0.4 s."""
+SURVEYS_S, SURVEYS_SHARE = 2.0, 0.01
+"""Searches of the process for models take so many seconds at most, and this share of the time
+since the first one."""
+MOST_FROZEN = 64
+"""At most so many models without an optimizer are followed."""
 
 
 class Discovery:
@@ -45,7 +51,13 @@ class Discovery:
         """Number of top-level modules that train."""
         self._are_new = False  # some roots are new, and may never be called
         self._parts: Parts | None = None  # submodules that are hooked for one step instead
-        self._surveys_left = SURVEYS
+        self._named: list[NamedForwards] = []
+        self._searched_s = 0.0  # by surveys so far
+        self._first_survey_s = time.monotonic()
+        self.frozen: list[Root] = []
+        """Models without an optimizer: their calls are forward passes without gradients."""
+        self.acts = False
+        """Some calls without gradients were taken for rollouts."""
         self.device_type = "cpu"
         self.scaler = False
         self.backwards = Backwards()
@@ -56,6 +68,8 @@ class Discovery:
         self.patience = WITHOUT_OPTIMIZER
         self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         """CUDA graphs, and whether an optimizer steps in them."""
+        self.own_optimizer = ""
+        """The library whose own optimizer updates the weights; empty: it is PyTorch's."""
         self.other_thread = False
         """Another thread than the one followed trains too."""
         self.declares = False
@@ -63,12 +77,13 @@ class Discovery:
 
     def install_hooks(self) -> None:
         """Install the hooks on the calls of all roots."""
-        for root in self.roots:
-            install_hook(root, self._listener)
+        for root in (*self.roots, *self.frozen):
+            if not root.is_named:
+                install_hook(root, self._listener)
 
     def remove_hooks(self) -> None:
         """Remove the hooks on the calls of all roots."""
-        for root in self.roots:
+        for root in (*self.roots, *self.frozen):
             remove_hook(root)
 
     def has_plain_calls(self) -> bool:
@@ -85,12 +100,12 @@ class Discovery:
         self.optimizers[key] = weakref.ref(optimizer, lambda _: gone.append(key))
         self.is_news = True
         own = parameters_of(optimizer)
-        if not own.isdisjoint(self._parameters()) or not self._surveys_left:
+        survey = None if not own.isdisjoint(self._parameters()) else self._survey()
+        if survey is None:
             return []
-        self._surveys_left -= 1
-        survey = Survey()
         for module in survey.roots(own):
             self.add_root(module)
+        self.add_frozen(survey.frozen([]))
         beside = []
         for other in survey.optimizers:
             parameters = parameters_of(other)
@@ -98,6 +113,15 @@ class Discovery:
                 beside.append(id(other))
                 own |= parameters
         return beside
+
+    def _survey(self) -> Survey | None:
+        """Search the process, unless too much time has gone into that."""
+        began_s = time.monotonic()
+        if self._searched_s > SURVEYS_S + SURVEYS_SHARE * (began_s - self._first_survey_s):
+            return None
+        survey = Survey()
+        self._searched_s += time.monotonic() - began_s
+        return survey
 
     def lost(self) -> Iterator[int]:
         """Forget the optimizers that the script has released; yield their ids."""
@@ -114,11 +138,30 @@ class Discovery:
         root = Root(module)
         self.roots = [one for one in self.roots if one.module is not None]
         self.roots.append(root)
+        for other in self.frozen:  # its optimizer has stepped for the first time
+            if other.module is module:
+                remove_hook(other)
+        self.frozen = [one for one in self.frozen if one.module not in (None, module)]
         self.models = len(self.roots)
         install_hook(root, self._listener)
         self._are_new = True
         self._owners.append(weakref.ref(module))
         self.calls_seen = self.is_news = True
+
+    def add_frozen(self, modules: Iterable[nn.Module]) -> None:
+        """Add models without an optimizer, unless they are known."""
+        known = {id(root.module) for root in (*self.roots, *self.frozen)}
+        self.frozen = [one for one in self.frozen if one.module is not None]
+        only_compiled = has_compiled()
+        for module in modules:
+            if len(self.frozen) >= MOST_FROZEN:
+                return
+            if id(module) in known or (only_compiled and not is_compiled(module)):
+                continue
+            root = Root(module, is_frozen=True)
+            self.frozen.append(root)
+            install_hook(root, self._listener)
+            self._are_new = True
 
     def _parameters(self) -> set[int]:
         """Return the ids of the parameters of all living models: a dead one's ids may be reused."""
@@ -139,17 +182,25 @@ class Discovery:
         """Watch the submodules of uncalled roots for one step; keep those that were called."""
         parts, self._parts = self._parts, None
         if parts is None:
-            uncalled = [root for root in self.roots if not root.was_called]
+            uncalled = [root for root in (*self.roots, *self.frozen) if not root.was_called]
             if uncalled:
                 self._parts = Parts(uncalled, self._listener)
+                if not has_compiled():
+                    self._named.append(NamedForwards(uncalled, self._listener))
                 return
         else:
+            for named in self._named:
+                named.settle()
             before, self.roots = self.roots, parts.replace(self.roots)
-            self.is_news |= self.roots != before
+            self.frozen = parts.replace(self.frozen)
+            self.is_news |= self.roots != before or any(one.was_called for one in self.frozen)
         self._are_new = False
 
-    def found(self, loss: Tensor | None, feed: Feed | None) -> TrainingObjects:
-        """Return all findings; `loss` is the newest known one."""
+    def found(self, loss: Tensor | None, feed: Feed | None, foreign: str) -> TrainingObjects:
+        """Return all findings; `loss` is the newest known one.
+
+        `foreign` is the library whose own loader makes batches; empty: none was seen.
+        """
         optimizers = alive(ref() for ref in self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)
         device = device_of(modules_of(roots), optimizers, loss)
@@ -158,13 +209,18 @@ class Discovery:
             optimizer_refs=() if self.by_backward else tuple(self.optimizers.values()),
             roots=roots,
             feed=feed,
+            foreign=foreign,
             device=device,
             world_size=world_size(),
             backwards=self.backwards.usual,
             scaler=self.scaler,
             graphs=len(self.graphs) > 0,
             declared=self.declares,
+            own_optimizer=self.own_optimizer,
             other_thread=self.other_thread,
+            frozen=tuple(root for root in self.frozen if root.was_called),
+            acts=self.acts,
+            is_called=self._are_new or any(root.was_called for root in roots),
         )
 
 
@@ -178,7 +234,10 @@ def world_size() -> int:
 
 def found_line(found: TrainingObjects) -> str:
     """Return the line, such as `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
-    parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed)]
+    parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed, found.foreign)]
+    parts[2:2] = _frozen(found)
+    if found.acts:
+        parts.append("calls without gradients before a step taken for a rollout")
     if found.scaler:
         parts.insert(1, "GradScaler")
     if found.declared:
@@ -191,6 +250,8 @@ def found_line(found: TrainingObjects) -> str:
 
 
 def _optimizers(found: TrainingObjects) -> str:
+    if found.own_optimizer:
+        return f"an optimizer of {found.own_optimizer}"
     if not found.optimizers and found.declared:
         return "optimizer unknown"
     if not found.optimizers:
@@ -202,7 +263,13 @@ def _roots(found: TrainingObjects) -> str:
     names = [root.name for root in found.roots if root.module is not None]
     if not names:
         return "root unknown"
-    return f"root{'s' if len(names) > 1 else ''} {' and '.join(_counted(names))}"
+    said = f"root{'s' if len(names) > 1 else ''} {' and '.join(_counted(names))}"
+    return said if found.is_called else f"{said} (no call seen: its forward pass is in your code)"
+
+
+def _frozen(found: TrainingObjects) -> list[str]:
+    names = _counted(root.name for root in found.frozen if root.module is not None)
+    return [f"frozen {' and '.join(names)}"] if names else []
 
 
 def _backwards(found: TrainingObjects) -> str:
@@ -212,9 +279,9 @@ def _backwards(found: TrainingObjects) -> str:
     return f"{found.backwards} backward {passes} a step"
 
 
-def _feed(feed: Feed | None) -> str:
+def _feed(feed: Feed | None, foreign: str) -> str:
     if feed is None:
-        return "no DataLoader"
+        return f"a loader of {foreign}" if foreign else "no DataLoader"
     loader = feed.loader()
     if loader is None:
         return "DataLoader"

@@ -13,6 +13,8 @@ class Feeds:
 
     def __init__(self) -> None:
         self.feed: Feed | None = None
+        self.foreign = ""
+        """The library of a loader that is not PyTorch's, but uses its iterators; empty: none."""
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
         self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # id of a loader: its number
         self._loaders_seen = 0

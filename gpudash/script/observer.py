@@ -6,7 +6,9 @@ from ..levers.training_objects import TrainingObjects
 from ..protocol.training import Aside, Phase
 
 LABELS = {
+    "rollout": "rollout",
     "copy": "copy",
+    "frozen": "forward, frozen",
     "forward": "forward",
     "backward": "backward",
     "communication": "communication",

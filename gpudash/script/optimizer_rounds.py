@@ -1,10 +1,10 @@
 """Decides which optimizer steps together make one step of a training.
 
-An optimizer that steps a second time opens a new step. The step before ended where its last
-optimizer did, which is known too late to act at that border. So the end is predicted: a step is
-over once every optimizer that is due has stepped. How often an optimizer steps, such as in every
-fifth step, follows from its last two steps. If a prediction was wrong, the number of steps is still
-right.
+An optimizer that steps a second time opens a new step. One of several that steps twice in a row on
+one batch does not: some generators do. The step before ended where its last optimizer did, which is
+known too late to act at that border. So the end is predicted: a step is over once every optimizer
+that is due has stepped. How often an optimizer steps, such as in every fifth step, follows from its
+last two steps. If a prediction was wrong, the number of steps is still right.
 """
 
 from collections.abc import Hashable
@@ -13,6 +13,8 @@ from enum import Enum
 
 PATIENCE = 3
 """After missing so many of its turns, an optimizer is waited for no longer."""
+MOST_TIMES = 16
+"""An optimizer steps at most so often on a batch; after more, each of its steps is a round."""
 
 
 class Begun(Enum):
@@ -46,6 +48,10 @@ class _Habit:
     last: int
     due: int
     until: int
+    times: int = 1
+    """How often it stepped in the round before that one."""
+    done: int = 0
+    """How often it stepped in that round so far."""
 
 
 class Rounds:
@@ -60,6 +66,9 @@ class Rounds:
         self._only: Hashable = None  # the only optimizer, each of whose steps is a round
         self._is_alone = False  # the only optimizer steps in this round
         self._late: Hashable = None  # stepped last, after the end of the round was reported
+        self._newest: Hashable = None  # the optimizer that stepped last
+        self._has_batch = False  # the round began with a batch
+        self._belated: set[Hashable] = set()  # first stepped after the round was reported as over
 
     def expect(self, optimizer: Hashable) -> None:
         """Wait for an optimizer that has not stepped yet, in this round only."""
@@ -86,6 +95,11 @@ class Rounds:
             return GOES_ON
         self._leave_fast_path()
         said = GOES_ON
+        if self._steps_again(optimizer, afresh=afresh):
+            if self._may_be_over and not self._is_over:
+                said, self._may_be_over = Begun.JOINED, False
+            self._note(optimizer)
+            return said
         repeats = optimizer in self._stepped
         is_new = afresh is None and optimizer not in self._habits
         if self._is_over and (repeats or afresh or is_new):
@@ -93,15 +107,28 @@ class Rounds:
             self._open()
         elif self._is_over:
             self._late = optimizer if afresh is None else None
+            self._belated.add(optimizer)
         elif repeats and self._may_be_over:
             said = Begun.HAD_ENDED
             self._open()
         elif self._may_be_over and not self._is_over:
             said = Begun.JOINED
             self._may_be_over = False
+        self._newest = optimizer
+        self._has_batch |= afresh is True
         self._stepped.add(optimizer)
         self._note(optimizer)
         return said
+
+    def _steps_again(self, optimizer: Hashable, *, afresh: bool | None) -> bool:
+        """Return whether one of several optimizers steps again on the batch of its round."""
+        if afresh is not False or optimizer != self._newest or not self._has_batch:
+            return False
+        if optimizer in self._belated:
+            return False
+        habit = self._habits.get(optimizer)
+        is_member = habit is not None and habit.last == self._number and habit.done < MOST_TIMES
+        return is_member and len(self._habits) > 1
 
     def ends(self) -> Ended:
         """Note the end of an optimizer's step, or of a backward pass with such steps in it."""
@@ -114,6 +141,8 @@ class Rounds:
         self._may_be_over = True
         for habit in self._habits.values():
             if habit.last != number and habit.due <= number <= habit.until:
+                return Ended.MAYBE
+            if habit.last == number and habit.done < habit.times:
                 return Ended.MAYBE
         self._is_over = True
         if len(self._habits) == 1 and habit.due == number + 1:
@@ -136,13 +165,18 @@ class Rounds:
     def _open(self) -> None:
         self._stepped.clear()
         self._is_over = self._may_be_over = False
-        self._late = None
+        self._late = self._newest = None
+        self._has_batch = False
+        self._belated.clear()
         self._number += 1
 
     def _note(self, optimizer: Hashable) -> None:
         number, habit = self._number, self._habits.get(optimizer)
         if habit is None or habit.last < 0:
-            self._habits[optimizer] = _Habit(number, number + 1, number + PATIENCE)
+            self._habits[optimizer] = _Habit(number, number + 1, number + PATIENCE, done=1)
         elif habit.last != number:
             every = number - habit.last
             habit.last, habit.due, habit.until = number, number + every, number + PATIENCE * every
+            habit.times, habit.done = habit.done, 1
+        else:
+            habit.done += 1

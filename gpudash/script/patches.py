@@ -114,6 +114,9 @@ def _patch_loaders(tracker: Tracker) -> None:
                 if isinstance(loader, DataLoader):
                     tracker.loader_opened(made, loader)
                     break
+            else:
+                if args:
+                    tracker.foreign_loader_opened(args[0])
             return made
 
     _BaseDataLoaderIter.__new__ = hooked_new  # type: ignore[method-assign,assignment]

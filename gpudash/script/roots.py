@@ -79,6 +79,15 @@ class Survey:
         """Return the top-level modules that hold one of these parameters, given by id."""
         return [one for one in self._tops if not parameters.isdisjoint(parameters_of(one))]
 
+    def frozen(self, trained: list[nn.Module]) -> list[nn.Module]:
+        """Return the top-level modules with parameters of which no optimizer has any.
+
+        `trained` are those that train without an optimizer.
+        """
+        updated = {id(one) for optimizer in self.optimizers for one in updated_by(optimizer)}
+        held = ((one, parameters_of(one)) for one in self._tops if one not in trained)
+        return [one for one, parameters in held if parameters and parameters.isdisjoint(updated)]
+
 
 def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
     """Return the ids of a module's or an optimizer's parameters.
@@ -111,12 +120,20 @@ class CallListener(Protocol):
 
     wants_calls: bool
     is_skipping: bool
-    """Only calls that do not train are reported."""
+    """Only calls that neither train nor are of a frozen model are reported."""
 
     def called(
         self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
-        """Note that a root's module is about to be called."""
+        """Note that a root's module is about to be called; return whether to report the end."""
+
+    def called_by_name(
+        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Note that a root's `forward` is about to be called, likewise."""
+
+    def returned(self) -> bool:
+        """Note that the newest call has ended."""
 
 
 class RootCall:
@@ -138,23 +155,28 @@ class RootCall:
         module: Any = self._module()
         if is_dynamo_compiling():
             return (self.compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
+        noted = False
         try:
             # `nn.DataParallel` calls shallow copies, which have this attribute too
             caller = getframe(1).f_locals.get("self")
             if caller is not module and isinstance(caller, nn.Module):
                 return (self.compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
-            listener = self._listener
+            listener, root = self._listener, self.root
             if listener.wants_calls or (
-                listener.is_skipping and not (module.training and torch.is_grad_enabled())
+                listener.is_skipping
+                and not (root.is_frozen or (module.training and torch.is_grad_enabled()))
             ):
-                listener.called(self.root, module, args, kwargs)
-            call, around = self.compiled or module._call_impl, self.root.around  # noqa: SLF001  # same
+                noted = listener.called(root, module, args, kwargs)
+            call, around = self.compiled or module._call_impl, root.around  # noqa: SLF001  # same
             if around is not None and module.training and torch.is_grad_enabled():
                 call = around(call)  # made for each call: a stored one would keep the module alive
             return call(*args, **kwargs)
         except BaseException as error:
             without_ours(error)
             raise
+        finally:
+            if noted:
+                listener.returned()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
@@ -217,12 +239,12 @@ class Parts:
 def _parts(owner: Root) -> list[Root]:
     """Return the submodules that may be called instead of their root, owners first."""
     module, only_compiled = owner.module, has_compiled()
-    if module is None or owner.compiled or _is_compiled(module):
+    if module is None or owner.compiled or is_compiled(module):
         return []
     within = (
-        Root(one, f"{owner.name}.{path}")
+        Root(one, f"{owner.name}.{path}", is_frozen=owner.is_frozen)
         for path, one in _within(module)
-        if (_is_compiled(one) or not only_compiled)
+        if (is_compiled(one) or not only_compiled)
         and type(one.__dict__.get(CALL_ATTRIBUTE)) is not RootCall
         and next(nn.Module.parameters(one), None) is not None
     )
@@ -234,11 +256,12 @@ def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module
     children = [(f"{above}{name}", one) for name, one in module.named_children()]
     yield from children
     for path, one in children:
-        if path.count(".") < DEPTH and not _is_compiled(one):
+        if path.count(".") < DEPTH and not is_compiled(one):
             yield from _within(one, f"{path}.")
 
 
-def _is_compiled(module: nn.Module) -> bool:
+def is_compiled(module: nn.Module) -> bool:
+    """Return whether the script has compiled the module."""
     here = module.__dict__.get(CALL_ATTRIBUTE)
     return hasattr(module, "_orig_mod") or (here is not None and type(here) is not RootCall)
 

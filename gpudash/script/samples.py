@@ -26,6 +26,12 @@ def tokens_in(batch: Any) -> int | None:
     return ids.numel() if isinstance(ids, Tensor) else None
 
 
+def needs_gradient(inputs: tuple[Any, ...]) -> bool:
+    """Return whether a tensor among the arguments of a call has a gradient."""
+    tensors = (first_tensor(one) for one in inputs)
+    return any(one is not None and one.requires_grad for one in tensors)
+
+
 def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
     """Return the first tensor that has a dimension and may hold all samples of the batch."""
     if isinstance(batch, Tensor):

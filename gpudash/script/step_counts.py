@@ -11,6 +11,7 @@ class Tally:
     """The counts of the step in progress."""
 
     __slots__ = (
+        "acted_s",
         "backwards",
         "batches",
         "borders",
@@ -19,10 +20,12 @@ class Tally:
         "data_s",
         "fetched",
         "is_open",
+        "learned",
         "loss",
         "moved",
         "newest",
         "tokens",
+        "updates",
     )
 
     def __init__(self) -> None:
@@ -38,9 +41,15 @@ class Tally:
         """Tokens of the step's batches; None likewise."""
         self.called: int | None = 0
         """Samples of its training calls, counted once for each backward pass."""
+        self.learned: int | None = 0
+        """Samples of its backward passes since the newest update; None if not known."""
+        self.updates: list[int | None] = []
+        """The same of those before each of its updates."""
         self.is_open = True
         """No training call has come since the newest backward pass."""
         self.data_s = 0.0
+        self.acted_s = 0.0
+        """Seconds in rollouts."""
         self.loss: Tensor | None = None
         self.moved: Moved | None = Moved()
         """By collectives that are counted at their calls; None if one is not known."""
@@ -62,8 +71,11 @@ class Tally:
         self.fetched = total(self.fetched, later.fetched)
         self.tokens = total(self.tokens, later.tokens)
         self.called = total(self.called, later.called)
+        self.updates += later.updates
+        self.learned = total(self.learned, later.learned)
         self.is_open = later.is_open
         self.data_s += later.data_s
+        self.acted_s += later.acted_s
         self.loss = later.loss if later.loss is not None else self.loss
         self.moved = together((self.moved, later.moved))
         if self.borders is not None:

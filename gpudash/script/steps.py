@@ -6,7 +6,7 @@ step is measured, and plain ones are only counted.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from threading import get_ident
 from typing import Any
@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ..instrument.clock import Clock, Mark
+from ..instrument.clock import NOTHING, Clock, Mark
 from ..instrument.collectives import Collectives
 from ..instrument.guard import never_destroy
 from ..instrument.loss import LossReader, readable
@@ -24,7 +24,9 @@ from ..levers.training_objects import Redirects, modules_of
 from .counting import Counting
 from .discovery import Discovery
 from .gradient_sync import GradientSync
+from .grammar import Phases, Symbol
 from .interruptions import Asides
+from .learned_samples import LearnedSamples, samples_of
 from .loaders import Feeds
 from .observer import PHASES, Observer
 from .step_counts import Tally, total
@@ -32,8 +34,13 @@ from .step_counts import Tally, total
 IDLE_EVERY_S = 0.05
 LOOK_EVERY_S = 0.1
 """Seconds between two steps that are measured in full; longer steps all are."""
+LOOK_MOST_S, LOOK_SHARE = 0.25, 0.002
+"""The same at most, so that looks take no more than this share of the time, if they are seen to
+make their steps longer. With many small modules they do, by a millisecond and more."""
 LOOK_EVERY_IN_JOB_S = 0.05
 """The same with several ranks, where a slow one shows in its phases."""
+ROLLOUT = "rollout"
+"""The phase of acting; the host's time in it is measured in each step."""
 NOBODY = -1
 """An identity that no thread has."""
 
@@ -95,13 +102,16 @@ class Steps:
         self._closed_by: int | None = None  # … when the newest step ended
         self._asides = Asides()
         self._mark: Mark = nothing
+        self._phases = Phases()
+        self._learned = LearnedSamples()
+        self._first_call_tells = False  # it has as many samples as the step, where no loader has
+        self._acts_since_s = 0.0  # in a rollout
         self._is_on = True  # steps are measured, or first findings are awaited
         self._is_timed = False  # the clock measures the step in progress
         self._is_split = False
         self._tally = Tally()
         self._before_split = Tally()
         self._has_tokens = False  # batches have tokens
-        self._copies = False  # to the model's device, which is not the one of the batches
         self._idle_s = 0.0
         self._feeds = Feeds()
         # where the script is
@@ -161,6 +171,7 @@ class Steps:
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, self._is_split = self._tally, Tally(), False
+        self._learned.reset()
         if self.is_skipping:
             self._put_hooks_in()
         self.counting.thread = None
@@ -188,14 +199,13 @@ class Steps:
 
     def _report_findings(self, tally: Tally) -> None:
         """Report new findings to the observer; the first time, create the instruments."""
-        found = self._findings.found(tally.loss, self._feeds.feed)
+        found = self._findings.found(tally.loss, self._feeds.feed, self._feeds.foreign)
         if found.world_size > 1:
             self._look_every_s = LOOK_EVERY_IN_JOB_S
             self._gradient_sync.update(modules_of(found.roots))
             found = found._replace(unmeasured=self._gradient_sync.unmeasured())
         if self.clock is None:
             self.clock, self.losses = instruments(found.device, PHASES)
-        self._copies = found.device.type != "cpu"
         if self.may_skip is None:
             self.may_skip = found.device.type == "cuda"
         self._observer.found(found)
@@ -210,11 +220,42 @@ class Steps:
         if skipping:
             self._count()
         elif not self._findings.declares:
-            self._look_due_s = time.monotonic() + self._look_every_s
+            self._look_due_s = time.monotonic() + self._look_after_s()
             if self._is_timed:
                 assert self.clock is not None
                 self._mark = self.clock.begin()
-                self._mark("your_code")
+                self._begin_phases()
+
+    def _look_after_s(self) -> float:
+        """Return the seconds until the next step that is measured in full."""
+        every_s = self._look_every_s
+        if self.clock is None or every_s != LOOK_EVERY_S:
+            return every_s
+        return min(max(every_s, self.clock.look.ms / 1e3 / LOOK_SHARE), LOOK_MOST_S)
+
+    def _begin_phases(self) -> None:
+        """Begin with the script's code: of this step, nothing has happened so far."""
+        self._phases.reset()
+        self._mark(self._phases.phase)
+
+    def _enter(self, symbol: Symbol, subject: Hashable = None) -> None:
+        """Mark the phase that an event begins, if the step is timed in full."""
+        if self._mark is nothing:
+            return
+        assert self.clock is not None
+        before = self._phases.phase
+        withdraws, phase = self._phases.feed(symbol, subject)
+        if withdraws:
+            self.clock.withdraw()
+        if phase is None:
+            return
+        self._mark(phase)
+        if phase == ROLLOUT:
+            self._acts_since_s = time.monotonic()
+            self._findings.is_news |= not self._findings.acts
+            self._findings.acts = True
+        elif before == ROLLOUT:
+            self._tally.acted_s += time.monotonic() - self._acts_since_s
 
     # ── steps that are only counted ─────────────────────────────────────────────────────
 
@@ -292,8 +333,18 @@ class Steps:
         assert self.clock is not None
         count = max(1, self._skipped)
         loss = readable(tally.loss) if self._skipped else tally.loss
-        self.clock.end(self.steps, samples, loss, tally.data_s, tokens, count, tally.borders)
+        values = self._acted(tally, count)
+        self.clock.end(
+            self.steps, samples, loss, tally.data_s, tokens, count, tally.borders, values
+        )
         self._observer.step(self.steps)
+
+    def _acted(self, tally: Tally, count: int = 1) -> Mapping[str, float]:
+        """Return the time of rollouts in each of `count` steps, where there are any.
+
+        Each step has it: few steps have a rollout, and a mean over some would be wrong.
+        """
+        return {"rollout_ms": tally.acted_s * 1e3 / count} if self._findings.acts else NOTHING
 
     def _may_skip(self) -> bool:
         """Return whether the next steps need only be counted: they are short and alike."""
@@ -317,7 +368,7 @@ class Steps:
         if self._is_timed:
             assert self.clock is not None
             self._mark = self.clock.split()
-            self._mark("your_code")
+            self._begin_phases()
 
     def _join(self) -> None:
         """Undo the split: the step goes on."""
@@ -344,6 +395,7 @@ class Steps:
                 tally.data_s,
                 self._tokens(tally),
                 tally.borders,
+                self._acted(tally),
             )
             self._observer.step(self.steps)
 
@@ -363,7 +415,7 @@ class Steps:
             assert self.clock is not None
             self.clock.interrupt()
             self._mark = self.clock.begin()
-            self._mark("your_code")
+            self._begin_phases()
 
     def _turn_aside(self) -> None:
         """Report an aside since the newest step."""
@@ -398,7 +450,11 @@ class Steps:
             return tally.fetched
         if self._feeds.is_fed():
             return 0  # some frameworks fetch each batch a step ahead
-        return tally.called or None if self._findings.models == 1 else None
+        if self.is_skipping:
+            return tally.called or None if self._first_call_tells else None
+        samples = samples_of(tally)
+        self._first_call_tells = samples is not None and samples == tally.called
+        return samples
 
     def _samples_of_counted(self) -> int | None:
         """Return the samples of the counted steps, without those of the step that has begun."""

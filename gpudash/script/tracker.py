@@ -22,14 +22,19 @@ from ..levers.training_objects import NewestCall, Root
 from .batches import BatchedSteps
 from .discovery import Discovery
 from .gradient_sync import GradientSync
+from .grammar import Symbol
 from .optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
+from .own_optimizers import hook_own_optimizers
 from .roots import Survey, before_freezing
-from .samples import first_dimension
+from .samples import first_dimension, needs_gradient
 from .step_counts import total
 from .steps import NOBODY, nothing
 
 AUTOCAST_EVERY = 16
 """After so many steps, look again whether a root is called inside an autocast."""
+FEW = 4
+"""A rollout in evaluation mode acts on so many times fewer samples at once than a step learns
+from."""
 OTHERS_STEPS = 8
 """After so many steps of another thread's optimizers, and none of ours, follow that thread."""
 NO_TASK = -1
@@ -78,11 +83,12 @@ class Tracker(BatchedSteps):
         self._has_closure = has_closure
         self._newest_optimizer = key
         self._begin_step(key)
+        self._learned.updates(self._tally)
         if key not in self._findings.optimizers:
             for other in self._findings.meet(key, optimizer):
                 self._rounds.expect(other)
         if not has_closure:
-            self._mark("optimizer")
+            self._enter("updates")
         return True
 
     @event("optimizer")
@@ -103,7 +109,7 @@ class Tracker(BatchedSteps):
         self._bare_backwards = 0
         if self._backward_depth:
             self._stepped_within = True
-            self._mark("backward")
+            self._enter("learns")
         else:
             self._may_end()
         return False
@@ -178,9 +184,33 @@ class Tracker(BatchedSteps):
         elif ended is Ended.MAYBE:
             self._split()
         else:
-            self._mark("your_code")
+            self._enter("has updated")
             if not self._findings.declares:  # it belongs to the step that was closed
                 self._asides.is_between = True
+
+    @event("optimizer")
+    def own_update_begins(self, optimizer: Any) -> bool:
+        """Note that an optimizer that is not PyTorch's is about to update the weights."""
+        known = self._findings
+        if get_ident() != self._thread or not (known.by_backward or known.own_optimizer):
+            return False
+        self._stop_skipping()
+        if not known.own_optimizer:  # the backward pass before has ended this step already
+            known.own_optimizer = type(optimizer).__module__.partition(".")[0]
+            known.by_backward, known.is_news = False, True
+            return False
+        self._newest_optimizer = id(optimizer)
+        self._begin_step(self._newest_optimizer)
+        self._learned.updates(self._tally)
+        self._enter("updates")
+        return True
+
+    @event("optimizer")
+    def own_update_ends(self) -> bool:
+        """Note that it has updated them."""
+        self._bare_backwards = 0
+        self._may_end()
+        return False
 
     # ── backward passes ─────────────────────────────────────────────────────────────────
 
@@ -202,7 +232,9 @@ class Tracker(BatchedSteps):
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.learns()
-        self._mark("backward")
+        if not (self._optimizer_depth and self._tally.backwards):  # a closure computes it again
+            self._learn_from(tensors)
+        self._enter("learns")
         if self._is_timed:
             self._gradient_sync.pass_begins()
         return True
@@ -222,7 +254,7 @@ class Tracker(BatchedSteps):
             assert self.clock is not None
             self.clock.rename("communication")
         if self._is_on:
-            self._mark("optimizer" if self._optimizer_depth else "your_code")
+            self._enter("updates" if self._optimizer_depth else "has learned")
             tally.loss = self._loss(tensors)
             now = time.monotonic()
             if now >= self._idle_s:
@@ -263,8 +295,11 @@ class Tracker(BatchedSteps):
             self._findings.patience *= 2
             return
         self._findings.by_backward = self._findings.is_news = True
-        for module in survey.with_gradients():
+        hook_own_optimizers(self)
+        trained = survey.with_gradients()
+        for module in trained:
             self._findings.add_root(module)
+        self._findings.add_frozen(survey.frozen(trained))
         self.counting.steps += self._bare_backwards - 1
         self._close()
 
@@ -287,6 +322,7 @@ class Tracker(BatchedSteps):
             return False
         self._waiting += 1
         if self._waiting == 1:
+            self._phases.cut()
             self._mark("communication")
         return True
 
@@ -295,7 +331,7 @@ class Tracker(BatchedSteps):
         """Note that the wait is over."""
         self._waiting -= 1
         if self._waiting == 0:
-            self._mark("backward" if self._backward_depth else "forward")
+            self._mark("backward" if self._backward_depth else self._phases.phase)
         return False
 
     @event("communication")
@@ -337,20 +373,83 @@ class Tracker(BatchedSteps):
         """Note that a root is about to be called."""
         if get_ident() != self._thread or self._backward_depth:
             return False
-        learns = module.training and torch.is_grad_enabled()
+        inputs = (*args, *kwargs.values())
+        if root.is_frozen:
+            return self._frozen_called(root, inputs)
+        has_gradients = torch.is_grad_enabled()
+        learns = module.training and has_gradients
         if learns and self.is_skipping:
             self.counting.next_begun = True
         elif self._stop_skipping():
             self._asides.trains()
+        samples = first_dimension(inputs)
+        symbol: Symbol = "trains" if has_gradients else "freezes"
         if learns:
-            self._call(root, args, kwargs)
+            self._call(root, args, kwargs, samples)
         else:
             self._is_plain = False  # the next step may have such a call too
-            if (not module.training or not self._tally.batches) and self._asides.calls():
+            is_before = self._asides.is_between and not self._tally.batches
+            if is_before and not has_gradients and self._acts(root, module, samples):
+                symbol = "acts"
+            elif (not module.training or not self._tally.batches) and self._asides.calls():
                 self._turn_aside()
+            elif is_before and not has_gradients and self._asides.why is None:
+                symbol = "acts"
         self._tally.calls += 1
-        self._mark("forward")
+        return self._call_begins(root, symbol, samples)
+
+    def _call_begins(self, root: Root, symbol: Symbol, samples: int | None) -> bool:
+        """Follow a call where steps are measured in full; return whether to report its end."""
+        if self.is_skipping or not self._is_on:
+            return False
+        if not (root.is_frozen or self._tally.batches or self._feeds.is_fed()):
+            self._learned.called(root, samples if root.has_samples_first else None)
+        self._enter(symbol, root)
+        return True
+
+    @event("forward")
+    def called_by_name(
+        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Note that a root's `forward` is about to be called, maybe within a call of the root."""
+        if self._phases.is_within(root):
+            return False
+        root.is_named = True
+        return self.called(root, module, args, kwargs)
+
+    @event("forward")
+    def returned(self) -> bool:
+        """Note that the newest call has ended."""
+        self._learned.returned()
+        self._enter("returns")
         return False
+
+    def _frozen_called(self, root: Root, inputs: tuple[Any, ...]) -> bool:
+        """Handle a call of a model without an optimizer, maybe within another model's call."""
+        if self.is_skipping:
+            return False
+        if not root.was_called:
+            root.was_called = self._findings.is_news = True
+        has_gradients = torch.is_grad_enabled() and needs_gradient(inputs)
+        return self._call_begins(root, "trains" if has_gradients else "freezes", None)
+
+    def _acts(self, root: Root, module: nn.Module, samples: int | None) -> bool:
+        """Return whether a call without gradients, before a step, is for what to learn from.
+
+        A rollout acts on few samples at a time, and steps then learn from many. An evaluation has
+        as many as a step, or more. In evaluation mode only far fewer are taken for a rollout, and
+        only where there is no DataLoader.
+        """
+        is_fed, learned = self._feeds.feed is not None, root.trained_on
+        if self._asides.why is not None:
+            return False
+        if samples is None or learned is None:
+            return module.training and not is_fed
+        return samples < learned if module.training else not is_fed and samples * FEW <= learned
+
+    def _learn_from(self, tensors: Any) -> None:
+        if self._is_on and not (self._tally.batches or self._feeds.is_fed()):
+            self._learned.learns(self._tally, tensors)
 
     @event("eval")
     def turns_to_evaluation(self) -> bool:
@@ -365,8 +464,11 @@ class Tracker(BatchedSteps):
             self._asides.border()
         return False
 
-    def _call(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Handle a training call."""
+    def _call(
+        self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int | None
+    ) -> None:
+        """Handle a training call, on so many samples."""
+        root.trained_on = samples
         if self._asides.why is not None:
             self._resume()
         if self._asides.is_between:
@@ -378,11 +480,11 @@ class Tracker(BatchedSteps):
             active = torch.is_autocast_enabled(kind)
             root.autocast = torch.get_autocast_dtype(kind) if active else None
             self._findings.is_news |= root.autocast != before
-            if root.keeps_calls:
+            if root.keeps_calls and not root.is_named:
                 autocast = None if root.autocast is None else (kind, root.autocast)
                 root.newest = NewestCall(args, kwargs, autocast)
         if tally.is_open and not tally.batches and not (self._optimizer_depth and tally.backwards):
-            tally.called = total(tally.called, first_dimension((*args, *kwargs.values())))
+            tally.called = total(tally.called, samples if root.has_samples_first else None)
         tally.is_open = False
 
     # ── files ───────────────────────────────────────────────────────────────────────────
@@ -439,7 +541,7 @@ class Tracker(BatchedSteps):
         if get_ident() != self._thread or not self._findings.graphs.get(graph):
             return False
         self._begin_step(id(graph))
-        self._mark("graph")
+        self._enter("replays")
         return True
 
     @event("CUDA graph")

@@ -44,6 +44,9 @@ HUES = {
     "line-5": Ink("#e8d030", 7.4),  # optimizer
     "line-6": Ink("#9ac23a", 3.8),  # graph
     "line-7": Ink("#d05a5a", 4.6),  # communication
+    "line-8": Ink("#50a8f0", 5.0),  # rollout
+    "line-9": Ink("#58b8a8", 5.2),  # forward, frozen
+    "line-10": Ink("#b09a88", 3.4),  # your code
     "rate": Ink("#3a90f0", 4.0),  # throughput, and the device's readings
     "host": Ink("#20c0b0", 6.0),
     "a": Ink("#3a90f0", 4.0),
@@ -113,6 +116,9 @@ TEXTURES = {
     "5": "█",
     "6": "▪",
     "7": "▤",
+    "8": "▥",
+    "9": "▨",
+    "10": "▧",
     "host": "▚",
     "a": "▒",
     "b": "░",

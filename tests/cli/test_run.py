@@ -278,6 +278,20 @@ def test_a_training_is_recorded(tmp_path):
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(rows)
 
 
+def test_trainings_one_after_another_are_counted_all_with_a_line_each(tmp_path):
+    code = (
+        f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps']\n"
+        "for steps in '60', '90', '120': subprocess.run([*words, steps])"
+    )
+    ours = done(*RUN, "--watch", script(tmp_path, code))
+    *each, last = [line for line in ours.stderr.splitlines() if line.startswith("gpudash: ")]
+    counts = [int(line.split()[3]) for line in each]
+    assert [line.split(":")[1] for line in each] == [f" training {number}" for number in (1, 2, 3)]
+    assert all(0 < count <= most for count, most in zip(counts, (60, 90, 120), strict=True))
+    assert counts == sorted(counts)
+    assert last.startswith(f"gpudash: 3 trainings, {sum(counts)} steps, ")
+
+
 def test_a_full_disk_ends_the_recording_and_not_the_script(tmp_path):
     words = " ".join([*RUN, "--record", "r.csv", TRAINING, "--steps", "150", "--exit", "3"])
     ours = done("bash", "-c", f"ulimit -f 5; exec {words}", cwd=tmp_path)

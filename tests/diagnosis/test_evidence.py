@@ -9,10 +9,12 @@ from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import Pinning, Profiled
 from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import Phase
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from tests.diagnosis.trainings import (
     CPU,
     ask,
+    behind,
     changed,
     cpu_step,
     deepened,
@@ -294,3 +296,23 @@ def test_why_shows_a_try_with_its_reason_and_where_its_gain_is_from():
 def test_while_steps_are_profiled_the_answer_from_before_is_shown():
     found = ask(changed(gpu_step(), profiling=True), ask(gpu_step()))
     assert (found.kind, found.evidence[0]) == ("profiling", "before that: GPU-bound")
+
+
+EXCHANGE = Phase(name="communication", label="communication", lane="train")
+
+
+def test_a_rank_that_loads_slowly_is_named_and_the_loaders_levers_are_proposed_for_it():
+    """Rank 0, whose step is measured, waits for no data, but for rank 1."""
+    step = measured(step_ms=10.0, device_ms=9.5, communication_ms=6.0, data_ms=0.3, host_ms=9.0)
+    step = changed(step, phases=(*step.phases, EXCHANGE))
+    slow = {"rank": 1, "phase": "data", "excess_ms": 6.0, "slower_pct": 60.0, "others_wait_ms": 6.0}
+    found = ask(behind(step, **slow))
+    assert found.title == "limited by rank 1"
+    assert found.evidence[0] == "rank 1 is 60 % slow in its data loading"
+    assert found.evidence[-1] == "the loader's levers may change that"
+    gains = {one.lever: one.gain.high_pct for one in found.tries if one.gain is not None}
+    assert gains["num_workers"] > 50
+
+
+def test_where_a_rank_computes_slowly_no_lever_changes_that():
+    assert ask(behind(rank=1)).evidence[-1] == "no lever changes that"

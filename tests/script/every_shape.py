@@ -11,10 +11,11 @@ from pathlib import Path
 import torch._dynamo  # noqa: F401  # as the first optimizer does, but once for all of them
 from torch import multiprocessing
 
-from tests.script import declared, shapes
+from tests.script import declared, kinds, shapes
 
-DECLARED = [name for name, (run, _) in shapes.SHAPES.items() if run.__module__ == declared.__name__]
-FOUND = [name for name in shapes.SHAPES if name not in DECLARED]
+MODULE = {name: run.__module__ for name, (run, _) in shapes.SHAPES.items()}
+DECLARED = [name for name, module in MODULE.items() if module == declared.__name__]
+FOUND = [name for name, module in MODULE.items() if module in (shapes.__name__, kinds.__name__)]
 PROCESSES = {
     "found": (FOUND, False),
     "found, together": ([name for name in FOUND if "compiled" not in name], True),

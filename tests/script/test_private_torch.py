@@ -197,3 +197,26 @@ def test_the_compiler_shows_whether_it_traces_backward_passes_or_they_are_compil
 
 def test_recording_can_be_switched_off_or_forked_children_record_for_good():
     assert callable(torch.autograd._enable_record_function)
+
+
+def test_autograd_numbers_its_operations_or_samples_without_a_loader_are_unknown():
+    before = torch._C._autograd._get_sequence_nr()
+    computed = nn.Linear(2, 2)(torch.ones(2))
+    after = torch._C._autograd._get_sequence_nr()
+    loss = computed.sum()
+    assert before <= computed.grad_fn._sequence_nr() < after <= loss.grad_fn._sequence_nr()
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+
+def test_functions_of_a_script_have_such_a_number_too_or_samples_are_unknown():
+    before = torch._C._autograd._get_sequence_nr()
+    assert Doubled.apply(torch.ones(2, requires_grad=True)).grad_fn._sequence_nr() >= before

@@ -120,3 +120,34 @@ def test_the_number_of_steps_never_depends_on_predicted_ends():
         seen.add(optimizer)
     ends = ends_of(shape, "AB", fed=True)
     assert abs(ends.count("|") + ends.count("¦") - literal) <= 1
+
+
+def test_an_optimizer_may_step_twice_in_a_row_on_a_batch():
+    assert ends_of(" DGG DGG DGG DGG", "DG") == "DG|GDGG|DGG|DGG|"
+
+
+def test_one_that_steps_first_may_do_so_too():
+    assert ends_of(" DDDG DDDG DDDG", "DG") == "DDDG|DDDG|DDDG|"
+
+
+def test_how_often_it_steps_on_a_batch_may_change():
+    ends = ends_of(" DGG DGG DG DG DGG DGG DGG", "DG")
+    assert ends.count("|") + ends.count("¦") == 7
+
+
+def test_optimizers_that_take_turns_on_one_batch_make_a_step_each_turn():
+    assert ends_of(" DGDGDG", "DG").count("|") == 3
+
+
+def test_a_single_optimizer_makes_a_step_each_time_whatever_the_batch():
+    assert ends_of(" AAAA") == "A|A|A|A|"
+
+
+def test_after_many_steps_on_a_batch_each_is_a_step_of_the_training():
+    ends = ends_of(" " + "A" * 100, "AB")
+    assert ends.count("|") + ends.count("¦") >= 80
+
+
+def test_a_training_after_the_other_without_a_batch_of_its_own_counts_its_steps():
+    ends = ends_of(" A A A A" + "B" * 20)
+    assert ends.count("|") + ends.count("¦") + ends.count("+") >= 4 + 19

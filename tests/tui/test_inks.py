@@ -148,7 +148,7 @@ class OneWidget(App[None]):
 async def lines_without_colour(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     app = OneWidget()
-    async with app.run_test(size=(20, 13)):
+    async with app.run_test(size=(20, 16)):
         yield app.lines()
 
 
@@ -172,7 +172,7 @@ async def test_fills_are_plain_where_there_are_colours(monkeypatch):
     monkeypatch.setattr(App, "is_headless", False)
     monkeypatch.setattr("rich.console.Console.color_system", "truecolor")
     app = OneWidget()
-    async with app.run_test(size=(20, 13)):
+    async with app.run_test(size=(20, 16)):
         assert app.lines()[: len(inks.TEXTURES)] == ["  x"] * len(inks.TEXTURES)
 
 
@@ -181,7 +181,7 @@ async def test_sixteen_colours_have_textures_as_well(monkeypatch):
     monkeypatch.setattr(App, "is_headless", False)
     monkeypatch.setattr("rich.console.Console.color_system", "standard")
     app = OneWidget()
-    async with app.run_test(size=(20, 13)):
+    async with app.run_test(size=(20, 16)):
         assert app.lines()[0].startswith(inks.TEXTURES["0"])
 
 

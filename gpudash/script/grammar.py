@@ -1,0 +1,123 @@
+"""Which phase of a step each event begins: a table. It knows neither torch nor a clock.
+
+What lies behind a call is known late. Between a forward pass and the backward pass the loss is
+computed, so that belongs to the forward pass, and so does what joins the calls of a model's parts.
+Before another pass over the same model comes the script's own code: an environment's step. So the
+code behind a call is marked, and the mark is withdrawn if the next event shows it to be more of the
+phase before.
+"""
+
+from collections.abc import Hashable
+from typing import Literal, TypeAlias
+
+Symbol: TypeAlias = Literal[
+    "begins",
+    "waits",
+    "copies",
+    "has a batch",
+    "acts",
+    "freezes",
+    "trains",
+    "returns",
+    "learns",
+    "has learned",
+    "updates",
+    "has updated",
+    "replays",
+]
+CODE = "your_code"
+BEGINS: dict[Symbol, str] = {
+    "begins": CODE,
+    "waits": "idle",
+    "copies": "copy",
+    "has a batch": CODE,
+    "acts": "rollout",
+    "freezes": "frozen",
+    "trains": "forward",
+    "learns": "backward",
+    "has learned": CODE,
+    "updates": "optimizer",
+    "has updated": CODE,
+    "replays": "graph",
+}
+"""The phase that an event begins."""
+CALLS = frozenset[Symbol]({"acts", "freezes", "trains"})
+"""Calls of models: for a rollout, without gradients, or to train."""
+GOES_ON = frozenset[tuple[str, Symbol]](
+    {
+        ("forward", "trains"),
+        ("forward", "learns"),
+        ("frozen", "freezes"),
+    }
+)
+"""What goes on between a call in this phase and the event, if a call is of another model or part
+than those before."""
+
+
+class Phases:
+    """Follows the events of a step; `phase` is the one in progress."""
+
+    __slots__ = ("_called", "_outer", "_returned", "_so_far", "_within", "phase")
+
+    def __init__(self) -> None:
+        self.phase = CODE
+        self._outer: list[str] = []  # the phases around the calls in progress
+        self._within: list[Hashable] = []  # what is called in these
+        self._called: set[Hashable] = set()  # models and parts, in this pass
+        self._so_far = ""  # the phase of the pass so far; a forward pass stays one
+        self._returned = ""  # the phase of the call before the code in progress
+
+    def reset(self) -> None:
+        """Begin a step."""
+        self.phase, self._so_far = CODE, ""
+        self._outer.clear()
+        self._within.clear()
+        self._called.clear()
+
+    def is_within(self, subject: Hashable) -> bool:
+        """Return whether a call of this model is in progress."""
+        return subject in self._within
+
+    def cut(self) -> None:
+        """Note that another phase, which no event here begins, comes in between."""
+        self._so_far = ""
+
+    def feed(self, symbol: Symbol, subject: Hashable = None) -> tuple[bool, str | None]:
+        """Return whether to withdraw the newest mark, and the phase to mark, if one begins.
+
+        `subject` is the model or part that is called.
+        """
+        if symbol == "returns":
+            return False, self._return()
+        phase, before = BEGINS[symbol], self.phase
+        is_call = symbol in CALLS
+        is_new = subject not in self._called
+        withdraws = before == CODE and is_new and (self._so_far, symbol) in GOES_ON
+        if withdraws:
+            before = self._returned
+        if is_call:
+            if not is_new:
+                self._called.clear()  # another pass
+            self._called.add(subject)
+            self._outer.append(before)
+            self._within.append(subject)
+            if self._so_far != "forward":
+                self._so_far = phase
+        else:
+            self._so_far = ""
+            self._called.clear()
+            self._outer.clear()  # an exception may have left calls that never return
+            self._within.clear()
+        self.phase = phase
+        return withdraws, None if is_call and phase == before else phase
+
+    def _return(self) -> str | None:
+        if not self._outer:
+            return None
+        outer, ended = self._outer.pop(), self.phase
+        self._within.pop()
+        if self._outer:
+            self.phase = outer
+        elif ended != "rollout":  # the environment's steps belong to it
+            self.phase, self._returned = CODE, ended
+        return None if self.phase == ended else self.phase

@@ -1,0 +1,435 @@
+"""Trainings whose steps are more than a forward pass, a backward pass and an update.
+
+Parts that take their time sleep, so that their phases are longer than all else.
+"""
+
+import sys
+import time
+from types import ModuleType
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, default_collate
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+
+from tests.script.shapes import Net, data, made, shape
+
+LONG_S = 0.01
+"""How long a slow part of a step takes."""
+
+
+class Slow(Net):
+    """A model whose forward pass takes its time."""
+
+    def forward(self, x):
+        time.sleep(LONG_S)
+        return super().forward(x)
+
+
+def learn(model, optimizer, x, y):
+    optimizer.zero_grad()
+    functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+@shape(18)
+def frozen_encoder(toy):
+    """As in latent diffusion or linear probing."""
+    encoder = Slow(out=8).eval().requires_grad_(requires_grad=False)
+    model, optimizer = made()
+    for _ in range(3):
+        for x, y in data():
+            with torch.no_grad():
+                encoded = encoder(x)
+            learn(model, optimizer, encoded, y)
+
+
+@shape(18)
+def frozen_encoder_with_gradients_on(toy):
+    """Nothing that it computes has a gradient, though the script does not say so."""
+    encoder = Slow(out=8).eval().requires_grad_(requires_grad=False)
+    model, optimizer = made()
+    for _ in range(3):
+        for x, y in data():
+            learn(model, optimizer, encoder(x), y)
+
+
+class Autoencoder(nn.Module):
+    """Is used by its methods, never called."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = Slow(out=8), Net(out=8)
+
+    def encode(self, x):
+        return self.encoder(x)
+
+
+@shape(18)
+def frozen_encoder_by_its_method(toy):
+    encoder = Autoencoder().eval()
+    model, optimizer = made()
+    for _ in range(3):
+        for x, y in data():
+            with torch.no_grad():
+                encoded = encoder.encode(x)
+            learn(model, optimizer, encoded, y)
+
+
+@shape(18)
+def distillation(toy):
+    teacher = Slow().eval()
+    model, optimizer = made()
+    for _ in range(3):
+        for x, _ in data():
+            student = model(x)
+            with torch.no_grad():
+                wanted = teacher(x)
+            optimizer.zero_grad()
+            functional.mse_loss(student, wanted).backward()
+            optimizer.step()
+
+
+@shape(12)
+def loss_by_a_frozen_model(toy):
+    """Its gradients pass through the frozen model, which is part of the forward pass."""
+    judge = Slow().eval().requires_grad_(requires_grad=False)
+    model = Net(out=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        for x, y in data():
+            optimizer.zero_grad()
+            functional.cross_entropy(judge(model(x)), y).backward()
+            optimizer.step()
+
+
+ROLLOUTS, UPDATES = 5, 8
+
+
+def acts(agent, observations=2):
+    with torch.no_grad():
+        for _ in range(4):
+            agent(torch.randn(observations, 8))
+            time.sleep(LONG_S)  # the environment
+
+
+@shape(ROLLOUTS * UPDATES)
+def rollouts(toy):
+    """As in PPO."""
+    agent, optimizer = made()
+    for _ in range(ROLLOUTS):
+        acts(agent)
+        for _ in range(UPDATES):
+            learn(agent, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
+@shape(ROLLOUTS * UPDATES)
+def rollouts_in_evaluation_mode(toy):
+    """As in Stable Baselines."""
+    agent, optimizer = made()
+    for _ in range(ROLLOUTS):
+        agent.train(mode=False)
+        acts(agent)
+        agent.train()
+        for _ in range(UPDATES):
+            learn(agent, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
+@shape(ROLLOUTS * 6)
+def rollouts_into_a_loader(toy):
+    agent, optimizer = made()
+    for _ in range(ROLLOUTS):
+        acts(agent)
+        for x, y in data():
+            learn(agent, optimizer, x, y)
+
+
+@shape(20)
+def replay_buffer(toy):
+    """Acts with gradients, and learns from many at a time, by a target as well."""
+    model, optimizer = made()
+    target = Net()
+    for _ in range(20):
+        model.eval()
+        model(torch.randn(1, 8)).argmax()
+        model.train()
+        with torch.no_grad():
+            wanted = target(torch.randn(16, 8))
+        optimizer.zero_grad()
+        functional.mse_loss(model(torch.randn(16, 8)), wanted).backward()
+        optimizer.step()
+
+
+@shape(20)
+def actor_and_two_critics(toy):
+    """Each of three optimizers learns from the same samples."""
+    actor, one, other = Net(out=8), Net(), Net()
+    critics = torch.optim.Adam([*one.parameters(), *other.parameters()])
+    acting = torch.optim.Adam(actor.parameters())
+    scale = torch.zeros((), requires_grad=True)
+    scaling = torch.optim.Adam([scale])
+    for _ in range(20):
+        x, y = torch.randn(16, 8), torch.randint(2, (16,))
+        critics.zero_grad()
+        losses = [functional.cross_entropy(critic(x), y) for critic in (one, other)]
+        sum(losses).backward()
+        critics.step()
+        acting.zero_grad()
+        one(actor(x)).mean().backward()
+        acting.step()
+        scaling.zero_grad()
+        (scale.exp() * 2).backward()
+        scaling.step()
+
+
+@shape(12)
+def environment_between(toy):
+    """As in REINFORCE: an environment between forward passes that one backward pass is about."""
+    policy = Net()
+    policy.norm = nn.Identity()
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)
+    for _ in range(12):
+        chosen = []
+        for _ in range(4):
+            chosen.append(policy(torch.randn(1, 8)).log_softmax(1)[0, 0])
+            time.sleep(LONG_S)  # the environment
+        optimizer.zero_grad()
+        torch.stack(chosen).sum().backward()
+        optimizer.step()
+
+
+@shape(12)
+def slow_loss(toy):
+    model, optimizer = made()
+    for _ in range(2):
+        for x, y in data():
+            optimizer.zero_grad()
+            computed = model(x)
+            time.sleep(LONG_S)
+            functional.cross_entropy(computed, y).backward()
+            optimizer.step()
+
+
+@shape(12)
+def forward_by_name(toy):
+    model = Slow()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        for x, y in data():
+            optimizer.zero_grad()
+            functional.cross_entropy(model.forward(x), y).backward()
+            optimizer.step()
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(40))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x) + x * 0.1
+            time.sleep(LONG_S / 40)
+        return x
+
+
+@shape(12)
+def forward_of_many_parts_by_name(toy):
+    model = Deep()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        for x, _ in data():
+            optimizer.zero_grad()
+            model.forward(x).mean().backward()
+            optimizer.step()
+
+
+def unseen_loss(model, x):
+    """Compute with the model's parameters, and call none of its parts."""
+    return functional.linear(x, model.one.weight, model.one.bias).mean()
+
+
+@shape(12)
+def forward_of_no_part(toy):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        for x, _ in data():
+            optimizer.zero_grad()
+            unseen_loss(model, x).backward()
+            optimizer.step()
+
+
+@shape(24)
+def generator_steps_twice(toy):
+    generator, critic = Net(out=8), Net()
+    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
+    for x, _ in data(24 * 8):
+        ones[0].zero_grad()
+        (critic(x).mean() - critic(generator(torch.randn(8, 8)).detach()).mean()).backward()
+        ones[0].step()
+        for _ in range(2):
+            ones[1].zero_grad()
+            critic(generator(torch.randn(8, 8))).mean().backward()
+            ones[1].step()
+
+
+@shape(24)
+def critic_steps_thrice_on_a_batch(toy):
+    generator, critic = Net(out=8), Net()
+    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
+    for x, _ in data(24 * 8):
+        for _ in range(3):
+            ones[0].zero_grad()
+            (critic(x).mean() - critic(generator(torch.randn(8, 8)).detach()).mean()).backward()
+            ones[0].step()
+        ones[1].zero_grad()
+        critic(generator(torch.randn(8, 8))).mean().backward()
+        ones[1].step()
+
+
+@shape(60)
+def many_models(toy):
+    """As in a search over settings; models and optimizers are released in between."""
+    for width in range(8, 20):
+        model, optimizer = made(width)
+        for _ in range(5):
+            learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
+class Sequences(nn.Module):
+    def __init__(self, *, batch_first):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 8, batch_first=batch_first)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def learn_sequences(*, batch_first):
+    model = Sequences(batch_first=batch_first)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(12):
+        optimizer.zero_grad()
+        model(torch.randn(7, 5, 8)).mean().backward()
+        optimizer.step()
+
+
+@shape(12)
+def sequence_first(toy):
+    learn_sequences(batch_first=False)
+
+
+@shape(12)
+def batch_first(toy):
+    learn_sequences(batch_first=True)
+
+
+@shape(12)
+def one_model_called_thrice(toy):
+    """Nothing shows whether the calls are of the same samples."""
+    model, optimizer = made()
+    for _ in range(12):
+        optimizer.zero_grad()
+        sum(model(torch.randn(16, 8)).mean() for _ in range(3)).backward()
+        optimizer.step()
+
+
+@shape(12)
+def accumulates_without_a_loader(toy):
+    model, optimizer = made()
+    for number in range(24):
+        model(torch.randn(16, 8)).mean().backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@shape(12)
+def slow_augmentation(toy):
+    """Own code between batch and forward pass, with nothing to copy."""
+    model, optimizer = made()
+    for _ in range(2):
+        for x, y in data():
+            time.sleep(LONG_S)
+            learn(model, optimizer, x, y)
+
+
+@shape(12)
+def batch_of_another_device(toy):
+    """Stands for a GPU: the batches are on the device `meta`."""
+    model, optimizer = made()
+    rows = data().dataset
+    loader = DataLoader(rows, 8, collate_fn=lambda batch: default_collate(batch)[0].to("meta"))
+    for _ in range(2):
+        for _ in loader:
+            time.sleep(LONG_S)
+            learn(model, optimizer, torch.randn(8, 8), torch.randint(2, (8,)))
+
+
+@shape(20)
+def evaluates_in_training_mode(toy):
+    model, optimizer = made()
+    for number in range(20):
+        if number % 5 == 4:
+            with torch.no_grad():
+                model(torch.randn(32, 8))
+        learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
+@shape(12)
+def target_in_each_step(toy):
+    """The model computes its own target, after it was called to train."""
+    model = Net()
+    model.register_forward_hook(lambda *_: time.sleep(0 if torch.is_grad_enabled() else LONG_S))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        for x, _ in data():
+            computed = model(x)
+            with torch.no_grad():
+                wanted = model(x)
+            optimizer.zero_grad()
+            functional.mse_loss(computed, wanted).backward()
+            optimizer.step()
+
+
+class OwnOptimizer:
+    """A library's own: torch knows nothing of it."""
+
+    def __init__(self, parameters):
+        self.all = list(parameters)
+
+    def step(self):
+        time.sleep(LONG_S)
+        with torch.no_grad():
+            for one in self.all:
+                one.sub_(0.01 * one.grad)
+
+
+class OwnLoader:
+    """A library's own, around iterators of torch's."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def __iter__(self):
+        yield from _SingleProcessDataLoaderIter(self)
+
+
+@shape(24)
+def library_with_optimizer_and_loader_of_its_own(toy):
+    library = ModuleType("fastai.optimizer")
+    library.Optimizer = type("Optimizer", (OwnOptimizer,), {"__module__": library.__name__})
+    OwnLoader.__module__ = "fastai.data.load"
+    sys.modules[library.__name__] = library
+    model = Net()
+    optimizer = library.Optimizer(model.parameters())
+    for x, y in OwnLoader(data(24 * 8)):
+        model.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    del sys.modules[library.__name__]

@@ -1,0 +1,159 @@
+"""Steps with frozen models, rollouts, environments, batches used twice: phases, samples, steps."""
+
+import pytest
+
+from tests.script import kinds, shapes
+from tests.script.kinds import LONG_S, ROLLOUTS, UPDATES
+
+KINDS = [name for name, (run, _) in shapes.SHAPES.items() if run.__module__ == kinds.__name__]
+LONG_MS = LONG_S * 1e3
+
+
+@pytest.fixture(scope="module")
+def every(results_of):
+    return results_of("every_shape")
+
+
+@pytest.fixture(scope="module")
+def results(every):
+    return every["found"]
+
+
+def sampled(one):
+    """The phases of the steps in which all of them were measured."""
+    return [step["phases_ms"] for step in one["records"] if "optimizer" in step["phases_ms"]]
+
+
+def longest(phases_ms):
+    return max(phases_ms, key=phases_ms.get)
+
+
+@pytest.mark.parametrize("how", ["found", "found, together"])
+@pytest.mark.parametrize("name", KINDS)
+def test_the_number_of_steps_is_exact(every, name, how):
+    one = every[how][name]
+    assert (one["steps"], one["failures"]) == (one["expected"], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("frozen_encoder", "frozen"),
+        ("frozen_encoder_with_gradients_on", "frozen"),
+        ("distillation", "frozen"),
+        ("loss_by_a_frozen_model", "forward"),
+        ("slow_loss", "forward"),
+        ("environment_between", "your_code"),
+        ("slow_augmentation", "your_code"),
+        ("batch_of_another_device", "copy"),
+        ("target_in_each_step", "frozen"),
+    ],
+)
+def test_what_takes_its_time_is_the_longest_phase(results, name, phase):
+    found = sampled(results[name])
+    assert {longest(phases_ms) for phases_ms in found} == {phase}
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"), [("frozen_encoder_by_its_method", "frozen"), ("forward_by_name", "forward")]
+)
+def test_a_model_that_is_never_called_is_found_by_its_parts_or_its_forward(results, name, phase):
+    assert longest(sampled(results[name])[-1]) == phase
+
+
+def test_a_deep_models_forward_by_name_is_the_forward_pass(results):
+    assert longest(sampled(results["forward_of_many_parts_by_name"])[-1]) == "forward"
+
+
+def test_where_no_forward_pass_is_seen_the_line_says_so(results):
+    line = results["forward_of_no_part"]["found"][-1]
+    assert "root Net (no call seen: its forward pass is in your code)" in line
+
+
+def test_only_the_last_of_several_environments_steps_counts_as_the_loss(results):
+    for phases_ms in sampled(results["environment_between"]):
+        assert phases_ms["your_code"] >= 3 * LONG_MS
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("frozen_encoder", "root Net, frozen Slow, 1 backward"),
+        ("frozen_encoder_by_its_method", "root Net, frozen Autoencoder.encoder, 1 backward"),
+        ("distillation", "root Net, frozen Slow, 1 backward"),
+        ("library_with_optimizer_and_loader_of_its_own", "an optimizer of fastai, root Net, "),
+        (
+            "library_with_optimizer_and_loader_of_its_own",
+            "1 backward pass a step, a loader of fast",
+        ),
+        ("rollouts", "calls without gradients before a step taken for a rollout"),
+    ],
+)
+def test_the_line_names_frozen_models_and_what_was_guessed(results, name, line):
+    assert line in results[name]["found"][-1]
+
+
+def test_a_librarys_own_optimizer_is_a_phase_and_ends_its_steps(results):
+    found = sampled(results["library_with_optimizer_and_loader_of_its_own"])
+    assert longest(found[-1]) == "optimizer"
+
+
+@pytest.mark.parametrize(
+    ("name", "updates"),
+    [
+        ("rollouts", UPDATES),
+        ("rollouts_in_evaluation_mode", UPDATES),
+        ("rollouts_into_a_loader", 6),
+    ],
+)
+def test_a_rollout_is_a_part_of_the_step_after_it_and_no_evaluation(results, name, updates):
+    one = results[name]
+    assert one["asides"] == []
+    first = {number * updates + 1 for number in range(1, ROLLOUTS)}
+    for step in one["records"]:
+        acted_ms = step["rollout_ms"] if step["step"] > updates + 1 else 0
+        if step["step"] in first - {updates + 1}:
+            assert 4 * LONG_MS <= acted_ms <= step["step_ms"]
+        else:
+            assert acted_ms == 0
+
+
+def test_acting_before_each_step_is_a_rollout_from_the_first_on(results):
+    one = results["acts_before_it_learns"]
+    assert one["asides"] == []
+    assert min(step["rollout_ms"] for step in one["records"][1:]) >= shapes.ACTS_S * 1e3
+
+
+@pytest.mark.parametrize("name", ["evaluation_without_a_loader", "evaluates_in_training_mode"])
+def test_calls_on_as_many_samples_as_a_step_has_are_an_evaluation(results, name):
+    assert {why for why, _ in results[name]["asides"]} == {"evaluation", None}
+
+
+@pytest.mark.parametrize("how", ["found", "found, together"])
+@pytest.mark.parametrize(
+    ("name", "samples"),
+    [
+        ("replay_buffer", 16),
+        ("actor_and_two_critics", 16),
+        ("accumulates_without_a_loader", 32),
+        ("batch_first", 7),
+        ("sequence_first", None),
+        ("environment_between", None),
+        ("one_model_called_thrice", None),
+        ("generator_steps_twice", 8),
+    ],
+)
+def test_samples_are_those_that_the_backward_pass_is_about_or_unknown(every, name, samples, how):
+    records = every[how][name]["records"]
+    assert {one["samples"] and one["samples"] / one["count"] for one in records} == {samples}
+
+
+def test_the_ninth_model_of_a_process_is_found_as_the_first(results):
+    one = results["many_models"]
+    assert "root Net" in one["found"][-1]
+    assert one["records"][-1]["samples"] == 16
+
+
+def test_a_frozen_models_calls_do_not_keep_steps_from_being_timed_together(every):
+    counts = {one["count"] for one in every["found, together"]["frozen_encoder"]["records"]}
+    assert max(counts) > 1
