@@ -81,7 +81,8 @@ $(READY): requirements.txt pyproject.toml
 
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
-	  --no-emit-index-url --no-emit-find-links --group dev pyproject.toml -o requirements.txt
+	  --no-emit-index-url --no-emit-find-links --extra workloads --group dev pyproject.toml \
+	  -o requirements.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants

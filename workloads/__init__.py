@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from workloads.levers import Choice, Lever, LeverError
 from workloads.nearest import unknown
+from workloads.needs import check
 from workloads.standard_levers import (
     INPUT,
     JPEG,
@@ -42,6 +43,7 @@ class Entry:
         on_cpu: Mapping[str, str],
         prepares: str = "prepare",
         shared_loss: str = "",
+        needs: tuple[str, ...] = ("torch",),
     ) -> None:
         self.name = name
         self.summary = summary
@@ -55,6 +57,8 @@ class Entry:
         self.shared_loss = shared_loss
         """Why the loss of several processes differs from that of one process with all samples, as a
         clause; empty if it does not."""
+        self.needs = needs
+        """Modules that `build` imports, of those that gpudash itself does without."""
 
     def of_processes(self) -> "Entry":
         """Return the entry for several processes, with the levers that only they have."""
@@ -68,7 +72,11 @@ class Entry:
         return self.of_processes().levers if is_of_several else self.levers
 
     def build(self) -> "type[Workload]":
-        """Import the implementation, and with it torch; return its class."""
+        """Import the implementation, and with it torch; return its class.
+
+        Raises LeverError if something that it imports is not installed.
+        """
+        check(self.name, self.needs)
         workload: type[Workload] = importlib.import_module(self.module).WORKLOAD
         return workload
 
@@ -100,6 +108,7 @@ CATALOGUE: dict[str, Entry] = {
             summary="Image classification with heavy augmentation, on the CPU or on the GPU.",
             source=STREAMS,
             module="workloads.augment",
+            needs=("torch", "torchvision"),
             prepares="augment",
             levers=(
                 pipelined("Augment batch n+1 on one CUDA stream while n trains on another."),
@@ -175,6 +184,7 @@ CATALOGUE: dict[str, Entry] = {
             summary="Classification of crops from JPEG files, bound by reading and decoding them.",
             source=JPEG,
             module="workloads.jpeg_input",
+            needs=("torch", "torchvision", "scipy", "PIL"),
             prepares="convert",
             levers=(
                 pipelined(

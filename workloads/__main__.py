@@ -17,6 +17,7 @@ from workloads import CATALOGUE, DEFAULT
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, resolve
 from workloads.lifetime import end
+from workloads.needs import check
 from workloads.own.loading import find
 
 
@@ -54,6 +55,7 @@ def run(workload: str, pairs: Sequence[str], device: str, steps: str) -> dict[st
     entry = find(workload)
     settings = dict(_pair(text) for text in pairs)
     resolve(entry.levers, settings)
+    check(entry.name, entry.needs)
     keep_compiled_code()
     from workloads import bare_run  # noqa: PLC0415  # imports torch, after the arguments' checks
 

@@ -87,7 +87,13 @@ def main(arguments: argparse.Namespace) -> int:
     from msgspec.structs import replace
 
     from gpudash.cli.plan import make_plan
+    from workloads.needs import missing
 
+    if arguments.command == ["gpudash"] and missing(("torch",)):
+        from gpudash.cli.welcome import welcome
+
+        say(welcome())
+        return Exit.REFUSED
     plan = replace(make_plan(arguments), steps=arguments.steps, duration_s=arguments.duration)
     record, rows = _outputs(arguments)
     headless = rows is not None or (record is not None and not arguments.live)

@@ -30,6 +30,7 @@ from gpudash.telemetry import gpm
 from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
 from gpudash.telemetry.procfs import MIB
+from workloads.needs import install_line, missing
 
 GIB = 1024**3
 PR_GET_PDEATHSIG = 2
@@ -155,6 +156,10 @@ def _machine() -> Check:
 
 def _torch() -> Iterator[Check]:
     """Yield the checks of torch, imported in a child: it may be slow, broken or missing."""
+    if missing(("torch",)):
+        reason = f"not in gpudash's own environment; {install_line()} is for its workloads"
+        yield Check(name="torch", ok=None, detail=f"{reason}, a script has its own")
+        return
     try:
         done = child.run("-c", ASK_TORCH, timeout_s=TORCH_TIMEOUT_S)
     except subprocess.TimeoutExpired:

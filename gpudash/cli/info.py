@@ -150,7 +150,7 @@ def _part(title: str, lines: dict[str, str]) -> str:
 def _levers(arguments: argparse.Namespace) -> list[Setting]:
     """Return the levers of the chosen workload."""
     arguments.workload = arguments.workload or DEFAULT
-    plan = make_plan(arguments)
+    plan = make_plan(arguments, trains=False)
     return [
         Setting(
             key=f"levers.{lever.name}",

@@ -10,19 +10,24 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from workloads import CATALOGUE, Entry, add
 from workloads.levers import AUTO, Lever, find
+from workloads.needs import check
 from workloads.standard_levers import PROCESSES
 
 OF_WORKLOADS = ("set", "batch_size", "pipelined", "serial", "seed", "nproc")
 
 
 def make_plan(
-    arguments: argparse.Namespace, decided: Collection[str] = (), *, nproc: int | None = None
+    arguments: argparse.Namespace,
+    decided: Collection[str] = (),
+    *,
+    nproc: int | None = None,
+    trains: bool = True,
 ) -> Plan:
     """Return a plan without an end for the chosen training; record what has set its levers.
 
     `decided` are levers that the command line sets elsewhere; configured values of them do not
-    count. `nproc` is the number of processes to use if the command line names several. Raises
-    LeverError or UsageError.
+    count. `nproc` is the number of processes to use if the command line names several. A plan that
+    nobody `trains` needs no torch. Raises LeverError or UsageError.
     """
     nproc = nproc or arguments.nproc or 1
     entry = entry_of(arguments.workload)
@@ -43,6 +48,8 @@ def make_plan(
             settings[name] = find(entry.levers, name).canonical(value)
             arguments.set_by[f"levers.{name}"] = by
     arguments.set_by |= {f"levers.{name}": COMMAND_LINE for name, _ in asked}
+    if trains:
+        check(entry.name, entry.needs)
     return Plan(workload=entry.name, settings=settings, device=arguments.device, nproc=nproc)
 
 

@@ -35,7 +35,12 @@ def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
         )
     arguments.workload = preset.workload if preset else arguments.workload or DEFAULT
     counts: Sequence[int] = arguments.nproc or (1,)
-    plan = make_plan(arguments, decided_by(preset, arguments.vary), nproc=max(counts))
+    plan = make_plan(
+        arguments,
+        decided_by(preset, arguments.vary),
+        nproc=max(counts),
+        trains=not arguments.dry_run,
+    )
     entry = find_workload(plan.workload)
     steps = arguments.steps
     if preset is None:
