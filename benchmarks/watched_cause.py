@@ -11,8 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gpudash.cli.headless import News
-from gpudash.cli.headless_script import begin, plan_of
+from gpudash.cli.headless_script import plan_of
 from gpudash.protocol.commands import Plan
+from gpudash.run import runs
 from gpudash.run.script import STOPS, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
@@ -98,7 +99,7 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     core = str(max(usable_cores() - 1, 0))
     command = _command(script, device, mended_while, core)
-    place, news = begin(), News(quiet=True)
+    place, news = runs.begin(), News(quiet=True)
     children: list[Foreground] = []
 
     def start(_plan: Plan) -> ScriptSource:

@@ -19,6 +19,7 @@ ENVIRONMENT = (
     ("GPUDASH_PROFILE", "The profile of the configuration files that is obeyed, as by --profile."),
     ("GPUDASH_TOKEN", "What opens the connection of gpudash run --connect to --listen."),
     ("GPUDASH_DATA", "The folder of the images that the workloads generate."),
+    ("GPUDASH_RUN_DIR", "The folder in which gpudash run and gpudash attach meet."),
 )
 
 COMMON = {"--help", "--ascii", "--color"}

@@ -15,9 +15,11 @@ ENVIRONMENT = "_GPUDASH_RUN"
 begins with an underscore, and a user's settings with `GPUDASH_`: neither is taken for the other."""
 PREFIX = "gpudash-run-"
 """Prefix of the directories' names; the rest cannot be guessed."""
+FOLDER = "GPUDASH_RUN_DIR"
+"""The environment variable with the folder for these directories, where the user has chosen one."""
 ENDING = "ending"
 LONGEST_FOLDER = 60
-"""Limit of the parent folder's path, in bytes."""
+"""Limit of the parent folder's path, in bytes: a socket's below it has at most 107."""
 
 
 class Rendezvous:
@@ -73,29 +75,42 @@ def of_environment() -> Rendezvous | None:
 
 def begin() -> Rendezvous:
     """Create the directory of a new run, and return its rendezvous. Raises OSError."""
-    return Rendezvous(Path(tempfile.mkdtemp(prefix=PREFIX, dir=_folder())))
+    return Rendezvous(Path(tempfile.mkdtemp(prefix=PREFIX, dir=folders()[0])))
 
 
 def begun() -> list[Rendezvous]:
     """Return the directories of this user's runs. Raises OSError."""
-    return [Rendezvous(path) for path in _folder().glob(f"{PREFIX}*") if _is_private(path)]
+    found = (path for folder in folders() for path in folder.glob(f"{PREFIX}*"))
+    return [Rendezvous(path) for path in found if _is_private(path)]
 
 
-def _folder() -> Path:
-    """Return the folder with the directories of runs. Other users may have access to it.
+def of_others() -> int:
+    """Return how many directories of runs there are of other users."""
+    found = (path for folder in folders() for path in folder.glob(f"{PREFIX}*"))
+    return sum(_owner(path) not in (None, os.geteuid()) for path in found)
 
-    So no name in it is expected to be free, and what lies there is of a run only if it is private.
+
+def folders() -> list[Path]:
+    """Return the folders in which directories of runs may be, first that of a new run.
+
+    Other users may have access to them. So no name in one is expected to be free, and what lies
+    there is of a run only if it is private. They do not depend on what differs between a job and
+    who looks for it: TMPDIR is the job's own, and a login's folder is removed when it ends.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.access(runtime, os.W_OK) and _leaves_room(Path(runtime)):
-        return Path(runtime)
-    usual = Path(tempfile.gettempdir())
-    return usual if _leaves_room(usual) else Path("/tmp")  # noqa: S108  # private there
+    if chosen := os.environ.get(FOLDER):
+        return [Path(chosen).absolute()]
+    usual = [Path("/tmp")]  # noqa: S108  # private there
+    other = Path(tempfile.gettempdir())
+    if other not in usual and len(os.fsencode(other)) <= LONGEST_FOLDER:
+        usual.insert(0 if not os.access(usual[0], os.W_OK) else 1, other)
+    return usual
 
 
-def _leaves_room(folder: Path) -> bool:
-    """Return whether sockets fit below this folder: their paths have at most 107 bytes."""
-    return len(os.fsencode(folder)) <= LONGEST_FOLDER
+def _owner(path: Path) -> int | None:
+    try:
+        return path.lstat().st_uid
+    except OSError:  # gone
+        return None
 
 
 def _is_private(path: Path) -> bool:

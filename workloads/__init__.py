@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from workloads.levers import Choice, Lever, LeverError
 from workloads.nearest import unknown
-from workloads.needs import check
+from workloads.needs import BESIDE_TORCH, check
 from workloads.standard_levers import (
     INPUT,
     JPEG,
@@ -43,7 +43,6 @@ class Entry:
         on_cpu: Mapping[str, str],
         prepares: str = "prepare",
         shared_loss: str = "",
-        needs: tuple[str, ...] = ("torch",),
     ) -> None:
         self.name = name
         self.summary = summary
@@ -57,7 +56,7 @@ class Entry:
         self.shared_loss = shared_loss
         """Why the loss of several processes differs from that of one process with all samples, as a
         clause; empty if it does not."""
-        self.needs = needs
+        self.needs = ("torch", *BESIDE_TORCH.get(module, ()))
         """Modules that `build` imports, of those that gpudash itself does without."""
 
     def of_processes(self) -> "Entry":
@@ -108,7 +107,6 @@ CATALOGUE: dict[str, Entry] = {
             summary="Image classification with heavy augmentation, on the CPU or on the GPU.",
             source=STREAMS,
             module="workloads.augment",
-            needs=("torch", "torchvision"),
             prepares="augment",
             levers=(
                 pipelined("Augment batch n+1 on one CUDA stream while n trains on another."),
@@ -184,7 +182,6 @@ CATALOGUE: dict[str, Entry] = {
             summary="Classification of crops from JPEG files, bound by reading and decoding them.",
             source=JPEG,
             module="workloads.jpeg_input",
-            needs=("torch", "torchvision", "scipy", "PIL"),
             prepares="convert",
             levers=(
                 pipelined(

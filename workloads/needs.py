@@ -11,6 +11,11 @@ from pathlib import Path
 from workloads.levers import LeverError
 
 EXTRA = "gpudash[workloads]"
+BESIDE_TORCH = {
+    "workloads.augment": ("torchvision",),
+    "workloads.jpeg_input": ("torchvision", "scipy", "PIL"),
+}
+"""What the modules of workloads import beside torch."""
 INSTALLERS = {"uv-receipt.toml": "uv tool install", "pipx_metadata.json": "pipx install --force"}
 """Commands that install into an environment, by the file that they leave in it."""
 USUAL = "pip install"

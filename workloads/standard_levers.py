@@ -5,6 +5,7 @@ This module does not import torch.
 
 import os
 
+from workloads.cgroup import cores_quota
 from workloads.levers import AUTO, NEXT, Choice, Count, Lever, Switch
 
 STREAMS = "C. Rand, Pipelining AI/ML Training Workloads with CUDA Streams (2025)"
@@ -21,8 +22,10 @@ DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on."""
-    return len(os.sched_getaffinity(0))
+    """Return how many cores this process may run on, and has the time of, of its cgroup's quota."""
+    quota = cores_quota()
+    allowed = len(os.sched_getaffinity(0))
+    return allowed if quota is None else max(1, min(allowed, int(quota)))
 
 
 def batch_size(default: int) -> Count:

@@ -9,6 +9,7 @@ from gpudash.cli.options import add_listening, add_screen_options
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import OF_SCRIPT, Exit, UsageError
 from gpudash.format import plain
+from gpudash.rendezvous import FOLDER, folders
 
 if TYPE_CHECKING:
     from gpudash.run.runs import UserRun
@@ -42,10 +43,11 @@ def main(arguments: argparse.Namespace) -> int:
     from gpudash.cli.run_command import listen, say_farewell
     from gpudash.cli.stdout import on_terminal
     from gpudash.protocol.commands import Plan
-    from gpudash.run.runs import living
+    from gpudash.run.runs import check_folder, living
     from gpudash.run.script import ON_SCREEN, ScriptSource
     from gpudash.run.session import Session
 
+    check_folder()
     run = choose(arguments.run, living())
     if not on_terminal():
         raise UsageError("the dashboard needs a terminal")
@@ -66,7 +68,7 @@ def main(arguments: argparse.Namespace) -> int:
 def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":
     """Return the run with this name or process id, or the only possible one. Raises UsageError."""
     if not runs:
-        raise UsageError("no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one")
+        raise UsageError(plain(_why_none()))
     found = [run for run in runs if word in (str(run.facts.pid), run.facts.name)]
     if word is None:
         found = [run for run in runs if not run.has_other_terminal] or list(runs)
@@ -76,6 +78,20 @@ def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":
     if not found:
         raise UsageError(f"no command {word!r} runs; valid: the name or process id of {lives}")
     raise UsageError(f"{len(found)} commands run, one has to be named by its process id: {lives}")
+
+
+def _why_none() -> str:
+    from gpudash.run.runs import elsewhere
+
+    if others := elsewhere():
+        where = "; ".join(f"{one.name} on {one.host}" for one in others)
+        return (
+            f"no command of gpudash run lives here; valid: gpudash attach where one does: {where}"
+        )
+    return (
+        "no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one, and "
+        f"{FOLDER} names the folder of one that is not in {' or '.join(map(str, folders()))}"
+    )
 
 
 def _described(run: "UserRun") -> str:

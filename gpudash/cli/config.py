@@ -39,7 +39,7 @@ from gpudash.errors import UsageError
 from workloads import Entry
 from workloads.nearest import did_you_mean
 
-NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_TOKEN")
+NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_RUN_DIR", "GPUDASH_TOKEN")
 """Environment variables that are read elsewhere."""
 
 

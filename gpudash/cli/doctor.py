@@ -20,22 +20,33 @@ from typing import Any
 import msgspec
 import psutil
 
+from gpudash import rendezvous
 from gpudash.cli.options import add_json
 from gpudash.cli.parser import Verb
 from gpudash.cli.stdout import say, say_json
-from gpudash.errors import Exit
+from gpudash.errors import Exit, UsageError
 from gpudash.format import plain
-from gpudash.run import child
+from gpudash.run import child, runs
+from gpudash.run.surroundings import look_in
 from gpudash.telemetry import gpm
 from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured
 from gpudash.telemetry.procfs import MIB
+from workloads.cgroup import cores_quota, memory_limit_bytes
 from workloads.needs import install_line, missing
+from workloads.standard_levers import usable_cores
 
 GIB = 1024**3
 PR_GET_PDEATHSIG = 2
 TORCH_TIMEOUT_S = 60.0
 REPEATS = 5
+SHARED = "/dev/shm"  # noqa: S108  # loader workers hand batches over there
+LEAST_SHARED_MIB = 1024
+"""A container has 64 by default, which a few batches fill."""
+MORE_SHARED = (
+    ": loader workers hand batches over there, and die of a bus error once it is full; "
+    "docker run --shm-size=8g, or an emptyDir of medium Memory mounted there, makes it larger"
+)
 MARKS = {True: "ok", False: "no", None: "–"}
 
 ASK_TORCH = """
@@ -117,11 +128,13 @@ def examine() -> tuple[Check, ...]:
             name="python", ok=True, detail=f"{platform.python_version()} on {platform.platform()}"
         ),
         _machine(),
+        _shared_memory(),
         *_torch(),
         *_gpu(),
         _terminal(),
         _processes(),
         _memory(),
+        _runs(),
     )
 
 
@@ -144,11 +157,45 @@ def _configuration(found: Any) -> Check:
 
 
 def _machine() -> Check:
-    cores = os.cpu_count()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
-    memory_gib = psutil.virtual_memory().total / GIB
-    detail = f"{cores} cores, {usable} of them usable here; {memory_gib:.1f} GiB of memory"
-    return Check(name="machine", ok=True, detail=detail)
+    quota, limit_bytes = cores_quota(), memory_limit_bytes()
+    why = "" if quota is None else f" (quota of the cgroup: {quota:.4g})"
+    cores = f"{os.cpu_count()} cores, {usable_cores()} of them usable here{why}"
+    held_bytes = psutil.virtual_memory().total
+    memory = f"{held_bytes / GIB:.1f} GiB of memory"
+    if limit_bytes is not None and limit_bytes < held_bytes:
+        memory += f", {limit_bytes / GIB:.4g} of them for this cgroup"
+    return Check(name="machine", ok=True, detail=f"{cores}; {memory}")
+
+
+def _shared_memory() -> Check:
+    """Return how much the loader workers can hand over at a time."""
+    name = "shared memory"
+    try:
+        found = os.statvfs(SHARED)
+    except OSError as error:
+        detail = f"{SHARED}: {error.strerror}; loader workers need it"
+        return Check(name=name, ok=False, detail=detail)
+    size_mib, free_mib = (
+        blocks * found.f_frsize / MIB for blocks in (found.f_blocks, found.f_bavail)
+    )
+    detail = f"{SHARED} has {size_mib:,.0f} MiB, {free_mib:,.0f} of them free"
+    is_small = size_mib < LEAST_SHARED_MIB
+    return Check(name=name, ok=not is_small, detail=detail + MORE_SHARED * is_small)
+
+
+def _runs() -> Check:
+    """Return where commands of `gpudash run` are found, and how many live."""
+    name = "runs"
+    try:
+        runs.check_folder()
+    except UsageError as error:
+        return Check(name=name, ok=False, detail=str(error))
+    mine = len(runs.living())
+    folders = " or ".join(map(str, rendezvous.folders()))
+    others = rendezvous.of_others()
+    beside = f", {others} of other users" if others else ""
+    detail = f"{mine} of yours live in {folders}{beside}; seen from elsewhere by {look_in()}"
+    return Check(name=name, ok=True, detail=plain(detail))
 
 
 # ── torch ───────────────────────────────────────────────────────────────────────────────

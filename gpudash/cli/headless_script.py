@@ -13,7 +13,6 @@ from pathlib import Path
 from gpudash import rendezvous
 from gpudash.cli.headless import REDRAW_S, SIGNALS, News, Printer, handled
 from gpudash.cli.stdout import complain
-from gpudash.errors import UsageError
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
 from gpudash.ranks import hangs
@@ -28,6 +27,10 @@ from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Hang, Snapshot
 
+ASKING = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals by which a scheduler asks for a checkpoint: they interrupt nothing."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, *ASKING)
+"""Signals that whoever started gpudash sends to it alone; a terminal's reach the command anyway."""
 IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
 """Seconds after a measurement until its command is asked to end, terminated and killed."""
 
@@ -35,18 +38,6 @@ IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
 def plan_of(command: UserCommand) -> Plan:
     """Return the session's plan for a command."""
     return Plan(workload=command.name, settings={}, command=tuple(map(plain, command.argv)))
-
-
-def begin() -> rendezvous.Rendezvous:
-    """Return a directory for a run, and remove those of ended runs. Raises UsageError."""
-    runs.living()
-    try:
-        return rendezvous.begin()
-    except OSError as error:
-        raise UsageError(
-            f"no private folder for the run: {error.filename}: {error.strerror}; "
-            "valid: XDG_RUNTIME_DIR or TMPDIR names one that can be written"
-        ) from error
 
 
 def remove(place: rendezvous.Rendezvous) -> None:
@@ -76,10 +67,14 @@ class HeadlessScript:
         *,
         output_to_stderr: bool = False,
         nodes: Nodes | None = None,
+        gives_way: bool = False,
     ) -> None:
-        """Create the run's directory. Raises UsageError."""
-        self._command, self._place, self._nodes = command, begin(), nodes
-        self._output_to_stderr = output_to_stderr
+        """Create the run's directory; with `gives_way`, `gpudash attach` may watch it meanwhile.
+
+        Raises UsageError.
+        """
+        self._command, self._place, self._nodes = command, runs.begin(), nodes
+        self._output_to_stderr, self._gives_way = output_to_stderr, gives_way
         self._child: Foreground | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
         self.source: ScriptSource | None = None
@@ -110,7 +105,12 @@ class HeadlessScript:
     def _start(self, _plan: Plan) -> ScriptSource:
         child = self._launch()
         self.source = ScriptSource(
-            self._command.name, child, self._place, can=HEADLESS, nodes=self._nodes
+            self._command.name,
+            child,
+            self._place,
+            can=HEADLESS,
+            nodes=self._nodes,
+            gives_way=self._gives_way,
         )
         return self.source
 
@@ -192,7 +192,8 @@ class HeadlessScript:
         parts = [self.source.how_it_ended()] if self._wait() else []
         if self.source.started:
             rate = figure(session.steps_per_s)
-            parts.append(f"{steps(self.source.total_steps)}, {rate} steps/s")
+            seen = f"{steps(self.source.total_steps)}, {rate} steps/s"
+            parts.append(f"{seen}{' until gpudash attach took over' * self.source.is_away}")
         else:
             parts.append(self.source.why_no_step())
         if record is not None and session.has_rows("recording"):
@@ -212,8 +213,8 @@ class HeadlessScript:
         """Leave signals to the command: pass on those that the terminal does not send it anyway."""
 
         def pass_on(number: int, _frame: object) -> None:
-            self.interrupted = True
-            if number not in (signal.SIGTERM, signal.SIGHUP):
+            self.interrupted = self.interrupted or number not in ASKING
+            if number not in PASSED_ON:
                 return
             if self._child is None:
                 self._early_signals.append(number)
@@ -221,5 +222,6 @@ class HeadlessScript:
                 self._child.signal(number)
 
         # ignored signals, as under nohup, the command ignores too
-        handled_here = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        ours = {*SIGNALS, *PASSED_ON}
+        handled_here = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
         return handled(handled_here, pass_on)

@@ -7,7 +7,6 @@ from pathlib import Path
 from gpudash.cli.dashboard import begin_destinations, check_record_options, opening, show
 from gpudash.cli.headless_script import (
     HeadlessScript,
-    begin,
     in_shell,
     own_failures,
     plan_of,
@@ -20,8 +19,10 @@ from gpudash.run.addresses import to_connect, to_listen
 from gpudash.run.node_protocol import VARIABLE, given_token, new_token
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
+from gpudash.run.runs import begin
 from gpudash.run.script import ScriptSource
 from gpudash.run.source import Source
+from gpudash.run.surroundings import in_slurm_step, look_in
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.run.user_command_process import keep
 
@@ -34,14 +35,18 @@ def main(arguments: argparse.Namespace) -> int:
     command = understand(arguments.user_command, arguments.python)
     record: Path | None = arguments.record
     recorded = record is not None and not arguments.live
-    headless = arguments.watch or arguments.connect is not None or recorded
+    asked = arguments.watch or arguments.connect is not None or recorded
+    headless = asked or not on_terminal()
     _check(arguments, headless=headless)
     if arguments.connect is not None:
         return _relayed(command, arguments)
     nodes = listen(arguments, headless=headless)
     if not headless:
         return _on_screen(command, arguments, nodes)
-    script = HeadlessScript(command, nodes=nodes)
+    gives_way = nodes is None and record is None and not arguments.to
+    script = HeadlessScript(command, nodes=nodes, gives_way=gives_way)
+    if gives_way and not (asked or arguments.quiet):
+        complain(f"gpudash: no terminal here; {look_in()} opens the dashboard over {command.name}")
     with script.session(arguments) as session:
         if record is not None:
             session.begin_sink(
@@ -67,10 +72,6 @@ def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
         raise UsageError("--listen and --connect do not go together: one gpudash listens")
     if arguments.to and arguments.connect is not None:
         raise UsageError("--to goes with the gpudash that listens, not with --connect")
-    if not (headless or on_terminal()):
-        raise UsageError(
-            "the dashboard needs a terminal; --record FILE.csv or --watch runs without one"
-        )
 
 
 def listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
@@ -132,7 +133,10 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
 def say_farewell(source: ScriptSource, code: int) -> int:
     """Print that the command runs on, or how it ended; return the exit code."""
     if not source.is_over:
-        complain(f"{source.name} runs on, unwatched; gpudash attach opens the dashboard again")
+        until = " until this Slurm step ends, and with it all that it started" * in_slurm_step()
+        complain(
+            f"{source.name} runs on, unwatched{until}; gpudash attach opens the dashboard again"
+        )
         return code
     if source.last_lines:
         say("\n".join(source.last_lines[-LAST_LINES:]))

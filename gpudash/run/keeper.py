@@ -85,8 +85,10 @@ def write_facts(
         "is_kept": is_kept,
         "processes": [(one, began_ticks(one)) for one in (pid, os.getpid())],
         "space": space(),
+        "host": socket.gethostname(),
         "started_s": time.time(),
     }
+    _hold(directory)
     draft = directory / f"{FACTS}.draft"
     draft.write_bytes(json.dumps(facts, ensure_ascii=False).encode(errors="replace"))
     draft.replace(directory / FACTS)
@@ -101,10 +103,17 @@ def began_ticks(pid: int) -> int:
     return -1 if state in b"ZX" else int(numbers[18])
 
 
+def _hold(directory: Path) -> None:
+    """Keep what removes old files in /tmp from this directory, until this process ends."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(os.open(directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+
+
 def space() -> str:
-    """Return the PID namespace."""
+    """Return the PID namespace and the machine's boot: other nodes may share the folder."""
     try:
-        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115  # its target is no file
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{os.readlink('/proc/self/ns/pid')} {boot}"  # noqa: PTH115  # its target is no file
     except OSError:
         return ""
 

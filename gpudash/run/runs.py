@@ -1,6 +1,9 @@
-"""List this user's running commands, from their directories."""
+"""Begin a run's directory, and list this user's running commands from theirs."""
 
+import os
 import shutil
+import socket
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -9,9 +12,14 @@ import msgspec
 
 from gpudash import rendezvous
 from gpudash.errors import UNDECODABLE, UsageError
+from gpudash.format import plain
 from gpudash.run import keeper
-from gpudash.run.user_command_process import Adopted, UserCommandProcess, attach, watched
+from gpudash.run.user_command_process import UserCommandProcess, adopt, attach
 
+VALID = (
+    f"valid: {rendezvous.FOLDER} names a local folder that only you can write to "
+    f"(mkdir -m 700), in at most {rendezvous.LONGEST_FOLDER} bytes"
+)
 YOUNG_S = 60.0
 """A younger directory without facts may be of a run that just begins."""
 
@@ -30,7 +38,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The command, and its keeper or the gpudash that watches it: process id and start time in the
     kernel's ticks."""
     space: str
-    """PID namespace of these process ids: a container has its own."""
+    """Machine and PID namespace of these process ids: a container has its own."""
+    host: str = ""
+    """The machine's name."""
     started_s: float
     """Wall clock time of the start."""
 
@@ -56,9 +66,60 @@ class UserRun(msgspec.Struct, frozen=True):
         """Connect to the command. Raises UsageError if another gpudash watches it."""
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)
-        if self.has_other_terminal:
-            raise UsageError(watched(self.facts.name))
-        return Adopted(*self.facts.processes[0])
+        return adopt(
+            self.place.path,
+            self.facts.name,
+            self.facts.processes[0],
+            is_watched=self.has_other_terminal,
+        )
+
+
+def begin() -> rendezvous.Rendezvous:
+    """Return a directory for a run, and remove those of ended runs. Raises UsageError."""
+    check_folder()
+    living()
+    folder, place = rendezvous.folders()[0], None
+    try:
+        place = rendezvous.begin()
+        with socket.socket(socket.AF_UNIX) as tried:  # as the training will, where it cannot tell
+            tried.bind(str(place.socket(0)))
+        place.socket(0).unlink()
+    except OSError as error:
+        if place is not None:
+            shutil.rmtree(place.path, ignore_errors=True)
+        what = "sockets" if place else "a private folder"
+        raise UsageError(
+            plain(f"{folder} holds no run: {what} cannot be made there: {error.strerror}; {VALID}")
+        ) from error
+    return place
+
+
+def check_folder() -> None:
+    """Raise UsageError if the folder that the user has chosen cannot hold runs."""
+    if not os.environ.get(rendezvous.FOLDER):
+        return
+    (folder,) = rendezvous.folders()
+    length, most = len(os.fsencode(folder)), rendezvous.LONGEST_FOLDER
+    wrong = f"is longer than sockets allow: {length} bytes of {most}" if length > most else ""
+    try:
+        wrong = wrong or _what_is_wrong(folder.stat())
+    except OSError as error:
+        wrong = f"cannot be used: {error.strerror}"
+    if not wrong and not os.access(folder, os.W_OK | os.X_OK):
+        wrong = "cannot be written"
+    if wrong:
+        raise UsageError(plain(f"{rendezvous.FOLDER}: {folder} {wrong}; {VALID}"))
+
+
+def _what_is_wrong(folder: os.stat_result) -> str:
+    """Return why nothing private can be kept in this folder; empty if it can."""
+    if not stat.S_ISDIR(folder.st_mode):
+        return "is no folder"
+    if folder.st_uid not in (os.geteuid(), 0):
+        return "is another user's"
+    if folder.st_mode & 0o022 and not folder.st_mode & stat.S_ISVTX:
+        return "is one in which others can replace what is yours"
+    return ""
 
 
 def living() -> list[UserRun]:
@@ -78,6 +139,15 @@ def living() -> list[UserRun]:
             elif run is not None:
                 found.append(run)
     return sorted(found, key=lambda run: run.facts.started_s)
+
+
+def elsewhere() -> list[Facts]:
+    """Return what runs on other machines or in other containers that share the folder."""
+    found: list[UserRun | None] = []
+    with suppress(OSError):
+        found += map(_read, rendezvous.begun())
+    facts = [run.facts for run in found if run is not None]
+    return [one for one in facts if one.space != keeper.space()]
 
 
 def _read(place: rendezvous.Rendezvous) -> UserRun | None:

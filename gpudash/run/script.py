@@ -22,6 +22,7 @@ from gpudash.run.source import Source, printed
 from gpudash.run.stack_reply import StackReply
 from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
+from gpudash.run.turns import Turn
 from gpudash.run.user_command_process import UserCommandProcess
 
 ON_SCREEN: tuple[Ability, ...] = (
@@ -68,7 +69,9 @@ class ScriptSource(Source):
         *,
         can: tuple[Ability, ...] = ON_SCREEN,
         nodes: Nodes | None = None,
+        gives_way: bool = False,
     ) -> None:
+        """With `gives_way` the training is left to `gpudash attach` while one watches it."""
         self.name = name
         self.offered: Offered | None = None
         """Levers and findings of the training, once it has begun; may be read from any thread."""
@@ -78,6 +81,7 @@ class ScriptSource(Source):
         """Rank 0's steps."""
         self._held = held
         self._processes = TrainingProcesses(place, nodes)
+        self._turn = Turn(place.path) if gives_way else None
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._lines = TerminalLines()
         self._left_bytes = float(BURST_BYTES)
@@ -104,6 +108,11 @@ class ScriptSource(Source):
     def last_lines(self) -> tuple[str, ...]:
         """The command's last output; empty unless a keeper has its terminal."""
         return self._lines.newest
+
+    @property
+    def is_away(self) -> bool:
+        """Whether another gpudash watches the training now."""
+        return self._turn is not None and not self._turn.is_ours
 
     @property
     def is_over(self) -> bool:
@@ -166,9 +175,13 @@ class ScriptSource(Source):
         return [self._stamped("training", 0, now_s, event) for event in events]
 
     def _of_training(self) -> list[Envelope]:
-        """Return the training processes' messages."""
+        """Return the training processes' messages; their parting if another gpudash comes."""
+        if self._turn is not None and self._turn.look() and self.is_away:
+            parting = self._processes.let_go()
+            self._turn.tell()
+            return [self._stamped(one.source, one.rank, one.sent_s, one.body) for one in parting]
         found = []
-        for envelope in self._processes.read():
+        for envelope in () if self.is_away else self._processes.read():
             body, rank = envelope.body, envelope.rank
             if isinstance(body, State) and body.process is not None:
                 self.started, body = True, replace(body, workload=self.name)

@@ -108,6 +108,23 @@ class TrainingProcesses:
         lead = next((one for one in self._members if one.rank == 0 and one.is_seen), None)
         return None if lead is None else ask(self._place, lead.pid)
 
+    def let_go(self) -> list[Envelope]:
+        """Disconnect from all processes, which train on; return their parting for the session."""
+        now_s, ranks = time.monotonic(), sorted(self._ranks)
+        for member in list(self._members):
+            self._part_with(member)
+        self._gone.clear()  # whoever watches now sees their end
+        return [
+            Envelope(
+                source="training",
+                rank=rank,
+                seq=0,
+                sent_s=now_s,
+                body=State(at_s=now_s, phase="parted"),
+            )
+            for rank in ranks
+        ]
+
     def kill(self) -> None:
         """Kill the connected processes of this machine."""
         for member in self._members:

@@ -11,6 +11,7 @@ import gpudash
 from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.format import plain
+from workloads.needs import missing
 
 INJECTED = Path(gpudash.__file__).parent / "inject"
 """Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
@@ -68,14 +69,19 @@ def _name(words: Sequence[str]) -> str:
 
 
 def _python(asked: str | None) -> str:
-    """Return the requested Python, else the activated environment's, else this one."""
+    """Return the requested Python, else the activated environment's, else one with a torch.
+
+    gpudash may be in an environment of its own, without torch: then it is what `python` is in this
+    shell.
+    """
     if asked is not None:
         return _executable(asked, "--python")
     for name in ENVIRONMENTS:
         python = Path(os.environ.get(name, "")) / "bin" / "python"
         if os.environ.get(name) and os.access(python, os.X_OK):
             return str(python)
-    return sys.executable
+    usual = (shutil.which(word) for word in ("python", "python3"))
+    return next(filter(None, usual), sys.executable) if missing(("torch",)) else sys.executable
 
 
 def _check_script(path: Path) -> None:

@@ -17,6 +17,7 @@ from gpudash.rendezvous import Rendezvous
 from gpudash.run import keeper
 from gpudash.run.keeper import Messages, message
 from gpudash.run.lines import receive
+from gpudash.run.turns import Claim
 from gpudash.run.user_command import UserCommand, environment
 
 ANSWER_S = 2.0
@@ -163,10 +164,10 @@ class OnTerminal(UserCommandProcess):
 
 
 class Adopted(UserCommandProcess):
-    """A command whose gpudash, without a screen, was killed."""
+    """A command that has its own terminal or none, under a gpudash without a screen, or alone."""
 
-    def __init__(self, pid: int, began_ticks: int) -> None:
-        self._pid, self._began_ticks = pid, began_ticks
+    def __init__(self, pid: int, began_ticks: int, claim: Claim) -> None:
+        self._pid, self._began_ticks, self._claim = pid, began_ticks, claim
 
     def read(self) -> bytes:
         """Notice the command's end; only its parent could know the exit code."""
@@ -181,7 +182,20 @@ class Adopted(UserCommandProcess):
                 os.kill(self._pid, number)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Leave the training to the gpudash without a screen."""
+        self._claim.close()
+
+
+def adopt(place: Path, name: str, process: tuple[int, int], *, is_watched: bool) -> Adopted:
+    """Take over the watch of a command. Raises UsageError if another gpudash keeps it."""
+    try:
+        claim = Claim(place)
+    except OSError as error:
+        raise UsageError(watched(name)) from error
+    if is_watched and not claim.is_free_within(ANSWER_S):
+        claim.close()
+        raise UsageError(watched(name))
+    return Adopted(*process, claim)
 
 
 def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:

@@ -25,7 +25,7 @@ WAIT_S = 120
 
 @pytest.fixture(autouse=True)
 def _private(monkeypatch, short_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "GPUDASH_TOKEN"):
         monkeypatch.delenv(name, raising=False)

@@ -64,7 +64,7 @@ def traced(path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _private(monkeypatch, short_path, tmp_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)

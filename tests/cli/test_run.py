@@ -46,7 +46,7 @@ def _signals_that_reach_who_is_started():
 
 @pytest.fixture(autouse=True)
 def _private(monkeypatch, short_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
@@ -394,7 +394,7 @@ def test_errors_are_one_line(words, why, capfd):
 
 def test_a_private_folder_that_cannot_be_created_is_named(monkeypatch, short_path, tmp_path):
     (short_path / "file").touch()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path / "file"))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path / "file"))
     ours = done(*RUN, "--watch", script(tmp_path, ""))
     assert ours.returncode == 2
     assert f"no private folder for the run: {short_path}/file/gpudash-run-" in ours.stderr

@@ -85,7 +85,7 @@ def folder(
     """The working folder. What is called here sees what a process does."""
     (short_path / "torch.py").write_text(TORCH, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(short_path), prepend=os.pathsep)
     monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
     for module, name in ((ab, "BLOCK_S"), (ab, "RUN_S"), (sweep_grid, "MIN_S")):

@@ -17,7 +17,7 @@ def test_the_script_on_the_page_is_found_as_it_says(tmp_path: Path, short_path: 
     done = subprocess.run(
         [sys.executable, "-m", "gpudash", "run", "--record", "run.csv", "train.py", "1"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(short_path)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "GPUDASH_RUN_DIR": str(short_path)},
         capture_output=True,
         text=True,
         check=True,

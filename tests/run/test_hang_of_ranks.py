@@ -55,7 +55,7 @@ class Screen:
 @pytest.fixture
 def train(monkeypatch, short_path, tmp_path):
     """Run the script to its end; it waits until `seen` is true."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr(Session, "hang_s", HANG_S)
     started = []

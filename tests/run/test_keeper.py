@@ -21,7 +21,7 @@ from tests.waiting import until
 
 @pytest.fixture
 def place(monkeypatch, short_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     return rendezvous.begin()
 
 

@@ -53,7 +53,7 @@ WAIT_S = 20.0
 
 @pytest.fixture
 def place(monkeypatch, short_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     return rendezvous.begin()
 
 

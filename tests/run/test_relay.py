@@ -46,7 +46,7 @@ def _soon(monkeypatch):
 
 @pytest.fixture
 def place(monkeypatch, short_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     return rendezvous.begin()
 
 

@@ -40,7 +40,7 @@ WAIT_S = 30.0
 
 @pytest.fixture
 def place(monkeypatch, short_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     return rendezvous.begin()
 

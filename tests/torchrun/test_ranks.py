@@ -104,7 +104,7 @@ class Ranks:
 def two(tmp_path_factory):
     """Two ranks, one of which cannot have TOO_MANY loader workers; the last test ends them."""
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(dir="/tmp") as short_path:
-        patch.setenv("XDG_RUNTIME_DIR", short_path)
+        patch.setenv("GPUDASH_RUN_DIR", short_path)
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         patch.setenv("OMP_NUM_THREADS", "1")
         training = Ranks(tmp_path_factory.mktemp("ranks"), 2, "--too-many", TOO_MANY)
