@@ -198,7 +198,11 @@ def test_input_works_and_a_terminal_is_a_terminal(tmp_path):
     terminal.expect(pexpect.EOF)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+CHECKPOINT = (signal.SIGUSR1, signal.SIGUSR2)
+"""By these a scheduler asks for a checkpoint before the time is over."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, *CHECKPOINT])
 def test_signals_to_gpudash_are_passed_on(tmp_path, number):
     code = (
         "import signal, sys, time\n"
@@ -230,7 +234,7 @@ def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, mon
 def test_a_killed_gpudash_leaves_the_script_to_its_end(tmp_path):
     code = "import os; print(os.getpid(), flush=True); input(); open('end', 'w').write('whole')"
     ours = subprocess.Popen(
-        [*RUN, "--watch", script(tmp_path, code)],
+        [*RUN, "--record", "r.csv", script(tmp_path, code)],
         stdout=subprocess.PIPE,
         stdin=subprocess.PIPE,
         cwd=tmp_path,
@@ -246,6 +250,8 @@ def test_a_killed_gpudash_leaves_the_script_to_its_end(tmp_path):
         held = run.open()  # it can be attached to, without its terminal
         held.read()
         assert not held.over
+        with pytest.raises(UsageError, match="watched by another gpudash"):
+            run.open()  # one at a time
         ours.stdin.write(b"\n")
         ours.stdin.flush()
         until(lambda: held.read() == b"" and held.over)
@@ -381,7 +387,6 @@ def test_a_script_that_ends_first_leaves_no_verdict(tmp_path):
         (["--live", TRAINING], "--live goes with --record FILE.csv"),
         (["--python", "nosuch", TRAINING], "--python not found: nosuch"),
         (["--epochs", "3", TRAINING], "unknown option '--epochs'"),
-        ([TRAINING], "the dashboard needs a terminal; --record FILE.csv or --watch"),
     ],
 )
 def test_errors_are_one_line(words, why, capfd):
@@ -392,12 +397,17 @@ def test_errors_are_one_line(words, why, capfd):
     assert errors.count("\n") == 1
 
 
-def test_a_private_folder_that_cannot_be_created_is_named(monkeypatch, short_path, tmp_path):
+@pytest.mark.parametrize("words", [["run", "--watch", "x.py"], ["run", "x.py"], ["attach"]])
+def test_a_folder_that_cannot_hold_runs_is_named_before_anything_starts(
+    monkeypatch, short_path, tmp_path, words
+):
     (short_path / "file").touch()
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path / "file"))
-    ours = done(*RUN, "--watch", script(tmp_path, ""))
-    assert ours.returncode == 2
-    assert f"no private folder for the run: {short_path}/file/gpudash-run-" in ours.stderr
+    (tmp_path / "x.py").write_text("print('started')")
+    ours = done(*GPUDASH, *words, cwd=tmp_path)
+    assert (ours.returncode, ours.stdout) == (2, "")
+    assert ours.stderr.startswith(f"gpudash: GPUDASH_RUN_DIR: {short_path}/file is no folder; ")
+    assert ours.stderr.count("\n") == 1
 
 
 # ── attach ──────────────────────────────────────────────────────────────────────────────
@@ -436,7 +446,7 @@ def test_a_run_that_another_gpudash_records_is_not_chosen():
 @pytest.mark.parametrize(
     ("word", "names", "why"),
     [
-        (None, [], "no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one"),
+        (None, [], "no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one, and"),
         (None, ["a.py", "b.py"], r"2 commands run, .*: 0 \(a.py in /home/eve\); 1 \(b.py"),
         ("c.py", ["a.py"], r"no command 'c.py' runs; valid: the name or process id of 0 \(a.py"),
         ("a.py", ["a.py", "a.py"], "2 commands run, one has to be named by its process id"),

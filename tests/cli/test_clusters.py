@@ -1,0 +1,267 @@
+"""Batch jobs and containers: no terminal, a /tmp of the job's own, limits, stubs of Slurm."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from gpudash.run import keeper, runs
+from tests import worker_double
+from tests.waiting import done, until
+
+ROOT = Path(__file__).parents[2]
+TRAINING = ROOT / "tests" / "run" / "scripted_training.py"
+GPUDASH = [sys.executable, "-m", "gpudash"]
+WAIT_S = 120
+JOB = {"SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "gpu3"}
+SRUN = """#!/bin/sh
+# as Slurm's: a step of the job, in the environment of whoever calls it, with the job's variables
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --overlap | --pty) shift ;;
+    --jobid) export SLURM_JOB_ID="$2"; shift 2 ;;
+    -N | -n | -w) shift 2 ;;
+    *) break ;;
+  esac
+done
+export SLURM_STEP_ID=1
+exec "$@"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _private(monkeypatch, short_path):
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", *(one for one in os.environ if "SLURM" in one)):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """A folder on the PATH with gpudash and a stub of srun."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "srun").write_text(SRUN)
+    (folder / "gpudash").write_text(f'#!/bin/sh\nexec {shlex.join(GPUDASH)} "$@"\n')
+    for file in folder.iterdir():
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return folder
+
+
+def started(*words, **options):
+    return subprocess.Popen(
+        [*GPUDASH, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+
+
+# ── without a terminal ──────────────────────────────────────────────────────────────────
+
+
+def test_without_a_terminal_nothing_has_to_be_asked_for(tmp_path):
+    (tmp_path / "train.py").write_text("import sys; print(sys.argv, sys.stdin.read())")
+    ours = done(*GPUDASH, "run", "train.py", "--lr", "1", input="typed", cwd=tmp_path)
+    assert (ours.returncode, ours.stdout) == (0, "['train.py', '--lr', '1'] typed\n")
+    first, last = ours.stderr.splitlines()
+    assert re.fullmatch(
+        r"gpudash: no terminal here; .*gpudash attach opens the dashboard over train\.py", first
+    )
+    assert last.startswith("gpudash: no training step was seen")
+
+
+def test_with_quiet_it_says_nothing(tmp_path):
+    (tmp_path / "train.py").write_text("print('x')")
+    ours = done(*GPUDASH, "run", "-q", "train.py", cwd=tmp_path)
+    assert (ours.stdout, ours.stderr) == ("x\n", "")
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "command"),
+    [
+        (JOB, "srun --overlap --jobid 77 -N 1 -n 1 --pty gpudash attach"),
+        (
+            JOB | {"SLURM_JOB_NUM_NODES": "2"},
+            "srun --overlap --jobid 77 -w gpu3 -N 1 -n 1 --pty gpudash attach",
+        ),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubectl exec -it HOST -- gpudash attach"),
+    ],
+)
+def test_it_says_how_to_look_in_from_elsewhere(tmp_path, monkeypatch, surroundings, command):
+    for name, value in surroundings.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "train.py").touch()
+    said = done(*GPUDASH, "run", "train.py", cwd=tmp_path).stderr.splitlines()[0]
+    assert f"no terminal here; {command.replace('HOST', os.uname().nodename)} opens" in said
+
+
+# ── looking in ──────────────────────────────────────────────────────────────────────────
+
+
+def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(programs, monkeypatch):
+    """The job has a TMPDIR of its own, and a step that looks in has not."""
+    job = started(
+        TRAINING,
+        *("--steps", "2500", "--step-s", "0.004", "--exit", "3"),
+        env=os.environ | JOB | {"TMPDIR": str(programs.parent)},
+    )
+    with job:
+        line = job.stderr.readline().decode()
+        command = shlex.split(re.search(r"here; (srun .* attach) opens", line)[1])
+        monkeypatch.delenv("TMPDIR", raising=False)
+        until(runs.living)
+        step = pexpect.spawn(
+            command[0],
+            command[1:],
+            env=worker_double.environment(TERM="xterm-256color"),
+            dimensions=(40, 120),
+            timeout=WAIT_S,
+        )
+        step.expect("num_workers")
+        (run,) = runs.living()
+        with pytest.raises(Exception, match="watched by another gpudash"):
+            run.open()  # one dashboard at a time
+        step.send("q")
+        step.expect("leave")
+        step.send("l")
+        step.expect("until this Slurm step ends")
+        step.expect(pexpect.EOF)
+        output, errors = job.communicate(timeout=WAIT_S)
+        assert job.returncode == 3
+    assert output.startswith(b"training ")
+    done_line, summary = errors.decode().splitlines()
+    assert done_line == "done"
+    assert re.search(r"exited with 3; 2,?\d{3} steps, [\d.]+ steps/s", summary)
+    assert runs.living() == []
+
+
+def test_a_training_that_ends_under_another_dashboard_is_not_summed_up_wrongly(programs):
+    job = started(TRAINING, "--steps", "100000", "--step-s", "0.004")
+    with job:
+        until(runs.living)
+        step = pexpect.spawn(
+            "gpudash",
+            ["attach"],
+            env=worker_double.environment(TERM="xterm-256color"),
+            dimensions=(40, 120),
+            timeout=WAIT_S,
+        )
+        step.expect("num_workers")
+        (run,) = runs.living()
+        os.kill(run.facts.pid, signal.SIGKILL)
+        _, errors = job.communicate(timeout=WAIT_S)
+        step.close(force=True)
+    assert b"steps/s until gpudash attach took over" in errors.splitlines()[-1] or (
+        b"no training step was seen" in errors.splitlines()[-1]  # it was attached to at once
+    )
+
+
+PRIVATE = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
+TMP = """
+mkdir "$1/old" && mount --rbind /tmp "$1/old" && mount -t tmpfs none /tmp
+case "$2" in /tmp/*) mkdir -p "$2" && mount --bind "$1/old/${2#/tmp/}" "$2" ;; esac
+shift 2 && exec "$@"
+"""
+"""A /tmp of its own, as some clusters give each job; the code under test is still seen."""
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_private_tmp_needs_a_folder_that_both_see(tmp_path, monkeypatch, short_path, is_shared):
+    if done(*PRIVATE, "mount -t tmpfs none /tmp").returncode:
+        pytest.skip("no mount namespace can be had")
+    shared = Path(f"/var/tmp/gpudash-{os.getpid()}")
+    shared.mkdir(mode=0o700)
+    if is_shared:
+        monkeypatch.setenv("GPUDASH_RUN_DIR", str(shared))
+    else:
+        monkeypatch.delenv("GPUDASH_RUN_DIR")
+    (shared / "train.py").write_text("input()")
+    words = [*PRIVATE, TMP, "sh", shared, ROOT, *GPUDASH, "run", "train.py"]
+    try:
+        with subprocess.Popen(
+            words, cwd=shared, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as job:
+            assert b"no terminal here" in job.stderr.readline()
+            if is_shared:
+                assert [run.facts.name for run in until(runs.living)] == ["train.py"]
+            else:
+                until(lambda: _is_waiting(job.pid))
+                names = [run.facts.cwd for run in runs.living()]
+                assert str(shared) not in names
+            job.communicate(b"\n", timeout=WAIT_S)
+            assert job.returncode == 0
+    finally:
+        (shared / "train.py").unlink()
+        (shared / "old").rmdir()
+        shared.rmdir()
+
+
+def _is_waiting(pid):
+    """Whether the command of this gpudash has been started."""
+    return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text().strip())
+
+
+def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_to_find(programs):
+    """Slurm kills what is left of a step. The next gpudash removes the directory."""
+    steps = ["--steps", "100000", "--step-s", "0.01"]
+    step = pexpect.spawn(
+        sys.executable,
+        ["-m", "gpudash", "run", str(TRAINING), *steps],
+        env=worker_double.environment(TERM="xterm-256color"),
+        dimensions=(40, 120),
+        timeout=WAIT_S,
+    )
+    step.expect("num_workers")
+    (run,) = runs.living()
+    step.close(force=True)  # the step's task is gone, and its terminal
+    (kept,) = runs.living()  # outside of Slurm it would train on
+    assert kept.facts.is_kept
+    for pid, _ in run.facts.processes:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: all(keeper.began_ticks(pid) != began for pid, began in run.facts.processes))
+    assert runs.living() == []
+    assert not run.place.path.exists()
+
+
+# ── what is not needed ──────────────────────────────────────────────────────────────────
+
+
+def test_attaching_traces_no_process(programs):
+    """As in a container without SYS_PTRACE, over a process that lets nobody trace it."""
+    strict = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0)  # not dumpable\n"
+    strict += f"sys.argv = ['x', '--steps', '2000']; exec(open({str(TRAINING)!r}).read())"
+    (programs.parent / "train.py").write_text(strict)
+    words = ["gpudash", "attach"]
+    if os.geteuid() == 0:
+        words = ["setpriv", "--bounding-set", "-sys_ptrace", *words]
+    job = started("train.py", cwd=programs.parent)
+    with job:
+        until(runs.living)
+        step = pexpect.spawn(
+            words[0],
+            words[1:],
+            env=worker_double.environment(TERM="xterm-256color"),
+            dimensions=(40, 120),
+            timeout=WAIT_S,
+        )
+        step.expect("num_workers")
+        step.close(force=True)
+        job.communicate(timeout=WAIT_S)
+        assert job.returncode == 0
+
+
+def test_doctor_says_what_a_job_may_use(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    report = json.loads(done(*GPUDASH, "doctor", "--json").stdout)
+    found = {check["name"]: check["detail"] for check in report["checks"]}
+    assert "usable here" in found["machine"]
+    assert "/dev/shm has " in found["shared memory"]
+    assert "0 of yours live in " in found["runs"]
+    assert "srun --overlap --jobid 77" in found["runs"]

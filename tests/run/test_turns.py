@@ -1,0 +1,98 @@
+"""Who watches a run that has no screen: whoever opens one, and else the gpudash that waits."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudash import rendezvous
+from gpudash.protocol.training import Progress, State
+from gpudash.run.script import HEADLESS, ScriptSource
+from gpudash.run.turns import Claim, Turn
+from gpudash.run.user_command import UserCommand
+from gpudash.run.user_command_process import Foreground
+from tests.waiting import until
+
+TRAINING = str(Path(__file__).with_name("scripted_training.py"))
+
+
+def test_the_turn_changes_with_the_claim_and_back(tmp_path):
+    turn = Turn(tmp_path)
+    assert not turn.look()
+    claim = Claim(tmp_path)
+    assert turn.look()
+    assert not turn.is_ours
+    assert not claim.is_free_within(0)
+    turn.tell()
+    assert claim.is_free_within(0)
+    claim.close()
+    assert turn.look()
+    assert turn.is_ours
+    second = Claim(tmp_path)
+    assert not second.is_free_within(0)  # what was told before is told no more
+    second.close()
+
+
+def test_one_at_a_time_claims_a_run(tmp_path):
+    claim = Claim(tmp_path)
+    with pytest.raises(BlockingIOError):
+        Claim(tmp_path)
+    claim.close()
+    Claim(tmp_path).close()
+
+
+def test_a_claim_ends_with_its_process(tmp_path):
+    code = "import sys; from gpudash.run.turns import Claim; c = Claim(sys.argv[1])"
+    code = code.replace("sys.argv[1]", "__import__('pathlib').Path(sys.argv[1])")
+    words = [sys.executable, "-c", f"{code}; print('claimed', flush=True); input()", str(tmp_path)]
+    turn = Turn(tmp_path)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"claimed\n"
+        assert turn.look()
+        other.kill()
+    assert turn.look()
+    assert turn.is_ours
+
+
+@pytest.fixture
+def place(monkeypatch, short_path):
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    return rendezvous.begin()
+
+
+def test_a_source_gives_the_training_away_and_takes_it_back(place):
+    steps = ["--steps", "100000", "--step-s", "0.002"]
+    held = Foreground(UserCommand("train.py", (sys.executable, TRAINING, *steps)), place)
+    source, envelopes = ScriptSource("train.py", held, place, can=HEADLESS, gives_way=True), []
+
+    def told(kind):
+        return [one.body for one in envelopes if isinstance(one.body, kind)]
+
+    def sees(kind, seen=0):
+        envelopes.extend(source.read())
+        return len(told(kind)) > seen
+
+    def phase():
+        return told(State)[-1].phase
+
+    until(lambda: sees(Progress))
+    claim = Claim(place.path)
+    until(lambda: sees(State, 1))
+    assert phase() == "parted"
+    assert claim.is_free_within(0)
+    other = ScriptSource("train.py", held, place)
+    until(lambda: any(isinstance(one.body, Progress) for one in other.read()))  # alone
+    before = len(envelopes)
+    envelopes.extend(source.read())
+    assert (len(envelopes), source.is_away) == (before, True)
+    other.close()
+    claim.close()
+    shown = len(told(Progress))
+    until(lambda: sees(Progress, shown))
+    assert phase() == "training"
+    assert not source.is_away
+    held.signal(9)
+    until(lambda: source.read() and source.ended())
+    source.close()
