@@ -1,4 +1,4 @@
-"""The whole install as a user does it, torch included: 5 GB, for `make test-long`."""
+"""The whole install as a user does it: torch and its 5 GB included, for `make test-long`."""
 
 import os
 import shutil
@@ -8,19 +8,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-INSTALLERS = {
-    "uv": ["uv", "tool", "install", str(ROOT)],
-    "pipx": ["pipx", "install", str(ROOT)],
-}
+INSTALLERS = {"uv": ["uv", "tool", "install"], "pipx": ["pipx", "install"]}
+BASE = str(ROOT)
+WORKLOADS = f"gpudash[workloads] @ {ROOT.as_uri()}"
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("installer", INSTALLERS)
-def test_the_installed_tool_trains(installer: str, tmp_path: Path) -> None:
-    if shutil.which(installer) is None:
-        pytest.skip(f"{installer} is not installed")
+@pytest.fixture(params=INSTALLERS)
+def install(request: pytest.FixtureRequest, tmp_path: Path):
+    """Install what is named into an environment of its own; return its program."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
     programs = tmp_path / "bin"
     places = {
         "UV_TOOL_DIR": tmp_path / "tools",
@@ -28,9 +27,32 @@ def test_the_installed_tool_trains(installer: str, tmp_path: Path) -> None:
         "PIPX_HOME": tmp_path / "tools",
         "PIPX_BIN_DIR": programs,
     }
-    environment = os.environ | {name: str(place) for name, place in places.items()}
-    subprocess.run(INSTALLERS[installer], env=environment, check=True)
+    kept = {one: of for one, of in os.environ.items() if one not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment = kept | {name: str(place) for name, place in places.items()}
+
+    def of(what: str) -> str:
+        subprocess.run([*INSTALLERS[request.param], what], env=environment, check=True)
+        return str(programs / "gpudash")
+
+    return of
+
+
+def test_the_installed_tool_trains(install, tmp_path: Path) -> None:
     small = ["--set", "model_scale=small", "--batch-size", "2", "--device", "cpu"]
-    trained = [str(programs / "gpudash"), "encdec", *small, "--steps", "3", "--record", "run.csv"]
+    trained = [install(WORKLOADS), "encdec", *small, "--steps", "3", "--record", "run.csv"]
     subprocess.run(trained, cwd=tmp_path, check=True)
     assert (tmp_path / "run.csv").read_text(encoding="utf-8").count("\n") > 1
+
+
+def test_the_base_is_small_has_no_torch_and_names_the_line_that_brings_it(
+    install, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    gpudash = install(BASE)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    alone = subprocess.run([gpudash], check=False, capture_output=True, text=True, env=environment)
+    assert alone.returncode == 2, alone.stderr
+    installer = request.node.callspec.params["install"]
+    assert alone.stdout.splitlines()[-1].strip().startswith(" ".join(INSTALLERS[installer]))
+    files = (tmp_path / "tools").rglob("*")
+    size_mib = sum(file.lstat().st_size for file in files if not file.is_dir()) >> 20
+    assert size_mib < 300
