@@ -17,7 +17,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--python",
         metavar="PATH",
-        help="runs the script (the activated environment's; else gpudash's own if with torch)",
+        help="runs the script (the activated environment's, else gpudash's own if it has torch, "
+        "else python)",
     )
     output = parser.add_argument_group("without the screen")
     where = output.add_mutually_exclusive_group()

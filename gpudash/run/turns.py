@@ -13,21 +13,32 @@ from pathlib import Path
 
 CLAIM, FREE = "claim", "free"
 """Names in the run's directory."""
-PACE_S = 0.02
+PACE_S, TRIES = 0.02, 5
 
 
 class Claim:
     """The right to watch a run, until `close`."""
 
     def __init__(self, place: Path) -> None:
-        """Take the right. Raises OSError if another process has it, or if the run is over."""
+        """Take the right. Raises BlockingIOError if another process has it, and OSError."""
         self._place = place
         self._fd = os.open(place / CLAIM, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock()
         except OSError:
             self.close()
             raise
+
+    def _lock(self) -> None:
+        for turn in range(TRIES):
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # for a moment also while a `Turn` looks
+                if turn == TRIES - 1:
+                    raise
+                time.sleep(PACE_S)
+            else:
+                return
 
     def is_free_within(self, seconds: float) -> bool:
         """Return whether the gpudash without a screen lets go of the training in time."""
@@ -74,8 +85,10 @@ def _is_claimed(path: Path) -> bool:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:  # a file system without locks, where nobody can claim
+        return False
     else:
         return False
     finally:

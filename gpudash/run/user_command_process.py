@@ -190,8 +190,11 @@ def adopt(place: Path, name: str, process: tuple[int, int], *, is_watched: bool)
     """Take over the watch of a command. Raises UsageError if another gpudash keeps it."""
     try:
         claim = Claim(place)
-    except OSError as error:
+    except BlockingIOError as error:
         raise UsageError(watched(name)) from error
+    except OSError as error:
+        why = f"{error.strerror}: {error.filename or place}"
+        raise UsageError(f"{name} has just ended, or cannot be watched: {why}") from error
     if is_watched and not claim.is_free_within(ANSWER_S):
         claim.close()
         raise UsageError(watched(name))
