@@ -210,7 +210,7 @@ class HeadlessScript:
         elif self.source.started:
             rate = figure(session.steps_per_s)
             seen = f"{steps(self.source.total_steps)}, {rate} steps/s"
-            parts.append(f"{seen}{' until gpudash attach took over' * self.source.is_away}")
+            parts.append(f"{seen}{' until gpudash attach took over' * self.source.is_behind}")
         else:
             parts.append(self.source.why_no_step())
         if record is not None and session.has_rows("recording"):

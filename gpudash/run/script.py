@@ -115,6 +115,8 @@ class ScriptSource(Source):
         """Rank 0's steps, in the newest training."""
         self.trainings: tuple[Trained, ...] = ()
         """One after another, as far as steps were seen."""
+        self.is_behind = False
+        """Whether they are those until another gpudash took over."""
         self._held = held
         self._place = place
         self._processes = TrainingProcesses(place, nodes)
@@ -215,7 +217,7 @@ class ScriptSource(Source):
     def _of_training(self) -> list[Envelope]:
         """Return the training processes' messages; their parting if another gpudash comes."""
         if self._turn is not None and self._turn.look() and self.is_away:
-            parting = self._processes.let_go()
+            parting, self.is_behind = self._processes.let_go(), True
             self._turn.tell()
             return [self._stamped(one.source, one.rank, one.sent_s, one.body) for one in parting]
         found = []
@@ -230,7 +232,7 @@ class ScriptSource(Source):
             if isinstance(body, Offered) and rank == 0:
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
-                self.total_steps = body.total_steps
+                self.total_steps, self.is_behind = body.total_steps, False
                 self._note_progress(body)
             found.append(self._stamped(envelope.source, rank, envelope.sent_s, body))
         return found

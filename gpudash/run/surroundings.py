@@ -3,7 +3,6 @@
 import os
 import platform
 import shlex
-from pathlib import Path
 
 ATTACH = "gpudash attach"
 
@@ -17,8 +16,6 @@ def look_in() -> str:
         return f"srun --overlap --jobid {shlex.quote(job)} {on}-N 1 -n 1 --pty {ATTACH}"
     if "KUBERNETES_SERVICE_HOST" in where:
         return f"kubectl exec -it {platform.node()} -- {ATTACH}"
-    if Path("/.dockerenv").exists():
-        return f"docker exec -it {platform.node()} {ATTACH}"
     return ATTACH
 
 

@@ -208,3 +208,53 @@ def test_the_terminals_colours_follow_its_environment(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert colours in doctor._terminal().detail
+
+
+# ── limits of a job ─────────────────────────────────────────────────────────────────────
+
+
+def found(monkeypatch: pytest.MonkeyPatch, name: str) -> Check:
+    monkeypatch.setattr(doctor, "ASK_TORCH", SOME_TORCH)
+    (check,) = (check for check in examine() if check.name == name)
+    return check
+
+
+def test_the_limits_of_the_control_group_are_shown(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "cores_quota", lambda: 1.5)
+    monkeypatch.setattr(doctor, "usable_cores", lambda: 1)
+    monkeypatch.setattr(doctor, "memory_limit_bytes", lambda: 1 << 29)
+    detail = found(monkeypatch, "machine").detail
+    assert "1 of them usable here (quota of the cgroup: 1.5); " in detail
+    assert detail.endswith("GiB of memory, 0.5 of them for this cgroup")
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "ok", "advice"), [(64, False, "die of a bus error"), (4096, True, "")]
+)
+def test_a_small_shared_memory_is_said_with_what_makes_it_larger(
+    monkeypatch: pytest.MonkeyPatch, *, size_mib: int, ok: bool, advice: str
+):
+    blocks = size_mib << 8
+    sizes = os.statvfs_result((4096, 4096, blocks, blocks - 512, blocks - 512, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: sizes)
+    check = found(monkeypatch, "shared memory")
+    assert check.ok is ok
+    assert f"/dev/shm has {size_mib:,} MiB, {size_mib - 2:,} of them free" in check.detail
+    assert advice in check.detail
+
+
+def test_no_shared_memory_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(doctor, "SHARED", str(tmp_path / "none"))
+    check = found(monkeypatch, "shared memory")
+    assert check == Check(
+        name="shared memory",
+        ok=False,
+        detail=f"{tmp_path}/none: No such file or directory; loader workers need it",
+    )
+
+
+def test_a_folder_that_cannot_hold_runs_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(tmp_path / "none"))
+    check = found(monkeypatch, "runs")
+    assert not check.ok
+    assert check.detail.startswith("GPUDASH_RUN_DIR: ")
