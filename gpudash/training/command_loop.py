@@ -169,6 +169,10 @@ class CommandLoop:
         self._profiling.end()
         self._wall_clock.stop()
 
+    def go_on(self) -> None:
+        """Begin the block in progress anew: for a while no step came."""
+        self._switching.begin_block()
+
     def finish(self, why: str) -> tuple[int, ...]:
         """End the blocks; return the ids of the commands that have no answer yet."""
         if self._blocks.running:

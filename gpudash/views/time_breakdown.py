@@ -192,7 +192,9 @@ class TimeAccount:
 
 
 def _why(state: State) -> Why:
-    return "paused" if state.why is None or state.why == "asked" else state.why
+    if state.why is None or state.why == "asked" or state.why == "idle":
+        return "paused"
+    return state.why
 
 
 def _length_s(pieces: Iterable[tuple[float, float]]) -> float:
