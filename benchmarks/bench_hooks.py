@@ -97,6 +97,9 @@ class Watcher:
     def aside(self, why: Aside | None) -> None:
         """Nothing."""
 
+    def begins_anew(self) -> None:
+        """Nothing: there are no cells."""
+
     def idle(self) -> None:
         """Nothing: steps are short here."""
 

@@ -1,6 +1,7 @@
 """List this user's running commands, from their directories."""
 
 import shutil
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -9,8 +10,14 @@ import msgspec
 
 from gpudash import rendezvous
 from gpudash.errors import UNDECODABLE, UsageError
-from gpudash.run import keeper
-from gpudash.run.user_command_process import Adopted, UserCommandProcess, attach, watched
+from gpudash.run import keeper, watcher
+from gpudash.run.user_command_process import (
+    Adopted,
+    Notebook,
+    UserCommandProcess,
+    attach,
+    watched,
+)
 
 YOUNG_S = 60.0
 """A younger directory without facts may be of a run that just begins."""
@@ -26,9 +33,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The command's process id."""
     is_kept: bool
     """Whether a keeper holds its terminal; a run without a screen has its own."""
+    is_notebook: bool = False
+    """Whether the command is the kernel of a notebook, which gpudash has not started."""
     processes: tuple[tuple[int, int], tuple[int, int]]
     """The command, and its keeper or the gpudash that watches it: process id and start time in the
-    kernel's ticks."""
+    kernel's ticks. A notebook's kernel is both."""
     space: str
     """PID namespace of these process ids: a container has its own."""
     started_s: float
@@ -50,7 +59,8 @@ class UserRun(msgspec.Struct, frozen=True):
     def has_other_terminal(self) -> bool:
         """Whether it runs without a screen, under a gpudash that is alive."""
         pid, began = self.facts.processes[1]
-        return not self.facts.is_kept and keeper.began_ticks(pid) == began
+        is_own = not (self.facts.is_kept or self.facts.is_notebook)
+        return is_own and keeper.began_ticks(pid) == began
 
     def open(self) -> UserCommandProcess:
         """Connect to the command. Raises UsageError if another gpudash watches it."""
@@ -58,7 +68,23 @@ class UserRun(msgspec.Struct, frozen=True):
             return attach(self.place.path, self.facts.name)
         if self.has_other_terminal:
             raise UsageError(watched(self.facts.name))
+        if self.facts.is_notebook:
+            return Notebook(*self.facts.processes[0], self._take_over())
         return Adopted(*self.facts.processes[0])
+
+    def _take_over(self) -> socket.socket | None:
+        """Have the notebook's own watcher step aside until the returned connection is closed.
+
+        Return None if it has none. Raises UsageError if it has done so for another gpudash.
+        """
+        try:
+            connection = watcher.ask(self.place.path, watcher.YIELD)
+            if watcher.answer(connection) == watcher.YOURS:
+                return connection
+        except OSError:
+            return None
+        connection.close()
+        raise UsageError(watched(self.facts.name))
 
 
 def living() -> list[UserRun]:
@@ -66,7 +92,7 @@ def living() -> list[UserRun]:
     found = []
     with suppress(OSError):
         for place in rendezvous.begun():
-            run, path = _read(place), place.path
+            run, path = read(place), place.path
             if run is None:
                 is_over = _age_s(path) > YOUNG_S
             elif run.facts.space != keeper.space():
@@ -80,7 +106,8 @@ def living() -> list[UserRun]:
     return sorted(found, key=lambda run: run.facts.started_s)
 
 
-def _read(place: rendezvous.Rendezvous) -> UserRun | None:
+def read(place: rendezvous.Rendezvous) -> UserRun | None:
+    """Return the run in this directory; None if nothing is written there."""
     try:
         facts = msgspec.json.decode((place.path / keeper.FACTS).read_bytes(), type=Facts)
     except (OSError, *UNDECODABLE):

@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from signal import SIGINT, SIGKILL, SIGTERM
+from signal import SIGINT, SIGKILL
 
 from msgspec.structs import replace
 
@@ -45,8 +45,6 @@ NO_STEP = {
     "": "no training step was seen: gpudash was not loaded; is this python -I, or no Python?",
 }
 """Why no step was seen, by the first of these marks that is there; by none."""
-STOPS = (SIGINT, SIGTERM, SIGKILL)
-"""The signals of successive Stop commands."""
 OUTPUT_S, TYPING_S = 0.2, 2.0
 """Seconds between reads of the output, and seconds after typing in which each turn reads it."""
 BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
@@ -223,12 +221,12 @@ class ScriptSource(Source):
             self._waiting.append(Status(text=status))
 
     def _stop(self) -> None:
-        number = STOPS[min(self._stops, len(STOPS) - 1)]
+        number = self._held.stops[min(self._stops, len(self._held.stops) - 1)]
         self._stops += 1
         self._held.signal(number)
         if number == SIGKILL:  # a killed launcher may leave its processes behind
             self._processes.kill()
-        said = "as Ctrl-C does" if number == SIGINT else f"by {number.name}"
+        said = "as Ctrl-C does" if number == SIGINT else f"by {signal_name(number)}"
         self._waiting.append(Notice(text=f"{self.name} was asked to end, {said}"))
 
     # ── the end ─────────────────────────────────────────────────────────────────────────

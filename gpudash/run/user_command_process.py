@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM
 
 from gpudash.errors import UsageError, WorkerError
 from gpudash.rendezvous import Rendezvous
@@ -34,6 +35,8 @@ class UserCommandProcess(ABC):
     """Whether the command is known to have ended."""
     lost = False
     """Whether the terminal is gone and the command's state unknown."""
+    stops: tuple[int, ...] = (SIGINT, SIGTERM, SIGKILL)
+    """The signals of successive requests to end; the last one is sent again."""
 
     @abstractmethod
     def read(self) -> bytes:
@@ -182,6 +185,22 @@ class Adopted(UserCommandProcess):
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+
+class Notebook(Adopted):
+    """The kernel of a notebook. It is interrupted, as by its own button, and never ended."""
+
+    stops = (SIGINT,)
+
+    def __init__(self, pid: int, began_ticks: int, aside: socket.socket | None) -> None:
+        """`aside` is the connection for which the notebook's own watcher steps aside."""
+        super().__init__(pid, began_ticks)
+        self._aside = aside
+
+    def close(self) -> None:
+        """Let the notebook's own watcher go on."""
+        if self._aside is not None:
+            self._aside.close()
 
 
 def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:

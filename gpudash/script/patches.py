@@ -169,7 +169,7 @@ def _keep_redirects(tracker: Tracker, advance: Callable[[Any], Any]) -> None:
     def redirected(self: Any) -> Any:
         return redirects[self]() if self in redirects else advance(self)
 
-    _BaseDataLoaderIter.__next__ = redirected  # type: ignore[method-assign,assignment]
+    _BaseDataLoaderIter.__next__ = redirected  # type: ignore[method-assign]
 
 
 def _patch_save(tracker: Tracker) -> None:
