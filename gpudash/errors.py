@@ -5,7 +5,7 @@ message as a notice.
 """
 
 from enum import IntEnum
-from typing import ClassVar, Self
+from typing import ClassVar
 
 
 class Exit(IntEnum):
@@ -23,7 +23,7 @@ class Exit(IntEnum):
     SLOWER = 4, "it is slower"
     INTERRUPTED = 130, "interrupted before there was a result"
 
-    def __new__(cls, code: int, meaning: str) -> Self:
+    def __new__(cls, code: int, meaning: str) -> "Exit":  # noqa: PYI034  # Python 3.10 has no Self
         """Make a member from a code and its meaning."""
         member = int.__new__(cls, code)
         member._value_ = code

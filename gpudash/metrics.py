@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal, TypeAlias
 
-import msgspec
-from msgspec.structs import replace
-
 from .protocol.readings import GpuReading, HostReading
+from .protocol.records import Struct, replace
 from .protocol.training import Progress
 
 UTIL_WINDOW_S = 1.0
@@ -42,7 +40,7 @@ KINDS: dict[Kind, str] = {
 """What each kind of metric is about, and how it treats several ranks and GPUs."""
 
 
-class Metric(msgspec.Struct, frozen=True):
+class Metric(Struct, frozen=True):
     """A metric. Its name in `METRICS` is also its CSV column's."""
 
     kind: Kind

@@ -7,8 +7,7 @@ from math import floor, fsum, inf, isfinite, log, sqrt
 from operator import itemgetter
 from typing import TypeVar
 
-import msgspec
-
+from .protocol.records import replace
 from .protocol.training import Step
 
 T = TypeVar("T", int, float)
@@ -127,7 +126,7 @@ def without(step: Step, left_out: int) -> Step | None:
         None if of_all is None else round(of_all * count / step.count)
         for of_all in (step.samples, step.tokens)
     )
-    return msgspec.structs.replace(step, samples=samples, tokens=tokens, count=count)
+    return replace(step, samples=samples, tokens=tokens, count=count)
 
 
 def warm(step: Step) -> Step | None:

@@ -67,8 +67,8 @@ def _callee(code: CodeType, instruction: int) -> str:
 
 
 def _expression(code: CodeType, instruction: int) -> ast.expr | None:
-    place = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
-    first, last, begin, end = place
+    positions = getattr(code, "co_positions", tuple)  # before Python 3.11 there is none
+    first, last, begin, end = next(islice(positions(), instruction // 2, None), (None,) * 4)
     if first is None or last is None or begin is None or end is None:
         return None
     lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]

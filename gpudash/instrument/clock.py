@@ -35,12 +35,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from time import perf_counter
 from typing import Generic, TypeAlias
 
-import msgspec
 from torch import Tensor
 
 from ..protocol.training import Phase
@@ -65,8 +65,11 @@ WAIT = "communication"
 """The phases in which the computation may wait for collectives."""
 NOTHING: Mapping[str, float] = {}
 
+# not frozen: that takes a microsecond a step; nobody changes one
 
-class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
+
+@dataclass(slots=True)
+class _Break(Generic[TimestampT]):
     """Where training went on after a pause or a change. The time of the next step starts there."""
 
     at_s: float
@@ -74,7 +77,8 @@ class _Break(msgspec.Struct, Generic[TimestampT], frozen=True, gc=False):
     cpu_s: float | None
 
 
-class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
+@dataclass(slots=True, kw_only=True)
+class _Iteration(Generic[TimestampT]):
     """One iteration of the loop, as the host enqueued it."""
 
     step: int | None
@@ -98,13 +102,14 @@ class _Iteration(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True,
     data_s: float
     after: _Break[TimestampT] | None
     """The break before this step, if there was one."""
-    collectives: Borders[TimestampT] = ()
+    collectives: Borders[TimestampT]
     """Empty if none were timed."""
-    values: Mapping[str, float] = NOTHING
+    values: Mapping[str, float]
     """What was measured beside the clock, of one step."""
 
 
-class _Halves(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
+@dataclass(slots=True, kw_only=True)
+class _Halves(Generic[TimestampT]):
     """The halves of one step, as far as recorded."""
 
     prepare: Spans[TimestampT]
@@ -113,7 +118,8 @@ class _Halves(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc
     """The batch was prepared in the iteration before, maybe while the step before trained."""
 
 
-class _Split(msgspec.Struct, Generic[TimestampT], frozen=True, kw_only=True, gc=False):
+@dataclass(slots=True, kw_only=True)
+class _Split(Generic[TimestampT]):
     """Where the iteration in progress may have ended, and its marks up to there."""
 
     end: TimestampT

@@ -5,9 +5,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import torch
 
+from ..protocol.records import Struct
 from ..protocol.training import Device
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -56,7 +56,7 @@ def driver_version(text: str) -> dict[str, str]:
 MIB = 2**20
 
 
-class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceMemory(Struct, frozen=True, kw_only=True):
     """The allocator at one moment."""
 
     reserved_mib: float | None = None

@@ -18,9 +18,8 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from gpudash.trace.names import has_product
-
 from ..protocol.inspections import Flops
+from ..trace.names import has_product
 
 OWN = frozenset(
     {"aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "torchvision", "inductor"}

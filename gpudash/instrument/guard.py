@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import CodeType
-from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from .uncompiled import uncompiled
 
@@ -26,25 +26,25 @@ class Fails(Protocol):
 
 
 FailsT = TypeVar("FailsT", bound=Fails)
-Ts = TypeVarTuple("Ts")
-Event: TypeAlias = Callable[[FailsT, *Ts], bool]
+P = ParamSpec("P")
+Event: TypeAlias = Callable[Concatenate[FailsT, P], bool]
 
 
-def event(what: str) -> Callable[[Event[FailsT, *Ts]], Event[FailsT, *Ts]]:
+def event(what: str) -> Callable[[Event[FailsT, P]], Event[FailsT, P]]:
     """Make a method the handler of an event. A failure in it is passed to `fail`."""
 
-    def decorate(method: Event[FailsT, *Ts]) -> Event[FailsT, *Ts]:
+    def decorate(method: Event[FailsT, P]) -> Event[FailsT, P]:
         @wraps(method)
-        def guarded(self: FailsT, *args: *Ts) -> bool:
+        def guarded(self: FailsT, *args: Any) -> bool:  # without names, which would take time
             try:
-                return method(self, *args)
+                return method(self, *args)  # type: ignore[call-arg]  # see above
             except Exception as error:  # no exception of ours may reach the script
                 if is_from_handler(error):
                     raise
                 self.fail(what, error)
                 return False
 
-        return uncompiled(guarded)
+        return uncompiled(guarded)  # type: ignore[arg-type]  # see above
 
     return decorate
 

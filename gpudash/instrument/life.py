@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
+from ..protocol.records import replace
 from ..protocol.training import Aside, State
 from .pipes import Sent
 

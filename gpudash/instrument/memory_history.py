@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..protocol.commands import Memory
 from ..protocol.envelope import Event
 from ..protocol.inspections import MemoryOwners, MemoryUse
+from ..protocol.records import replace
 from ..protocol.training import Refused
 from .owners import MIB, Allocation, at_the_peak, owners
 from .weights import kept_by, updated_by

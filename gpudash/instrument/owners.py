@@ -56,7 +56,8 @@ def owners(
     for one in allocations:
         frame = _nearest(one.frames or (), inside)
         place = (frame["filename"], frame["line"], frame["name"]) if frame else ("", 0, "")
-        found[*place, uses.get(one.address) or _use(one)].append(one.bytes)
+        owner = (*place, uses.get(one.address) or _use(one))
+        found[owner].append(one.bytes)
     made = (
         Owner(file=file, line=line, function=name, use=use, mib=sum(sizes) / MIB, count=len(sizes))
         for (file, line, name, use), sizes in found.items()

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-import msgspec
-
 from ..protocol.commands import AnyCommand
 from ..protocol.envelope import Envelope, Event
+from ..protocol.records import Decoder, encode
 from .wire import StepReport, encoded
 
 READ_BYTES = 1 << 16
@@ -41,7 +40,6 @@ class EventPipe:
         self._sent = 0
         self._unsent: tuple[bytearray, list[int]] = bytearray(), []
         """Bytes that the pipe has not taken, and counts of those taken from their front since."""
-        self._encoder = msgspec.json.Encoder()
 
     @property
     def kept_bytes(self) -> int:
@@ -56,7 +54,7 @@ class EventPipe:
             line = encoded(event, rank, seq, now_s)
         else:
             envelope = Envelope(source="training", rank=rank, seq=seq, sent_s=now_s, body=event)
-            line = self._encoder.encode(envelope)
+            line = encode(envelope)
         self._sent += 1
         self._unsent[0].extend(line + b"\n")
         self.flush()
@@ -93,7 +91,7 @@ class CommandPipe:
         os.set_blocking(fd, False)
         self._fd = fd
         self._partial = b""
-        self._decoder = msgspec.json.Decoder(AnyCommand)
+        self._decoder = Decoder[AnyCommand](AnyCommand)
         self._arrived = select.poll()  # select takes no descriptor above 1023
         self._arrived.register(fd, select.POLLIN)
 

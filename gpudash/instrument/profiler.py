@@ -15,7 +15,6 @@ from threading import get_ident
 from typing import Any, ClassVar
 from weakref import WeakSet
 
-import msgspec
 import torch
 from torch import nn
 from torch.autograd import profiler as autograd
@@ -24,6 +23,7 @@ from torch.profiler import ProfilerActivity
 
 from ..protocol.commands import PROFILE_LIMIT_S
 from ..protocol.inspections import Flops, Profiled, SyncCall
+from ..protocol.records import encode
 from .module_marks import ModuleMarks
 from .peak import ALL, begin_measuring
 from .pinning import measure as measure_pinning
@@ -284,7 +284,7 @@ def add_record(path: Path, profiled: Profiled) -> None:
         if brace < 0 or tail[brace + 1 :].strip():
             raise OSError("the disk may be full")
         file.seek(at + brace)
-        file.write(b',\n"gpudash": ' + msgspec.json.encode(profiled) + b"\n}\n")
+        file.write(b',\n"gpudash": ' + encode(profiled) + b"\n}\n")
 
 
 def _is_active() -> bool:

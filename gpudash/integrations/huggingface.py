@@ -4,7 +4,9 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from gpudash.script import explicit
+from gpudash import in_training
+
+explicit = in_training("script.explicit")
 
 
 class GpudashCallback(TrainerCallback):  # type: ignore[misc]  # the base may not be there to be checked

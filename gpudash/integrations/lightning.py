@@ -4,9 +4,11 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
-from gpudash.script import explicit
-from gpudash.script.samples import first_dimension, tokens_in
-from gpudash.statistics import total
+from gpudash import in_training
+
+explicit = in_training("script.explicit")
+samples_of = in_training("script.samples")
+total = in_training("statistics").total
 
 
 class GpudashCallback(Callback):  # type: ignore[misc]  # the base may not be there to be checked
@@ -21,7 +23,7 @@ class GpudashCallback(Callback):  # type: ignore[misc]  # the base may not be th
         if self._batches is None:
             self._batches, self._since = [], trainer.global_step
             explicit.begin()
-        self._batches.append((first_dimension(batch), tokens_in(batch)))
+        self._batches.append((samples_of.first_dimension(batch), samples_of.tokens_in(batch)))
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         """End the step if its optimizer has stepped."""

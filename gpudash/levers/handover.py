@@ -68,7 +68,7 @@ class Handovers:
         while source is not None:
             try:
                 batch = source._next_data()
-            except StopIteration:
+            except StopIteration:  # noqa: PERF203  # costs nothing beside a batch
                 following = self._successors.get(source)
                 if following is not None:
                     _shut_down(source)

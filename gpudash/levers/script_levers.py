@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 import torch
 
 from ..protocol.inspections import Timing
-from ..protocol.records import Settings
+from ..protocol.records import Settings, replace
 from ..protocol.training import LeverOffer
 from ..training.levers import Refusal
 from .channels_last import ChannelsLast
@@ -223,7 +222,7 @@ class ScriptLevers:
     def _refused(self, offer: LeverOffer) -> LeverOffer:
         if not self._refusal:
             return offer
-        return msgspec.structs.replace(offer, refusal=self._refusal, impossible=())
+        return replace(offer, refusal=self._refusal, impossible=())
 
 
 def _unchanged(call: Call) -> Call:

@@ -2,12 +2,11 @@
 
 from typing import TypeAlias
 
-import msgspec
-
 from .answer import AnswerShown
 from .commands import AnyCommand, Plan
 from .inspections import CodeLines, MemoryOwners, Profiled, Rehearsed, Stack
 from .readings import GpuMissing, OtherJobs, Reading
+from .records import Struct
 from .session import (
     ComparisonShown,
     NewRow,
@@ -61,7 +60,7 @@ Event: TypeAlias = (
 )
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Envelope(Struct, frozen=True, kw_only=True, array_like=True):
     """A message and its origin; one JSON line on the wire."""
 
     source: str

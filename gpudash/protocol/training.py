@@ -2,9 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-import msgspec
-
-from .records import Record, Settings
+from .records import Meta, Record, Settings
 
 PROTOCOL_VERSION = 3
 """Incremented when a reader of older messages would misread a new one."""
@@ -257,7 +255,7 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     """Values of one step by metric, such as `host_ms`. Those that were not measured are absent:
     phases and what else needs timestamps within a step are measured in some steps of each 100
     ms."""
-    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    count: Annotated[int, Meta(ge=1)] = 1
     """Number of consecutive steps that this record stands for; above 1 where they were timed
     together, and in a replay."""
     samples: int | None = None

@@ -36,13 +36,23 @@ ON_SCREEN: tuple[Ability, ...] = (
     "stacks",
 )
 HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
+NO_HOOKS = {
+    "oldtorch": "its torch is older than 2.5: gpudash measures nothing there",
+    "oldpython": "its Python is older than 3.10: gpudash measures nothing there",
+    "newpython": "its Python is newer than 3.14: this gpudash measures nothing there",
+}
+"""Why a process is not measured, by the mark that it left."""
 NO_STEP = {
-    "nogpudash": "no training step was seen: gpudash is not installed in the Python that ran it",
+    "oldtorch": f"no training step was seen: {NO_HOOKS['oldtorch']}",
     "failed": "no training step was seen: gpudash failed in the process that imported torch",
     "trained": "the training ended with its first steps: too soon to measure one",
     "torch": "no training step was seen, though torch was imported",
-    "python": "no training step was seen: torch was never imported",
-    "": "no training step was seen: gpudash was not loaded; is this python -I, or no Python?",
+    "oldpython": f"no training step was seen: {NO_HOOKS['oldpython']}",
+    "newpython": f"no training step was seen: {NO_HOOKS['newpython']}",
+    "python": "no training step was seen: torch was never imported, or in a Python that gpudash "
+    "does not reach: started with -I, -E or -S, or without PYTHONPATH",
+    "": "no training step was seen: gpudash was not loaded; is this python -I, -E or -S, a frozen "
+    "program, or no Python?",
 }
 """Why no step was seen, by the first of these marks that is there; by none."""
 OUTPUT_S, TYPING_S = 0.2, 2.0
@@ -210,8 +220,9 @@ class ScriptSource(Source):
         """Report what is still missing before a first step."""
         if self.started:
             return
-        if self._processes.has_mark("nogpudash"):
-            status = f"gpudash is not installed in the Python that runs {self.name}"
+        why_not = next((NO_HOOKS[one] for one in NO_HOOKS if self._processes.has_mark(one)), None)
+        if why_not is not None:
+            status = f"{self.name} runs; {why_not}"
         elif self._processes.has_mark("torch"):
             status = "torch is imported; no training step so far"
         else:

@@ -4,8 +4,9 @@ Without `gpudash run`, or before torch is imported, this does nothing. It import
 importing it is free.
 """
 
-from typing import Protocol, Self, SupportsIndex, TypeAlias
+from typing import Protocol, SupportsIndex, TypeAlias, TypeVar
 
+StepT = TypeVar("StepT", bound="step")
 Count: TypeAlias = SupportsIndex | None
 """A whole number; None where it is not known."""
 
@@ -51,7 +52,7 @@ class step:  # noqa: N801  # reads as `gpudash.step()`
         self.samples = samples
         self.tokens = tokens
 
-    def __enter__(self) -> Self:
+    def __enter__(self: StepT) -> StepT:  # noqa: PYI019  # Python 3.10 has no Self
         begin()
         return self
 

@@ -9,10 +9,8 @@ import math
 import time
 from collections.abc import Iterable
 
-import msgspec
-
 from ..protocol.commands import FOR_ALL, AnyCommand, Block, Blocks
-from ..protocol.records import Settings
+from ..protocol.records import Decoder, Settings, Struct, encode
 from .block_queue import BlockQueue
 from .commanded import CommandedTraining
 
@@ -25,7 +23,7 @@ GUESS_S = 0.1
 """Assumed duration of a step before one was timed; a shorter step only means more decisions."""
 
 
-class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
+class Instruction(Struct, frozen=True, omit_defaults=True):
     """What rank 0 has all ranks do in a run of blocks. One of the fields is set."""
 
     begin: Block | None = None
@@ -36,12 +34,12 @@ class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def encode(self) -> str:
         """Return it as JSON."""
-        return msgspec.json.encode(self).decode()
+        return encode(self).decode()
 
     @classmethod
     def decode(cls, text: str) -> "Instruction":
         """Return the instruction that `encode` wrote."""
-        return msgspec.json.decode(text, type=cls)
+        return Decoder(cls).decode(text)
 
 
 class DecisionSteps:

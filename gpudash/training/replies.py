@@ -3,11 +3,9 @@
 import time
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from ..protocol.commands import AnyCommand, Blocks, Change, Profile
 from ..protocol.envelope import Event
-from ..protocol.records import Settings
+from ..protocol.records import Settings, replace
 from ..protocol.training import BlocksEnded, RefusalKind, Refused
 from .block_queue import BlockQueue
 

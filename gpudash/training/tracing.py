@@ -9,14 +9,13 @@ from pathlib import Path
 from threading import get_native_id
 from typing import ClassVar
 
-from msgspec.structs import replace
-
 from ..instrument.life import Life
 from ..instrument.memory_history import TRACED, MemoryHistory
 from ..instrument.profiler import NoProfile, Profiler
 from ..instrument.reporter import Reports
 from ..protocol.commands import Profile
 from ..protocol.inspections import Profiled
+from ..protocol.records import replace
 from .commanded import CommandedTraining
 from .replies import Replies
 

@@ -459,8 +459,13 @@ def test_a_failure_names_its_last_output(run, program, sentence):
 @pytest.mark.parametrize(
     ("marks", "why"),
     [
-        ((), "gpudash was not loaded; is this python -I, or no Python?"),
-        (("python", "torch", "nogpudash"), "gpudash is not installed in the Python that ran it"),
+        (
+            (),
+            "gpudash was not loaded; is this python -I, -E or -S, a frozen program, or no Python?",
+        ),
+        (("python", "torch", "oldtorch"), "its torch is older than 2.5"),
+        (("python", "oldpython"), "its Python is older than 3.10"),
+        (("python", "newpython"), "its Python is newer than 3.14"),
         (("python", "torch", "failed"), "gpudash failed in the process that imported torch"),
         (("python",), "torch was never imported"),
         (("python", "torch"), "no training step was seen, though torch was imported"),

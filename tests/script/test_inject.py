@@ -1,8 +1,11 @@
 """The injected `sitecustomize`: it changes nothing that the script can see."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -16,22 +19,24 @@ HOOKS = "def install():\n    print('installed', 'torch' in __import__('sys').mod
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder with one-line doubles of torch and gpudash, and the run's directory."""
+    """Return a folder with the run's directory, and one-line doubles of torch and of our hooks."""
     (tmp_path / "run").mkdir()
-    (tmp_path / "lib/gpudash/script").mkdir(parents=True)
+    (tmp_path / "lib").mkdir()
     (tmp_path / "lib/torch.py").write_text(TORCH)
-    (tmp_path / "lib/gpudash/__init__.py").touch()
-    (tmp_path / "lib/gpudash/script/entry.py").write_text(HOOKS)
+    shutil.copytree(INJECT, tmp_path / "gpudash/inject", ignore=lambda *_: ["__pycache__"])
+    (tmp_path / "gpudash/script").mkdir()
+    (tmp_path / "gpudash/script/entry.py").write_text(HOOKS)
+    (tmp_path / "gpudash/__init__.py").write_text("step = 'our step'")
     return tmp_path
 
 
-def run(folder, code, *options, hooked=True, **environment):
-    path = [*([str(INJECT)] if hooked else []), str(folder / "lib")]
+def run(folder, code, *options, hooked=True, python=sys.executable, **environment):
+    path = [*([str(folder / "gpudash/inject")] if hooked else []), str(folder / "lib")]
     done = subprocess.run(
-        [sys.executable, *options, "-c", code],
+        [python, *options, "-c", code],
         env={"PYTHONPATH": os.pathsep.join(path), "_GPUDASH_RUN": str(folder / "run")}
         | environment,
-        cwd=folder,
+        cwd=folder / "lib",
         check=False,
         capture_output=True,
         text=True,
@@ -57,7 +62,7 @@ def test_the_script_sees_no_trace_of_the_hook(folder):
         "import sys, torch; print(sys.path, sys.argv, torch.__spec__, torch.__loader__,"
         " torch.__file__, torch.__spec__.loader is torch.__loader__)"
     )
-    (folder / "lib/gpudash/script/entry.py").write_text("def install(): pass")
+    (folder / "gpudash/script/entry.py").write_text("def install(): pass")
     ours, theirs = (run(folder, code, hooked=hooked)[0] for hooked in (True, False))
     assert _without_addresses(ours) == _without_addresses(theirs)
 
@@ -84,15 +89,91 @@ def test_isolated_pythons_are_not_hooked(folder, option):
     assert run(folder, code, option)[1] == []
 
 
-def test_without_gpudash_in_its_environment_the_script_goes_on(folder):
-    (folder / "lib/gpudash/__init__.py").write_text("import nothing_of_the_kind")
-    printed, marks = run(folder, "import torch; print('goes on')")
+@pytest.mark.parametrize(
+    ("version", "marks"),
+    [("2.4.1+cu121", [".oldtorch", ".python", ".torch"]), ("2.5.0", [".python", ".torch"])],
+)
+def test_a_torch_that_is_too_old_is_marked_and_left_alone(folder, version, marks):
+    (folder / "lib/torch.py").write_text(f"__version__ = {version!r}")
+    printed, found = run(folder, "import torch; print('goes on')")
+    assert found == marks
+    assert printed == ("" if ".oldtorch" in marks else "installed True\n") + "goes on\n"
+
+
+@pytest.mark.parametrize(("version", "mark"), [((3, 9), ".oldpython"), ((3, 15), ".newpython")])
+def test_a_python_too_old_or_too_new_is_marked_and_left_alone(folder, version, mark):
+    # the first module of this name runs before ours, and has it believe in another version
+    (folder / "before").mkdir()
+    code = f"import sys; sys.version_info = {version}; sys.path.remove({str(folder / 'before')!r})"
+    (folder / "before/sitecustomize.py").write_text(
+        f"{code}\ndel sys.modules['sitecustomize']\nimport sitecustomize"
+    )
+    path = ("before", "gpudash/inject", "lib")
+    printed, marks = run(
+        folder,
+        "import torch; print('goes on')",
+        PYTHONPATH=os.pathsep.join(str(folder / one) for one in path),
+    )
     assert printed == "torch is imported\ngoes on\n"
-    assert marks == [".nogpudash", ".python", ".torch"]
+    assert marks == sorted([mark, ".python"])
+
+
+OTHER_PYTHONS = sorted(
+    path
+    for folder in (Path("/usr/bin"), *Path.home().glob(".pyenv/versions/*/bin"))
+    for path in folder.glob("python[23].[0-9]*")
+    if re.fullmatch(r"python\d\.\d+", path.name)
+)
+"""Whatever other Pythons this machine has."""
+
+
+@pytest.mark.parametrize("python", OTHER_PYTHONS, ids=lambda path: path.name)
+def test_any_python_starts_as_without_gpudash(folder, python):
+    (folder / "gpudash/script/entry.py").write_text("def install(): pass")
+    (folder / "lib/torch.py").write_text("")
+    (folder / "lib/sitecustomize.py").write_text("print('theirs')")
+    code = "import sys, torch; print([type(sys).__name__, sys.path])"
+    (ours, marks), (theirs, _) = (
+        run(folder, code, hooked=hooked, python=python) for hooked in (True, False)
+    )
+    assert ours == theirs
+    assert ".python" in marks
+    known = (3, 10) <= tuple(map(int, python.name[6:].split("."))) <= (3, 14)
+    assert (".torch" in marks) == known
+
+
+# ── whose gpudash ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A Python where nothing is installed."""
+    place = tmp_path_factory.mktemp("bare")
+    venv.create(place, symlinks=True)
+    return place / "bin/python"
+
+
+def test_a_script_may_import_gpudash_where_it_is_not_installed(folder, bare):
+    code = "import gpudash; print(gpudash.step)"
+    assert run(folder, code, python=bare) == ("our step\n", [".python"])
+    assert "ModuleNotFoundError" in run(folder, code, python=bare, hooked=False)[0]
+
+
+@pytest.mark.parametrize("name", ["gpudash", "protocol", "hooks", "script", "errors"])
+def test_a_projects_own_modules_are_its_own(folder, name):
+    (folder / f"lib/{name}.py").write_text("step = 'their step'")
+    assert run(folder, f"import torch, {name}; print({name}.step)")[0] == (
+        "torch is imported\ninstalled True\ntheir step\n"
+    )
+
+
+def test_nothing_else_of_ours_is_found(folder):
+    code = "import torch\nimport script"
+    assert "ModuleNotFoundError: No module named 'script'" in run(folder, code)[0]
 
 
 def test_hooks_that_fail_are_marked_and_the_script_goes_on(folder):
-    (folder / "lib/gpudash/script/entry.py").write_text("def install(): 1 / 0")
+    (folder / "gpudash/script/entry.py").write_text("def install(): 1 / 0")
     printed, marks = run(folder, "import torch; print('goes on')")
     assert printed == "torch is imported\ngoes on\n"
     assert marks == [".failed", ".python", ".torch"]

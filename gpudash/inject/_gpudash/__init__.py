@@ -1,0 +1,121 @@
+"""gpudash under the name that it has in somebody else's process, where it may not be installed.
+
+The modules that run there are the files of `gpudash` itself: `_gpudash.script` is `gpudash/script`.
+They import each other relatively, and else only the standard library and torch. The folder of this
+package is on the path for a moment at the process's start; afterwards the package stands in
+`sys.modules` alone, so that nothing else is found there. `begin` hooks torch once the script has
+imported it.
+
+It is imported in each Python of the script, and imports nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing `typing` is slow
+    from collections.abc import Callable
+    from typing import Any
+
+FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""The folder of gpudash's modules."""
+__path__ = [FOLDER]
+OLDEST_TORCH = (2, 5)
+
+
+def begin(mark: Callable[[str], None]) -> None:
+    """Have torch hooked once it has been imported, and offer `gpudash` to the script.
+
+    `mark` notes for the dashboard that this process has reached a stage.
+    """
+    sys.meta_path.append(_Offered())
+    if "torch" in sys.modules:
+        _hook(mark)
+    else:
+        sys.meta_path.insert(0, _AfterTorch(mark))
+
+
+class _Offered:
+    """A finder that finds `gpudash` where nobody else does: it is asked last."""
+
+    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> Any:
+        if name != "gpudash":
+            return None
+        from importlib.util import spec_from_file_location  # noqa: PLC0415  # slow
+
+        file = os.path.join(FOLDER, "__init__.py")
+        return spec_from_file_location(name, file, submodule_search_locations=[FOLDER])
+
+
+class _AfterTorch:
+    """A finder that hooks torch once torch has been executed.
+
+    It stays in place until then, as others ask for torch's spec without importing it.
+    """
+
+    def __init__(self, mark: Callable[[str], None]) -> None:
+        self._mark = mark
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch":
+            return None
+        spec = self._found_by_others(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _HookingLoader(spec.loader, self._mark)
+        return spec
+
+    def _found_by_others(self, name: str, path: Any, target: Any) -> Any:
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+
+class _HookingLoader:
+    """A loader that installs our hooks after it has executed the module."""
+
+    def __init__(self, loader: Any, mark: Callable[[str], None]) -> None:
+        self._loader = loader
+        self._mark = mark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__loader__ = module.__spec__.loader = self._loader
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # remove this frame
+            raise
+        sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterTorch]
+        _hook(self._mark)
+
+
+def _hook(mark: Callable[[str], None]) -> None:
+    mark("torch")
+    try:
+        if _is_old(sys.modules["torch"]):
+            mark("oldtorch")
+            return
+        from _gpudash.script.entry import (  # type: ignore[import-not-found]  # noqa: PLC0415
+            install,  # it needs torch, which is there now
+        )
+
+        install()
+    except Exception:  # noqa: BLE001  # the script goes on without hooks
+        mark("failed")
+
+
+def _is_old(torch: Any) -> bool:
+    """Return whether this torch is older than those that gpudash knows."""
+    first, second, *_ = f"{getattr(torch, '__version__', '')}..".split(".")
+    return first.isdecimal() and second.isdecimal() and (int(first), int(second)) < OLDEST_TORCH
