@@ -10,10 +10,11 @@ import atexit
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import _gpudash  # type: ignore[import-not-found]  # this is a part of it, in a kernel
 
 from .. import rendezvous
 from ..run.keeper import write_facts
@@ -56,7 +57,7 @@ class Notebook:
         self._in_cell = True
         self._timer: asyncio.TimerHandle | None = None
         self._watching = Watching(self._place.path, python)
-        self._unhook = after_torch(self._hook)
+        _gpudash.after_torch(self._hook)
         shell.events.register("pre_run_cell", self._cell_begins)
         shell.events.register("post_run_cell", self._cell_ends)
         shell.register_magic_function(self._show, "line", MAGIC)
@@ -78,20 +79,25 @@ class Notebook:
             with suppress(ValueError):
                 self._shell.events.unregister(name, action)
         self._shell.magics_manager.magics["line"].pop(MAGIC, None)
-        self._unhook()
+        _gpudash.end()
         if self._hooks is not None:
             self._hooks.end()
             self._hooks = None
+            _listen_to("gpudash.script.explicit")
         self._watching.end()
         shutil.rmtree(self._place.path, ignore_errors=True)
 
     def _hook(self) -> None:
         with suppress(OSError):
             self._place.mark("torch")
+        if _gpudash.is_old(sys.modules["torch"]):
+            _say("gpudash measures nothing here: this torch is older than 2.5")
+            return
         try:
             from ..script.entry import start  # noqa: PLC0415  # it needs torch, which is there now
 
             self._hooks = start(self._place)
+            _listen_to("gpudash.script.explicit")
         except Exception as error:  # noqa: BLE001  # the notebook goes on without hooks
             _say(f"gpudash cannot measure here: {type(error).__name__}: {error}")
 
@@ -123,59 +129,14 @@ class Notebook:
             return
         _say(found["text"])
         if found["picture"]:
-            from IPython.display import SVG, display  # noqa: PLC0415  # the kernel has it
-
-            display(SVG(found["picture"]))
+            self._shell.display_pub.publish({"image/svg+xml": found["picture"], "text/plain": ""})
 
 
-def after_torch(hook: Callable[[], None]) -> Callable[[], None]:
-    """Call this once torch is imported, now if it is; return what takes the wait back."""
-    if "torch" in sys.modules:
-        hook()
-        return lambda: None
-    finder = _AfterTorch(hook)
-    sys.meta_path.insert(0, finder)
-
-    def stop() -> None:
-        with suppress(ValueError):
-            sys.meta_path.remove(finder)
-
-    return stop
-
-
-class _AfterTorch:
-    def __init__(self, hook: Callable[[], None]) -> None:
-        self._hook = hook
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "torch":
-            return None
-        for finder in sys.meta_path:
-            if finder is not self and hasattr(finder, "find_spec"):
-                spec = finder.find_spec(name, path, target)
-                if spec is not None:
-                    if spec.loader is not None:
-                        spec.loader = _HookingLoader(spec.loader, self, self._hook)
-                    return spec
-        return None
-
-
-class _HookingLoader:
-    def __init__(self, loader: Any, finder: _AfterTorch, hook: Callable[[], None]) -> None:
-        self._loader, self._finder, self._hook = loader, finder, hook
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: Any) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        module.__loader__ = module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        with suppress(ValueError):
-            sys.meta_path.remove(self._finder)  # type: ignore[arg-type]
-        self._hook()
+def _listen_to(module: str) -> None:
+    """Have steps count that a cell declares with what it has imported earlier."""
+    earlier = sys.modules.get(module)
+    if earlier is not None:
+        earlier.listener = sys.modules[f"_{module}"].listener  # type: ignore[attr-defined]
 
 
 def _name_of(shell: Any) -> str:
@@ -185,7 +146,7 @@ def _name_of(shell: Any) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201  # into the cell's output
+    print(text, flush=True)  # into the cell's output
 
 
 # ── the extension ───────────────────────────────────────────────────────────────────────
@@ -194,14 +155,14 @@ _loaded: list[Notebook] = []
 """The notebook of this kernel, once the extension is loaded."""
 
 
-def load(shell: Any, python: str | None = None) -> None:
+def load(shell: Any) -> None:
     """Watch this kernel, and say how to look in."""
     run = rendezvous.of_environment()
     if run is not None and run.path.is_dir():
         _say("gpudash run watches this kernel already: nothing to load")
         return
     try:
-        notebook = Notebook(shell, python)
+        notebook = Notebook(shell, _gpudash.python)
     except OSError as error:
         _say(f"gpudash cannot watch this kernel: {error.strerror or error}")
         return

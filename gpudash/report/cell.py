@@ -1,4 +1,4 @@
-"""What `%gpudash` shows in a notebook's cell: the answer as text, a picture of the steps. No I/O."""
+"""What `%gpudash` shows in a cell: the answer as text, and a picture of the steps. No I/O."""
 
 from collections.abc import Iterator
 from importlib.resources import files

@@ -9,7 +9,7 @@ from pathlib import Path
 SOCKET = "watcher.sock"
 """Its name in the run's directory."""
 ANSWER, YIELD = b"answer\n", b"yield\n"
-"""Requests: for the answer and its picture as JSON, and to step aside while the connection lasts."""
+"""Requests: the answer and its picture as JSON; to step aside while the connection lasts."""
 YOURS, BUSY = b"yours\n", b"busy\n"
 """Replies to `YIELD`: nobody else watches now; another gpudash does already."""
 PATIENCE_S = 10.0
