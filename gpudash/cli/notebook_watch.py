@@ -45,78 +45,81 @@ def watch(place: str) -> None:
 
 
 class Watch:
-    """The session, and who asks for what it has found."""
+    """The session, while no dashboard watches, and who asks for what it has found."""
 
     def __init__(self, run: UserRun, listener: socket.socket) -> None:
         self._run = run
         self._listener = listener
-        self._aside: socket.socket | None = None  # for whom the session was closed
+        self._lock: int | None = None
+        self._session: Session | None = None  # while this process has the lock
+        self._news = News(quiet=True)
         self._known = Snapshot()
-        self._begin()
+        self._steps_per_s: float | None = None
 
     def run(self) -> None:
         """Serve until the kernel is gone."""
         while self._run.lives:
-            waited = [sys.stdin, self._listener, *([self._aside] if self._aside else [])]
-            ready, _, _ = select.select(waited, [], [], LOOK_S)
+            if self._session is None:
+                self._begin()
+            ready, _, _ = select.select([sys.stdin, self._listener], [], [], LOOK_S)
             if sys.stdin in ready:
                 break
-            if self._aside in ready and self._aside is not None and not self._hears(self._aside):
-                self._aside.close()
-                self._aside = None
-                self._begin()
             if self._listener in ready:
                 with suppress(OSError):
                     self._take(self._listener.accept()[0])
-        self._session.close()
+        self._release()
 
     def _begin(self) -> None:
-        name, news = self._run.facts.name, News(quiet=True)
+        with suppress(OSError):
+            self._lock = watcher.lock(self._run.place.path)
+        if self._lock is None:
+            return
+        name = self._run.facts.name
 
         def start(_plan: Plan) -> Source:
             held = Adopted(*self._run.facts.processes[0])
             return ScriptSource(name, held, self._run.place, can=HEADLESS)
 
         plan = Plan(workload=name, settings={}, command=self._run.facts.command)
-        self._session, self._news = Session(plan, start_source=start), news
-        self._session.start(news)
+        self._session, self._news = Session(plan, start_source=start), News(quiet=True)
+        self._session.start(self._news)
+
+    def _release(self) -> None:
+        """Watch no more, and let another gpudash do so."""
+        if self._session is not None:
+            self._session.close()
+            self._note()
+        self._session = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _take(self, connection: socket.socket) -> None:
         """Obey one request."""
-        connection.settimeout(watcher.PATIENCE_S)
-        request = watcher.answer(connection)
-        if request == watcher.YIELD and self._aside is None:
-            self._keep_known()
-            self._session.close()
-            connection.sendall(watcher.YOURS)
-            self._aside = connection
-            return
         with connection:
-            connection.sendall(watcher.BUSY if request == watcher.YIELD else self._answer())
+            connection.settimeout(watcher.PATIENCE_S)
+            request = watcher.line(connection)
+            if request == watcher.ANSWER:
+                connection.sendall(self._answer())
+            elif self._session is None:
+                connection.sendall(watcher.BUSY)
+            else:
+                self._release()
+                connection.sendall(watcher.YOURS)
+                connection.recv(1)  # until the other has the lock
 
-    @staticmethod
-    def _hears(connection: socket.socket) -> bool:
-        try:
-            return bool(connection.recv(1))
-        except OSError:
-            return False
-
-    def _keep_known(self) -> None:
-        if self._news.snapshot.total_steps:
-            self._known = self._news.snapshot
+    def _note(self) -> None:
+        """Keep what the session has found, for when it is closed."""
+        if self._session is not None and self._news.snapshot.total_steps:
+            self._known, self._steps_per_s = self._news.snapshot, self._session.steps_per_s
 
     def _answer(self) -> bytes:
         """Return text and picture of the newest snapshot, as a line of JSON."""
-        if self._aside is None:
+        if self._session is not None:
             self._session.wait(SETTLE_S)
-            self._keep_known()
-        found = [*lines(self._known, self._session.steps_per_s)]
-        if self._aside is not None:
+        self._note()
+        found = [*lines(self._known, self._steps_per_s)]
+        if self._session is None:
             found.append("gpudash attach watches since then")
         said = {"text": "\n".join(found), "picture": picture(self._known)}
         return f"{json.dumps(said)}\n".encode()
-
-
-if __name__ == "__main__":
-    os.umask(0o077)
-    watch(sys.argv[1])

@@ -49,7 +49,7 @@ class Watching:
         try:
             connection = watcher.ask(self._place, watcher.ANSWER)
             with connection:
-                found: dict[str, Any] = json.loads(watcher.answer(connection))
+                found: dict[str, Any] = json.loads(watcher.line(connection))
         except (OSError, ValueError):
             return self._why_not()
         return found

@@ -1,7 +1,6 @@
 """List this user's running commands, from their directories."""
 
 import shutil
-import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -69,22 +68,17 @@ class UserRun(msgspec.Struct, frozen=True):
         if self.has_other_terminal:
             raise UsageError(watched(self.facts.name))
         if self.facts.is_notebook:
-            return Notebook(*self.facts.processes[0], self._take_over())
+            return self._notebook()
         return Adopted(*self.facts.processes[0])
 
-    def _take_over(self) -> socket.socket | None:
-        """Have the notebook's own watcher step aside until the returned connection is closed.
-
-        Return None if it has none. Raises UsageError if it has done so for another gpudash.
-        """
+    def _notebook(self) -> Notebook:
         try:
-            connection = watcher.ask(self.place.path, watcher.YIELD)
-            if watcher.answer(connection) == watcher.YOURS:
-                return connection
-        except OSError:
-            return None
-        connection.close()
-        raise UsageError(watched(self.facts.name))
+            lock = watcher.take_over(self.place.path)
+        except OSError as error:
+            raise UsageError(f"{self.facts.name} has just ended") from error
+        if lock is None:
+            raise UsageError(watched(self.facts.name))
+        return Notebook(*self.facts.processes[0], self.place.path, lock)
 
 
 def living() -> list[UserRun]:

@@ -192,15 +192,23 @@ class Notebook(Adopted):
 
     stops = (SIGINT,)
 
-    def __init__(self, pid: int, began_ticks: int, aside: socket.socket | None) -> None:
-        """`aside` is the connection for which the notebook's own watcher steps aside."""
+    def __init__(self, pid: int, began_ticks: int, place: Path, lock: int) -> None:
+        """`lock` is the descriptor of `watcher.lock`."""
         super().__init__(pid, began_ticks)
-        self._aside = aside
+        self._place = place
+        self._lock: int | None = lock
+
+    def read(self) -> bytes:
+        """Notice the kernel's end, and that `%unload_ext` has taken gpudash out of it."""
+        super().read()
+        self.over = self.over or not self._place.exists()
+        return b""
 
     def close(self) -> None:
         """Let the notebook's own watcher go on."""
-        if self._aside is not None:
-            self._aside.close()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
 
 def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:

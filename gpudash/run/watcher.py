@@ -1,19 +1,26 @@
 """Ask the process that watches a notebook's kernel: for the answer, or to step aside.
 
-The kernel asks too. So only the standard library is imported here.
+One gpudash watches at a time: the one that holds the lock. So a watcher that has just been started
+takes nothing from a dashboard, and whoever dies leaves nothing behind. The kernel asks too, so only
+the standard library is imported here.
 """
 
+import fcntl
+import os
 import socket
+import time
+from contextlib import suppress
 from pathlib import Path
 
-SOCKET = "watcher.sock"
-"""Its name in the run's directory."""
+SOCKET, LOCK = "watcher.sock", "watched"
+"""Names in the run's directory."""
 ANSWER, YIELD = b"answer\n", b"yield\n"
-"""Requests: the answer and its picture as JSON; to step aside while the connection lasts."""
+"""Requests: the answer and its picture as JSON; to release the lock, for who asks."""
 YOURS, BUSY = b"yours\n", b"busy\n"
-"""Replies to `YIELD`: nobody else watches now; another gpudash does already."""
+"""Replies to `YIELD`: the lock is free until the connection ends; another gpudash has it."""
 PATIENCE_S = 10.0
 """Seconds to wait for a reply: a busy machine is slow."""
+RETRY_S = 0.05
 READ_BYTES = 1 << 16
 
 
@@ -30,8 +37,8 @@ def ask(place: Path, request: bytes) -> socket.socket:
     return connection
 
 
-def answer(connection: socket.socket) -> bytes:
-    """Return the reply, a line; cut short if the watcher ends. Raises OSError."""
+def line(connection: socket.socket) -> bytes:
+    """Return a request or a reply; cut short if the other end has gone. Raises OSError."""
     received = b""
     while not received.endswith(b"\n"):
         more = connection.recv(READ_BYTES)
@@ -39,3 +46,31 @@ def answer(connection: socket.socket) -> bytes:
             break
         received += more
     return received
+
+
+def lock(place: Path) -> int | None:
+    """Return a descriptor that holds the lock until it is closed; None if another process does."""
+    held = os.open(place / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        return None
+    return held
+
+
+def take_over(place: Path) -> int | None:
+    """Return the lock, from the notebook's own watcher if need be; None if a dashboard has it.
+
+    Raises OSError if the run is over.
+    """
+    until_s = time.monotonic() + PATIENCE_S
+    while (held := lock(place)) is None and time.monotonic() < until_s:
+        with suppress(OSError), ask(place, YIELD) as connection:  # it may be starting, or ending
+            reply = line(connection)
+            if reply == BUSY:
+                return None
+            if reply == YOURS:
+                return lock(place)
+        time.sleep(RETRY_S)
+    return held

@@ -453,7 +453,7 @@ class Tracker(BatchedSteps):
         asides, feeds, tally = self._asides, self._feeds, self._tally
         self.reset()
         self._asides, self._feeds, self._tally = asides, feeds, tally
-        self._asides.why, self._thread = None, get_ident()
+        self._asides.why, self._thread, self._optimizer_depth = None, get_ident(), 1
         feeds.begin_anew()
 
     def end(self) -> None:

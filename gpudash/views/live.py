@@ -545,7 +545,8 @@ class LiveView:
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if not self._trains:
             return UNKNOWN
-        rests = self._is_paused or hangs or self._quiet_s(now_s) is not None
+        stands = self._stands and self._state.why in ("asked", "idle")
+        rests = stands or hangs or self._quiet_s(now_s) is not None
         return self.ranks.rate(now_s, rests=rests)
 
 
