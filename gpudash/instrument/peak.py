@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..protocol.inspections import Peak
+from .private_torch import has_newer_precision
 
 PRECISIONS = {
     "fp32": (torch.float32, 4096),
@@ -46,7 +47,7 @@ def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callab
     try:
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             read = _of_cpu(wanted) if device.type == "cpu" else _of_gpu(device, wanted)
-    except RuntimeError:  # out of memory after all, or an allocator without pools
+    except (RuntimeError, AttributeError):  # out of memory, or no pools in allocator or torch
         return lambda: None
 
     def found() -> Peak | None:
@@ -75,7 +76,9 @@ def multiplying(precision: str) -> Iterator[None]:
     PyTorch has two interfaces. The older one is used unless the script has used the newer one:
     after a write through the newer one, reads through the older one raise.
     """
-    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]  # made at run time
+    backends: Any = torch.backends
+    newer = has_newer_precision()
+    places = (backends.cuda.matmul, backends.mkldnn.matmul) if newer else ()
     before = [place.fp32_precision for place in places]
     is_tf32 = precision == "tf32"
     try:

@@ -132,7 +132,8 @@ def _ms(run: Callable[[], object]) -> float:
 
 def _give_back() -> None:
     """Unlock the page-locked memory that torch caches."""
-    empty = getattr(torch.accelerator, "empty_host_cache", None)  # missing in an older torch
+    accelerator = getattr(torch, "accelerator", None)  # both are missing in an older torch
+    empty = getattr(accelerator, "empty_host_cache", None)
     if empty is not None:
         with suppress(RuntimeError):
             empty()

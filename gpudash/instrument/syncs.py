@@ -70,6 +70,8 @@ class SyncWindow:
         self._exchange(warnings, "_add_filter", self._ours_stay_first(add))
         add(*self._filter, append=False)
         for owner, name in WAITING:
+            if not hasattr(owner, name):  # an older torch
+                continue
             self._exchange(owner, name, self._noting(getattr(owner, name)))
         for owner, name in COPYING:
             self._exchange(owner, name, self._noting_copy(getattr(owner, name)))

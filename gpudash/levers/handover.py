@@ -22,6 +22,7 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
+from ..instrument.private_torch import has_accelerator
 from ..training.levers import Refusal
 from .rehearsal import shortened
 
@@ -94,7 +95,7 @@ def _made(loader: DataLoader[Any], num_workers: int, seed: int) -> Iterator:
     sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
     vars(stand_in)[sampler] = ()
     vars(stand_in)["num_workers"] = num_workers
-    vars(stand_in)["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
+    vars(stand_in)["pin_memory"] = loader.pin_memory and has_accelerator()
     # making an iterator draws a seed for its workers
     vars(stand_in)["generator"] = torch.Generator().manual_seed(seed)
     kind = _MultiProcessingDataLoaderIter if num_workers else _SingleProcessDataLoaderIter

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.overrides import TorchFunctionMode
 
+from ..instrument.private_torch import has_newer_precision
 from ..protocol.records import Settings
 from ..protocol.training import SCRIPT, LeverOffer
 from ..training.levers import Refusal
@@ -267,7 +268,8 @@ class _Tf32(NamedTuple):
     older: tuple[str, bool] | None
     """Of matrix products and of cuDNN; None: the script has used the newer interface."""
     newer: tuple[str, ...]
-    """Of matrix products, convolutions and recurrent layers, then of matrix products on a CPU."""
+    """Of matrix products, convolutions and recurrent layers, then of matrix products on a CPU.
+    Before torch 2.9, which has the older interface alone, they are what that says."""
 
     @classmethod
     def now(cls) -> "_Tf32":
@@ -276,6 +278,10 @@ class _Tf32(NamedTuple):
             older = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
         except RuntimeError:
             older = None
+        if older is not None and not has_newer_precision():
+            product = "none" if older[0] == "highest" else "tf32"
+            layer = "tf32" if older[1] else "none"
+            return cls(older, (product, layer, layer, product))
         return cls(older, tuple(place.fp32_precision for place in _places()))
 
     def switch_on(self) -> None:
@@ -292,12 +298,14 @@ class _Tf32(NamedTuple):
         if self.older:
             torch.set_float32_matmul_precision(self.older[0])
             torch.backends.cudnn.allow_tf32 = self.older[1]
-        for place, precision in zip(_places(), self.newer, strict=True):
+        for place, precision in zip(_places(), self.newer, strict=has_newer_precision()):
             if place.fp32_precision != precision:  # the older interface writes here too
                 place.fp32_precision = precision
 
 
 def _places() -> tuple[Any, ...]:
+    if not has_newer_precision():
+        return ()
     cuda: Any = torch.backends.cuda
     cudnn: Any = torch.backends.cudnn
     mkldnn: Any = torch.backends.mkldnn
