@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,16 @@ class Watching:
             )
 
     def ask(self) -> dict[str, Any] | str:
-        """Return the answer's text and picture, or why there is none."""
-        try:
-            connection = watcher.ask(self._place, watcher.ANSWER)
-            with connection:
-                found: dict[str, Any] = json.loads(watcher.line(connection))
-        except (OSError, ValueError):
-            return self._why_not()
-        return found
+        """Return the answer's text and picture, or why there is none; wait while it starts."""
+        until_s = time.monotonic() + watcher.PATIENCE_S
+        while time.monotonic() < until_s:
+            with suppress(OSError, ValueError), watcher.ask(self._place, watcher.ANSWER) as asked:
+                found: dict[str, Any] = json.loads(watcher.line(asked))
+                return found
+            if self._process is None or self._process.poll() is not None:
+                break
+            time.sleep(watcher.RETRY_S)
+        return self._why_not()
 
     def end(self) -> None:
         """End it, and wait for that."""
@@ -68,7 +71,7 @@ class Watching:
     def _why_not(self) -> str:
         process = self._process
         if process is not None and process.poll() is None:
-            return "gpudash is still starting: ask again"
+            return f"gpudash's own process has not answered for {watcher.PATIENCE_S:.0f} s"
         try:
             lines = (self._place / LOG).read_text(errors="replace").split("\n")
         except OSError:

@@ -302,7 +302,9 @@ class Driver:
         if commands is not None and self._line is not None and self._line.gone:
             commands.turn()
             if commands.is_over:
+                aside = self._aside
                 self._stop_measuring()
+                self._aside = aside  # for the next dashboard
 
     def _stop_measuring(self) -> None:
         """Stop measuring, because no dashboard is connected."""
