@@ -97,8 +97,11 @@ class Watcher:
     def aside(self, why: Aside | None) -> None:
         """Nothing."""
 
-    def begins_anew(self) -> None:
+    def flush(self) -> None:
         """Nothing: there are no cells."""
+
+    def begins_anew(self) -> None:
+        """Nothing, as above."""
 
     def idle(self) -> None:
         """Nothing: steps are short here."""

@@ -26,9 +26,26 @@ class Rendezvous:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def mark(self, what: str) -> None:
-        """Mark that this process has reached a stage: `python`, then `torch`, then `trained`."""
-        (self.path / f"{os.getpid()}.{what}").touch(mode=0o600)
+    def mark(self, what: str, why: str = "") -> None:
+        """Mark that this process has reached a stage: `python`, then `torch`, then `trained`.
+
+        Where it measures nothing, `failed` may say why.
+        """
+        mark = self.path / f"{os.getpid()}.{what}"
+        mark.touch(mode=0o600)
+        if why:
+            mark.write_text(why, encoding="utf-8", errors="replace")
+
+    def why(self, what: str) -> str:
+        """Return what such a mark says, as a line; empty if none says anything."""
+        for pid in sorted(self.marked(what)):
+            try:
+                said = (self.path / f"{pid}.{what}").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            if said.strip():
+                return said.strip().splitlines()[0]
+        return ""
 
     def marks(self) -> dict[str, dict[int, int]]:
         """Return the marks: by stage, the inode of the mark's file by pid.

@@ -26,10 +26,12 @@ def _step_aside(folder):
         sys.modules["sitecustomize"] = this  # Python expects the module it has imported
 
 
-def _mark(what):
+def _mark(what, why=""):
     try:
         path = os.path.join(os.environ["_GPUDASH_RUN"], str(os.getpid()) + "." + what)
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        mark = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+        os.write(mark, why.encode("utf-8", "replace"))
+        os.close(mark)
     except OSError:
         pass
 

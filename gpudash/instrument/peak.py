@@ -77,8 +77,9 @@ def multiplying(precision: str) -> Iterator[None]:
     after a write through the newer one, reads through the older one raise.
     """
     backends: Any = torch.backends
-    newer = has_newer_precision()
-    places = (backends.cuda.matmul, backends.mkldnn.matmul) if newer else ()
+    places: list[Any] = []
+    if has_newer_precision():
+        places = [backends.cuda.matmul, backends.mkldnn.matmul]
     before = [place.fp32_precision for place in places]
     is_tf32 = precision == "tf32"
     try:

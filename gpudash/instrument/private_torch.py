@@ -42,7 +42,8 @@ PLACES = (
     Place("torch.jit._recursive", ("ignored_attributes",), NEEDED),
     Place("torch.compiler", ("is_dynamo_compiling",), NEEDED),
     Place("torch.Tensor()", ("_backward_hooks",), NEEDED),
-    Place("torch._C._dynamo.eval_frame", ("set_code_exec_strategy",), COMPILER),
+    Place("torch._C._dynamo.eval_frame", ("set_code_exec_strategy",), "the older `skip_code`"),
+    Place("torch._C._dynamo.eval_frame", ("skip_code",), COMPILER),
     Place("torch._C._dynamo.eval_frame", ("_FrameAction", "_FrameExecStrategy"), COMPILER),
     Place(
         "torch._dynamo.compiled_autograd",
@@ -110,17 +111,17 @@ PLACES = (
         ("_base_seed", "_index_sampler", "_next_data", "_num_workers", "_num_yielded"),
         NO_LEVER,
     ),
-    Place(
-        f"{LOADER}._SingleProcessDataLoaderIter()",
-        ("_sampler_iter", "_prefetch_factor"),
-        NO_LEVER,
-    ),
+    Place(f"{LOADER}._SingleProcessDataLoaderIter()", ("_sampler_iter",), NO_LEVER),
     Place(
         f"{LOADER}._MultiProcessingDataLoaderIter()",
         ("_shutdown_workers", "_task_info", "_tasks_outstanding", "_try_get_data"),
         NO_LEVER,
     ),
-    Place(f"{LOADER}._MultiProcessingDataLoaderIter()", ("_try_put_index",), NO_LEVER),
+    Place(
+        f"{LOADER}._MultiProcessingDataLoaderIter()",
+        ("_prefetch_factor", "_try_put_index"),
+        NO_LEVER,
+    ),
     Place("torch._utils", ("ExceptionWrapper",), NEEDED),
     Place(
         "torch.accelerator",
@@ -171,6 +172,7 @@ PLACES = (
         "`torch.cuda.synchronize` alone is seen (before torch 2.6)",
     ),
     Place("torch._ops", ("OpOverload",), "flops are not counted"),
+    Place("torch._ops.OpOverload()", ("_overloadpacket",), "flops are not counted"),
     Place("torch.cuda", ("MemPool", "use_mem_pool"), "a profile has no peak of the device"),
     Place("torch.cuda.memory", ("_record_memory_history", "_snapshot"), NO_OWNERS),
     Place("torch._C", ("_cuda_isHistoryEnabled",), NO_OWNERS),
@@ -197,7 +199,7 @@ def find(path: str) -> Any:
     """Return what a path names, if its module has been imported; None otherwise."""
     words = path.split(".")
     for end in range(len(words), 0, -1):
-        module = sys.modules.get(".".join(words[:end]))
+        module: Any = sys.modules.get(".".join(words[:end]))
         if module is not None:
             return reduce(lambda owner, name: getattr(owner, name, None), words[end:], module)
     return None

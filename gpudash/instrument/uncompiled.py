@@ -21,6 +21,9 @@ def uncompiled(function: Callable[P, R], *, deeply: bool = True) -> Callable[P, 
         from torch._C._dynamo import eval_frame  # noqa: PLC0415  # missing in some versions of torch
 
         private: Any = eval_frame
+        if not hasattr(private, "set_code_exec_strategy"):  # before torch 2.7: this frame alone
+            private.skip_code(own.__code__)
+            return function
         skip, default = private._FrameAction.SKIP, private._FrameAction.DEFAULT  # noqa: SLF001  # torch has no public name
         strategy = private._FrameExecStrategy(skip, skip if deeply else default)  # noqa: SLF001  # as above
         private.set_code_exec_strategy(own.__code__, strategy)

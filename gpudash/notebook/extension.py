@@ -91,11 +91,14 @@ class Notebook:
         with suppress(OSError):
             self._place.mark("torch")
         if _gpudash.is_old(sys.modules["torch"]):
+            self._place.mark("oldtorch")
             _say("gpudash measures nothing here: this torch is older than 2.5")
             return
         try:
-            from ..script.entry import start  # noqa: PLC0415  # it needs torch, which is there now
+            from ..instrument import private_torch  # noqa: PLC0415  # it needs torch, …
+            from ..script.entry import start  # noqa: PLC0415  # … which is there now
 
+            private_torch.check()
             self._hooks = start(self._place)
             _listen_to("gpudash.script.explicit")
         except Exception as error:  # noqa: BLE001  # the notebook goes on without hooks
@@ -103,6 +106,8 @@ class Notebook:
 
     def _cell_begins(self, *_: object) -> None:
         self._in_cell = True
+        if self._hooks is not None:
+            self._hooks.cell_begins()
 
     def _cell_ends(self, *_: object) -> None:
         self._in_cell = False
@@ -157,6 +162,9 @@ _loaded: list[Notebook] = []
 
 def load(shell: Any) -> None:
     """Watch this kernel, and say how to look in."""
+    if _loaded:
+        _say("gpudash watches this kernel already")
+        return
     run = rendezvous.of_environment()
     if run is not None and run.path.is_dir():
         _say("gpudash run watches this kernel already: nothing to load")

@@ -5,10 +5,10 @@ written as Python writes them.
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from inspect import get_annotations
 from math import isfinite
 from types import NoneType, UnionType
 from typing import (
@@ -70,7 +70,7 @@ class Struct:
         """Find the fields; options that are not given are those of the base."""
         super().__init_subclass__()
         base = next(one for one in cls.__mro__[1:] if issubclass(one, Struct)).__layout__
-        own = [one for one in _annotated(cls) if one not in base.fields]
+        own = [one for one in get_annotations(cls) if one not in base.fields]
         is_tagged = base.tag is not None if tag is None else tag
         cls.__layout__ = _Layout(
             fields=(*base.fields, *own),
@@ -99,10 +99,10 @@ class Struct:
             else:
                 raise TypeError(f"{type(self).__name__} needs {name}")
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} is frozen")
+    def __setattr__(self, name: str, _value: object = None) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name}")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]  # takes one less, and refuses as well
+    __delattr__ = __setattr__
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -140,15 +140,6 @@ class Decoder(Generic[T]):
         except RecursionError as error:
             raise ValueError("nested too deep") from error
         return _typed(found, self._kind)  # type: ignore[no-any-return]  # of the type asked for
-
-
-def _annotated(cls: type) -> list[str]:
-    """Return the names that the class itself annotates."""
-    if sys.version_info >= (3, 14):
-        from annotationlib import Format, get_annotations  # noqa: PLC0415  # new there
-
-        return [*get_annotations(cls, format=Format.FORWARDREF)]
-    return [*vars(cls).get("__annotations__", ())]
 
 
 def _anew(value: Any) -> Any:
@@ -210,8 +201,6 @@ _ATOMS = (NoneType, bool, int, float, str)
 def _atom(found: Any, kind: type) -> Any:
     if kind is float and type(found) is int:
         return float(found)
-    if kind is int and type(found) is float and found.is_integer():
-        return int(found)
     if type(found) is not kind:
         raise ValueError(f"{found!r:.80} is no {kind.__name__}")
     return found

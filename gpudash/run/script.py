@@ -11,7 +11,7 @@ from signal import SIGINT, SIGKILL
 
 from msgspec.structs import replace
 
-from gpudash.format import signal_name
+from gpudash.format import plain, signal_name
 from gpudash.protocol.commands import AnyCommand, Stacks, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.session import Notice
@@ -85,6 +85,7 @@ class ScriptSource(Source):
         self.total_steps = 0
         """Rank 0's steps."""
         self._held = held
+        self._place = place
         self._processes = TrainingProcesses(place, nodes)
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._lines = TerminalLines()
@@ -93,6 +94,7 @@ class ScriptSource(Source):
         self._stops = 0
         self._answers: list[int] = []
         self._why: str | None = None  # how it ended
+        self._failed_why = ""
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
         self._status = ""
@@ -246,6 +248,8 @@ class ScriptSource(Source):
         now_s, code = time.monotonic(), self._held.exit_code
         until_s = self._processes.parted_s
         self._why = self.how_it_ended()
+        if self._processes.has_mark("failed"):  # the place is gone soon
+            self._failed_why = plain(self._place.why("failed"))
         events: list[Event] = []
         if code == 0 or (code is None and not self._held.lost):
             events.append(
@@ -281,8 +285,9 @@ class ScriptSource(Source):
 
     def why_no_step(self) -> str:
         """Return why no training step was seen, as a sentence."""
-        marks = (mark for mark in NO_STEP if self._processes.has_mark(mark))
-        return NO_STEP[next(marks, "")]
+        mark = next((one for one in NO_STEP if self._processes.has_mark(one)), "")
+        why = self._failed_why if mark == "failed" else ""
+        return f"{NO_STEP[mark]}: {why}" if why else NO_STEP[mark]
 
 
 def _last_words(lines: Sequence[str]) -> str:

@@ -191,6 +191,8 @@ class Driver:
         self._is_off = self._restores = True
         with contextlib.suppress(Exception):
             self.tracker.active = False
+            if self._line is None:  # nobody listens yet
+                self._rendezvous.mark("failed", reason)
             why = f"gpudash stopped measuring: {reason}"
             self._send(Notice(text=f"{why}; the training goes on"))
             self._hang_up(why)
@@ -320,7 +322,7 @@ class Driver:
         if why == "idle":
             began_s = time.monotonic()
             if self._commands is not None:
-                self._commands.close()
+                self._commands.halt()
             self._flush()
         if self._aside is not None:
             if self._aside[1] == "idle" and self._commands is not None:

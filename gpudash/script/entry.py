@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
-from ..instrument import patching, stack_server
+from ..instrument import patching, private_torch, stack_server
 from ..levers.script_levers import ScriptLevers
 from ..rendezvous import Rendezvous, of_environment
 from ..script import explicit
@@ -23,9 +23,13 @@ Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | 
 
 
 def install() -> None:
-    """Start looking for a training, if this process belongs to a `gpudash run`."""
+    """Start looking for a training, if this process belongs to a `gpudash run`.
+
+    Raises NotImplementedError where this torch lacks what is needed.
+    """
     rendezvous = of_environment()
     if rendezvous is not None:
+        private_torch.check()
         sys.excepthook = without_our_interrupt(rendezvous, sys.excepthook)
         start(rendezvous)
 
@@ -48,18 +52,22 @@ class Hooks:
     def __init__(self, driver: Driver, tracker: Tracker) -> None:
         self._driver, self._tracker = driver, tracker
 
+    def cell_begins(self) -> None:
+        """Note that a notebook's cell begins."""
+        self._tracker.cell_begins()
+
     def cell_ends(self) -> None:
         """Note that a notebook's cell has ended, perhaps within a step: report all until here."""
         self._tracker.cell_ends()
 
     def look(self) -> None:
-        """Serve a dashboard, where no step does it: between two cells."""
-        self._driver.look()
+        """Serve a dashboard where no step does it: between two cells."""
+        if self._tracker.rests:
+            self._driver.look()
 
     def flush(self) -> None:
         """Report the steps so far, in the middle of a cell."""
-        self._tracker.finish()
-        self._driver.flush()
+        self._tracker.flush()
 
     def end(self) -> None:
         """Put everything back as it was without gpudash. Call on the main thread, between steps."""

@@ -426,12 +426,35 @@ class Tracker(BatchedSteps):
     # ── notebooks ───────────────────────────────────────────────────────────────────────
 
     @event("cell")
+    def cell_begins(self) -> bool:
+        """Note that a notebook's cell begins: the next step is not longer than that."""
+        if get_ident() == self._thread and self.rests:
+            self._retime()
+        return False
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing has trained since a notebook's cell ended."""
+        return self._asides.why == "idle"
+
+    @event("cell")
+    def flush(self) -> bool:
+        """Have all steps reported until here, in the middle of a cell."""
+        if get_ident() == self._thread:
+            self.finish()
+            self._observer.flush()
+        return False
+
+    @event("cell")
     def cell_ends(self) -> bool:
         """Note that a notebook's cell has ended on this thread, perhaps within a step.
 
         An interrupt may have come anywhere, so nothing is known of where the script is.
         """
         if get_ident() != self._thread:
+            return False
+        if self.rests:
+            self.counting.fetching = False
             return False
         if self._is_split:
             self._rounds.end()
@@ -459,7 +482,7 @@ class Tracker(BatchedSteps):
     def end(self) -> None:
         """Follow nothing any more. A hook that someone has kept does nothing."""
         self._findings.remove_hooks()
-        self.forget()
+        self.reset()
         self._thread, self._is_on = NOBODY, False
 
     # ── CUDA graphs ─────────────────────────────────────────────────────────────────────

@@ -112,7 +112,8 @@ def imported() -> set[str]:
                 found.add(node.module)
             elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(BY_NAME):
                 found |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
-    ours = {*FOLDERS, "sitecustomize"}  # Python imports the user's of that name, and so do we
+    # Python imports the user's `sitecustomize`, and so do we; the other is our name in a training
+    ours = {*FOLDERS, "sitecustomize", "_gpudash"}
     return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) - ours
 
 

@@ -480,6 +480,13 @@ def test_without_a_step_it_says_why(run, place, marks, why):
     assert why in watched.sentences()[-1]
 
 
+def test_why_gpudash_failed_is_said_in_a_line(run, place):
+    place.mark("failed", "not with torch 2.99: it has no such thing\nand more")
+    watched = run("-I", "-c", "pass")
+    watched.end()
+    assert watched.sentences()[-1].endswith("torch: not with torch 2.99: it has no such thing")
+
+
 def test_a_flood_of_output_is_thinned_and_its_end_is_whole(run):
     watched = run("-c", "for _ in range(200): print(('x' * 99 + '\\n') * 1000)\nprint('last')")
     watched.end()

@@ -177,6 +177,8 @@ def test_hooks_that_fail_are_marked_and_the_script_goes_on(folder):
     printed, marks = run(folder, "import torch; print('goes on')")
     assert printed == "torch is imported\ngoes on\n"
     assert marks == [".failed", ".python", ".torch"]
+    (mark,) = (folder / "run").glob("*.failed")
+    assert mark.read_text() == "ZeroDivisionError: division by zero"
 
 
 def test_a_failing_import_of_torch_fails_as_without_gpudash(folder):

@@ -1,18 +1,96 @@
 """Private parts of torch that the hooks rely on; each name says what breaks without it."""
 
+import ast
 import copy
 import importlib
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import dataloader
 
+import gpudash
+from gpudash.instrument import private_torch
+from gpudash.instrument.private_torch import NEEDED, PLACES, Place
 from gpudash.instrument.uncompiled import uncompiled
 from gpudash.script import waits
 from gpudash.script.roots import CALL_ATTRIBUTE
 from gpudash.script.tracker import NO_TASK
+
+from .private_places import lacking
+
+PACKAGES = ("instrument", "levers", "script", "training")
+SOURCES = {
+    path: path.read_text(encoding="utf-8")
+    for folder in PACKAGES
+    for path in (Path(gpudash.__file__).parent / folder).glob("*.py")
+    if path.name != "private_torch.py"
+}
+PYTHONS = {"_add_filter", "_current_frames", "_getframe", "_replace"}
+"""Names with an underscore that are Python's, documented most of them."""
+OLDER = {
+    "torch._C._dynamo.eval_frame.skip_code",
+    "torch.distributed.fsdp._fully_shard._fsdp_state.FSDPState()._fsdp_param_group",
+}
+"""What newer versions of torch have another name for."""
+
+
+# ── the table ───────────────────────────────────────────────────────────────────────────
+
+
+def test_this_torch_has_all_places_of_the_table():
+    assert set(lacking(private_torch)) <= OLDER
+
+
+def used_privately(source):
+    """Return the private names of others that a module takes: attributes and imports."""
+    tree = ast.parse(source)
+    own = {
+        node.attr if isinstance(node, ast.Attribute) else node.name
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "cls"))
+        or isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
+            found |= {str(one.value) for one in node.args[1:2] if isinstance(one, ast.Constant)}
+    return {one for one in found - own if re.match("_[^_]", one)}
+
+
+def test_every_private_name_of_torchs_that_is_used_stands_in_the_table():
+    listed = {word for place in PLACES for one in place.names for word in (one, *words(place))}
+    for path, source in SOURCES.items():
+        assert used_privately(source) - listed - PYTHONS == set(), path.name
+
+
+def words(place):
+    return place.owner.removesuffix("()").split(".")
+
+
+def test_every_name_in_the_table_is_used():
+    everything = "\n".join(SOURCES.values())
+    unused = {
+        one for place in PLACES for one in place.names if not re.search(rf"\b{one}\b", everything)
+    }
+    assert unused <= {"conv", "rnn", "is_available"}  # asked for in the table's own module
+
+
+def test_a_torch_without_a_place_that_is_needed_is_refused_in_a_line(monkeypatch):
+    private_torch.check()
+    monkeypatch.setattr(private_torch, "PLACES", (Place("torch.nn.Module", ("_gone",), NEEDED),))
+    with pytest.raises(NotImplementedError, match=r"^not with torch \d.*: it has no torch.*_gone$"):
+        private_torch.check()
+
+
+# ── what they do ────────────────────────────────────────────────────────────────────────
 
 
 def test_a_modules_call_looks_for_another_first_or_no_forward_is_seen():

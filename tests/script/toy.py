@@ -36,6 +36,9 @@ class Toy:
     def aside(self, why):
         self.asides.append((why, self.tracker.steps))
 
+    def flush(self):
+        self.look()
+
     def begins_anew(self):
         self.anew.append(self.tracker.steps)
 

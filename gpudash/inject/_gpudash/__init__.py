@@ -27,10 +27,10 @@ python = None  # type: str | None
 """Of gpudash's own environment, set by a notebook's first cell; None: gpudash is in this one."""
 
 
-def begin(mark: Callable[[str], None]) -> None:
+def begin(mark: Callable[..., None]) -> None:
     """Have torch hooked once it has been imported, and offer `gpudash` to the script.
 
-    `mark` notes for the dashboard that this process has reached a stage.
+    `mark` notes for the dashboard that this process has reached a stage, and perhaps why.
     """
     offer()
     after_torch(lambda: _hook(mark))
@@ -133,7 +133,7 @@ class _HookingLoader:
         self._then()
 
 
-def _hook(mark: Callable[[str], None]) -> None:
+def _hook(mark: Callable[..., None]) -> None:
     mark("torch")
     try:
         if is_old(sys.modules["torch"]):
@@ -144,8 +144,10 @@ def _hook(mark: Callable[[str], None]) -> None:
         )
 
         install()
-    except Exception:  # noqa: BLE001  # the script goes on without hooks
-        mark("failed")
+    except NotImplementedError as error:  # torch lacks something
+        mark("failed", str(error))
+    except Exception as error:  # noqa: BLE001  # the script goes on without hooks
+        mark("failed", f"{type(error).__name__}: {error}")
 
 
 def is_old(torch: Any) -> bool:

@@ -1,0 +1,214 @@
+"""Records in the standard library alone do what they do with msgspec, for each record there is."""
+
+import importlib
+import math
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudash.protocol import records
+from gpudash.protocol.commands import AnyCommand
+from gpudash.training.decision_steps import Instruction
+from tests.private_name import under_private_name
+
+MODULES = [
+    *("answer", "commands", "envelope", "inspections", "plain", "readings", "records", "session"),
+    "training",
+]
+MODULES = [f"protocol.{name}" for name in MODULES]
+MODULES += ["instrument.device", "training.decision_steps", "metrics"]
+OURS = [importlib.import_module(f"gpudash.{name}") for name in MODULES]
+PLAIN = under_private_name(*MODULES)
+plain = dict(zip(MODULES, PLAIN, strict=True))["protocol.records"]
+KINDS = {
+    name: (kind, getattr(there, name))
+    for here, there in zip(OURS, PLAIN, strict=True)
+    for name, kind in vars(here).items()
+    if isinstance(kind, type)
+    and issubclass(kind, msgspec.Struct)
+    and kind.__module__ == here.__name__
+}
+"""Each class of records with msgspec, and without."""
+TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+WHOLE = st.integers(-(2**53), 2**53)
+ATOMS = {str: TEXT, int: WHOLE, float: NUMBERS, bool: st.booleans(), types.NoneType: st.none()}
+
+
+def values(kind: Any) -> st.SearchStrategy:  # noqa: PLR0911  # one for each kind
+    """Any value of an annotation."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in ATOMS:
+        return ATOMS[kind]
+    if origin is Annotated:
+        return values(inner[0]).filter(lambda value: value >= inner[1].ge)
+    if origin is Literal:
+        return st.sampled_from(inner)
+    if origin in (Union, types.UnionType):
+        return st.one_of(*map(values, inner))
+    if origin is tuple and inner[1:] == (...,):
+        return st.lists(values(inner[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values, inner))
+    if origin is dict:
+        return st.dictionaries(TEXT, values(inner[1]), max_size=2)
+    return st.deferred(lambda: made(kind))
+
+
+def made(kind: type) -> st.SearchStrategy:
+    """Any record of a class, fields with a default left out now and then."""
+    hints = get_type_hints(kind, include_extras=True)
+    fields = {one.name: one for one in msgspec.structs.fields(kind)}
+    needed = {name: values(hints[name]) for name, one in fields.items() if one.required}
+    optional = {name: values(hints[name]) for name, one in fields.items() if not one.required}
+    return st.fixed_dictionaries(needed, optional=optional).map(lambda given: kind(**given))
+
+
+def test_there_are_records():
+    assert {"State", "Blocks", "Block", "Envelope", "DeviceMemory", "Instruction"} <= set(KINDS)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=settings.default.max_examples // 5)  # for each of some eighty
+@given(data=st.data())
+def test_each_encodes_and_decodes_as_with_msgspec(name, data):
+    ours, theirs = KINDS[name]
+    record = data.draw(made(ours))
+    read = plain.Decoder(theirs).decode(records.encode(record))
+    assert type(read) is theirs
+    assert records.Decoder(ours).decode(plain.encode(read)) == record
+    assert repr(read) == repr(record)
+    assert plain.Decoder(theirs).decode(plain.encode(read)) == read
+
+
+@given(record=values(AnyCommand))
+def test_a_command_is_read_by_its_tag(record):
+    commands = dict(zip(MODULES, PLAIN, strict=True))["protocol.commands"]
+    read = plain.Decoder(commands.AnyCommand).decode(records.encode(record))
+    assert (type(read).__name__, repr(read)) == (type(record).__name__, repr(record))
+
+
+@given(record=made(Instruction))
+def test_what_ranks_tell_each_other_is_the_same(record):
+    theirs = KINDS["Instruction"][1]
+    assert Instruction.decode(theirs.decode(record.encode()).encode()) == record
+
+
+BAD = [
+    "",
+    "{",
+    "[]",
+    "3",
+    "null",
+    "NaN",
+    "[" * 100_000,
+    "{}",
+    '{"type":"Nothing","id":1}',
+    '{"type":"Pause"}',
+    '{"type":"Pause","id":"1"}',
+    '{"type":"Pause","id":1.5}',
+    '{"type":"Pause","id":2.0}',
+    '{"type":"Pause","id":null}',
+    '{"type":"Pause","id":true}',
+    '{"type":"Change","id":1,"settings":[]}',
+    '{"type":"Change","id":1,"settings":{"a":1}}',
+    '{"type":"Blocks","id":1,"run":1,"blocks":[{"number":1}]}',
+    '{"type":"Blocks","id":1,"run":1,"blocks":{}}',
+    '{"type":"Slow","part":"host"}',
+]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_command_is_refused_by_both(text):
+    commands = dict(zip(MODULES, PLAIN, strict=True))["protocol.commands"]
+    for decoder in (records.Decoder(AnyCommand), plain.Decoder(commands.AnyCommand)):
+        with pytest.raises((ValueError, RecursionError)):
+            decoder.decode(text.encode())
+    with pytest.raises(UnicodeDecodeError):
+        plain.Decoder(commands.AnyCommand).decode(b"\xff")
+
+
+ALSO = [
+    '{"type":"Pause","id":1,"at_step":null,"more":[1]}',
+    '{"id":1,"type":"Pause"}',
+    '{"type":"Blocks","id":1,"run":1,"blocks":[{"number":1,"changes":{},"min_steps":1,"min_s":1}]}',
+]
+
+
+@pytest.mark.parametrize("text", ALSO)
+def test_what_a_newer_dashboard_sends_is_read_by_both(text):
+    commands = dict(zip(MODULES, PLAIN, strict=True))["protocol.commands"]
+    ours = records.Decoder(AnyCommand).decode(text)
+    assert repr(plain.Decoder(commands.AnyCommand).decode(text)) == repr(ours)
+
+
+# ── as Python objects ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=[0, 1], ids=["msgspec", "plain"])
+def kinds(request):
+    """The classes of either."""
+    return {name: both[request.param] for name, both in KINDS.items()}, (records, plain)[
+        request.param
+    ]
+
+
+def test_records_are_frozen_and_compared_by_value(kinds):
+    classes, _ = kinds
+    slow, same = (classes["Slow"](part="host", ms=1.0) for _ in range(2))
+    assert slow == same
+    assert hash(slow) == hash(same)
+    assert slow != classes["Slow"](part="host", ms=2.0)
+    assert slow != "host"
+    assert repr(slow) == "Slow(part='host', ms=1.0)"
+    with pytest.raises(AttributeError):
+        slow.ms = 2.0
+    with pytest.raises(AttributeError):
+        del slow.ms
+
+
+def test_replace_changes_fields_and_leaves_the_record(kinds):
+    classes, module = kinds
+    slow = classes["Slow"](part="host", ms=1.0)
+    assert module.replace(slow, ms=2.0) == classes["Slow"](part="host", ms=2.0)
+    assert slow.ms == 1.0
+    with pytest.raises(TypeError):
+        module.replace(slow, pace=2.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [(("host", 1.0), {}), ((), {"part": "host"}), ((), {"part": "host", "ms": 1, "pace": 1})],
+)
+def test_fields_are_given_by_name_and_all_of_them(kinds, values, named):
+    classes, _ = kinds
+    with pytest.raises(TypeError):
+        classes["Slow"](*values, **named)
+
+
+def test_some_records_take_values_in_order(kinds):
+    classes, _ = kinds
+    assert classes["CodeLine"]("f", 1, "main", 2) == classes["CodeLine"](
+        file="f", line=1, function="main", count=2
+    )
+    with pytest.raises(TypeError):
+        classes["CodeLine"]("f", 1, "main", 2, 3)
+    with pytest.raises(TypeError):
+        classes["CodeLine"]("f", 1, "main", 2, file="f")
+
+
+def test_no_two_records_share_an_empty_default(kinds):
+    classes, _ = kinds
+    one, other = (classes["State"](at_s=0.0, phase="starting") for _ in range(2))
+    one.settings["a"] = "b"
+    assert other.settings == {}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_null(kinds, value):
+    classes, module = kinds
+    assert module.encode(classes["Slow"](part="host", ms=value)) == b'{"part":"host","ms":null}'
