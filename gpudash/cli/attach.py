@@ -66,8 +66,10 @@ def main(arguments: argparse.Namespace) -> int:
 def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":
     """Return the run with this name or process id, or the only possible one. Raises UsageError."""
     if not runs:
-        raise UsageError("no command of gpudash run lives, and no notebook with gpudash; valid: gpudash run "
-            "SCRIPT.py starts one, %load_ext gpudash watches one")
+        raise UsageError(
+            "no command of gpudash run lives, and no notebook with gpudash; valid: gpudash run "
+            "SCRIPT.py starts one, %load_ext gpudash in a notebook"
+        )
     found = [run for run in runs if word in (str(run.facts.pid), run.facts.name)]
     if word is None:
         found = [run for run in runs if not run.has_other_terminal] or list(runs)

@@ -118,7 +118,7 @@ def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
         parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
         yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
     # without a screen no A/B can run beside it, and `gpudash ab` can
-    shown = headline(replace(snapshot, state="training", can=("blocks",)))
+    shown = headline(replace(snapshot, state="training", status="training", can=("blocks",)))
     yield from (f"  {line}".rstrip() for line in why_lines(shown))
 
 
