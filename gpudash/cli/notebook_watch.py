@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from gpudash.snapshot import Snapshot
 
 LOOK_S = 0.5
 """Seconds between two looks whether the kernel lives."""
+MEET_S = 3.0
+"""Seconds to wait for a training that has begun before this process was ready."""
 SETTLE_S = 0.5
 """Seconds in which the newest reports become a snapshot: two at its usual rate."""
 
@@ -97,7 +100,6 @@ class Watch:
     def _take(self, connection: socket.socket) -> None:
         """Obey one request."""
         with connection:
-            connection.settimeout(watcher.PATIENCE_S)
             request = watcher.line(connection)
             if request == watcher.ANSWER:
                 connection.sendall(self._answer())
@@ -106,7 +108,14 @@ class Watch:
             else:
                 self._release()
                 connection.sendall(watcher.YOURS)
+                connection.settimeout(watcher.PATIENCE_S)
                 connection.recv(1)  # until the other has the lock
+
+    def _trains_unseen(self) -> bool:
+        """Whether something trains that the session has not met yet."""
+        with suppress(OSError):
+            return not self._news.snapshot.total_steps and bool(self._run.place.marked("trained"))
+        return False
 
     def _note(self) -> None:
         """Keep what the session has found, for when it is closed."""
@@ -115,8 +124,12 @@ class Watch:
 
     def _answer(self) -> bytes:
         """Return text and picture of the newest snapshot, as a line of JSON."""
-        if self._session is not None:
-            self._session.wait(SETTLE_S)
+        session = self._session
+        if session is not None:
+            session.wait(SETTLE_S)
+            until_s = time.monotonic() + MEET_S
+            while self._trains_unseen() and time.monotonic() < until_s:
+                session.wait(SETTLE_S)
         self._note()
         found = [*lines(self._known, self._steps_per_s)]
         if self._session is None:

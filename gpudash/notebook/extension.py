@@ -116,10 +116,14 @@ class Notebook:
 
     def _look(self) -> None:
         """Serve a dashboard while no cell runs, and again in a moment."""
-        if self._hooks is not None and not self._in_cell:
-            self._hooks.look()
+        if not self._in_cell:
+            self._serve()
         with suppress(RuntimeError):  # a terminal has no loop: a cell that trains serves there
             self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+
+    def _serve(self) -> None:
+        if self._hooks is not None:
+            self._hooks.look()
 
     def _show(self, line: str) -> None:
         """Print what limits the training, and draw its rate and its steps over time."""
@@ -128,7 +132,7 @@ class Notebook:
             return
         if self._hooks is not None:
             self._hooks.flush()
-        found = self._watching.ask()
+        found = self._watching.ask(self._serve)
         if isinstance(found, str):
             _say(found)
             return

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,15 +46,19 @@ class Watching:
                 start_new_session=True,  # an interrupt is for the kernel alone
             )
 
-    def ask(self) -> dict[str, Any] | str:
-        """Return the answer's text and picture, or why there is none; wait while it starts."""
+    def ask(self, meanwhile: Callable[[], object]) -> dict[str, Any] | str:
+        """Return the answer's text and picture, or why there is none; wait while it starts.
+
+        `meanwhile` serves it: the newest steps may not have been fetched.
+        """
         until_s = time.monotonic() + watcher.PATIENCE_S
         while time.monotonic() < until_s:
             with suppress(OSError, ValueError), watcher.ask(self._place, watcher.ANSWER) as asked:
-                found: dict[str, Any] = json.loads(watcher.line(asked))
+                found: dict[str, Any] = json.loads(watcher.line(asked, meanwhile))
                 return found
             if self._process is None or self._process.poll() is not None:
                 break
+            meanwhile()
             time.sleep(watcher.RETRY_S)
         return self._why_not()
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,11 +38,21 @@ def ask(place: Path, request: bytes) -> socket.socket:
     return connection
 
 
-def line(connection: socket.socket) -> bytes:
-    """Return a request or a reply; cut short if the other end has gone. Raises OSError."""
-    received = b""
+def line(connection: socket.socket, meanwhile: Callable[[], object] = lambda: None) -> bytes:
+    """Return a request or a reply; cut short if the other end has gone. Raises OSError.
+
+    Until it comes, `meanwhile` is called now and then.
+    """
+    received, until_s = b"", time.monotonic() + PATIENCE_S
+    connection.settimeout(RETRY_S)
     while not received.endswith(b"\n"):
-        more = connection.recv(READ_BYTES)
+        try:
+            more = connection.recv(READ_BYTES)
+        except TimeoutError:
+            if time.monotonic() > until_s:
+                raise
+            meanwhile()
+            continue
         if not more:
             break
         received += more

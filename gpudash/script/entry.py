@@ -61,8 +61,8 @@ class Hooks:
         self._tracker.cell_ends()
 
     def look(self) -> None:
-        """Serve a dashboard where no step does it: between two cells."""
-        if self._tracker.rests:
+        """Serve a dashboard where no step does it, on the thread that trains or has trained."""
+        if self._tracker.is_here:
             self._driver.look()
 
     def flush(self) -> None:

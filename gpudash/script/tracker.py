@@ -428,7 +428,7 @@ class Tracker(BatchedSteps):
     @event("cell")
     def cell_begins(self) -> bool:
         """Note that a notebook's cell begins: the next step is not longer than that."""
-        if get_ident() == self._thread and self.rests:
+        if self.is_here and self.rests:
             self._retime()
         return False
 
@@ -437,10 +437,15 @@ class Tracker(BatchedSteps):
         """Whether nothing has trained since a notebook's cell ended."""
         return self._asides.why == "idle"
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is the one that trains."""
+        return get_ident() == self._thread
+
     @event("cell")
     def flush(self) -> bool:
         """Have all steps reported until here, in the middle of a cell."""
-        if get_ident() == self._thread:
+        if self.is_here:
             self.finish()
             self._observer.flush()
         return False
@@ -451,7 +456,7 @@ class Tracker(BatchedSteps):
 
         An interrupt may have come anywhere, so nothing is known of where the script is.
         """
-        if get_ident() != self._thread:
+        if not self.is_here:
             return False
         if self.rests:
             self.counting.fetching = False

@@ -1,5 +1,6 @@
 """Runs trainings over the cells of a notebook in one process, and prints the results."""
 
+import contextlib
 import gc
 import json
 import threading
@@ -36,29 +37,32 @@ def fit(model, optimizer, batches):
         optimizer.step()
 
 
+PLACES = ("batch", "forward", "backward", "optimizer")
+
+
 def interrupted(toy, where):
     """Interrupt the second step of a cell, go on in the next one."""
     model, optimizer = training()
     fit(model, optimizer, loader())
-    places = {"batch": 0, "forward": 1, "backward": 2, "optimizer": 3}
-    try:
+    place = PLACES.index(where)
+    with contextlib.suppress(KeyboardInterrupt):
         for number, (x,) in enumerate(loader()):
-            stops = number == 1
-            if stops and places[where] == 0:
-                raise KeyboardInterrupt
+            left = place if number == 1 else len(PLACES)
+            stop_at(left == 0)
             loss = model(x).sum()
-            if stops and places[where] == 1:
-                raise KeyboardInterrupt
+            stop_at(left == 1)
             loss.backward()
-            if stops and places[where] == 2:
-                raise KeyboardInterrupt
-            optimizer.step(stopping if stops else None)
-    except KeyboardInterrupt:
-        pass
+            stop_at(left == 2)
+            optimizer.step(stopping if left == 3 else None)
     toy.tracker.cell_ends()
     fit(model, optimizer, loader())
     toy.tracker.cell_ends()
     return {}
+
+
+def stop_at(here):
+    if here:
+        raise KeyboardInterrupt
 
 
 def stopping():
@@ -97,10 +101,8 @@ def interrupted_while_it_waits_for_a_batch(toy):
         def __getitem__(self, _):
             raise KeyboardInterrupt
 
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         fit(model, optimizer, DataLoader(Slow(), 8))
-    except KeyboardInterrupt:
-        pass
     toy.tracker.cell_ends()
     fit(model, optimizer, loader())
     return {"fetching": toy.tracker.counting.fetching}
