@@ -208,9 +208,10 @@ def test_in_a_kernel_of_gpudash_run_there_is_nothing_to_load(notebook, tmp_path)
 def test_without_a_folder_for_its_socket_a_line_says_so(notebook):
     book = notebook()
     book.run(
-        "import os, tempfile; os.environ['XDG_RUNTIME_DIR'] = ''; tempfile.tempdir = '/dev/null'"
+        "import os, tempfile; tempfile.tempdir = '/nowhere'; del os.environ['XDG_RUNTIME_DIR']"
     )
-    assert book.run(LOAD) == "gpudash cannot watch this kernel: Not a directory\n"
+    assert book.run(LOAD) == "gpudash cannot watch this kernel: No such file or directory\n"
+    book.run("tempfile.tempdir = None")
     book.run(MODEL)
     book.run("fit(5)")
 
