@@ -22,12 +22,17 @@ test: $(READY)
 
 checks: lint types contracts
 
+# runs in the training's process, whose Python may be an older one
+IN_TRAINING := $(patsubst %,gpudash/%,inject/_gpudash protocol instrument script levers training \
+  __init__.py errors.py imports.py metrics.py rendezvous.py statistics.py trace/names.py)
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 --cache-dir .mypy_cache/in-training $(IN_TRAINING)
 
 contracts: $(READY)
 	$(BIN)/lint-imports
@@ -56,7 +61,8 @@ torchrun: $(READY)
 serial: $(READY)
 	$(BIN)/python -m pytest tests/serial
 
-# properties, with other examples at every run and forty times as many; then whole installs
+# properties, with other examples at every run and forty times as many; then whole installs, also of
+# each Python and torch that can be had
 test-long: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile long \
 	  --timeout 1800

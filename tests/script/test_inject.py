@@ -167,6 +167,16 @@ def test_a_projects_own_modules_are_its_own(folder, name):
     )
 
 
+def test_a_process_that_runs_already_can_be_hooked_once(folder):
+    inject = str(folder / "gpudash/inject")
+    code = (
+        f"import sys, torch; sys.path.insert(0, {inject!r}); import _gpudash; sys.path.pop(0)\n"
+        "for _ in range(2): _gpudash.begin(lambda *what: print(*what))"
+    )
+    said, _ = run(folder, code, hooked=False)
+    assert said == "torch is imported\ntorch\ninstalled True\n"
+
+
 def test_nothing_else_of_ours_is_found(folder):
     code = "import torch\nimport script"
     assert "ModuleNotFoundError: No module named 'script'" in run(folder, code)[0]

@@ -28,10 +28,12 @@ python = None  # type: str | None
 
 
 def begin(mark: Callable[..., None]) -> None:
-    """Have torch hooked once it has been imported, and offer `gpudash` to the script.
+    """Have torch hooked once it has been imported, and offer `gpudash` to the script; but once.
 
     `mark` notes for the dashboard that this process has reached a stage, and perhaps why.
     """
+    if any(type(one) is _Offered for one in sys.meta_path):
+        return
     offer()
     after_torch(lambda: _hook(mark))
 
