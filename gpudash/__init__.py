@@ -5,8 +5,6 @@ Under `gpudash run` a script imports this also where gpudash is not installed: s
 
 import sys
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,6 +41,12 @@ def unload_ipython_extension(shell: Any) -> None:
 def in_kernel() -> Any:
     """Return gpudash under the name that it has in somebody else's process; see `inject`."""
     if "_gpudash" not in sys.modules:
+        from importlib.util import (  # noqa: PLC0415  # both are slow, and for notebooks alone
+            module_from_spec,
+            spec_from_file_location,
+        )
+        from pathlib import Path  # noqa: PLC0415
+
         file = Path(__file__).parent / "inject/_gpudash/__init__.py"
         spec = spec_from_file_location("_gpudash", file, submodule_search_locations=[])
         assert spec is not None

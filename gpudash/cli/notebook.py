@@ -17,11 +17,12 @@ VERB = Verb(
     details=lambda: (
         "Where gpudash is installed in the kernel's environment, %load_ext gpudash is enough.\n"
         "Elsewhere on this machine the printed line does the same: the kernel needs nothing of "
-        "gpudash's.\ndocs/guide/notebooks.md says what can be done then."
+        "gpudash's.\ngpudash attach then shows the dashboard over the kernel, in any terminal.\n"
+        "docs/guide/notebooks.md says more."
     ),
     examples=(
         ("gpudash notebook", "a line to paste into the first cell"),
-        ("gpudash attach", "then, in any terminal: the dashboard over the kernel"),
+        ("gpudash notebook | xclip", "… into the clipboard"),
     ),
 )
 

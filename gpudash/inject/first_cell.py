@@ -17,9 +17,8 @@ def _load(python):
         here, least, most = ("%d.%d" % one[:2] for one in (sys.version_info, OLDEST, NEWEST))
         print("gpudash measures Python %s to %s, this kernel is Python %s" % (least, most, here))
         return
+    from builtins import get_ipython  # type: ignore[attr-defined]  # IPython puts it there
     from importlib.util import find_spec
-
-    from IPython import get_ipython  # type: ignore[import-not-found]
 
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, folder)

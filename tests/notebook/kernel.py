@@ -5,6 +5,7 @@ interrupt reaches a cell alone. `%load_ext`, `%unload_ext`, `%run` and magics ar
 """
 
 import asyncio
+import builtins
 import contextlib
 import importlib
 import io
@@ -91,8 +92,7 @@ class Shell:
 async def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     shell, reader = Shell(), asyncio.StreamReader()
-    sys.modules["IPython"] = ipython = types.ModuleType("IPython")
-    ipython.get_ipython = lambda: shell
+    builtins.get_ipython = lambda: shell
     loop, output = asyncio.get_running_loop(), sys.stdout
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
