@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import fromstring as ET
 
 import pytest
 
