@@ -222,13 +222,12 @@ class ScriptSource(Source):
         """Report what is still missing before a first step."""
         if self.started:
             return
-        why_not = next((NO_HOOKS[one] for one in NO_HOOKS if self._processes.has_mark(one)), None)
-        if why_not is not None:
-            status = f"{self.name} runs; {why_not}"
-        elif self._processes.has_mark("torch"):
+        marks = ("oldtorch", "torch", "oldpython", "newpython")
+        mark = next((one for one in marks if self._processes.has_mark(one)), "")
+        if mark == "torch":
             status = "torch is imported; no training step so far"
         else:
-            status = f"{self.name} runs; torch is not imported so far"
+            status = f"{self.name} runs; {NO_HOOKS.get(mark, 'torch is not imported so far')}"
         if status != self._status:
             self._status = status
             self._waiting.append(Status(text=status))

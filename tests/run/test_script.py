@@ -480,6 +480,29 @@ def test_without_a_step_it_says_why(run, place, marks, why):
     assert why in watched.sentences()[-1]
 
 
+@pytest.mark.parametrize(
+    ("marks", "status"),
+    [
+        ((), "python runs; torch is not imported so far"),
+        (
+            ("oldpython",),
+            "python runs; its Python is older than 3.10: gpudash measures nothing there",
+        ),
+        (("oldpython", "torch"), "torch is imported; no training step so far"),
+        (
+            ("torch", "oldtorch"),
+            "python runs; its torch is older than 2.5: gpudash measures nothing there",
+        ),
+    ],
+)
+def test_before_a_first_step_it_says_what_is_missing(run, place, marks, status):
+    for mark in marks:
+        place.mark(mark)
+    watched = run("-I", "-c", "import time; time.sleep(60)")
+    watched.until(lambda: len(watched.bodies(Status)) > 1)
+    assert watched.bodies(Status)[-1].text.endswith(status.removeprefix("python"))
+
+
 def test_why_gpudash_failed_is_said_in_a_line(run, place):
     place.mark("failed", "not with torch 2.99: it has no such thing\nand more")
     watched = run("-I", "-c", "pass")

@@ -6,6 +6,7 @@
 import argparse
 from pathlib import Path
 
+from gpudash import in_training
 from gpudash.imports import without_collecting
 
 with without_collecting():
@@ -16,9 +17,7 @@ with without_collecting():
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
 
-    from gpudash.training import commanded
-
-commanded.PATIENCE_S = 10.0
+in_training("training.commanded").PATIENCE_S = 10.0
 LOOK_EVERY = 64
 """Steps; an epoch is a multiple of them."""
 IMAGES, CLASSES, SIDE = 8192, 10, 8
