@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from xml.etree.ElementTree import fromstring as ET
+from xml.etree.ElementTree import fromstring
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_the_cells_steps_are_counted_and_the_answer_is_printed_with_a_picture(no
     assert re.match(
         r"train.ipynb on CPU, 1 thread: 200 steps, [\d.]+ steps/s; Adam, root Seq", first
     )
-    assert ET.fromstring(picture).tag.endswith("svg")
+    assert fromstring(picture).tag.endswith("svg")
     book.run("fit(100)")
     assert ": 300 steps, " in book.show()[0]
 
