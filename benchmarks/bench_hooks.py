@@ -97,6 +97,12 @@ class Watcher:
     def aside(self, why: Aside | None) -> None:
         """Nothing."""
 
+    def flush(self) -> None:
+        """Nothing: there are no cells."""
+
+    def begins_anew(self) -> None:
+        """Nothing, as above."""
+
     def idle(self) -> None:
         """Nothing: steps are short here."""
 

@@ -14,7 +14,7 @@ from gpudash.cli.headless import News
 from gpudash.cli.headless_script import plan_of
 from gpudash.protocol.commands import Plan
 from gpudash.run import runs
-from gpudash.run.script import STOPS, ScriptSource
+from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.run.user_command_process import Foreground
@@ -116,7 +116,7 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
         try:
             yield WatchedCause(session, news, time.monotonic() + limit_s, mend)
         finally:
-            for _ in STOPS:  # interrupted, then terminated, then killed
+            for _ in Foreground.stops:  # interrupted, then terminated, then killed
                 session.stop()
                 if session.wait(STOP_S):
                     break

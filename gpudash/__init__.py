@@ -3,6 +3,7 @@
 Under `gpudash run` a script imports this also where gpudash is not installed: see `inject`.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,34 @@ def __getattr__(name: str) -> Any:
 
         return workload
     raise AttributeError(f"module 'gpudash' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext gpudash` in a notebook."""
+    in_kernel().load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext gpudash`."""
+    in_kernel().unload_ipython_extension(shell)
+
+
+def in_kernel() -> Any:
+    """Return gpudash under the name that it has in somebody else's process; see `inject`."""
+    if "_gpudash" not in sys.modules:
+        from importlib.util import (  # noqa: PLC0415  # both are slow, and for notebooks alone
+            module_from_spec,
+            spec_from_file_location,
+        )
+        from pathlib import Path  # noqa: PLC0415
+
+        file = Path(__file__).parent / "inject/_gpudash/__init__.py"
+        spec = spec_from_file_location("_gpudash", file, submodule_search_locations=[])
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["_gpudash"] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["_gpudash"])
+    return sys.modules["_gpudash"]
 
 
 def in_training(module: str) -> Any:

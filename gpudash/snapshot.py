@@ -31,6 +31,7 @@ ASIDES: dict[Aside, str] = {
     "evaluation": "evaluating",
     "checkpoint": "saving a checkpoint",
     "profile": "profiling",
+    "idle": "no cell trains",
 }
 """What a training does other than measured steps; `Snapshot.status` begins with this text."""
 SLOWING = "slowing"

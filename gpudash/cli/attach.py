@@ -89,7 +89,8 @@ def _why_none() -> str:
             f"no command of gpudash run lives here; valid: gpudash attach where one does: {where}"
         )
     return (
-        "no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one, and "
+        "no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one, so does "
+        "%load_ext gpudash in a notebook, and "
         f"{FOLDER} names the folder of one that is not in {' or '.join(map(str, folders()))}"
     )
 

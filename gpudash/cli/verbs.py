@@ -12,6 +12,7 @@ VERBS = {
     "show": "The lines of PyTorch that do the same in a script of your own.",
     "run": "Watch your own training, unmodified, and change it while it runs.",
     "attach": "The dashboard over a command of gpudash run that was left running.",
+    "notebook": "The line with which a notebook is watched whose kernel has no gpudash.",
     "ab": "Is one value of a lever faster than another: by how much, how sure.",
     "why": "What limits a training, what each lever would bring, and whether that is so.",
     "sweep": "Measure a table of settings in one training, block by block in turn.",

@@ -6,15 +6,14 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from gpudash import format as fmt
 from gpudash.cli.headless import News, complain_of_failure, follow
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.slowing import MOST_S
-from gpudash.diagnosis.headline import headline, why_lines
+from gpudash.diagnosis.headline import answer_lines
 from gpudash.diagnosis.report import AnswerReport, report_of
 from gpudash.errors import Exit
 from gpudash.protocol.answer import Answer
@@ -191,7 +190,7 @@ def _conclude(why: Why, arguments: argparse.Namespace, ended: str, *, interrupte
     if arguments.json:
         say_json(report(why.known, answer))
     else:
-        say("\n".join(_lines(why.known, answer)))
+        say("\n".join(answer_lines(why.known, answer)))
     if why.failure:
         complain(f"gpudash: {why.failure}")
         return Exit.FAILED
@@ -206,15 +205,3 @@ def report(snapshot: Snapshot, answer: Answer) -> WhyReport:
         settings=snapshot.settings,
         **asdict(report_of(answer)),
     )
-
-
-def _lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
-    """Yield the answer for people: limit, lanes, evidence, parts, proposals."""
-    step_ms = fmt.milliseconds(answer.step_ms)
-    yield f"{fmt.plain(snapshot.workload)}: {answer.title}; a step {step_ms} ms"
-    for lane in answer.lanes:
-        parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
-        yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
-    # without a screen no A/B can run beside it, and `gpudash ab` can
-    shown = headline(replace(snapshot, state="training", can=("blocks",)))
-    yield from (f"  {line}".rstrip() for line in why_lines(shown))

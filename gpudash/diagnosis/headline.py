@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.evidence import caution_in_ab
@@ -107,6 +108,18 @@ def why_lines(shown: Headline) -> list[str]:
     asked = shown.answer.why if shown.answer is not None else ("there is no answer yet",)
     tries = (line for one in shown.tries for line in _try_lines(one))
     return [*shown.evidence, *filter(None, (shown.caution,)), "", *asked, *tries]
+
+
+def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
+    """Yield the answer where there is no screen: limit, lanes, evidence, parts, proposals."""
+    step_ms = fmt.milliseconds(answer.step_ms)
+    yield f"{fmt.plain(snapshot.workload)}: {answer.title}; a step {step_ms} ms"
+    for lane in answer.lanes:
+        parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
+        yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
+    # without a screen no A/B can run beside it, and `gpudash ab` can
+    shown = headline(replace(snapshot, state="training", status="training", can=("blocks",)))
+    yield from (f"  {line}".rstrip() for line in why_lines(shown))
 
 
 def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:

@@ -97,6 +97,7 @@ class Endpoint:
     def __init__(self, path: Path) -> None:
         """Listen at the path, which appears once connecting works. Raises OSError."""
         self._path = path
+        self._is_over = False
         self._listening = self._listen()
 
     def _listen(self) -> _Owned:
@@ -132,14 +133,26 @@ class Endpoint:
         return connection
 
     def wait(self) -> socket.socket:
-        """Wait without limit for a connection of this user's, and return it."""
-        while True:
+        """Wait without limit for a connection of this user's, and return it.
+
+        Raises OSError once `end` was called.
+        """
+        while not self._is_over:
             arrived = select.poll()  # anew: the script may have closed what was listened at
             arrived.register(self._listening.socket, select.POLLIN)
             arrived.poll()
             if (connection := self.accept()) is not None:
                 return connection
             time.sleep(RETRY_S)
+        raise OSError("it listens no more")
+
+    def end(self) -> None:
+        """Have `wait` return on its thread, and remove the path."""
+        self._is_over = True
+        with contextlib.suppress(OSError):
+            self._listening.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits; `close` does not
+        with contextlib.suppress(OSError):
+            self._path.unlink()
 
     def close(self) -> None:
         """Stop listening, and remove the path."""

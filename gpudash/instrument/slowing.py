@@ -17,6 +17,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
 from ..protocol.commands import Slow
+from . import patching
 from .guard import unseen
 from .uncompiled import uncompiled
 
@@ -80,7 +81,8 @@ def hook_loaders() -> None:
     if _Batches.page is None:
         _Batches.page = mmap(-1, _Batches.FORMAT.size)
         for kind in (_MapDatasetFetcher, _IterableDatasetFetcher):
-            kind.fetch = _Batches.delayed(kind.fetch, _Batches.page)  # type: ignore[method-assign]
+            patching.replace(kind, "fetch", _Batches.delayed(kind.fetch, _Batches.page))
+        patching.at_undo(_Batches.forget)
 
 
 class _Batches:
@@ -93,6 +95,11 @@ class _Batches:
     def delay(cls, ms: float) -> None:
         if cls.page is not None:
             cls.FORMAT.pack_into(cls.page, 0, ms)
+
+    @classmethod
+    def forget(cls) -> None:
+        cls.delay(0.0)
+        cls.page = None
 
     @classmethod
     def delayed(cls, fetch: Any, page: mmap) -> Any:

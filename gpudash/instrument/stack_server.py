@@ -49,6 +49,14 @@ def answer(rendezvous: Rendezvous) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def end() -> None:
+    """Answer no more: the thread ends, and the socket is gone."""
+    endpoint, _Answering.endpoint = _Answering.endpoint, None
+    if endpoint is not None:
+        _Answering.pid = 0  # a later `answer` begins anew; children have their hook already
+        endpoint.end()
+
+
 def _forget() -> None:
     if _Answering.endpoint is not None:
         _Answering.endpoint.forget()
@@ -60,7 +68,8 @@ def _serve(endpoint: Endpoint) -> None:
     while True:
         try:
             connection = endpoint.wait()
-        except (OSError, ValueError):  # the script has closed it, and its folder is gone
+        except (OSError, ValueError):  # the script has closed it, and its folder is gone; or `end`
+            endpoint.forget()
             return
         with suppress(OSError), connection:
             connection.settimeout(PATIENCE_S)

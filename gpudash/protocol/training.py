@@ -89,7 +89,8 @@ LifePhase: TypeAlias = Literal[
 ]
 """`finished`: the planned steps or time are reached, a Stop was obeyed, or a script has ended.
 `stopped`: ended by gpudash, as requested. `parted`: the process has ended, its command runs on."""
-Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile"]
+Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile", "idle"]
+"""`idle`: no cell of a notebook trains."""
 
 
 class Failed(Record, frozen=True, kw_only=True, tag=False):

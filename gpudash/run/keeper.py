@@ -74,7 +74,13 @@ class Messages:
 
 
 def write_facts(
-    directory: Path, *, name: str, command: Sequence[str], pid: int, is_kept: bool
+    directory: Path,
+    *,
+    name: str,
+    command: Sequence[str],
+    pid: int,
+    is_kept: bool,
+    is_notebook: bool = False,
 ) -> None:
     """Write what runs, and that this process has started it, for `gpudash attach`."""
     facts = {
@@ -83,6 +89,7 @@ def write_facts(
         "cwd": os.getcwd(),  # noqa: PTH109  # a string is wanted
         "pid": pid,
         "is_kept": is_kept,
+        "is_notebook": is_notebook,
         "processes": [(one, began_ticks(one)) for one in (pid, os.getpid())],
         "space": space(),
         "host": socket.gethostname(),

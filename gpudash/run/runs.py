@@ -14,7 +14,7 @@ from gpudash import rendezvous
 from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.format import plain
 from gpudash.run import keeper
-from gpudash.run.user_command_process import UserCommandProcess, adopt, attach
+from gpudash.run.user_command_process import Adopted, Notebook, UserCommandProcess, attach
 
 VALID = (
     f"valid: {rendezvous.FOLDER} names a local folder that only you can write to "
@@ -34,9 +34,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The command's process id."""
     is_kept: bool
     """Whether a keeper holds its terminal; a run without a screen has its own."""
+    is_notebook: bool = False
+    """Whether the command is the kernel of a notebook, which gpudash has not started."""
     processes: tuple[tuple[int, int], tuple[int, int]]
     """The command, and its keeper or the gpudash that watches it: process id and start time in the
-    kernel's ticks."""
+    kernel's ticks. A notebook's kernel is both."""
     space: str
     """Machine and PID namespace of these process ids: a container has its own."""
     host: str = ""
@@ -60,18 +62,15 @@ class UserRun(msgspec.Struct, frozen=True):
     def has_other_terminal(self) -> bool:
         """Whether it runs without a screen, under a gpudash that is alive."""
         pid, began = self.facts.processes[1]
-        return not self.facts.is_kept and keeper.began_ticks(pid) == began
+        is_own = not (self.facts.is_kept or self.facts.is_notebook)
+        return is_own and keeper.began_ticks(pid) == began
 
     def open(self) -> UserCommandProcess:
         """Connect to the command. Raises UsageError if another gpudash watches it."""
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)
-        return adopt(
-            self.place.path,
-            self.facts.name,
-            self.facts.processes[0],
-            is_watched=self.has_other_terminal,
-        )
+        held = Notebook if self.facts.is_notebook else Adopted
+        return held(self.place.path, self.facts.name, self.facts.processes[0])
 
 
 def begin() -> rendezvous.Rendezvous:
@@ -127,7 +126,7 @@ def living() -> list[UserRun]:
     found = []
     with suppress(OSError):
         for place in rendezvous.begun():
-            run, path = _read(place), place.path
+            run, path = read(place), place.path
             if run is None:
                 is_over = _age_s(path) > YOUNG_S
             elif run.facts.space != keeper.space():
@@ -145,12 +144,13 @@ def elsewhere() -> list[Facts]:
     """Return what runs on other machines or in other containers that share the folder."""
     found: list[UserRun | None] = []
     with suppress(OSError):
-        found += map(_read, rendezvous.begun())
+        found += map(read, rendezvous.begun())
     facts = [run.facts for run in found if run is not None]
     return [one for one in facts if one.space != keeper.space()]
 
 
-def _read(place: rendezvous.Rendezvous) -> UserRun | None:
+def read(place: rendezvous.Rendezvous) -> UserRun | None:
+    """Return the run in this directory; None if nothing is written there."""
     try:
         facts = msgspec.json.decode((place.path / keeper.FACTS).read_bytes(), type=Facts)
     except (OSError, *UNDECODABLE):

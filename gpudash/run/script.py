@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from signal import SIGINT, SIGKILL, SIGTERM
+from signal import SIGINT, SIGKILL
 
 import msgspec
 from msgspec.structs import replace
@@ -66,8 +66,6 @@ NO_STEP = {
     "program, or no Python?",
 }
 """Why no step was seen, by the first of these marks that is there; by none."""
-STOPS = (SIGINT, SIGTERM, SIGKILL)
-"""The signals of successive Stop commands."""
 OUTPUT_S, TYPING_S = 0.2, 2.0
 """Seconds between reads of the output, and seconds after typing in which each turn reads it."""
 BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
@@ -218,7 +216,7 @@ class ScriptSource(Source):
         """Return the training processes' messages; their parting if another gpudash comes."""
         if self._turn is not None and self._turn.look() and self.is_away:
             parting, self.is_behind = self._processes.let_go(), True
-            self._turn.tell()
+            self._turn.give_way()
             return [self._stamped(one.source, one.rank, one.sent_s, one.body) for one in parting]
         found = []
         for envelope in () if self.is_away else self._processes.read():
@@ -291,12 +289,12 @@ class ScriptSource(Source):
             self._waiting.append(Status(text=status))
 
     def _stop(self) -> None:
-        number = STOPS[min(self._stops, len(STOPS) - 1)]
+        number = self._held.stops[min(self._stops, len(self._held.stops) - 1)]
         self._stops += 1
         self._held.signal(number)
         if number == SIGKILL:  # a killed launcher may leave its processes behind
             self._processes.kill()
-        said = "as Ctrl-C does" if number == SIGINT else f"by {number.name}"
+        said = "as Ctrl-C does" if number == SIGINT else f"by {signal_name(number)}"
         self._waiting.append(Notice(text=f"{self.name} was asked to end, {said}"))
 
     # ── the end ─────────────────────────────────────────────────────────────────────────

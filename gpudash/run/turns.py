@@ -1,8 +1,9 @@
 """Take turns in watching a run: a gpudash without a screen gives way to `gpudash attach`.
 
-A training serves one dashboard at a time. Whoever opens a screen locks a file in the run's
-directory, and the lock ends with its process, however that ends. The one that waits without a
-screen lets go of the training, says so by another file, and comes back when the lock is gone.
+A training serves one dashboard at a time: the one that holds a lock in the run's directory. Whoever
+opens a screen locks a second file, as a wish. The one that waits without a screen sees that, lets
+go of the training and of the first lock, and comes back when the wish is gone. Both locks end with
+their process, however that ends.
 """
 
 import fcntl
@@ -11,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-CLAIM, FREE = "claim", "free"
+WISH, WATCHED = "wish", "watched"
 """Names in the run's directory."""
 PACE_S, TRIES = 0.02, 5
 
@@ -20,19 +21,19 @@ class Claim:
     """The right to watch a run, until `close`."""
 
     def __init__(self, place: Path) -> None:
-        """Take the right. Raises BlockingIOError if another process has it, and OSError."""
+        """Wish for it. Raises BlockingIOError if another process does, and OSError."""
         self._place = place
-        self._fd = os.open(place / CLAIM, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fds = [_opened(place / WISH)]
         try:
-            self._lock()
+            self._lock_wish()
         except OSError:
             self.close()
             raise
 
-    def _lock(self) -> None:
+    def _lock_wish(self) -> None:
         for turn in range(TRIES):
             try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:  # for a moment also while a `Turn` looks
                 if turn == TRIES - 1:
                     raise
@@ -40,45 +41,67 @@ class Claim:
             else:
                 return
 
-    def is_free_within(self, seconds: float) -> bool:
-        """Return whether the gpudash without a screen lets go of the training in time."""
+    def is_granted_within(self, seconds: float) -> bool:
+        """Return whether who watches without a screen lets go in time, if anybody does."""
         until_s = time.monotonic() + seconds
-        while not (self._place / FREE).exists():
+        while (fd := _locked(self._place / WATCHED)) is None:
             if time.monotonic() > until_s:
                 return False
             time.sleep(PACE_S)
+        self._fds.append(fd)
         return True
 
     def close(self) -> None:
         """Give the right back; a second call does nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
+        while self._fds:  # the wish last: who waits for its end finds the run free
+            os.close(self._fds.pop())
 
 
 class Turn:
-    """The turn of the gpudash without a screen, which has it whenever nobody claims it."""
+    """The turn of the gpudash without a screen, which has it whenever nobody wishes for it."""
 
     def __init__(self, place: Path) -> None:
+        """Take the turn, if it is free."""
         self._place = place
-        self.is_ours = True
+        self._fd: int | None = None
+        self.is_ours = False
+        self.look()
 
     def look(self) -> bool:
-        """Return whether another process claims the run now, or has given it back."""
-        is_ours = not _is_claimed(self._place / CLAIM)
+        """Return whether another process wishes to watch now, or has given the run back."""
+        is_ours = not _is_wished(self._place / WISH)
+        if is_ours and self._fd is None:
+            with suppress(OSError):  # the run is over
+                self._fd = _locked(self._place / WATCHED)
+            is_ours = self._fd is not None
         has_changed, self.is_ours = is_ours != self.is_ours, is_ours
-        if has_changed and is_ours:
-            with suppress(OSError):
-                (self._place / FREE).unlink()
         return has_changed
 
-    def tell(self) -> None:
-        """Tell who claims the run that the training is free."""
-        with suppress(OSError):  # the run is over
-            (self._place / FREE).touch(mode=0o600)
+    def give_way(self) -> None:
+        """Let the one that wishes for it watch; a second call does nothing."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
 
-def _is_claimed(path: Path) -> bool:
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _locked(path: Path) -> int | None:
+    """Return a descriptor that holds the lock until it is closed; None if another process does."""
+    fd = _opened(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except OSError:  # a file system without locks, where nobody can claim
+        pass
+    return fd
+
+
+def _is_wished(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:  # nobody ever has
@@ -87,7 +110,7 @@ def _is_claimed(path: Path) -> bool:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks, where nobody can claim
+    except OSError:  # as above
         return False
     else:
         return False

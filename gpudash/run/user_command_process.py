@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM
 
 from gpudash.errors import UsageError, WorkerError
 from gpudash.rendezvous import Rendezvous
@@ -35,6 +36,8 @@ class UserCommandProcess(ABC):
     """Whether the command is known to have ended."""
     lost = False
     """Whether the terminal is gone and the command's state unknown."""
+    stops: tuple[int, ...] = (SIGINT, SIGTERM, SIGKILL)
+    """The signals of successive requests to end; the last one is sent again."""
 
     @abstractmethod
     def read(self) -> bytes:
@@ -164,14 +167,26 @@ class OnTerminal(UserCommandProcess):
 
 
 class Adopted(UserCommandProcess):
-    """A command that has its own terminal or none, under a gpudash without a screen, or alone."""
+    """A command that has its own terminal or none, and may be watched without a screen."""
 
-    def __init__(self, pid: int, began_ticks: int, claim: Claim) -> None:
-        self._pid, self._began_ticks, self._claim = pid, began_ticks, claim
+    def __init__(self, place: Path, name: str, process: tuple[int, int]) -> None:
+        """Take the watch over. Raises UsageError if another gpudash keeps it."""
+        self._place, self._process = place, process
+        try:
+            self._claim = Claim(place)
+        except BlockingIOError as error:
+            raise UsageError(watched(name)) from error
+        except OSError as error:
+            why = f"{error.strerror}: {error.filename or place}"
+            raise UsageError(f"{name} has just ended, or cannot be watched: {why}") from error
+        if not self._claim.is_granted_within(ANSWER_S):
+            self._claim.close()
+            raise UsageError(watched(name))
 
     def read(self) -> bytes:
         """Notice the command's end; only its parent could know the exit code."""
-        self.over = keeper.began_ticks(self._pid) != self._began_ticks
+        pid, began_ticks = self._process
+        self.over = keeper.began_ticks(pid) != began_ticks
         return b""
 
     def signal(self, number: int) -> None:
@@ -179,26 +194,23 @@ class Adopted(UserCommandProcess):
         self.read()
         if not self.over:
             with suppress(OSError):
-                os.kill(self._pid, number)
+                os.kill(self._process[0], number)
 
     def close(self) -> None:
         """Leave the training to the gpudash without a screen."""
         self._claim.close()
 
 
-def adopt(place: Path, name: str, process: tuple[int, int], *, is_watched: bool) -> Adopted:
-    """Take over the watch of a command. Raises UsageError if another gpudash keeps it."""
-    try:
-        claim = Claim(place)
-    except BlockingIOError as error:
-        raise UsageError(watched(name)) from error
-    except OSError as error:
-        why = f"{error.strerror}: {error.filename or place}"
-        raise UsageError(f"{name} has just ended, or cannot be watched: {why}") from error
-    if is_watched and not claim.is_free_within(ANSWER_S):
-        claim.close()
-        raise UsageError(watched(name))
-    return Adopted(*process, claim)
+class Notebook(Adopted):
+    """The kernel of a notebook. It is interrupted, as by its own button, and never ended."""
+
+    stops = (SIGINT,)
+
+    def read(self) -> bytes:
+        """Notice the kernel's end, and that `%unload_ext` has taken gpudash out of it."""
+        super().read()
+        self.over = self.over or not self._place.exists()
+        return b""
 
 
 def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.util import Finalize
@@ -79,6 +80,7 @@ class Driver:
         self._border_s = 0.0  # after the newest step's border
         self._due_s = 0.0
         self._border_due_s = 0.0
+        self._at_exit: Finalize[None] | None = None
         self._is_off = False
         self._restores = False  # levers are to be put back at the next border
 
@@ -112,6 +114,19 @@ class Driver:
         if self._reports is not None and time.monotonic() >= self._due_s:
             self._guard(self._serve)
 
+    def flush(self) -> None:
+        """Report the steps until here, and do what a dashboard has asked."""
+        self._guard(self._flush)
+
+    def look(self) -> None:
+        """Serve a dashboard that has come or gone. Called between two cells of a notebook."""
+        if time.monotonic() >= self._due_s:
+            self._guard(self._look)
+
+    def begins_anew(self) -> None:
+        """Note that another training begins: a dashboard meets it as that of another process."""
+        self._guard(lambda: self._part("another training has begun"))
+
     def failed(self, what: str, error: BaseException) -> None:
         """Stop measuring, because a hook of the tracker's has failed."""
         if not self._is_off:
@@ -126,6 +141,17 @@ class Driver:
                 self.tracker.finish()
                 self._reports.send_last(self.tracker.steps, self.tracker.samples)
             self._hang_up("the training ended")
+
+    def end(self) -> None:
+        """Put the levers back and follow no training any more, while the process goes on."""
+        with contextlib.suppress(Exception):
+            self._flush()
+        with contextlib.suppress(Exception):
+            self._part("gpudash has been taken out of this notebook")
+        self._is_off = True
+        if self._at_exit is not None:
+            self._at_exit.cancel()
+            self._at_exit = None
 
     def forget(self) -> None:
         """Drop, in a forked child, what belongs to the parent. A training there is new."""
@@ -154,6 +180,12 @@ class Driver:
     @property
     def _is_captured(self) -> bool:
         return self._training is not None and self._training.is_captured
+
+    def _part(self, why: str) -> None:
+        """Put the levers back, and part with the training and the dashboard."""
+        self._hang_up(why)
+        self._restore()
+        self._training = self._reports = self._offered = self._aside = None
 
     def _give_up(self, reason: str) -> None:
         self._is_off = self._restores = True
@@ -192,9 +224,10 @@ class Driver:
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
             with contextlib.suppress(OSError):
                 stack_server.answer(self._rendezvous)  # here too, for a forked child
-            observe(found.device, self._ran_out)
-            # like `atexit`, but also in processes of multiprocessing
-            Finalize(None, self.close, exitpriority=0)
+            observe(found.device, _weakly(self._ran_out))
+            if self._at_exit is None:
+                # like `atexit`, but also in processes of multiprocessing
+                self._at_exit = Finalize(None, self.close, exitpriority=0)
             self._measure()
             return
         before = self._training.levers.settings
@@ -261,6 +294,20 @@ class Driver:
         if commands.is_over:
             self._stop_measuring()
 
+    def _flush(self) -> None:
+        if self._reports is not None and self._line is not None:
+            self._reports.send_last(self.tracker.steps, self.tracker.samples)
+
+    def _look(self) -> None:
+        self._serve()
+        commands = self._commands
+        if commands is not None and self._line is not None and self._line.gone:
+            commands.turn()
+            if commands.is_over:
+                aside = self._aside
+                self._stop_measuring()
+                self._aside = aside  # for the next dashboard
+
     def _stop_measuring(self) -> None:
         """Stop measuring, because no dashboard is connected."""
         self._line = self._commands = self._life = self._reports = self._aside = None
@@ -272,7 +319,14 @@ class Driver:
         if training is None:
             return
         began_s = self._border_s
+        if why == "idle":
+            began_s = time.monotonic()
+            if self._commands is not None:
+                self._commands.halt()
+            self._flush()
         if self._aside is not None:
+            if self._aside[1] == "idle" and self._commands is not None:
+                self._commands.go_on()
             began_s, self._aside = time.monotonic(), None
             self._border_s = began_s  # an aside that follows without a step in between begins here
             if self._life is not None:
@@ -361,6 +415,18 @@ class Driver:
     def _send(self, event: Sent) -> None:
         if self._line is not None:
             self._line.send(event)
+
+
+def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function that calls the method for as long as its object lives."""
+    weak = weakref.WeakMethod(method)
+
+    def call(argument: int) -> None:
+        living = weak()
+        if living is not None:
+            living(argument)
+
+    return call
 
 
 def _first_line(error: BaseException) -> str:

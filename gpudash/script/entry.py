@@ -1,16 +1,16 @@
 """Begins in a user's process: `sitecustomize` calls `install` once torch has been imported.
 
-It creates the tracker, the driver and the levers, once in a process.
+It creates the tracker, the driver and the levers, once in a process. `Hooks.end` takes all of it
+out again, and `start` may begin anew.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
-from ..instrument import private_torch, stack_server
+from ..instrument import patching, private_torch, stack_server
 from ..levers.script_levers import ScriptLevers
 from ..rendezvous import Rendezvous, of_environment
 from ..script import explicit
@@ -46,13 +46,47 @@ def without_our_interrupt(rendezvous: Rendezvous, hook: Hook) -> Hook:
     return filtered
 
 
-def start(rendezvous: Rendezvous) -> None:
+class Hooks:
+    """What follows a training in this process."""
+
+    def __init__(self, driver: Driver, tracker: Tracker) -> None:
+        self._driver, self._tracker = driver, tracker
+
+    def cell_begins(self) -> None:
+        """Note that a notebook's cell begins."""
+        self._tracker.cell_begins()
+
+    def cell_ends(self) -> None:
+        """Note that a notebook's cell has ended, perhaps within a step: report all until here."""
+        self._tracker.cell_ends()
+
+    def look(self) -> None:
+        """Serve a dashboard where no step does it, on the thread that trains or has trained."""
+        if self._tracker.is_here:
+            self._driver.look()
+
+    def flush(self) -> None:
+        """Report the steps so far, in the middle of a cell."""
+        self._tracker.flush()
+
+    def end(self) -> None:
+        """Put everything back as it was without gpudash. Call on the main thread, between steps."""
+        self._tracker.cell_ends()
+        self._driver.end()
+        self._tracker.end()
+        patching.undo()
+        explicit.listener = None
+        stack_server.end()
+
+
+def start(rendezvous: Rendezvous) -> Hooks:
     """Look for a training in this process, and report it through the run's directory."""
     driver = Driver(rendezvous, PHASES, ScriptLevers)
     driver.tracker = tracker = Tracker(driver)
     tracker.failed = driver.failed
-    os.register_at_fork(after_in_child=driver.forget)
+    patching.after_fork(driver.forget)
     patch(tracker)
     explicit.listener = tracker
     with suppress(OSError):  # for example on a full disk
         stack_server.answer(rendezvous)
+    return Hooks(driver, tracker)

@@ -4,7 +4,7 @@ Evaluation begins before the first training call of a step. It is either a call 
 cannot train, or a batch of a loader whose batches no backward pass has followed. Some scripts begin
 each step with a call without gradients, as in reinforcement learning. So such a call in two rounds
 in a row is part of the step. A checkpoint lasts as long as its `torch.save`. Evaluation lasts until
-the next training call.
+the next training call. In a notebook nothing trains from the end of a cell until another one does.
 """
 
 from collections.abc import Hashable
@@ -75,6 +75,11 @@ class Asides:
     def saved(self) -> None:
         """Note that the file is saved. What the script does next is not known yet."""
         self.why = None
+
+    def rests(self) -> None:
+        """Note that a notebook's cell has ended, perhaps within a step: that step never ends."""
+        self.border()
+        self.why, self.ended_by_call = "idle", True
 
     def trains(self) -> None:
         """Note a training call or an optimizer's step: an aside ends with it."""

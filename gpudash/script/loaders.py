@@ -22,6 +22,7 @@ class Feeds:
         self._opened_for: weakref.ref[Any] | None = None
         self._newest_ids = 0, 0  # ids of the newest iterator asked for a batch, and of its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._passed_over: Feed | None = None  # it may be an evaluation's, or another training's
 
     def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
         """Note a new iterator; `keeps`: keep its loader alive until its first batch."""
@@ -62,6 +63,7 @@ class Feeds:
             trained_on, number = asides.is_trained_on, self._number
             # evaluation between epochs must not replace the feed
             if trained_on(number(feeding)) and (self.is_fed() or not trained_on(number(opened))):
+                self._passed_over = Feed(opened, iterator)
                 return False
         is_new = feeding is not opened
         if self.feed is None or is_new:
@@ -71,6 +73,12 @@ class Feeds:
         if all(value is not iterator for value in vars(opened).values()):
             self._kept[iterator] = opened  # `for batch in DataLoader(…)` keeps no loader
         return is_new
+
+    def begin_anew(self) -> None:
+        """Take the newest loader for the feed: another training has begun with its batches."""
+        passed, self._passed_over = self._passed_over, None
+        if passed is not None and passed.iterator() is not None:
+            self.feed = passed
 
     def is_fed(self) -> bool:
         """Return whether the feed's iterator still exists."""

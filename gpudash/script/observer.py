@@ -38,5 +38,11 @@ class Observer(Protocol):
     def aside(self, why: Aside | None) -> None:
         """Note an aside, such as evaluation, since the newest step; None: training goes on."""
 
+    def flush(self) -> None:
+        """Report all steps until here."""
+
+    def begins_anew(self) -> None:
+        """Note that another training begins in this process; its findings follow."""
+
     def idle(self) -> None:
         """Do what may be done anywhere, not only between steps."""

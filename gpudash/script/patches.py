@@ -2,11 +2,10 @@
 
 Each patch passes on all arguments, results and exceptions unchanged, without a frame of its own in
 tracebacks. Nothing is stored on objects of the script's. Some of the patched functions are private
-and may move: a test for each fails if they do.
+and may move: a test for each fails if they do. `instrument.patching.undo` puts all of them back.
 """
 
 import gc
-import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -23,6 +22,7 @@ from torch.optim.optimizer import (
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from ..instrument import patching
 from ..instrument.guard import unseen, without_ours
 from ..instrument.slowing import hook_loaders
 from ..instrument.uncompiled import uncompiled
@@ -43,13 +43,14 @@ def patch(tracker: Tracker) -> None:
     _patch_eval(tracker)
     _patch_freeze(tracker)
     scripting.ignored_attributes.append(CALL_ATTRIBUTE)  # else `torch.jit.script` wants its type
-    os.register_at_fork(after_in_child=tracker.forget)
+    patching.at_undo(lambda: scripting.ignored_attributes.remove(CALL_ATTRIBUTE))
+    patching.after_fork(tracker.forget)
 
 
 def _patch_optimizers(tracker: Tracker) -> None:
     before, after = count_steps(tracker)
-    register_optimizer_step_pre_hook(before)
-    register_optimizer_step_post_hook(after)
+    patching.at_undo(register_optimizer_step_pre_hook(before).remove)
+    patching.at_undo(register_optimizer_step_post_hook(after).remove)
 
 
 def _patch_scaler(tracker: Tracker) -> None:
@@ -76,7 +77,8 @@ def _patch_scaler(tracker: Tracker) -> None:
             tracker.loss_scaled(outputs, scaled)
             return scaled
 
-    scaler.step, scaler.scale = hooked_step, hooked_scale  # type: ignore[method-assign]
+    patching.replace(scaler, "step", hooked_step)
+    patching.replace(scaler, "scale", hooked_scale)
 
 
 def _patch_backward(tracker: Tracker) -> None:
@@ -100,7 +102,7 @@ def _patch_backward(tracker: Tracker) -> None:
         if torch.autograd.backward is (backward if is_on else hooked):  # else another tool has it
             torch.autograd.backward = hooked if is_on else backward
 
-    torch.autograd.backward = uncompiled(hooked, deeply=False)
+    patching.replace(torch.autograd, "backward", uncompiled(hooked, deeply=False))
     tracker.switch_backward = switch
 
 
@@ -120,13 +122,15 @@ def _patch_loaders(tracker: Tracker) -> None:
             return made
 
     _BaseDataLoaderIter.__new__ = hooked_new  # type: ignore[method-assign,assignment]
+    patching.at_undo(_put_plain_new)
     _patch_batches(tracker)
 
 
 def _patch_batches(tracker: Tracker) -> None:
     advance = _BaseDataLoaderIter.__next__
     counted = count_batches(tracker, advance, _followed(tracker, advance))
-    _BaseDataLoaderIter.__next__ = counted  # type: ignore[method-assign,assignment]
+    patching.at_undo(lambda: _keep_redirects(tracker, advance))
+    patching.replace(_BaseDataLoaderIter, "__next__", counted)
 
 
 def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -149,9 +153,32 @@ def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any]
     return uncompiled(followed, deeply=False)
 
 
+def _put_plain_new() -> None:
+    """Leave a `__new__` that does nothing: once set, a class cannot be without one (CPython)."""
+
+    def plain_new(kind: type[Any], *_args: Any, **_kwargs: Any) -> Any:
+        return object.__new__(kind)
+
+    _BaseDataLoaderIter.__new__ = plain_new  # type: ignore[method-assign,assignment]
+
+
+def _keep_redirects(tracker: Tracker, advance: Callable[[Any], Any]) -> None:
+    """Let iterators whose batches another one makes go on so; without any, leave nothing."""
+    redirects = tracker.redirects
+    if not redirects:
+        return
+
+    @wraps(advance)
+    def redirected(self: Any) -> Any:
+        return redirects[self]() if self in redirects else advance(self)
+
+    _BaseDataLoaderIter.__next__ = redirected  # type: ignore[method-assign]
+
+
 def _patch_save(tracker: Tracker) -> None:
     hooked = _with_begin_and_end(torch.save, tracker.save_begins, tracker.save_ends)
-    torch.save = torch.serialization.save = hooked  # pickle finds a function where it is defined
+    for place in (torch, torch.serialization):  # pickle finds a function where it is defined
+        patching.replace(place, "save", hooked)
 
 
 def _patch_graphs(tracker: Tracker) -> None:
@@ -183,8 +210,9 @@ def _patch_graphs(tracker: Tracker) -> None:
                 if noted:
                     tracker.replay_ends()
 
-    graph.capture_begin, graph.capture_end = hooked_begin, hooked_end  # type: ignore[method-assign]
-    graph.replay = hooked_replay  # type: ignore[method-assign]
+    patching.replace(graph, "capture_begin", hooked_begin)
+    patching.replace(graph, "capture_end", hooked_end)
+    patching.replace(graph, "replay", hooked_replay)
 
 
 def _patch_eval(tracker: Tracker) -> None:
@@ -198,7 +226,7 @@ def _patch_eval(tracker: Tracker) -> None:
             tracker.turns_to_evaluation()
             return evaluate(self)
 
-    nn.Module.eval = hooked  # type: ignore[method-assign,assignment]
+    patching.replace(nn.Module, "eval", hooked)
 
 
 def _patch_freeze(tracker: Tracker) -> None:
@@ -209,7 +237,7 @@ def _patch_freeze(tracker: Tracker) -> None:
         tracker.freezes()
         freeze()
 
-    gc.freeze = hooked
+    patching.replace(gc, "freeze", hooked)
 
 
 def _with_begin_and_end(

@@ -13,6 +13,7 @@ from inspect import signature
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
+from ..instrument import patching
 from ..instrument.collectives import (
     Moved,
     all_gathered,
@@ -142,7 +143,8 @@ def _patch(place: ModuleType, listener: CollectiveListener) -> dict[str, Callabl
             return None
         ours[name] = _hooked(function, names, measure, listener)
     for name, function in ours.items():
-        setattr(place, name, function)
+        patching.replace(place, name, function)
+    patching.at_undo(_patch.cache_clear)
     return ours
 
 

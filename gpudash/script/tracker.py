@@ -27,7 +27,7 @@ from .optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
 from .own_optimizers import hook_own_optimizers
 from .roots import Survey, before_freezing
 from .samples import first_dimension, needs_gradient
-from .step_counts import total
+from .step_counts import Tally, total
 from .steps import NOBODY, nothing
 
 AUTOCAST_EVERY = 16
@@ -56,6 +56,7 @@ class Tracker(BatchedSteps):
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
         self._bare_backwards = 0  # backward passes since an optimizer stepped
         self._captured: bool | None = None  # an optimizer stepped in the capture; None: no capture
+        self._is_new_cell = False  # no optimizer has stepped since a notebook's cell ended
         self._other_steps = 0  # steps of another thread's optimizers …
         self._other_steps_after = 0  # … since this step
 
@@ -78,8 +79,7 @@ class Tracker(BatchedSteps):
         if self._optimizer_depth > 1:
             self._is_plain = False
             return True
-        for gone in self._findings.lost():
-            self._rounds.forget(gone)
+        self._forget_others(key)
         self._has_closure = has_closure
         self._newest_optimizer = key
         self._begin_step(key)
@@ -121,6 +121,15 @@ class Tracker(BatchedSteps):
         if not self._findings.scaler and self._thread in (None, get_ident()):
             self._findings.scaler = self._findings.is_news = True
         return False
+
+    def _forget_others(self, key: int) -> None:
+        """Forget the optimizers that are gone, and another cell's training if this one is new."""
+        for gone in self._findings.lost():
+            self._rounds.forget(gone)
+        if self._is_new_cell:
+            self._is_new_cell = False
+            if key not in self._findings.optimizers:
+                self._begin_anew()
 
     def _accepts_step(self) -> bool:
         """Return whether to count an optimizer step on another thread than the one followed."""
@@ -515,6 +524,73 @@ class Tracker(BatchedSteps):
         """Note that the script is about to call `gc.freeze`."""
         before_freezing()
         return False
+
+    # ── notebooks ───────────────────────────────────────────────────────────────────────
+
+    @event("cell")
+    def cell_begins(self) -> bool:
+        """Note that a notebook's cell begins: the next step is not longer than that."""
+        if self.is_here and self.rests:
+            self._retime()
+        return False
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing has trained since a notebook's cell ended."""
+        return self._asides.why == "idle"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is the one that trains."""
+        return get_ident() == self._thread
+
+    @event("cell")
+    def flush(self) -> bool:
+        """Have all steps reported until here, in the middle of a cell."""
+        if self.is_here:
+            self.finish()
+            self._observer.flush()
+        return False
+
+    @event("cell")
+    def cell_ends(self) -> bool:
+        """Note that a notebook's cell has ended on this thread, perhaps within a step.
+
+        An interrupt may have come anywhere, so nothing is known of where the script is.
+        """
+        if not self.is_here:
+            return False
+        if self.rests:
+            self.counting.fetching = False
+            return False
+        if self._is_split:
+            self._rounds.end()
+        self.finish()
+        self.counting.fetching = self._stepped_within = self._has_closure = False
+        self._optimizer_depth = self._backward_depth = self._waiting = self._depth = 0
+        self._scaled, self._captured, self._tally = None, None, Tally()
+        self._asides.rests()
+        self._is_new_cell = True
+        self._observer.aside(self._asides.why)
+        self.interrupt()
+        self._open()
+        return False
+
+    def _begin_anew(self) -> None:
+        """Forget the training before: in a later cell, an optimizer that is new begins another."""
+        self._observer.begins_anew()
+        self._findings.remove_hooks()
+        asides, feeds, tally = self._asides, self._feeds, self._tally
+        self.reset()
+        self._asides, self._feeds, self._tally = asides, feeds, tally
+        self._asides.why, self._thread, self._optimizer_depth = None, get_ident(), 1
+        feeds.begin_anew()
+
+    def end(self) -> None:
+        """Follow nothing any more. A hook that someone has kept does nothing."""
+        self._findings.remove_hooks()
+        self.reset()
+        self._thread, self._is_on = NOBODY, False
 
     # ── CUDA graphs ─────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from functools import cache, wraps
 from typing import Any, Protocol
 
+from ..instrument import patching
 from ..instrument.guard import unseen
 from ..instrument.uncompiled import uncompiled
 
@@ -47,7 +48,8 @@ def hook_waits(waits: WaitListener) -> None:
 def _patch(kind: type | None, names: tuple[str, ...], waits: WaitListener) -> None:
     for name in names:
         if hasattr(kind, name):
-            setattr(kind, name, _hooked(getattr(kind, name), waits))
+            patching.replace(kind, name, _hooked(getattr(kind, name), waits))
+    patching.at_undo(_patch.cache_clear)
 
 
 def _hooked(function: Callable[..., Any], waits: WaitListener) -> Callable[..., Any]:

@@ -169,6 +169,16 @@ class CommandLoop:
         self._profiling.end()
         self._wall_clock.stop()
 
+    def halt(self) -> None:
+        """End what cannot outlast a notebook's cell: a profile, a block's time, a pause."""
+        self.close()
+        self._paused = False
+        self._note_work()
+
+    def go_on(self) -> None:
+        """Begin the block in progress anew, after `halt`."""
+        self._switching.begin_block()
+
     def finish(self, why: str) -> tuple[int, ...]:
         """End the blocks; return the ids of the commands that have no answer yet."""
         if self._blocks.running:

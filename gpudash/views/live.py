@@ -545,6 +545,8 @@ class LiveView:
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
         if not self._trains:
             return UNKNOWN
+        if self._stands and self._state.why == "idle":  # the last cell's rate stays
+            return self.ranks.rate(self.ranks.lead.busy_since_s, rests=False)
         rests = self._is_paused or hangs or self._quiet_s(now_s) is not None
         return self.ranks.rate(now_s, rests=rests)
 

@@ -192,7 +192,11 @@ class TimeAccount:
 
 
 def _why(state: State) -> Why:
-    return "paused" if state.why is None or state.why == "asked" else state.why
+    match state.why:
+        case None | "asked" | "idle":
+            return "paused"
+        case why:
+            return why
 
 
 def _length_s(pieces: Iterable[tuple[float, float]]) -> float:

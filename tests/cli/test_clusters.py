@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gpudash.run import keeper, runs, turns
+from gpudash.run import keeper, runs
 from tests import worker_double
 from tests.waiting import done, until
 
@@ -155,7 +155,6 @@ def test_a_training_that_ends_under_another_dashboard_is_not_summed_up_wrongly(p
         )
         step.expect("num_workers")
         (run,) = runs.living()
-        until((run.place.path / turns.FREE).exists)
         os.kill(run.facts.pid, signal.SIGKILL)
         _, errors = job.communicate(timeout=WAIT_S)
         step.close(force=True)

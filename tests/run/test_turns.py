@@ -23,15 +23,25 @@ def test_the_turn_changes_with_the_claim_and_back(tmp_path):
     claim = Claim(tmp_path)
     assert turn.look()
     assert not turn.is_ours
-    assert not claim.is_free_within(0)
-    turn.tell()
-    assert claim.is_free_within(0)
+    assert not claim.is_granted_within(0)
+    turn.give_way()
+    assert claim.is_granted_within(0)
     claim.close()
     assert turn.look()
     assert turn.is_ours
     second = Claim(tmp_path)
-    assert not second.is_free_within(0)  # what was told before is told no more
+    assert not second.is_granted_within(0)
     second.close()
+
+
+def test_a_run_that_nobody_watches_is_free(tmp_path):
+    claim = Claim(tmp_path)
+    assert claim.is_granted_within(0)
+    late = Turn(tmp_path)  # begins while another one watches
+    assert not late.is_ours
+    claim.close()
+    assert late.look()
+    assert late.is_ours
 
 
 def test_one_at_a_time_claims_a_run(tmp_path):
@@ -50,6 +60,7 @@ def test_a_claim_ends_with_its_process(tmp_path):
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"claimed\n"
         assert turn.look()
+        turn.give_way()
         other.kill()
     assert turn.look()
     assert turn.is_ours
@@ -81,7 +92,7 @@ def test_a_source_gives_the_training_away_and_takes_it_back(place):
     claim = Claim(place.path)
     until(lambda: sees(State, 1))
     assert phase() == "parted"
-    assert claim.is_free_within(0)
+    assert claim.is_granted_within(0)
     other = ScriptSource("train.py", held, place)
     until(lambda: any(isinstance(one.body, Progress) for one in other.read()))  # alone
     before = len(envelopes)

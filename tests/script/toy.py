@@ -16,6 +16,7 @@ class Toy:
     def clear(self):
         self.founds, self.borders, self.closed, self.asides, self.records = [], [], [], [], []
         self.failures, self.newest = [], None
+        self.anew = []
         self.losses, self.feeds = [], []
         self.at_border = lambda step: None
 
@@ -34,6 +35,12 @@ class Toy:
 
     def aside(self, why):
         self.asides.append((why, self.tracker.steps))
+
+    def flush(self):
+        self.look()
+
+    def begins_anew(self):
+        self.anew.append(self.tracker.steps)
 
     def idle(self):
         pass

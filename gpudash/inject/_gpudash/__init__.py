@@ -23,6 +23,8 @@ FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 """The folder of gpudash's modules."""
 __path__ = [FOLDER]
 OLDEST_TORCH = (2, 5)
+python = None  # type: str | None
+"""Of gpudash's own environment, set by a notebook's first cell; None: gpudash is in this one."""
 
 
 def begin(mark: Callable[..., None]) -> None:
@@ -32,11 +34,42 @@ def begin(mark: Callable[..., None]) -> None:
     """
     if any(type(one) is _Offered for one in sys.meta_path):
         return
+    offer()
+    after_torch(lambda: _hook(mark))
+
+
+def offer() -> None:
+    """Let `import gpudash` find gpudash where nothing else of this name is."""
     sys.meta_path.append(_Offered())
+
+
+def after_torch(then: Callable[[], None]) -> None:
+    """Call this once torch is imported; now, if it is."""
     if "torch" in sys.modules:
-        _hook(mark)
+        then()
     else:
-        sys.meta_path.insert(0, _AfterTorch(mark))
+        sys.meta_path.insert(0, _AfterTorch(then))
+
+
+def end() -> None:
+    """Wait for torch no longer, and offer nothing."""
+    sys.meta_path[:] = [one for one in sys.meta_path if type(one) not in (_Offered, _AfterTorch)]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Watch the kernel of a notebook: `%load_ext`."""
+    from _gpudash.notebook.extension import (  # type: ignore[import-not-found]  # noqa: PLC0415
+        load,  # slow
+    )
+
+    load(shell)
+
+
+def unload_ipython_extension(_shell: Any) -> None:
+    """Leave nothing of gpudash in the kernel: `%unload_ext`."""
+    from _gpudash.notebook.extension import unload  # noqa: PLC0415  # loaded already
+
+    unload()
 
 
 class _Offered:
@@ -57,15 +90,15 @@ class _AfterTorch:
     It stays in place until then, as others ask for torch's spec without importing it.
     """
 
-    def __init__(self, mark: Callable[..., None]) -> None:
-        self._mark = mark
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch":
             return None
         spec = self._found_by_others(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _HookingLoader(spec.loader, self._mark)
+            spec.loader = _HookingLoader(spec.loader, self._then)
         return spec
 
     def _found_by_others(self, name: str, path: Any, target: Any) -> Any:
@@ -80,9 +113,9 @@ class _AfterTorch:
 class _HookingLoader:
     """A loader that installs our hooks after it has executed the module."""
 
-    def __init__(self, loader: Any, mark: Callable[..., None]) -> None:
+    def __init__(self, loader: Any, then: Callable[[], None]) -> None:
         self._loader = loader
-        self._mark = mark
+        self._then = then
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -99,13 +132,13 @@ class _HookingLoader:
                 error.__traceback__ = error.__traceback__.tb_next  # remove this frame
             raise
         sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterTorch]
-        _hook(self._mark)
+        self._then()
 
 
 def _hook(mark: Callable[..., None]) -> None:
     mark("torch")
     try:
-        if _is_old(sys.modules["torch"]):
+        if is_old(sys.modules["torch"]):
             mark("oldtorch")
             return
         from _gpudash.script.entry import (  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -119,7 +152,7 @@ def _hook(mark: Callable[..., None]) -> None:
         mark("failed", f"{type(error).__name__}: {error}")
 
 
-def _is_old(torch: Any) -> bool:
+def is_old(torch: Any) -> bool:
     """Return whether this torch is older than those that gpudash knows."""
     first, second, *_ = f"{getattr(torch, '__version__', '')}..".split(".")
     return first.isdecimal() and second.isdecimal() and (int(first), int(second)) < OLDEST_TORCH

@@ -1,0 +1,120 @@
+"""Watch the kernel of a notebook from beside it, and answer `%gpudash`.
+
+The kernel starts this process, and it ends with the kernel. It gives way to `gpudash attach`.
+"""
+
+import json
+import select
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from gpudash.cli.headless import News
+from gpudash.protocol.commands import Plan
+from gpudash.rendezvous import Rendezvous
+from gpudash.report.cell import lines, picture
+from gpudash.run import watcher
+from gpudash.run.runs import UserRun, read
+from gpudash.run.script import HEADLESS, ScriptSource
+from gpudash.run.session import Session
+from gpudash.run.user_command_process import UserCommandProcess
+from gpudash.snapshot import Snapshot
+
+LOOK_S = 0.5
+"""Seconds between two looks whether the kernel lives."""
+MEET_S = 3.0
+"""Seconds to wait for a training that has begun before this process was ready."""
+SETTLE_S = 0.5
+"""Seconds in which the newest reports become a snapshot: two at its usual rate."""
+
+
+def watch(place: str) -> None:
+    """Watch until the kernel ends, or closes standard input."""
+    run = read(Rendezvous(Path(place)))
+    if run is None:
+        return
+    with socket.socket(socket.AF_UNIX) as listener:
+        draft = run.place.path / f"{watcher.SOCKET}~"
+        listener.bind(str(draft))
+        draft.chmod(0o600)
+        listener.listen()
+        draft.rename(run.place.path / watcher.SOCKET)
+        Watch(run, listener).run()
+
+
+class Watch:
+    """A session without a screen, and who asks for what it has found."""
+
+    def __init__(self, run: UserRun, listener: socket.socket) -> None:
+        self._run = run
+        self._listener = listener
+        self._news = News(quiet=True)
+        self._known = Snapshot()
+        self._steps_per_s: float | None = None
+
+        def start(_plan: Plan) -> ScriptSource:
+            self._source = ScriptSource(
+                run.facts.name, Kernel(run), run.place, can=HEADLESS, gives_way=True
+            )
+            return self._source
+
+        plan = Plan(workload=run.facts.name, settings={}, command=run.facts.command)
+        self._session = Session(plan, start_source=start)
+
+    def run(self) -> None:
+        """Serve until the kernel is gone."""
+        self._session.start(self._news)
+        while self._run.lives:
+            self._note()
+            ready, _, _ = select.select([sys.stdin, self._listener], [], [], LOOK_S)
+            if sys.stdin in ready:
+                break
+            if self._listener in ready:
+                with suppress(OSError), self._listener.accept()[0] as connection:
+                    connection.sendall(self._answer())
+        self._session.close()
+
+    def _note(self) -> None:
+        """Keep what the session knows, for as long as another gpudash watches."""
+        if not self._source.is_away and self._news.snapshot.total_steps:
+            self._known, self._steps_per_s = self._news.snapshot, self._session.steps_per_s
+
+    def _trains_unseen(self) -> bool:
+        """Whether something trains that the session has not met yet."""
+        with suppress(OSError):
+            return not self._news.snapshot.total_steps and bool(self._run.place.marked("trained"))
+        return False
+
+    def _answer(self) -> bytes:
+        """Return text and picture of the newest snapshot, as a line of JSON."""
+        if not self._source.is_away:
+            self._session.wait(SETTLE_S)
+            until_s = time.monotonic() + MEET_S
+            while self._trains_unseen() and time.monotonic() < until_s:
+                self._session.wait(SETTLE_S)
+            self._note()
+        found = [*lines(self._known, self._steps_per_s)]
+        if self._source.is_away:
+            found.append("gpudash attach watches since then")
+        said = {"text": "\n".join(found), "picture": picture(self._known)}
+        return f"{json.dumps(said)}\n".encode()
+
+
+class Kernel(UserCommandProcess):
+    """The kernel, which nobody ends from here."""
+
+    def __init__(self, run: UserRun) -> None:
+        self._run = run
+
+    def read(self) -> bytes:
+        """Notice its end."""
+        self.over = not self._run.lives
+        return b""
+
+    def signal(self, number: int) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""

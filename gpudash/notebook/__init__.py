@@ -1,0 +1,1 @@
+"""What `%load_ext gpudash` puts into the kernel of a notebook: only the standard library."""

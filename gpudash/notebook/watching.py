@@ -1,0 +1,85 @@
+"""The process that watches the kernel: it folds and draws, as the kernel must not.
+
+It runs in gpudash's own environment, which may be another than the kernel's.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..run import watcher
+
+LOG = "watcher.log"
+"""What it prints, in the run's directory."""
+PACKAGE = Path(__file__).parents[1]
+BEGIN = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from gpudash.cli.notebook_watch import watch; watch(sys.argv[2])"
+)
+ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "PYTHONSTARTUP")
+"""Variables that are meant for the kernel's Python."""
+PATIENCE_S = 5.0
+
+
+class Watching:
+    """The watcher of one kernel. It ends with the kernel, whatever becomes of that."""
+
+    def __init__(self, place: Path, python: str | None) -> None:
+        """Start it; `python` is that of gpudash's environment, None if it is the kernel's own."""
+        self._place = place
+        self._process: subprocess.Popen[bytes] | None = None
+        left_out = () if python is None else ENVIRONMENT
+        environment = {name: value for name, value in os.environ.items() if name not in left_out}
+        with suppress(OSError), (place / LOG).open("wb") as log:
+            self._process = subprocess.Popen(
+                [python or sys.executable, "-P", "-c", BEGIN, str(PACKAGE.parent), str(place)],
+                env=environment,
+                stdin=subprocess.PIPE,  # it ends when this does
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # an interrupt is for the kernel alone
+            )
+
+    def ask(self, meanwhile: Callable[[], object]) -> dict[str, Any] | str:
+        """Return the answer's text and picture, or why there is none; wait while it starts.
+
+        `meanwhile` serves it: the newest steps may not have been fetched.
+        """
+        until_s = time.monotonic() + watcher.PATIENCE_S
+        while time.monotonic() < until_s:
+            with suppress(OSError, ValueError), watcher.ask(self._place) as asked:
+                found: dict[str, Any] = json.loads(watcher.line(asked, meanwhile))
+                return found
+            if self._process is None or self._process.poll() is not None:
+                break
+            meanwhile()
+            time.sleep(watcher.RETRY_S)
+        return self._why_not()
+
+    def end(self) -> None:
+        """End it, and wait for that."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):
+            process.communicate(timeout=PATIENCE_S)
+            return
+        process.kill()
+        process.wait()
+
+    def _why_not(self) -> str:
+        process = self._process
+        if process is not None and process.poll() is None:
+            return f"gpudash's own process has not answered for {watcher.PATIENCE_S:.0f} s"
+        try:
+            lines = (self._place / LOG).read_text(errors="replace").split("\n")
+        except OSError:
+            lines = []
+        last = next((line for line in reversed(lines) if line.strip()), "it could not be started")
+        return f"gpudash's own process has ended: {last}"

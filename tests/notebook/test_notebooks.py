@@ -1,0 +1,234 @@
+"""gpudash in a notebook's kernel: what is seen, what is changed, and what is left."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+import gpudash
+from gpudash.cli.attach import choose
+from gpudash.errors import UsageError
+from gpudash.run.runs import living
+from tests.notebook.notebooks import LOAD, MODEL, SHOW, UNLOAD, attached
+from tests.waiting import done, until
+
+LEFT = """
+import _thread, gc, os, sys, torch
+from torch.optim import optimizer as of_torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter as Iterator
+from torch.utils.data._utils.fetch import _MapDatasetFetcher as Fetcher
+def places():
+    scaler, graph = torch.amp.GradScaler, torch.cuda.CUDAGraph
+    return [
+        scaler.step, scaler.scale, graph.capture_begin, graph.capture_end, graph.replay,
+        torch.autograd.backward, torch.save, torch.serialization.save, torch.nn.Module.eval,
+        gc.freeze, Iterator.__next__, Fetcher.fetch, torch.optim.SGD([torch.ones(1)]).step.__func__,
+        *of_torch._global_optimizer_pre_hooks.values(),
+        *of_torch._global_optimizer_post_hooks.values(),
+        *torch.jit._recursive.ignored_attributes, *sys.meta_path, sys.excepthook, *sys.path,
+    ]
+def left():
+    runs = os.listdir(os.environ["XDG_RUNTIME_DIR"])
+    return [places() == before, _thread._count() - threads, runs]
+before, threads = places(), _thread._count()
+"""
+
+
+def test_the_cells_steps_are_counted_and_the_answer_is_printed_with_a_picture(notebook):
+    book = notebook()
+    assert "gpudash attach" in book.run(LOAD)
+    book.run(MODEL)  # torch comes after gpudash
+    assert book.show()[0] == "gpudash: no training step was seen so far\n"
+    book.run("fit(200)")
+    text, (picture,) = book.show()
+    first, *_ = text.splitlines()
+    assert re.match(
+        r"train.ipynb on CPU, 1 thread: 200 steps, [\d.]+ steps/s; Adam, root Seq", first
+    )
+    assert fromstring(picture).tag.endswith("svg")
+    book.run("fit(100)")
+    assert ": 300 steps, " in book.show()[0]
+
+
+def test_three_steps_have_a_rate(notebook):
+    book = notebook()
+    book.run(MODEL)  # torch was there before
+    book.run(LOAD)
+    book.run("fit(3)")
+    assert re.search(r": 3 steps, [\d.]+ steps/s", book.show()[0])
+
+
+def test_nothing_of_gpudash_is_left_after_unloading(notebook):
+    book = notebook()
+    book.run(MODEL + LEFT)
+    book.run(LOAD)
+    book.run("fit(50)")
+    with attached(book) as dashboard:
+        dashboard.wait(lambda one: one.levers)
+        dashboard.session.change({"precision": "bf16"})
+        book.run("fit(50)")
+        dashboard.wait(lambda one: one.settings.get("precision") == "bf16")
+        book.run(UNLOAD)
+        dashboard.wait(lambda one: one.state == "finished")
+    book.run("print(left(), '_compiled_call_impl' in vars(model))")
+    assert (
+        book.run("print(left(), '_compiled_call_impl' in vars(model))") == "[True, 0, []] False\n"
+    )
+    book.begin(SHOW)
+    assert book.end()["error"].startswith("KeyError")
+    book.run("fit(20)")
+    book.run(LOAD)
+    book.run("fit(20)")
+    assert ": 20 steps, " in book.show()[0]
+
+
+def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(notebook):
+    plain, watched, changed = notebook(), notebook("b.ipynb"), notebook("c.ipynb")
+    digests = []
+    for book in (plain, watched, changed):
+        if book is not plain:
+            book.run(LOAD)
+        book.run(MODEL)
+        book.begin("fit(400)")
+        if book is changed:
+            with attached(book) as dashboard:
+                dashboard.wait(lambda one: one.levers and one.steps_per_s)
+                dashboard.session.change({"precision": "bf16"})
+                dashboard.wait(lambda one: one.settings["precision"] == "bf16")
+        assert book.end()["error"] is None
+        digests.append(book.run("digest()"))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_between_cells_nothing_hangs_and_another_training_begins_anew(notebook):
+    book = notebook()
+    book.run(LOAD)
+    book.run(MODEL)
+    with attached(book) as dashboard:
+        book.run("fit(60)")
+        resting = dashboard.wait(lambda one: one.status == "no cell trains")
+        assert (resting.total_steps, resting.hang, resting.quiet_s) == (60, None, None)
+        assert resting.steps_per_s
+        book.begin("fit(10**6)")
+        dashboard.wait(lambda one: one.total_steps > 80 and one.status == "training")
+        book.interrupt()
+        assert book.end()["error"].startswith("KeyboardInterrupt")
+        steps = dashboard.wait(lambda one: one.status == "no cell trains").total_steps
+        book.run("fit(60)")  # the same optimizer goes on
+        dashboard.wait(lambda one: one.total_steps == steps + 60)
+        book.run(MODEL)
+        book.run("fit(30)")
+        dashboard.wait(lambda one: one.total_steps == 30)
+
+
+def test_a_dashboard_that_comes_between_two_cells_is_greeted(notebook):
+    book = notebook()
+    book.run(LOAD)
+    book.run(MODEL)
+    book.run("fit(50)")
+    with attached(book) as dashboard:
+        seen = dashboard.wait(lambda one: one.levers)
+        assert dashboard.wait(lambda one: one.status == "no cell trains").device is not None
+        assert "precision" in [one.name for one in seen.levers]
+        with pytest.raises(UsageError, match="watched by another gpudash"), attached(book):
+            pass
+        assert "gpudash attach watches since then" in book.show()[0]
+    book.run("fit(50)")
+    until(lambda: "100 steps" in book.show()[0])
+
+
+def test_several_notebooks_are_named_and_one_that_is_killed_leaves_nothing(notebook, place):
+    one, other = notebook("one.ipynb"), notebook("other.ipynb")
+    one.run(LOAD)
+    other.run(LOAD)
+    assert choose("other.ipynb", living()).facts.pid == other.pid
+    with pytest.raises(UsageError, match=rf"2 commands run, .* {one.pid} \(one.ipynb in "):
+        choose(None, living())
+    one.kill()
+    assert choose(None, living()).facts.pid == other.pid
+    assert len([*place.iterdir()]) == 1
+    other.close()
+    until(lambda: not [*place.iterdir()])
+
+
+def test_the_kernel_imports_nothing_of_what_folds_and_draws(notebook):
+    book = notebook()
+    book.run(LOAD)
+    book.run(MODEL)
+    book.run("fit(20)")
+    book.show()
+    book.run("import sys")
+    heavy = book.run("print([one for one in ('msgspec', 'textual', 'rich') if one in sys.modules])")
+    assert heavy == "[]\n"
+
+
+def test_a_kernel_without_gpudash_gets_it_by_a_line_in_its_first_cell(notebook, tmp_path):
+    printed = done(sys.executable, "-m", "gpudash", "notebook").stdout
+    # what the kernel's Python finds: torch, and nothing of gpudash's
+    hide = "import sys; sys.modules['gpudash'] = None; sys.modules['msgspec'] = None"
+    book = notebook(PYTHONPATH="")
+    book.run(hide)
+    book.run("import sys; del sys.modules['gpudash']; sys.path_importer_cache.clear()")
+    book.run(printed.strip())
+    book.run(MODEL)
+    book.run("fit(40)")
+    assert ": 40 steps, " in book.show()[0]
+    names = "print({one for one in dir() if not one.startswith('_')} & {'os', 'OLDEST', 'NEWEST'})"
+    assert book.run(names) == "set()\n"
+
+
+def test_a_project_with_a_module_of_this_name_keeps_it(notebook, tmp_path):
+    (tmp_path / "gpudash.py").write_text("mine = 1")
+    book = notebook(PYTHONPATH=str(tmp_path))
+    book.run(done(sys.executable, "-m", "gpudash", "notebook").stdout.strip())
+    book.run(MODEL)
+    book.run("fit(40)")
+    assert ": 40 steps, " in book.show()[0]
+    assert book.run("import gpudash; print(gpudash.mine)") == "1\n"
+    book.run("%unload_ext _gpudash")
+
+
+def test_declared_steps_count_whichever_gpudash_a_cell_has_imported(notebook):
+    book = notebook(PYTHONPATH=str(Path(gpudash.__file__).parents[1]))
+    book.run(MODEL + "from gpudash import step\n")
+    book.run(LOAD)
+    book.run("for _ in range(5):\n    with step():\n        fit(3)")
+    assert re.search(r": 5 steps, .*steps as the script declares them", book.show()[0])
+
+
+def test_in_a_kernel_of_gpudash_run_there_is_nothing_to_load(notebook, tmp_path):
+    book = notebook(_GPUDASH_RUN=str(tmp_path))
+    assert book.run(LOAD) == "gpudash run watches this kernel already: nothing to load\n"
+    book.run(UNLOAD)
+
+
+def test_without_a_folder_for_its_socket_a_line_says_so(notebook):
+    book = notebook()
+    book.run(
+        "import os, tempfile; tempfile.tempdir = '/nowhere'; del os.environ['XDG_RUNTIME_DIR']"
+    )
+    assert book.run(LOAD) == "gpudash cannot watch this kernel: No such file or directory\n"
+    book.run("tempfile.tempdir = None")
+    book.run(MODEL)
+    book.run("fit(5)")
+
+
+def test_where_gpudashs_own_process_cannot_start_the_answer_says_why(notebook, tmp_path):
+    (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec for this Python')")
+    book = notebook(
+        PYTHONPATH=os.pathsep.join((str(tmp_path), str(Path(gpudash.__file__).parents[1])))
+    )
+    book.run(LOAD)
+    book.run(MODEL)
+    book.run("fit(5)")
+    assert "no msgspec for this Python" in book.show()[0]
+
+
+def test_the_answer_takes_no_arguments(notebook):
+    book = notebook()
+    book.run(LOAD)
+    assert book.run(f"{SHOW} please") == "%gpudash takes no arguments\n"
+    book.run("print()")

@@ -1,0 +1,210 @@
+"""Runs trainings over the cells of a notebook in one process, and prints the results."""
+
+import contextlib
+import gc
+import json
+import threading
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from gpudash.instrument import patching
+from tests.script.toy import watched
+
+torch.set_num_threads(1)
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def loader(batches=3):
+    return DataLoader(TensorDataset(torch.ones(8 * batches, 8)), 8)
+
+
+def training():
+    model = nn.Linear(8, 2)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def fit(model, optimizer, batches):
+    for (x,) in batches:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+
+
+PLACES = ("batch", "forward", "backward", "optimizer")
+
+
+def interrupted(toy, where):
+    """Interrupt the second step of a cell, go on in the next one."""
+    model, optimizer = training()
+    fit(model, optimizer, loader())
+    place = PLACES.index(where)
+    with contextlib.suppress(KeyboardInterrupt):
+        for number, (x,) in enumerate(loader()):
+            left = place if number == 1 else len(PLACES)
+            stop_at(left == 0)
+            loss = model(x).sum()
+            stop_at(left == 1)
+            loss.backward()
+            stop_at(left == 2)
+            optimizer.step(stopping if left == 3 else None)
+    toy.tracker.cell_ends()
+    fit(model, optimizer, loader())
+    toy.tracker.cell_ends()
+    return {}
+
+
+def stop_at(here):
+    if here:
+        raise KeyboardInterrupt
+
+
+def stopping():
+    raise KeyboardInterrupt
+
+
+@case
+def interrupted_at_a_batch(toy):
+    return interrupted(toy, "batch")
+
+
+@case
+def interrupted_in_forward(toy):
+    return interrupted(toy, "forward")
+
+
+@case
+def interrupted_in_backward(toy):
+    return interrupted(toy, "backward")
+
+
+@case
+def interrupted_in_the_optimizer(toy):
+    return interrupted(toy, "optimizer")
+
+
+@case
+def interrupted_while_it_waits_for_a_batch(toy):
+    model, optimizer = training()
+    fit(model, optimizer, loader())
+
+    class Slow(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, _):
+            raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        fit(model, optimizer, DataLoader(Slow(), 8))
+    toy.tracker.cell_ends()
+    fit(model, optimizer, loader())
+    return {"fetching": toy.tracker.counting.fetching}
+
+
+@case
+def the_same_goes_on(toy):
+    model, optimizer = training()
+    for _ in range(3):
+        fit(model, optimizer, loader())
+        toy.tracker.cell_ends()
+        toy.tracker.cell_begins()
+        toy.tracker.cell_ends()  # a cell that does nothing
+    return {}
+
+
+@case
+def another_begins_anew(toy):
+    model, optimizer = training()
+    fit(model, optimizer, loader(5))
+    toy.tracker.cell_ends()
+    other, its_optimizer = training()
+    batches = loader(2)
+    fit(other, its_optimizer, batches)
+    hooked = [sorted(vars(one).keys() & {"_compiled_call_impl"}) for one in (model, other)]
+    feed = toy.newest.feed
+    return {"hooked": hooked, "feeds": feed is not None and feed.loader() is batches}
+
+
+@case
+def a_second_one_in_the_same_cell_goes_on(toy):
+    for _ in range(2):
+        fit(*training(), loader())
+    return {}
+
+
+@case
+def a_cell_that_evaluates(toy):
+    model, optimizer = training()
+    fit(model, optimizer, loader())
+    toy.tracker.cell_ends()
+    model.eval()
+    with torch.no_grad():
+        model(torch.ones(8, 8))
+    toy.tracker.cell_ends()
+    model.train()
+    fit(model, optimizer, loader())
+    return {}
+
+
+@case
+def a_training_on_another_thread(toy):
+    thread = threading.Thread(target=fit, args=(*training(), loader()))
+    thread.start()
+    thread.join()
+    toy.tracker.cell_ends()
+    return {}
+
+
+@case
+def a_gan_that_is_interrupted_between_its_optimizers(toy):
+    (one, first), (other, second) = training(), training()
+    fit_both(one, first, other, second, 3)
+    toy.tracker.cell_ends()
+    one(torch.ones(8, 8)).sum().backward()
+    first.step()  # … and the interrupt comes
+    toy.tracker.cell_ends()
+    fit_both(one, first, other, second, 3)
+    return {}
+
+
+def fit_both(one, first, other, second, steps):
+    for (x,) in loader(steps):
+        one(x).sum().backward()
+        first.step()
+        other(x).sum().backward()
+        second.step()
+
+
+def main():
+    toy = watched()
+    results = {}
+    for name, run in CASES.items():
+        toy.clear()
+        gc.collect()
+        toy.tracker.reset()
+        toy.tracker.active, toy.tracker.may_skip = True, False
+        more = run(toy)
+        toy.tracker.finish()
+        toy.look()
+        results[name] = {
+            "steps": toy.tracker.steps,
+            "anew": toy.anew,
+            "asides": toy.asides,
+            "failures": toy.failures,
+            "samples": [record.samples for record in toy.records],
+            **more,
+        }
+    toy.tracker.end()
+    patching.undo()
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
