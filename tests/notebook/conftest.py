@@ -9,7 +9,7 @@ from tests.notebook.notebooks import Notebook
 def place(tmp_path_factory, monkeypatch):
     """Return the folder that holds the runs' directories."""
     folder = tmp_path_factory.mktemp("r", numbered=True)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(folder))
     return folder
 
 

@@ -31,7 +31,7 @@ def places():
         *torch.jit._recursive.ignored_attributes, *sys.meta_path, sys.excepthook, *sys.path,
     ]
 def left():
-    runs = os.listdir(os.environ["XDG_RUNTIME_DIR"])
+    runs = os.listdir(os.environ["GPUDASH_RUN_DIR"])
     return [places() == before, _thread._count() - threads, runs]
 before, threads = places(), _thread._count()
 """
@@ -207,9 +207,7 @@ def test_in_a_kernel_of_gpudash_run_there_is_nothing_to_load(notebook, tmp_path)
 
 def test_without_a_folder_for_its_socket_a_line_says_so(notebook):
     book = notebook()
-    book.run(
-        "import os, tempfile; tempfile.tempdir = '/nowhere'; del os.environ['XDG_RUNTIME_DIR']"
-    )
+    book.run("import os; os.environ['GPUDASH_RUN_DIR'] = '/nowhere'")
     assert book.run(LOAD) == "gpudash cannot watch this kernel: No such file or directory\n"
     book.run("tempfile.tempdir = None")
     book.run(MODEL)
