@@ -23,6 +23,7 @@ from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
+from gpudash.run.turns import Claim
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Hang, Snapshot
@@ -80,6 +81,7 @@ class HeadlessScript:
         """
         self._command, self._place, self._nodes = command, runs.begin(), nodes
         self._output_to_stderr, self._gives_way = output_to_stderr, gives_way
+        self._claim = None if gives_way else Claim(self._place.path)
         self._child: Foreground | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
         self.source: ScriptSource | None = None
@@ -104,6 +106,8 @@ class HeadlessScript:
                 yield session
         finally:
             session.close()
+            if self._claim is not None:
+                self._claim.close()
             if self._child is None:
                 remove(self._place)
 

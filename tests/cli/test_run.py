@@ -515,7 +515,7 @@ def test_a_run_that_another_gpudash_records_is_not_chosen():
 @pytest.mark.parametrize(
     ("word", "names", "why"),
     [
-        (None, [], "no command of gpudash run lives, .*%load_ext gpudash"),
+        (None, [], "no command of gpudash run lives; .*%load_ext gpudash"),
         (None, ["a.py", "b.py"], r"2 commands run, .*: 0 \(a.py in /home/eve\); 1 \(b.py"),
         ("c.py", ["a.py"], r"no command 'c.py' runs; valid: the name or process id of 0 \(a.py"),
         ("a.py", ["a.py", "a.py"], "2 commands run, one has to be named by its process id"),

@@ -209,7 +209,6 @@ def test_without_a_folder_for_its_socket_a_line_says_so(notebook):
     book = notebook()
     book.run("import os; os.environ['GPUDASH_RUN_DIR'] = '/nowhere'")
     assert book.run(LOAD) == "gpudash cannot watch this kernel: No such file or directory\n"
-    book.run("tempfile.tempdir = None")
     book.run(MODEL)
     book.run("fit(5)")
 
