@@ -52,7 +52,8 @@ def rehearse(
     call = around(called._call_impl)  # noqa: SLF001  # without the tracker's hook
     why = None
     try:
-        grad = torch.inference_mode(False), torch.enable_grad()
+        mode = torch.no_grad() if root.is_frozen else torch.enable_grad()
+        grad = torch.inference_mode(False), mode
         with undone(module), _no_collectives(), grad[0], grad[1], clock():
             with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
                 outputs = call(*newest.args, **newest.kwargs)

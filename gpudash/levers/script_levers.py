@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..protocol.training import LeverOffer
 from ..training.levers import Refusal
 from .channels_last import ChannelsLast
 from .compile import Backend, Compile
+from .frozen import OfFrozen
 from .handover import Redirects
 from .loader import LoaderLevers, batch_size
 from .offers import Computing, Family, canonical
@@ -39,13 +40,18 @@ class ScriptLevers:
             self._channels_last,
             self._precision,
         )
+        self._frozen_precision = Precision()
+        self._of_frozen = tuple(
+            OfFrozen(one) for one in (Compile(backend), ChannelsLast(), self._frozen_precision)
+        )
         self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free
         self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
-        self._families: tuple[Family, ...] = (*self._computing, *self._others)
+        self._families: tuple[Family, ...] = (*self._computing, *self._of_frozen, *self._others)
         self._rehearsed: set[tuple[str, ...]] = set()
         self._drained_batches = 0
         self._trained: tuple[weakref.ref[Any], ...] = ()
+        self._frozen_seen: tuple[weakref.ref[Any], ...] = ()
         self.update(found)
 
     def update(self, found: TrainingObjects) -> None:
@@ -59,8 +65,11 @@ class ScriptLevers:
         if self._trained and trained != self._trained:
             self._put({**self._defaults(), **self._loader.settings})
             self._rehearsed.clear()
-        self._trained = trained
-        self._roots = found.roots
+        frozen = tuple(map(weakref.ref, modules_of(found.frozen)))
+        if self._frozen_seen and frozen != self._frozen_seen:
+            self._put({**self.settings, **self._defaults_of(self._of_frozen)})
+        self._trained, self._frozen_seen = trained, frozen
+        self._roots, self._frozen = found.roots, found.frozen
         self._refusal = _refusal(found)
         self._batch_size = batch_size(found.feed)
         for family in self._families:
@@ -126,8 +135,7 @@ class ScriptLevers:
         before, batches_in_flight = self.settings, self._loader.batches_in_flight
         rehearsal = self.needs_call(wanted)
         try:
-            for computing in self._computing:
-                computing.apply(wanted)
+            self._compute(wanted)
             if rehearsal:
                 self._rehearse()
             for family in self._others:
@@ -136,7 +144,10 @@ class ScriptLevers:
             self._put(before)
             raise
         finally:
-            for root in self._roots:  # the script decides how long its tensors live
+            for root in (
+                *self._roots,
+                *self._frozen,
+            ):  # the script decides how long its tensors live
                 root.keeps_calls, root.newest = False, None
         if rehearsal:
             self._rehearsed.add(self._computed(wanted))
@@ -165,7 +176,7 @@ class ScriptLevers:
         return tuple(found)
 
     def _compute(self, wanted: Settings) -> None:
-        for computing in self._computing:
+        for computing in (*self._computing, *self._of_frozen):
             computing.apply(wanted)
 
     def _timing(self, lever: str, value: str, usual: Took) -> Iterator[Timing]:
@@ -183,7 +194,7 @@ class ScriptLevers:
 
     def _timed(self) -> Took | None:
         """Return what the roots' newest calls take with what is applied; None if they fail."""
-        around = self._around() or _unchanged
+        around = self._around(self._computing) or _unchanged
         try:
             return timed(self._roots, around)
         except Refusal:
@@ -195,29 +206,36 @@ class ScriptLevers:
         self._wrap()
 
     def _wrap(self) -> None:
-        around = self._around()
-        for root in self._roots:
-            root.around = around
+        for roots, families in (self._roots, self._computing), (self._frozen, self._of_frozen):
+            around = self._around(families)
+            for root in roots:
+                root.around = around
 
-    def _around(self) -> Callable[[Call], Call] | None:
-        layers = [layer for family in self._computing if (layer := family.around())]
+    def _around(self, families: Iterable[Computing]) -> Callable[[Call], Call] | None:
+        layers = [layer for family in families if (layer := family.around())]
         return functools.partial(_wrapped, layers) if layers else None
 
     def _rehearse(self) -> None:
-        layers = (self._precision.probe, self._around())
-        for root in self._roots:
-            if root.module is not None:
-                for around in filter(None, layers):
-                    rehearse(root, around)
+        layers = (self._precision.probe, self._around(self._computing))
+        of_frozen = (self._frozen_precision.probe, self._around(self._of_frozen))
+        for roots, each in (self._roots, layers), (self._frozen, of_frozen):
+            for root in roots:
+                if root.module is not None:
+                    for around in filter(None, each):
+                        rehearse(root, around)
 
     def _loader_moved(self, before: Settings) -> bool:
         return any(before[name] != value for name, value in self._loader.settings.items())
 
     def _computed(self, settings: Settings) -> tuple[str, ...]:
-        return tuple(settings[name] for family in self._computing for name in family.settings)
+        families = (*self._computing, *self._of_frozen)
+        return tuple(settings.get(name, "") for family in families for name in family.settings)
 
     def _defaults(self) -> Settings:
         return {offer.name: offer.default for offer in self.offers}
+
+    def _defaults_of(self, families: Iterable[Family]) -> Settings:
+        return {offer.name: offer.default for family in families for offer in family.offers}
 
     def _refused(self, offer: LeverOffer) -> LeverOffer:
         if not self._refusal:

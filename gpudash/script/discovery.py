@@ -88,7 +88,9 @@ class Discovery:
 
     def has_plain_calls(self) -> bool:
         """Return whether hooks may come and go: no lever needs them, and nothing was compiled."""
-        needs = (root.around is not None or root.keeps_calls for root in self.roots)
+        needs = (
+            root.around is not None or root.keeps_calls for root in (*self.roots, *self.frozen)
+        )
         return not has_compiled() and not any(needs)
 
     def meet(self, key: int, optimizer: Optimizer) -> list[int]:

@@ -71,8 +71,8 @@ class LearnedSamples:
 
     def _about(self, tensors: Any) -> list[_Call] | None:
         """Return the calls that the tensors were computed from; None if that is not known."""
-        if not self._calls:
-            return []
+        if len(self._calls) <= 1:  # it takes no search
+            return list(self._calls)
         calls = sorted(self._calls, key=lambda call: call.began)
         found: list[_Call] = []
         nodes = [node for one in _tensors(tensors) if (node := one.grad_fn) is not None]

@@ -168,7 +168,8 @@ class RootCall:
             ):
                 noted = listener.called(root, module, args, kwargs)
             call, around = self.compiled or module._call_impl, root.around  # noqa: SLF001  # same
-            if around is not None and module.training and torch.is_grad_enabled():
+            trains = root.is_frozen or (module.training and torch.is_grad_enabled())
+            if around is not None and trains:
                 call = around(call)  # made for each call: a stored one would keep the module alive
             return call(*args, **kwargs)
         except BaseException as error:

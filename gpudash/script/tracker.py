@@ -384,7 +384,7 @@ class Tracker(BatchedSteps):
             return False
         inputs = (*args, *kwargs.values())
         if root.is_frozen:
-            return self._frozen_called(root, inputs)
+            return self._frozen_called(root, args, kwargs)
         has_gradients = torch.is_grad_enabled()
         learns = module.training and has_gradients
         if learns and self.is_skipping:
@@ -433,13 +433,15 @@ class Tracker(BatchedSteps):
         self._enter("returns")
         return False
 
-    def _frozen_called(self, root: Root, inputs: tuple[Any, ...]) -> bool:
+    def _frozen_called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Handle a call of a model without an optimizer, maybe within another model's call."""
         if self.is_skipping:
             return False
         if not root.was_called:
             root.was_called = self._findings.is_news = True
-        has_gradients = torch.is_grad_enabled() and needs_gradient(inputs)
+        if root.keeps_calls and not root.is_named:
+            root.newest = NewestCall(args, kwargs, self._autocast())
+        has_gradients = torch.is_grad_enabled() and needs_gradient((*args, *kwargs.values()))
         return self._call_begins(root, "trains" if has_gradients else "freezes", None)
 
     def _acts(self, root: Root, module: nn.Module, samples: int | None) -> bool:
@@ -485,16 +487,19 @@ class Tracker(BatchedSteps):
         tally = self._tally
         if root.keeps_calls or self.steps >= root.looked_at:
             root.looked_at, root.was_called = self.steps + AUTOCAST_EVERY, True
-            kind, before = self._findings.device_type, root.autocast
-            active = torch.is_autocast_enabled(kind)
-            root.autocast = torch.get_autocast_dtype(kind) if active else None
+            autocast, before = self._autocast(), root.autocast
+            root.autocast = None if autocast is None else autocast[1]
             self._findings.is_news |= root.autocast != before
             if root.keeps_calls and not root.is_named:
-                autocast = None if root.autocast is None else (kind, root.autocast)
                 root.newest = NewestCall(args, kwargs, autocast)
         if tally.is_open and not tally.batches and not (self._optimizer_depth and tally.backwards):
             tally.called = total(tally.called, samples if root.has_samples_first else None)
         tally.is_open = False
+
+    def _autocast(self) -> tuple[str, torch.dtype] | None:
+        """Return the autocast that is active now, if there is one."""
+        kind = self._findings.device_type
+        return (kind, torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
 
     # ── files ───────────────────────────────────────────────────────────────────────────
 

@@ -156,7 +156,7 @@ class ScriptTraining(CommandedTraining):
 
     def keep_calls(self, *, keep: bool) -> None:
         """Have the roots keep their newest training calls for a rehearsal, or release them."""
-        for root in self.found.roots:
+        for root in (*self.found.roots, *self.found.frozen):
             root.keeps_calls = keep
             if not keep:
                 root.newest = None

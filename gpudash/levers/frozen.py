@@ -1,0 +1,71 @@
+"""Levers on models without an optimizer, such as a frozen encoder, beside those that train.
+
+Each is the lever of the same kind on the models that train, under a name of its own. Nothing says
+what it brings: it is for an A/B.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from ..protocol.records import Settings
+from ..protocol.training import LeverOffer
+from .offers import Computing
+from .training_objects import Call, TrainingObjects, modules_of
+
+PREFIX = "frozen_"
+WHOLE = "TF32 is switched for all models: move precision"
+
+
+class OfFrozen:
+    """A family for the frozen models; there is none while none of them was called."""
+
+    def __init__(self, family: Computing) -> None:
+        self._family = family
+        self._is_there = False
+
+    def update(self, found: TrainingObjects) -> None:
+        """See Family."""
+        self._is_there = bool(modules_of(found.frozen))
+        self._family.update(found._replace(roots=found.frozen, optimizer_refs=()))
+
+    @property
+    def offers(self) -> tuple[LeverOffer, ...]:
+        """See Family."""
+        return tuple(map(_renamed, self._family.offers)) if self._is_there else ()
+
+    @property
+    def settings(self) -> Settings:
+        """See Family."""
+        if not self._is_there:
+            return {}
+        return {PREFIX + name: value for name, value in self._family.settings.items()}
+
+    def apply(self, wanted: Settings) -> None:
+        """See Family. Without a wish for these models it puts nothing in force."""
+        own = {name: wanted.get(PREFIX + name) for name in self._family.settings}
+        if None not in own.values():
+            self._family.apply({name: value for name, value in own.items() if value is not None})
+
+    def around(self) -> Callable[[Call], Call] | None:
+        """See Computing."""
+        return self._family.around()
+
+
+def _renamed(offer: LeverOffer) -> LeverOffer:
+    choices, impossible = offer.choices, dict(offer.impossible)
+    if "tf32" in choices and offer.default != "tf32":
+        choices = tuple(one for one in choices if one != "tf32")
+        impossible["tf32"] = WHOLE
+    refusal = offer.refusal
+    if refusal is None and offer.kind == "choice" and len(choices) == 1:
+        refusal = ", ".join(dict.fromkeys(impossible.values()))
+    return msgspec.structs.replace(
+        offer,
+        name=PREFIX + offer.name,
+        summary=f"The same for models without an optimizer. {offer.summary}",
+        choices=choices,
+        impossible=tuple(impossible.items()),
+        refusal=refusal,
+        helps=(),
+    )
