@@ -4,7 +4,6 @@ Under `gpudash run` a script imports this also where gpudash is not installed: s
 """
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def in_training(module: str) -> Any:
     Under `gpudash run` what is in a training has another name, see `inject`: a second copy of it
     would know nothing of the first.
     """
+    from importlib import import_module  # noqa: PLC0415  # see above
+
     try:
         return import_module(f"_gpudash.{module}")
     except ModuleNotFoundError as error:

@@ -127,7 +127,7 @@ def encode(value: Any) -> bytes:
     return _dump(_plain(value)).encode()
 
 
-class Decoder(Generic[T]):
+class JsonDecoder(Generic[T]):
     """Reads JSON as values of a type: records, unions of them, and what their fields hold."""
 
     def __init__(self, kind: Any) -> None:

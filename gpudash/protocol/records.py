@@ -11,7 +11,8 @@ if TYPE_CHECKING or __name__.startswith("gpudash."):
     from msgspec.json import Decoder, encode
     from msgspec.structs import replace
 else:
-    from .plain import Decoder, Meta, Struct, encode, replace
+    from .plain import JsonDecoder as Decoder
+    from .plain import Meta, Struct, encode, replace
 
 __all__ = ["Decoder", "Meta", "Record", "Settings", "Struct", "encode", "replace"]
 Settings: TypeAlias = dict[str, str]
