@@ -12,7 +12,7 @@ from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.run import keeper, watcher
 from gpudash.run.user_command_process import (
     Adopted,
-    Notebook,
+    Kernel,
     UserCommandProcess,
     attach,
     watched,
@@ -71,14 +71,14 @@ class UserRun(msgspec.Struct, frozen=True):
             return self._notebook()
         return Adopted(*self.facts.processes[0])
 
-    def _notebook(self) -> Notebook:
+    def _notebook(self) -> Kernel:
         try:
             lock = watcher.take_over(self.place.path)
         except OSError as error:
             raise UsageError(f"{self.facts.name} has just ended") from error
         if lock is None:
             raise UsageError(watched(self.facts.name))
-        return Notebook(*self.facts.processes[0], self.place.path, lock)
+        return Kernel(*self.facts.processes[0], self.place.path, lock)
 
 
 def living() -> list[UserRun]:

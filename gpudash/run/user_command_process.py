@@ -187,7 +187,7 @@ class Adopted(UserCommandProcess):
         """Do nothing: there is nothing to release."""
 
 
-class Notebook(Adopted):
+class Kernel(Adopted):
     """The kernel of a notebook. It is interrupted, as by its own button, and never ended."""
 
     stops = (SIGINT,)
