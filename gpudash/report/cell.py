@@ -56,7 +56,7 @@ def picture(snapshot: Snapshot) -> str:
     drawn = element(
         "svg",
         _style(),
-        element("rect", width="100%", height="100%", style="fill: var(--card)"),
+        element("rect", x=-MARGIN, width="100%", height="100%", style="fill: var(--card)"),
         *inside,
         viewBox=f"{-MARGIN:.0f} 0 {WIDTH + 2 * MARGIN:.0f} {y:.0f}",
         width=f"{WIDTH:.0f}",
