@@ -56,7 +56,7 @@ class Watch:
 
         def start(_plan: Plan) -> ScriptSource:
             self._source = ScriptSource(
-                run.facts.name, Kernel(run), run.place, can=HEADLESS, gives_way=True
+                run.facts.name, UntouchedKernel(run), run.place, can=HEADLESS, gives_way=True
             )
             return self._source
 
@@ -102,7 +102,7 @@ class Watch:
         return f"{json.dumps(said)}\n".encode()
 
 
-class Kernel(UserCommandProcess):
+class UntouchedKernel(UserCommandProcess):
     """The kernel, which nobody ends from here."""
 
     def __init__(self, run: UserRun) -> None:

@@ -1,5 +1,6 @@
 """What `%gpudash` shows in a cell: the answer as text, and a picture of the steps. No I/O."""
 
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from xml.etree.ElementTree import Element, tostring
@@ -12,6 +13,9 @@ from gpudash.report.markup import element
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.step_time import StepPart
 
+SCOPE = "gpudash-cell"
+"""The class of the whole picture."""
+MARGIN = 12.0
 NAMESPACE = "http://www.w3.org/2000/svg"
 BETWEEN = 22.0
 """Height of a line of text, above each chart."""
@@ -49,11 +53,29 @@ def picture(snapshot: Snapshot) -> str:
         inside.append(_caption("a step's time, ms", y + BETWEEN))
         inside += _legend(parts, y + BETWEEN)
         y = _place(steps, inside, y + BETWEEN)
-    style = element("style")
-    style.text = files("gpudash.report").joinpath("style.css").read_text(encoding="utf-8")
-    drawn = element("svg", style, *inside, viewBox=f"0 0 {WIDTH:.0f} {y:.0f}", role="img",
-                    aria_label="gpudash", class_="chart", xmlns=NAMESPACE)  # fmt: skip
+    drawn = element(
+        "svg",
+        _style(),
+        element("rect", x=-MARGIN, width="100%", height="100%", style="fill: var(--card)"),
+        *inside,
+        viewBox=f"{-MARGIN:.0f} 0 {WIDTH + 2 * MARGIN:.0f} {y:.0f}",
+        width=f"{WIDTH:.0f}",
+        style="max-width: 100%; height: auto; font-family: system-ui, sans-serif",
+        role="img",
+        aria_label="gpudash",
+        class_=SCOPE,
+        xmlns=NAMESPACE,
+    )
     return tostring(drawn, encoding="unicode")
+
+
+def _style() -> Element:
+    """Return the charts' style, for this picture alone: a notebook may put it into its own page."""
+    css = files("gpudash.report").joinpath("charts.css").read_text(encoding="utf-8")
+    scope = f".{SCOPE}"
+    style = element("style")
+    style.text = re.sub(r"^(?=\.)", f"{scope} ", css, flags=re.MULTILINE).replace(":root", scope)
+    return style
 
 
 def _place(chart: Element, inside: list[Element], y: float) -> float:

@@ -25,7 +25,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 def page(run: Replayed, command: Sequence[str]) -> str:
     """Return the page of a recording as HTML; `command` is named in its footer."""
     style = element("style")
-    style.text = files("gpudash.report").joinpath("style.css").read_text(encoding="utf-8")
+    folder = files("gpudash.report")
+    style.text = "".join(
+        folder.joinpath(name).read_text(encoding="utf-8") for name in ("charts.css", "style.css")
+    )
     title = _title(run)
     head = element(
         "head",

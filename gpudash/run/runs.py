@@ -14,7 +14,7 @@ from gpudash import rendezvous
 from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.format import plain
 from gpudash.run import keeper
-from gpudash.run.user_command_process import Adopted, Notebook, UserCommandProcess, attach
+from gpudash.run.user_command_process import Adopted, Kernel, UserCommandProcess, attach
 
 VALID = (
     f"valid: {rendezvous.FOLDER} names a local folder that only you can write to "
@@ -69,7 +69,7 @@ class UserRun(msgspec.Struct, frozen=True):
         """Connect to the command. Raises UsageError if another gpudash watches it."""
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)
-        held = Notebook if self.facts.is_notebook else Adopted
+        held = Kernel if self.facts.is_notebook else Adopted
         return held(self.place.path, self.facts.name, self.facts.processes[0])
 
 

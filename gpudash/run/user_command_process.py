@@ -201,7 +201,7 @@ class Adopted(UserCommandProcess):
         self._claim.close()
 
 
-class Notebook(Adopted):
+class Kernel(Adopted):
     """The kernel of a notebook. It is interrupted, as by its own button, and never ended."""
 
     stops = (SIGINT,)

@@ -50,6 +50,22 @@ one, other = (torch.load(path, weights_only=True) for path in sys.argv[1:])
 assert one.keys() == other.keys()
 assert all(torch.equal(one[name], other[name]) for name in one)
 """
+SHARED = """
+import time
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+distributed.init_process_group("gloo")
+model = DistributedDataParallel(nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(300):
+    optimizer.zero_grad()
+    model(torch.randn(4, 16)).mean().backward()
+    optimizer.step()
+    time.sleep(0.002)
+distributed.destroy_process_group()
+"""
 EPOCHS = 100
 STEPS = 4 * EPOCHS
 
@@ -150,6 +166,13 @@ def test_it_is_measured_and_changed_and_trains_the_same(own, tmp_path):
         )
         assert compared.returncode == 0, compared.stderr
         assert json.loads(compared.stdout)["verdict"]
+
+    (tmp_path / "shared.py").write_text(SHARED)
+    launched = (own, "-m", "torch.distributed.run", "--nproc-per-node", "2", "shared.py")
+    several = gpudash("run", "--record", "s.csv", "--every-step", "--", *launched, cwd=tmp_path)
+    assert several.returncode == 0, several.stderr
+    assert "gpudash: 300 steps" in several.stderr
+    assert "communication_ms" in phases(tmp_path / "s.jsonl")
 
 
 def phases(log):

@@ -1,5 +1,6 @@
 """What `%gpudash` shows: the answer in words, and one picture that needs nothing beside it."""
 
+import re
 from xml.etree.ElementTree import fromstring
 
 import msgspec
@@ -50,6 +51,14 @@ def test_the_picture_has_rate_and_steps_below_each_other():
     assert "forward" in texts
     _, _, _, height = map(float, drawn.get("viewBox").split())
     assert float(steps.get("y")) + float(steps.get("height")) <= height
+
+
+def test_the_pictures_style_is_its_own_where_a_notebook_puts_it_into_its_page():
+    (style,) = fromstring(picture(scenes.running())).findall(f"{SVG}style")
+    selectors = re.findall(r"([^{}]+)\{[^{}]*:", re.sub(r"/\*.*?\*/|@media[^{]*\{", "", style.text))
+    assert len(selectors) > 10
+    each = (one.strip(" }\n") for some in selectors for one in some.split(","))
+    assert all(one.startswith(".gpudash-cell") for one in each)
 
 
 def test_the_picture_fetches_nothing():
