@@ -90,26 +90,28 @@ class Phases:
         if symbol == "returns":
             return False, self._return()
         phase, before = BEGINS[symbol], self.phase
-        is_call = symbol in CALLS
-        is_new = subject not in self._called
-        withdraws = before == CODE and is_new and (self._so_far, symbol) in GOES_ON
+        withdraws = before == CODE and (self._so_far, symbol) in GOES_ON
+        if symbol not in CALLS:
+            if self._so_far:
+                self._so_far = ""
+                self._called.clear()
+            if self._outer:  # an exception may have left calls that never return
+                self._outer.clear()
+                self._within.clear()
+            self.phase = phase
+            return withdraws, phase
+        if subject in self._called:  # another pass
+            withdraws = False
+            self._called.clear()
         if withdraws:
             before = self._returned
-        if is_call:
-            if not is_new:
-                self._called.clear()  # another pass
-            self._called.add(subject)
-            self._outer.append(before)
-            self._within.append(subject)
-            if self._so_far != "forward":
-                self._so_far = phase
-        else:
-            self._so_far = ""
-            self._called.clear()
-            self._outer.clear()  # an exception may have left calls that never return
-            self._within.clear()
+        self._called.add(subject)
+        self._outer.append(before)
+        self._within.append(subject)
+        if self._so_far != "forward":
+            self._so_far = phase
         self.phase = phase
-        return withdraws, None if is_call and phase == before else phase
+        return withdraws, None if phase == before else phase
 
     def _return(self) -> str | None:
         if not self._outer:
@@ -118,6 +120,8 @@ class Phases:
         self._within.pop()
         if self._outer:
             self.phase = outer
+        elif ended == "frozen" and self._so_far == "forward":
+            self.phase = "forward"  # a teacher was called: the loss follows
         elif ended != "rollout":  # the environment's steps belong to it
             self.phase, self._returned = CODE, ended
         return None if self.phase == ended else self.phase
