@@ -29,6 +29,7 @@ class Place(NamedTuple):
 LOADER = "torch.utils.data.dataloader"
 FETCH = "torch.utils.data._utils.fetch"
 COMPILER = "the compiler asks for our functions: a script's compiled code may not be measured"
+NO_SAMPLES = "without a DataLoader no samples are known"
 NO_LEVER = "the lever is refused with the error"
 NO_PROFILE = "a profile is refused with the error"
 NO_OWNERS = "who owns memory is refused with the error"
@@ -39,6 +40,8 @@ PLACES = (
     Place(LOADER, ("_BaseDataLoaderIter",), NEEDED),
     Place("torch._C", ("_current_graph_task_id",), NEEDED),
     Place("torch.autograd", ("backward",), NEEDED),
+    Place("torch._C._autograd", ("_get_sequence_nr",), NO_SAMPLES),
+    Place("torch.autograd.Node()", ("_sequence_nr",), NO_SAMPLES),
     Place("torch.jit._recursive", ("ignored_attributes",), NEEDED),
     Place("torch.compiler", ("is_dynamo_compiling",), NEEDED),
     Place("torch.Tensor()", ("_backward_hooks",), NEEDED),

@@ -6,9 +6,7 @@ what it brings: it is for an A/B.
 
 from collections.abc import Callable
 
-import msgspec
-
-from ..protocol.records import Settings
+from ..protocol.records import Settings, replace
 from ..protocol.training import LeverOffer
 from .offers import Computing
 from .training_objects import Call, TrainingObjects, modules_of
@@ -60,7 +58,7 @@ def _renamed(offer: LeverOffer) -> LeverOffer:
     refusal = offer.refusal
     if refusal is None and offer.kind == "choice" and len(choices) == 1:
         refusal = ", ".join(dict.fromkeys(impossible.values()))
-    return msgspec.structs.replace(
+    return replace(
         offer,
         name=PREFIX + offer.name,
         summary=f"The same for models without an optimizer. {offer.summary}",

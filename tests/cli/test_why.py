@@ -105,7 +105,7 @@ def test_the_line_of_own_code_is_named():
     assert ended.returncode == 0, ended.stderr
     line = text[: text.index("while time")].count("\n") + 1
     named = (f"own.py:{at} augment" for at in (line, line + 1))  # the loop, or its body
-    assert any(one in ended.stdout for one in named)
+    assert any(one in ended.stdout for one in named), ended.stdout
 
 
 def test_a_workload_is_answered_and_ended():

@@ -20,6 +20,7 @@ def made():
     found = {
         "torch.nn.Module()": nn.Linear(1, 1),
         "torch.Tensor()": torch.ones(1),
+        "torch.autograd.Node()": torch.ones(1, requires_grad=True).exp().grad_fn,
         "torch.utils.data.DataLoader()": loader,
         "torch.utils.data.dataloader._SingleProcessDataLoaderIter()": iter(loader),
         "torch.optim.SGD()": torch.optim.SGD([nn.Parameter(torch.ones(1))], fused=True),
