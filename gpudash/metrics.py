@@ -304,3 +304,9 @@ def phases_ms(values: Mapping[str, float]) -> dict[str, float]:
         for name, ms in values.items()
         if name not in METRICS or METRICS[name].kind == "phase"
     }
+
+
+def has_phases(values: Mapping[str, float]) -> bool:
+    """Return whether a step's phases were measured; a rollout's time alone does not show it."""
+    each = {name for name, metric in METRICS.items() if metric.in_steps == "each"}
+    return any(f"{phase}_ms" not in each for phase in phases_ms(values))

@@ -1,4 +1,4 @@
-from gpudash.metrics import METRICS, phases_ms, process_reading, since
+from gpudash.metrics import METRICS, has_phases, phases_ms, process_reading, since
 from gpudash.protocol.training import Progress
 from tests.scripted_run import gpu
 
@@ -11,6 +11,13 @@ def test_every_phase_has_a_hue_of_its_own_and_is_drawn_with_the_step():
     phases = [one for one in METRICS.values() if one.kind == "phase"]
     assert len({one.hue for one in phases}) == len(phases)
     assert {one.chart for one in phases} == {"step time"}
+
+
+def test_a_rollouts_time_is_in_each_step_and_does_not_show_that_phases_were_measured():
+    assert METRICS["rollout_ms"].in_steps == "each"
+    assert not has_phases({"rollout_ms": 4.0, "data_ms": 1.0})
+    assert has_phases({"rollout_ms": 4.0, "forward_ms": 1.0})
+    assert has_phases({"of_a_workload_ms": 1.0})
 
 
 def test_every_sparkline_has_a_label_of_its_own():

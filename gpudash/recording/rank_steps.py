@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.metrics import phases_ms, process_reading
+from gpudash.metrics import has_phases, process_reading
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.recording.readings import MOST_HELD, hold, over_time, take
@@ -256,7 +256,7 @@ def _values(steps: Sequence[Step]) -> dict[str, float | str]:
 
 def _mean_parts_ms(steps: Sequence[Step]) -> dict[str, tuple[float, ...]]:
     """Return the mean parts of each phase that all measured steps cut alike, in ms."""
-    measured = [step for step in steps if phases_ms(step.values)]
+    measured = [step for step in steps if has_phases(step.values)]
     counts = [step.count for step in measured]
     means = {}
     for name in sorted(set[str]().union(*(step.parts_ms for step in measured))):

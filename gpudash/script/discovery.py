@@ -32,7 +32,9 @@ SURVEYS_S, SURVEYS_SHARE = 2.0, 0.01
 """Searches of the process for models take so many seconds at most, and this share of the time
 since the first one."""
 MOST_FROZEN = 64
-"""At most so many models without an optimizer are followed."""
+"""At most so many models without an optimizer are watched at first, …"""
+MOST_UNCALLED = 8
+"""… and so many afterwards that no step has called: a step may call them later."""
 
 
 class Discovery:
@@ -191,12 +193,21 @@ class Discovery:
                     self._named.append(NamedForwards(uncalled, self._listener))
                 return
         else:
-            for named in self._named:
-                named.settle()
+            self._named = [one for one in self._named if one.settle()]
             before, self.roots = self.roots, parts.replace(self.roots)
-            self.frozen = parts.replace(self.frozen)
-            self.is_news |= self.roots != before or any(one.was_called for one in self.frozen)
+            self._keep_frozen(parts.replace(self.frozen))
+            is_called = any(one.was_called for one in self.roots)
+            self.is_news |= self.roots != before or not is_called
         self._are_new = False
+
+    def _keep_frozen(self, frozen: list[Root]) -> None:
+        """Keep the models that were called, and a few of the others; unhook the rest."""
+        called = [one for one in frozen if one.was_called]
+        others = [one for one in frozen if not one.was_called]
+        self.frozen = called + others[:MOST_UNCALLED]
+        for root in others[MOST_UNCALLED:]:
+            remove_hook(root)
+        self.is_news |= len(called) > 0
 
     def found(self, loss: Tensor | None, feed: Feed | None, foreign: str) -> TrainingObjects:
         """Return all findings; `loss` is the newest known one.

@@ -29,8 +29,11 @@ class NamedForwards:
             if module is not None and not type(module).__module__.startswith("torch."):
                 self._hook(type(module))
 
-    def settle(self) -> None:
-        """Unhook the classes of models whose `forward` was not called by its name."""
+    def settle(self) -> bool:
+        """Unhook the classes of models whose `forward` was not called by its name.
+
+        Return whether any is left.
+        """
         named = {key: root for key, root in self._roots.items() if root.is_named}
         self._roots = named
         for root in named.values():
@@ -38,6 +41,7 @@ class NamedForwards:
         kept = {type(root.module) for root in named.values()}
         for kind in [kind for kind in self._undo if kind not in kept]:
             self._undo.pop(kind)()
+        return bool(named)
 
     def _hook(self, kind: type[nn.Module]) -> None:
         if kind in self._undo:
