@@ -35,7 +35,7 @@ from gpudash.diagnosis.slopes import (
 from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.offers import levers_of
 from gpudash.protocol.answer import Answer, Try
-from gpudash.protocol.inspections import CodeLines
+from gpudash.protocol.inspections import CodeLines, Rehearsed
 from gpudash.protocol.session import Slope
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
@@ -122,7 +122,7 @@ class Answers:
         self._newest_s = -inf
         self._found: Found | None = None
         self._then = Snapshot()
-        self._profile: Summary | None = None
+        self._of: tuple[Summary | None, CodeLines | None, Rehearsed | None] = (None, None, None)
         self.is_told = False
         """Whether a recording holds the answers."""
 
@@ -139,18 +139,18 @@ class Answers:
             return
         if _is_void(then, snapshot):
             self.newest = self._found = None
-        knows_no_more = snapshot.code is then.code and snapshot.rehearsed is then.rehearsed
-        goes_on = profile is self._profile and knows_no_more
+        of = self._of  # an answer that was not found yet has nothing of what came since
+        goes_on = profile is of[0] and snapshot.code is of[1] and snapshot.rehearsed is of[2]
         is_more = snapshot.series is not then.series or snapshot.state != then.state or not goes_on
         if not is_more or (snapshot.state in ENDED and self.newest is not None):
             return
         before = self._found
-        if before is not None and profile is not self._profile:
+        if before is not None and profile is not of[0]:
             before = Found(before.limit)
         found = find(snapshot, before, cores, profile)
         if found is None:
             return
-        self._found, self._profile = found, profile
+        self._found, self._of = found, (profile, snapshot.code, snapshot.rehearsed)
         shown, now_s = self.newest, snapshot.elapsed_s
         stays = shown is not None and goes_on and not _is_other(found, shown)
         if not stays or now_s - self._newest_s >= FIGURES_S:

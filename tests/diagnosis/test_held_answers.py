@@ -2,6 +2,7 @@
 
 from gpudash.diagnosis.answer import HOLD_S, Answers
 from gpudash.diagnosis.headline import why_lines
+from gpudash.protocol.inspections import CodeLine, CodeLines
 from gpudash.snapshot import Marker
 from gpudash.trace.summary import Summary
 from tests.diagnosis.trainings import (
@@ -37,6 +38,14 @@ def test_a_new_profile_is_looked_at_within_the_same_tick():
     without = look(answers, snapshot)
     profile = Summary(steps=10, step_ms=10.0, on_device=True, busy_ms=9.9)
     assert look(answers, snapshot, profile) != without
+
+
+def test_what_comes_while_nothing_is_measured_is_in_the_next_answer():
+    answers, snapshot = Answers(), gpu_step()
+    look(answers, snapshot)
+    code = CodeLines(at_s=1.0, looks=20, lines=(CodeLine("train.py", 7, "augment", 15),))
+    look(answers, changed(snapshot, state="paused", code=code))
+    assert "train.py:7 augment" in "".join(look(answers, changed(snapshot, code=code)).why)
 
 
 def test_a_change_makes_the_answer_void_at_once():
