@@ -1,0 +1,370 @@
+"""The course of a tune: races lever by lever, then the proof. Knows no blocks and no clock.
+
+Coordinate ascent: for each lever the leader races against the lever's other values, and the winner
+leads from then on. Levers interact: products of single gains miss by up to a third. So the levers
+are tried again under the new leader, also together with the one that was taken last, until a pass
+changes nothing. A setting that has lost is not tried again, as leaders only get better.
+
+A leader is optimistic: of several that are about as fast, the one with the luckiest noise leads. So
+the result is only what a proof with fresh pairs against the start shows.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
+from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled, is_sure
+from gpudash.compare.tune.race import Race
+from gpudash.compare.tune.tunable import Tunable
+from gpudash.protocol.records import Settings
+from workloads.levers import phrase
+
+BUDGET_S = 60.0
+"""Seconds of training, without what compiling takes."""
+PROOF = 0.25
+"""Part of the budget that is kept for the proof …"""
+PROOF_PAIRS = FEWEST_PAIRS + 2
+"""… or the time of so many pairs, if that is more."""
+COMPILE = 2.0
+"""What compiling may take in all, as a multiple of the budget."""
+FEWEST_ROUNDS = 2
+MOST_ROUNDS = 40
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a setting has no cost."""
+
+    reason: str
+    for_good: bool = False
+    """Whether its values are not tried with other settings either."""
+
+
+Cost: TypeAlias = float | Failure
+"""Ms a sample, or why there are none."""
+
+
+class Round(NamedTuple):
+    """Settings to measure, each once."""
+
+    settings: tuple[Settings, ...]
+    """What each changes of the start."""
+    short_runs: bool
+    """A change from one to the next needs a rebuild: each block is a short run of its own."""
+    fresh: bool = False
+    """Only blocks that begin from now on count."""
+
+
+class Measured(NamedTuple):
+    """The costs of a round, and in which order they were measured."""
+
+    order: tuple[int, ...]
+    costs: Mapping[int, Cost]
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that raced against the leader of then."""
+
+    changes: Settings
+    """The levers in which it differed from that leader."""
+    before: Settings
+    """The values that these had."""
+    change: float | None
+    """Throughput against the leader, as a share; None if it was not measured."""
+    low: float | None
+    high: float | None
+    rounds: int
+    taken: bool = False
+    """Whether it led from then on."""
+    why_not: str | None = None
+    """Why it could not be run."""
+
+
+class Limits(NamedTuple):
+    """How long a tune may take."""
+
+    budget_s: float = BUDGET_S
+    pairs: int = PAIRS
+    """Most pairs of the proof."""
+
+
+class Search:
+    """Decides what is measured next, by what was measured so far."""
+
+    def __init__(
+        self,
+        start: Settings,
+        tunables: Sequence[Tunable],
+        limits: Limits = Limits(),
+        known: Settings | None = None,
+    ) -> None:
+        """`known` are the changes that an earlier tune found best: only their proof is left."""
+        self._start = start
+        self._tunables = {one.name: one for one in tunables}
+        self._limits = limits
+        self._known = known
+        self._leaders: list[Settings] = [{}]  # the changes of each; the newest leads
+        self._lost: set[frozenset[tuple[str, str]]] = set()
+        self._barred: set[tuple[str, str]] = set()
+        self._condemned: dict[frozenset[tuple[str, str]], Failure] = {}
+        self._round_s: dict[bool, float] = {}  # of a setting's block, by whether it is a short run
+        self._pairs: list[tuple[float, float]] = []
+        self._orders: list[Order] = []
+        self.spent_s = 0.0
+        """Seconds of training so far; whoever runs the rounds sets it."""
+        self.compiled_s = 0.0
+        """Seconds of compiling so far, likewise."""
+        self.tried: list[Tried] = []
+        """What was tried, in order."""
+        self.passes = 0
+        """Passes over all levers that were begun."""
+        self.racing: str = ""
+        """The lever whose values race; empty if none does."""
+        self.left: tuple[Settings, ...] = ()
+        """Of the race: what may still win."""
+        self.is_proving = False
+        self.ran_out = False
+        """Whether the budget ended before a pass changed nothing."""
+        self.failure: str | None = None
+        """Why it found nothing."""
+
+    @property
+    def leader(self) -> Settings:
+        """The best so far, as changes of the start."""
+        return self._leaders[-1]
+
+    @property
+    def found(self) -> Estimate | None:
+        """The proof so far: how much faster the leader is than the start."""
+        return estimate_so_far(self._pairs) if self._pairs else None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the leader was shown to be faster than the start."""
+        found = self.found
+        return found is not None and is_sure(found) and found.change > 0
+
+    def verdict(self) -> str | None:
+        """Return what the proof shows, as a sentence; None if it has too few pairs."""
+        found = self.found
+        if found is None or len(self._pairs) < FEWEST_PAIRS:
+            return None
+        check = same_setting_check(self._pairs, self._orders)
+        return verdict(phrase(self.leader), found, check, LEAST)
+
+    def condemn(self, changes: Settings, why: str) -> None:
+        """Drop a setting for good, whatever its costs."""
+        self._condemned[_key(changes)] = Failure(reason=why, for_good=True)
+
+    def course(self) -> Generator[Round, Measured, None]:
+        """Yield each round to measure, and take its costs."""
+        if self._known is None:
+            yield from self._ascend()
+        else:
+            self._leaders.append(self._known)
+        if self.failure is None and self.leader:
+            yield from self._prove()
+
+    # ── the races ───────────────────────────────────────────────────────────────────────
+
+    def _ascend(self) -> Generator[Round, Measured, None]:
+        last: Tunable | None = None  # the lever taken last
+        while self.failure is None:
+            self.passes += 1
+            before = self.leader
+            waiting = list(self._tunables.values())
+            while waiting and self.failure is None:
+                tunable = waiting.pop(0)
+                led = self.leader
+                yield from self._race_values(tunable, last, len(waiting))
+                if self.leader != led:
+                    last = tunable
+                if self.ran_out:
+                    return
+            if self.leader == before:
+                return
+
+    def _race_values(
+        self, tunable: Tunable, last: Tunable | None, waiting: int
+    ) -> Generator[Round, Measured, None]:
+        """Race the lever's values, and those of numbers further on in the direction that wins."""
+        while self.failure is None:
+            rivals = [*self._rivals(tunable, last)]
+            if not rivals or self._has_run_out():
+                return
+            led = self.leader
+            yield from self._race(tunable, rivals, self._races_s() / (waiting + 2))
+            if self.leader == led or tunable.lever.values:
+                return
+            last = None
+
+    def _rivals(self, tunable: Tunable, last: Tunable | None) -> Iterator[Settings]:
+        """Yield the settings to try with this lever: alone, and with the lever taken last."""
+        name, leader = tunable.name, self.leader
+        together: list[Settings] = [{}]
+        if self.passes > 1 and last is not None and last.name != name:
+            cheap = not any(one.compiles or one.rebuilds for one in (tunable, last))
+            others = last.others(self._value(last.name)) if cheap else ()
+            together += [{last.name: value} for value in others]
+        for more in together:
+            for value in tunable.others(self._value(name)):
+                rival = self._changes(leader | more | {name: value})
+                if _key(rival) not in self._lost and self._barred.isdisjoint(rival.items()):
+                    if not self._must_compile(rival) or self._may_compile():
+                        yield rival
+
+    def _race(
+        self, tunable: Tunable, rivals: Sequence[Settings], allowed_s: float
+    ) -> Generator[Round, Measured, None]:
+        leader, settings = self.leader, (self.leader, *rivals)
+        race, failures = Race(len(settings)), dict[int, Failure]()
+        began_s, self.racing = self.spent_s, tunable.name
+        short_runs = tunable.rebuilds
+        while not race.is_over and race.rounds < MOST_ROUNDS:
+            racing = tuple(race.left)
+            self.left = tuple(settings[one] for one in racing)
+            measured = yield Round(self.left, short_runs)
+            costs = {racing[one]: cost for one, cost in self._judged(self.left, measured).items()}
+            failed = {one: cost for one, cost in costs.items() if isinstance(cost, Failure)}
+            for one, failure in failed.items():
+                race.drop(one)
+                failures[one] = failure
+                self._bar(settings[one], failure)
+            if 0 in failed:
+                self._leader_fails(failed[0])
+                break
+            race.add({one: cost for one, cost in costs.items() if not isinstance(cost, Failure)})
+            race.drop_losers()
+            took_s = (self.spent_s - began_s) / race.rounds
+            self._round_s[short_runs] = took_s / len(racing)
+            if race.rounds >= FEWEST_ROUNDS and self.spent_s - began_s + took_s > allowed_s:
+                break
+        self.racing, self.left = "", ()
+        winner = race.winner if race.left and 0 not in failures else 0
+        for one, rival in enumerate(rivals, 1):
+            self._note(leader, rival, race.against(0, one), failures.get(one), one == winner)
+        self._lost |= {_key(one) for one in settings if one != settings[winner]}
+        if winner:
+            self._leaders.append(settings[winner])
+
+    def _note(
+        self,
+        leader: Settings,
+        rival: Settings,
+        found: Estimate | None,
+        failure: Failure | None,
+        taken: bool,
+    ) -> None:
+        names = [
+            name
+            for name in self._tunables
+            if self._of(rival, name) != self._of(leader, name)
+        ]
+        measured = found if failure is None else None
+        self.tried.append(
+            Tried(
+                changes={name: self._of(rival, name) for name in names},
+                before={name: self._of(leader, name) for name in names},
+                change=measured.change if measured else None,
+                low=measured.low if measured else None,
+                high=measured.high if measured else None,
+                rounds=measured.pairs if measured else 0,
+                taken=taken,
+                why_not=failure.reason if failure else None,
+            )
+        )
+
+    def _judged(self, settings: Sequence[Settings], measured: Measured) -> dict[int, Cost]:
+        """Return the costs; a failure for what was condemned meanwhile."""
+        condemned = {at: self._condemned.get(_key(one)) for at, one in enumerate(settings)}
+        return {at: condemned[at] or cost for at, cost in measured.costs.items()}
+
+    def _bar(self, rival: Settings, failure: Failure) -> None:
+        """Note a failed setting; one for good bars the values in which it differs."""
+        self._lost.add(_key(rival))
+        if failure.for_good:
+            others = self.leader if rival != self.leader else self._leaders[-2:][0]
+            self._barred |= {
+                (name, value) for name, value in rival.items() if others.get(name) != value
+            }
+
+    def _leader_fails(self, failure: Failure) -> None:
+        """Go back to the leader before; the start cannot fail without ending the tune."""
+        if not self.leader:
+            self.failure = failure.reason
+            return
+        self._leaders.pop()
+
+    # ── the proof ───────────────────────────────────────────────────────────────────────
+
+    def _prove(self) -> Generator[Round, Measured, None]:
+        self.is_proving = True
+        names = self._tunables.values()
+        short_runs = any(one.rebuilds for one in names if one.name in self.leader)
+        while not self._is_proof_over():
+            settings: tuple[Settings, ...] = ({}, self.leader)
+            measured = yield Round(settings, short_runs, fresh=True)
+            costs = self._judged(settings, measured)
+            start, leader = costs[0], costs[1]
+            for one in (start, leader):
+                if isinstance(one, Failure):
+                    self.failure = f"{phrase(self.leader)}: {one.reason}"
+                    self._pairs.clear()
+                    return
+            assert not isinstance(start, Failure)
+            assert not isinstance(leader, Failure)
+            self._pairs.append((start, leader))
+            self._orders.append("AB" if measured.order[0] == 0 else "BA")
+
+    def _is_proof_over(self) -> bool:
+        pairs, found = len(self._pairs), self.found
+        if found is None or pairs < FEWEST_PAIRS:
+            return False
+        is_late = self.spent_s >= self._limits.budget_s
+        return is_settled(found) or pairs >= self._limits.pairs or is_late
+
+    # ── time ────────────────────────────────────────────────────────────────────────────
+
+    def _races_s(self) -> float:
+        """Return the seconds that are left for races: the proof's are kept."""
+        proof_s = self._limits.budget_s * PROOF
+        if self.leader:
+            is_short = any(self._tunables[name].rebuilds for name in self.leader)
+            block_s = self._round_s.get(is_short, 0.0)
+            proof_s = max(proof_s, 2 * PROOF_PAIRS * block_s)
+        return self._limits.budget_s - self.spent_s - proof_s
+
+    def _has_run_out(self) -> bool:
+        self.ran_out = self.ran_out or self._races_s() <= 0
+        return self.ran_out
+
+    def _may_compile(self) -> bool:
+        return self.compiled_s < COMPILE * self._limits.budget_s
+
+    def _must_compile(self, changes: Settings) -> bool:
+        return any(
+            self._tunables[name].compiles and value not in ("off", self._start.get(name))
+            for name, value in changes.items()
+        )
+
+    # ── settings ────────────────────────────────────────────────────────────────────────
+
+    def _value(self, name: str) -> str:
+        return self._of(self.leader, name)
+
+    def _of(self, changes: Settings, name: str) -> str:
+        return changes.get(name, self._start[name])
+
+    def _changes(self, settings: Settings) -> Settings:
+        """Return what differs from the start, in the levers' order."""
+        return {
+            name: settings[name]
+            for name in self._tunables
+            if settings.get(name, self._start[name]) != self._start[name]
+        }
+
+
+def _key(changes: Settings) -> frozenset[tuple[str, str]]:
+    return frozenset(changes.items())
