@@ -6,7 +6,7 @@ What is between them is made up, with strong interactions.
 
 from collections.abc import Callable, Mapping
 from itertools import product
-from math import exp, log, pi, sin
+from math import exp, pi, sin
 from random import Random
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from gpudash.compare.tune.tunable import Tunable
 from gpudash.protocol.records import Settings
 from workloads.levers import Choice, Count, Switch
 
-WARMUP_STEPS = 3
+WARMUP_STEPS = 2
 LOADER_S = 0.4
 """What a new loader takes until its first batch."""
 COMPILE_S = 20.0
@@ -118,14 +118,15 @@ def encdec(of_64):
 def of_loader(settings):
     """A script that waits for batches until there are enough workers; then its device decides."""
     workers = int(settings["num_workers"])
-    makes_ms = 180.0 / max(workers, 1) * (1 + 0.02 * workers)
+    makes_ms = 60.0 / max(workers, 1) * (1 + 0.02 * workers)
     pinned = settings["pin_memory"] == "on"
-    device = 22.0 if settings["precision"] == "bf16" else 30.0
+    device = 7.5 if settings["precision"] == "bf16" else 10.0
     if settings["channels_last"] == "on":
         device *= 0.75 if settings["precision"] == "bf16" else 1.05
-    copies = 0.5 if pinned else 3.0
-    alone_ms = 180.0 if workers == 0 else 0.0
-    return alone_ms + max(device + copies, makes_ms)
+    copies = 0.2 if pinned else 1.0
+    if workers == 0:
+        return makes_ms + device + copies
+    return max(device + copies, makes_ms)
 
 
 def of_launches(settings):
@@ -220,10 +221,14 @@ class Simulation:
         settings = self.grid.start | changes
         step_ms = self.grid.step_ms(settings)
         steps, least_s = (RUN_MIN_STEPS, RUN_S) if short_runs else (MIN_STEPS, BLOCK_S)
-        whole_ms = max(steps * step_ms, least_s * 1e3) + (WARMUP_STEPS + 1) * step_ms
+        in_flight = 2 * int(settings.get("num_workers", 0)) + 1
+        drained = 2 * int(self.before.get("num_workers", 0)) + 1
         moved = [name for name in settings if settings[name] != self.before[name]]
-        if any(LEVERS[name].rebuilds for name in moved):
-            whole_ms += LOADER_S * 1e3
+        steps = max(steps, in_flight - 1)  # two bursts
+        is_new = any(LEVERS[name].rebuilds for name in moved)
+        whole_ms = max(steps * step_ms, least_s * 1e3) + (WARMUP_STEPS + in_flight) * step_ms
+        if is_new:  # the old loader's batches are there already
+            whole_ms += 1e3 * LOADER_S + drained * min(step_ms, self.grid.step_ms(self.before))
         self.before = settings
         key = frozenset(settings.items())
         if settings.get("compile") == "on" and key not in self.compiled:

@@ -3,21 +3,24 @@
 Coordinate ascent: for each lever the leader races against the lever's other values, and the winner
 leads from then on. Levers interact: products of single gains miss by up to a third. So the levers
 are tried again under the new leader, also together with the one that was taken last, until a pass
-changes nothing. A setting that has lost is not tried again, as leaders only get better.
+changes nothing. A setting that has lost is not tried again, as leaders only get better. Where the
+time of a race did not suffice to tell, it is tried again while there is time.
 
 A leader is optimistic: of several that are about as fast, the one with the luckiest noise leads. So
 the result is only what a proof with fresh pairs against the start shows.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.compare import lengths
 from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
+from gpudash.compare import sequential
 from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled, is_sure
-from gpudash.compare.tune.race import Race
+from gpudash.compare.tune.race import EFFECTS, Race
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.protocol.records import Settings
 from workloads.levers import phrase
@@ -25,13 +28,19 @@ from workloads.levers import phrase
 BUDGET_S = 60.0
 """Seconds of training, without what compiling takes."""
 PROOF = 0.25
-"""Part of the budget that is kept for the proof …"""
-PROOF_PAIRS = FEWEST_PAIRS + 2
-"""… or the time of so many pairs, if that is more."""
+"""Part of the budget that is at least kept for the proof, …"""
+CLEAR = 0.2
+"""… unless the races say that the leader is ahead of the start by so much. That is known before the
+proof, so its interval may be one that is short for large effects, and it needs fewer pairs."""
+FEWEST_PAIRS: dict[bool, int] = {False: lengths.FEWEST_PAIRS, True: 3}
+"""Pairs of a proof at least, by whether the leader is ahead that clearly."""
+LATE = 1.25
+"""A proof that is not sure yet may last until this multiple of the budget."""
 COMPILE = 2.0
 """What compiling may take in all, as a multiple of the budget."""
 FEWEST_ROUNDS = 2
 MOST_ROUNDS = 40
+MOST_PAIRS = 200
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +95,7 @@ class Limits(NamedTuple):
     """How long a tune may take."""
 
     budget_s: float = BUDGET_S
-    pairs: int = PAIRS
+    pairs: int = MOST_PAIRS
     """Most pairs of the proof."""
 
 
@@ -109,7 +118,8 @@ class Search:
         self._lost: set[frozenset[tuple[str, str]]] = set()
         self._barred: set[tuple[str, str]] = set()
         self._condemned: dict[frozenset[tuple[str, str]], Failure] = {}
-        self._round_s: dict[bool, float] = {}  # of a setting's block, by whether it is a short run
+        self._undecided: dict[tuple[frozenset[tuple[str, str]], ...], Race] = {}
+        self._block_s: dict[bool, float] = {}  # of a setting's block, by whether it is a short run
         self._pairs: list[tuple[float, float]] = []
         self._orders: list[Order] = []
         self.spent_s = 0.0
@@ -118,6 +128,7 @@ class Search:
         """Seconds of compiling so far, likewise."""
         self.tried: list[Tried] = []
         """What was tried, in order."""
+        self._races = 0
         self.passes = 0
         """Passes over all levers that were begun."""
         self.racing: str = ""
@@ -138,7 +149,8 @@ class Search:
     @property
     def found(self) -> Estimate | None:
         """The proof so far: how much faster the leader is than the start."""
-        return estimate_so_far(self._pairs) if self._pairs else None
+        effects = EFFECTS if self._is_clear else sequential.EFFECTS
+        return estimate_so_far(self._pairs, effects=effects) if self._pairs else None
 
     @property
     def is_proven(self) -> bool:
@@ -149,7 +161,7 @@ class Search:
     def verdict(self) -> str | None:
         """Return what the proof shows, as a sentence; None if it has too few pairs."""
         found = self.found
-        if found is None or len(self._pairs) < FEWEST_PAIRS:
+        if found is None or len(self._pairs) < FEWEST_PAIRS[self._is_clear]:
             return None
         check = same_setting_check(self._pairs, self._orders)
         return verdict(phrase(self.leader), found, check, LEAST)
@@ -173,7 +185,7 @@ class Search:
         last: Tunable | None = None  # the lever taken last
         while self.failure is None:
             self.passes += 1
-            before = self.leader
+            before, raced = self.leader, self._races
             waiting = list(self._tunables.values())
             while waiting and self.failure is None:
                 tunable = waiting.pop(0)
@@ -183,7 +195,7 @@ class Search:
                     last = tunable
                 if self.ran_out:
                     return
-            if self.leader == before:
+            if self.leader == before and (not self._undecided or self._races == raced):
                 return
 
     def _race_values(
@@ -219,10 +231,11 @@ class Search:
         self, tunable: Tunable, rivals: Sequence[Settings], allowed_s: float
     ) -> Generator[Round, Measured, None]:
         leader, settings = self.leader, (self.leader, *rivals)
-        race, failures = Race(len(settings)), dict[int, Failure]()
-        began_s, self.racing = self.spent_s, tunable.name
+        race, failures = self._undecided.pop(_keys(settings), Race(len(settings))), dict[int, Failure]()
+        self._races += 1
+        began_s, rounds, self.racing = self.spent_s, race.rounds, tunable.name
         short_runs = tunable.rebuilds
-        while not race.is_over and race.rounds < MOST_ROUNDS:
+        while not race.is_over and race.rounds < rounds + MOST_ROUNDS:
             racing = tuple(race.left)
             self.left = tuple(settings[one] for one in racing)
             measured = yield Round(self.left, short_runs)
@@ -237,15 +250,19 @@ class Search:
                 break
             race.add({one: cost for one, cost in costs.items() if not isinstance(cost, Failure)})
             race.drop_losers()
-            took_s = (self.spent_s - began_s) / race.rounds
-            self._round_s[short_runs] = took_s / len(racing)
+            took_s = (self.spent_s - began_s) / (race.rounds - rounds)
+            self._block_s[short_runs] = took_s / len(racing)
             if race.rounds >= FEWEST_ROUNDS and self.spent_s - began_s + took_s > allowed_s:
                 break
         self.racing, self.left = "", ()
         winner = race.winner if race.left and 0 not in failures else 0
         for one, rival in enumerate(rivals, 1):
             self._note(leader, rival, race.against(0, one), failures.get(one), one == winner)
+        undecided = [settings[one] for one in race.left if one != winner]
         self._lost |= {_key(one) for one in settings if one != settings[winner]}
+        self._lost -= set(map(_key, undecided))
+        if undecided and not winner:
+            self._undecided[_keys((leader, *undecided))] = race.of(race.left)
         if winner:
             self._leaders.append(settings[winner])
 
@@ -263,10 +280,14 @@ class Search:
             if self._of(rival, name) != self._of(leader, name)
         ]
         measured = found if failure is None else None
+        changes = {name: self._of(rival, name) for name in names}
+        before = {name: self._of(leader, name) for name in names}
+        # what was undecided is tried again
+        self.tried = [one for one in self.tried if (one.changes, one.before) != (changes, before)]
         self.tried.append(
             Tried(
-                changes={name: self._of(rival, name) for name in names},
-                before={name: self._of(leader, name) for name in names},
+                changes=changes,
+                before=before,
                 change=measured.change if measured else None,
                 low=measured.low if measured else None,
                 high=measured.high if measured else None,
@@ -320,21 +341,28 @@ class Search:
 
     def _is_proof_over(self) -> bool:
         pairs, found = len(self._pairs), self.found
-        if found is None or pairs < FEWEST_PAIRS:
+        if found is None or pairs < FEWEST_PAIRS[self._is_clear]:
             return False
-        is_late = self.spent_s >= self._limits.budget_s
+        late_s = self._limits.budget_s * (1.0 if is_sure(found) else LATE)
+        is_late = self.spent_s >= late_s
         return is_settled(found) or pairs >= self._limits.pairs or is_late
 
     # ── time ────────────────────────────────────────────────────────────────────────────
 
     def _races_s(self) -> float:
         """Return the seconds that are left for races: the proof's are kept."""
-        proof_s = self._limits.budget_s * PROOF
-        if self.leader:
-            is_short = any(self._tunables[name].rebuilds for name in self.leader)
-            block_s = self._round_s.get(is_short, 0.0)
-            proof_s = max(proof_s, 2 * PROOF_PAIRS * block_s)
+        is_short = any(self._tunables[name].rebuilds for name in self.leader)
+        pairs = FEWEST_PAIRS[self._is_clear] + 1
+        proof_s = 2 * pairs * self._block_s.get(is_short, 0.0)
+        if not self._is_clear:
+            proof_s = max(proof_s, PROOF * self._limits.budget_s)
         return self._limits.budget_s - self.spent_s - proof_s
+
+    @property
+    def _is_clear(self) -> bool:
+        """Whether the races say that the leader is far ahead of the start."""
+        taken = [one.change or 0.0 for one in self.tried if one.taken]
+        return prod(1 + change for change in taken) - 1 >= CLEAR
 
     def _has_run_out(self) -> bool:
         self.ran_out = self.ran_out or self._races_s() <= 0
@@ -368,3 +396,7 @@ class Search:
 
 def _key(changes: Settings) -> frozenset[tuple[str, str]]:
     return frozenset(changes.items())
+
+
+def _keys(settings: Iterable[Settings]) -> tuple[frozenset[tuple[str, str]], ...]:
+    return tuple(map(_key, settings))
