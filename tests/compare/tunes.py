@@ -10,9 +10,10 @@ from math import exp, pi, sin
 from random import Random
 from typing import NamedTuple
 
-from gpudash.compare.ab import BLOCK_S, MIN_STEPS, RUN_MIN_STEPS, RUN_S
+from gpudash.compare.ab import BLOCK_S, RUN_MIN_STEPS, RUN_S
 from gpudash.compare.tune.search import Limits, Measured, Search
 from gpudash.compare.tune.tunable import Tunable
+from gpudash.compare.tune.tuning import MIN_STEPS
 from gpudash.protocol.records import Settings
 from workloads.levers import Choice, Count, Switch
 
@@ -33,9 +34,7 @@ def count(name, default, most, **about):
 
 
 def choice(name, *choices, **about):
-    return Choice(
-        name=name, default=choices[0], choices=choices, summary="", source="", **about
-    )
+    return Choice(name=name, default=choices[0], choices=choices, summary="", source="", **about)
 
 
 NEXT_STEP = {"effect": "next step"}
@@ -73,7 +72,9 @@ class Grid(NamedTuple):
 
     def settings(self):
         """Every setting; a number takes powers of two."""
-        values = (LEVERS[name].lever.values or ("0", "1", "2", "4", "8", "16") for name in self.levers)
+        values = (
+            LEVERS[name].lever.values or ("0", "1", "2", "4", "8", "16") for name in self.levers
+        )
         return [dict(zip(self.levers, one, strict=True)) for one in product(*values)]
 
     @property
@@ -118,7 +119,7 @@ def encdec(of_64):
 def of_loader(settings):
     """A script that waits for batches until there are enough workers; then its device decides."""
     workers = int(settings["num_workers"])
-    makes_ms = 60.0 / max(workers, 1) * (1 + 0.02 * workers)
+    makes_ms = 40.0 / max(workers, 1) * (1 + 0.02 * workers)
     pinned = settings["pin_memory"] == "on"
     device = 7.5 if settings["precision"] == "bf16" else 10.0
     if settings["channels_last"] == "on":
@@ -157,7 +158,11 @@ def made_up(seed):
     """Five levers with pairwise terms of up to a quarter, drawn at random."""
     random = Random(seed)
     levers = ("precision", "channels_last", "pipelined", "cuda_graph", "fused_optimizer")
-    single = {(name, value): random.gauss(0.0, 0.12) for name in levers for value in LEVERS[name].lever.values}
+    single = {
+        (name, value): random.gauss(0.0, 0.12)
+        for name in levers
+        for value in LEVERS[name].lever.values
+    }
     values = sorted(single)
     pair = {(a, b): random.gauss(0.0, 0.08) for a in values for b in values if a[0] < b[0]}
 
@@ -250,8 +255,7 @@ class Simulation:
             asked = wanted
             order = tuple(self.random.sample(range(len(wanted.settings)), len(wanted.settings)))
             costs = {
-                one: self.block(wanted.settings[one], short_runs=wanted.short_runs)
-                for one in order
+                one: self.block(wanted.settings[one], short_runs=wanted.short_runs) for one in order
             }
             measured = Measured(order, costs)
         search, grid = self.search, self.grid

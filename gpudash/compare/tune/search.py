@@ -3,8 +3,8 @@
 Coordinate ascent: for each lever the leader races against the lever's other values, and the winner
 leads from then on. Levers interact: products of single gains miss by up to a third. So the levers
 are tried again under the new leader, also together with the one that was taken last, until a pass
-changes nothing. A setting that has lost is not tried again, as leaders only get better. Where the
-time of a race did not suffice to tell, it is tried again while there is time.
+changes nothing. A setting that has lost is not tried again, as leaders only get better. In the end,
+races whose time did not suffice go on while there is time.
 
 A leader is optimistic: of several that are about as fast, the one with the luckiest noise leads. So
 the result is only what a proof with fresh pairs against the start shows.
@@ -16,9 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gpudash.compare import lengths
+from gpudash.compare import lengths, sequential
 from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
-from gpudash.compare import sequential
 from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled, is_sure
 from gpudash.compare.tune.race import EFFECTS, Race
 from gpudash.compare.tune.tunable import Tunable
@@ -91,12 +90,22 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """Why it could not be run."""
 
 
+class _OpenRace(NamedTuple):
+    """A race that may go on; its first setting leads."""
+
+    settings: tuple[Settings, ...]
+    race: Race
+
+
 class Limits(NamedTuple):
     """How long a tune may take."""
 
     budget_s: float = BUDGET_S
     pairs: int = MOST_PAIRS
     """Most pairs of the proof."""
+
+
+LIMITS = Limits()
 
 
 class Search:
@@ -106,7 +115,7 @@ class Search:
         self,
         start: Settings,
         tunables: Sequence[Tunable],
-        limits: Limits = Limits(),
+        limits: Limits = LIMITS,
         known: Settings | None = None,
     ) -> None:
         """`known` are the changes that an earlier tune found best: only their proof is left."""
@@ -118,7 +127,8 @@ class Search:
         self._lost: set[frozenset[tuple[str, str]]] = set()
         self._barred: set[tuple[str, str]] = set()
         self._condemned: dict[frozenset[tuple[str, str]], Failure] = {}
-        self._undecided: dict[tuple[frozenset[tuple[str, str]], ...], Race] = {}
+        self._open: list[_OpenRace] = []  # those whose time did not suffice
+        self._goes_on = False  # whether this pass is over the open races
         self._block_s: dict[bool, float] = {}  # of a setting's block, by whether it is a short run
         self._pairs: list[tuple[float, float]] = []
         self._orders: list[Order] = []
@@ -126,8 +136,7 @@ class Search:
         """Seconds of training so far; whoever runs the rounds sets it."""
         self.compiled_s = 0.0
         """Seconds of compiling so far, likewise."""
-        self.tried: list[Tried] = []
-        """What was tried, in order."""
+        self._tried: dict[tuple[frozenset[tuple[str, str]], ...], Tried] = {}
         self._races = 0
         self.passes = 0
         """Passes over all levers that were begun."""
@@ -145,6 +154,16 @@ class Search:
     def leader(self) -> Settings:
         """The best so far, as changes of the start."""
         return self._leaders[-1]
+
+    @property
+    def tried(self) -> tuple[Tried, ...]:
+        """What was tried, in order."""
+        return tuple(self._tried.values())
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of the proof so far."""
+        return len(self._pairs)
 
     @property
     def found(self) -> Estimate | None:
@@ -183,20 +202,19 @@ class Search:
 
     def _ascend(self) -> Generator[Round, Measured, None]:
         last: Tunable | None = None  # the lever taken last
-        while self.failure is None:
-            self.passes += 1
+        while True:
             before, raced = self.leader, self._races
-            waiting = list(self._tunables.values())
-            while waiting and self.failure is None:
-                tunable = waiting.pop(0)
+            self.passes += 1
+            for at, tunable in enumerate(self._tunables.values(), 1):
                 led = self.leader
-                yield from self._race_values(tunable, last, len(waiting))
+                yield from self._race_values(tunable, last, len(self._tunables) - at)
                 if self.leader != led:
                     last = tunable
-                if self.ran_out:
+                if self.failure is not None or self.ran_out:
                     return
-            if self.leader == before and (not self._undecided or self._races == raced):
+            if self.leader == before and self._goes_on and self._races == raced:
                 return
+            self._goes_on = self.leader == before
 
     def _race_values(
         self, tunable: Tunable, last: Tunable | None, waiting: int
@@ -223,15 +241,34 @@ class Search:
         for more in together:
             for value in tunable.others(self._value(name)):
                 rival = self._changes(leader | more | {name: value})
-                if _key(rival) not in self._lost and self._barred.isdisjoint(rival.items()):
-                    if not self._must_compile(rival) or self._may_compile():
-                        yield rival
+                if self._may_race(rival):
+                    yield rival
+
+    def _may_race(self, rival: Settings) -> bool:
+        if _key(rival) in self._lost or not self._barred.isdisjoint(rival.items()):
+            return False
+        if self._must_compile(rival) and self.compiled_s >= COMPILE * self._limits.budget_s:
+            return False
+        is_open = any(rival in one.settings for one in self._of_leader())
+        return is_open == self._goes_on
+
+    def _of_leader(self) -> list["_OpenRace"]:
+        """Return the races that ended before they could tell, with the present leader."""
+        return [one for one in self._open if one.settings[0] == self.leader]
+
+    def _enter(self, rivals: Sequence[Settings]) -> "_OpenRace":
+        """Return the open race of these rivals, or a new one."""
+        for one in self._of_leader():
+            if all(rival in one.settings for rival in rivals):
+                self._open.remove(one)
+                return one
+        return _OpenRace((self.leader, *rivals), Race(1 + len(rivals)))
 
     def _race(
         self, tunable: Tunable, rivals: Sequence[Settings], allowed_s: float
     ) -> Generator[Round, Measured, None]:
-        leader, settings = self.leader, (self.leader, *rivals)
-        race, failures = self._undecided.pop(_keys(settings), Race(len(settings))), dict[int, Failure]()
+        settings, race = self._enter(rivals)
+        failures: dict[int, Failure] = {}
         self._races += 1
         began_s, rounds, self.racing = self.spent_s, race.rounds, tunable.name
         short_runs = tunable.rebuilds
@@ -248,22 +285,32 @@ class Search:
             if 0 in failed:
                 self._leader_fails(failed[0])
                 break
-            race.add({one: cost for one, cost in costs.items() if not isinstance(cost, Failure)})
+            timed = {one: cost for one, cost in costs.items() if not isinstance(cost, Failure)}
+            if len(timed) < len(race.left):  # one hangs, and so the others were not measured
+                continue
+            race.add(timed)
             race.drop_losers()
             took_s = (self.spent_s - began_s) / (race.rounds - rounds)
             self._block_s[short_runs] = took_s / len(racing)
             if race.rounds >= FEWEST_ROUNDS and self.spent_s - began_s + took_s > allowed_s:
                 break
         self.racing, self.left = "", ()
+        self._close(settings, race, failures)
+
+    def _close(
+        self, settings: tuple[Settings, ...], race: Race, failures: Mapping[int, Failure]
+    ) -> None:
+        """Have the winner lead; what may still be better stays open."""
         winner = race.winner if race.left and 0 not in failures else 0
-        for one, rival in enumerate(rivals, 1):
-            self._note(leader, rival, race.against(0, one), failures.get(one), one == winner)
-        undecided = [settings[one] for one in race.left if one != winner]
-        self._lost |= {_key(one) for one in settings if one != settings[winner]}
-        self._lost -= set(map(_key, undecided))
-        if undecided and not winner:
-            self._undecided[_keys((leader, *undecided))] = race.of(race.left)
+        for one, rival in enumerate(settings[1:], 1):
+            self._note(settings[0], rival, race.against(0, one), failures.get(one))
+        left = [winner, *(one for one in race.left if one != winner)]
+        self._lost |= {_key(one) for at, one in enumerate(settings) if at not in left}
+        if len(left) > 1 and winner in race.left:
+            self._open.append(_OpenRace(tuple(settings[one] for one in left), race.of(left)))
         if winner:
+            key = _keys((settings[0], settings[winner]))
+            self._tried[key] = msgspec.structs.replace(self._tried[key], taken=True)
             self._leaders.append(settings[winner])
 
     def _note(
@@ -272,29 +319,17 @@ class Search:
         rival: Settings,
         found: Estimate | None,
         failure: Failure | None,
-        taken: bool,
     ) -> None:
-        names = [
-            name
-            for name in self._tunables
-            if self._of(rival, name) != self._of(leader, name)
-        ]
+        names = [name for name in self._tunables if self._of(rival, name) != self._of(leader, name)]
         measured = found if failure is None else None
-        changes = {name: self._of(rival, name) for name in names}
-        before = {name: self._of(leader, name) for name in names}
-        # what was undecided is tried again
-        self.tried = [one for one in self.tried if (one.changes, one.before) != (changes, before)]
-        self.tried.append(
-            Tried(
-                changes=changes,
-                before=before,
-                change=measured.change if measured else None,
-                low=measured.low if measured else None,
-                high=measured.high if measured else None,
-                rounds=measured.pairs if measured else 0,
-                taken=taken,
-                why_not=failure.reason if failure else None,
-            )
+        self._tried[_keys((leader, rival))] = Tried(
+            changes={name: self._of(rival, name) for name in names},
+            before={name: self._of(leader, name) for name in names},
+            change=measured.change if measured else None,
+            low=measured.low if measured else None,
+            high=measured.high if measured else None,
+            rounds=measured.pairs if measured else 0,
+            why_not=failure.reason if failure else None,
         )
 
     def _judged(self, settings: Sequence[Settings], measured: Measured) -> dict[int, Cost]:
@@ -322,22 +357,20 @@ class Search:
 
     def _prove(self) -> Generator[Round, Measured, None]:
         self.is_proving = True
-        names = self._tunables.values()
-        short_runs = any(one.rebuilds for one in names if one.name in self.leader)
-        while not self._is_proof_over():
+        while self.leader and not self._is_proof_over():
             settings: tuple[Settings, ...] = ({}, self.leader)
-            measured = yield Round(settings, short_runs, fresh=True)
+            measured = yield Round(settings, self._is_rebuilt, fresh=True)
             costs = self._judged(settings, measured)
-            start, leader = costs[0], costs[1]
-            for one in (start, leader):
-                if isinstance(one, Failure):
-                    self.failure = f"{phrase(self.leader)}: {one.reason}"
-                    self._pairs.clear()
-                    return
-            assert not isinstance(start, Failure)
-            assert not isinstance(leader, Failure)
-            self._pairs.append((start, leader))
-            self._orders.append("AB" if measured.order[0] == 0 else "BA")
+            start, leader = costs.get(0), costs.get(1)
+            if isinstance(start, Failure):
+                self.failure = start.reason
+                return
+            if isinstance(leader, Failure):
+                self._leader_fails(leader)
+                self._pairs, self._orders = [], []
+            elif start is not None and leader is not None:
+                self._pairs.append((start, leader))
+                self._orders.append("AB" if measured.order[0] == 0 else "BA")
 
     def _is_proof_over(self) -> bool:
         pairs, found = len(self._pairs), self.found
@@ -351,12 +384,16 @@ class Search:
 
     def _races_s(self) -> float:
         """Return the seconds that are left for races: the proof's are kept."""
-        is_short = any(self._tunables[name].rebuilds for name in self.leader)
         pairs = FEWEST_PAIRS[self._is_clear] + 1
-        proof_s = 2 * pairs * self._block_s.get(is_short, 0.0)
+        proof_s = 2 * pairs * self._block_s.get(self._is_rebuilt, 0.0)
         if not self._is_clear:
             proof_s = max(proof_s, PROOF * self._limits.budget_s)
         return self._limits.budget_s - self.spent_s - proof_s
+
+    @property
+    def _is_rebuilt(self) -> bool:
+        """Whether the way from the start to the leader needs a rebuild."""
+        return any(self._tunables[name].rebuilds for name in self.leader)
 
     @property
     def _is_clear(self) -> bool:
@@ -367,9 +404,6 @@ class Search:
     def _has_run_out(self) -> bool:
         self.ran_out = self.ran_out or self._races_s() <= 0
         return self.ran_out
-
-    def _may_compile(self) -> bool:
-        return self.compiled_s < COMPILE * self._limits.budget_s
 
     def _must_compile(self, changes: Settings) -> bool:
         return any(

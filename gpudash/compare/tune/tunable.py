@@ -133,14 +133,16 @@ def _why_not(
         return "it needs a GPU"
     if lever.name in named:
         return None
-    if lever.name in OF_TRAINING:
-        return f"it changes the training itself; --levers {lever.name} tries it"
-    if lever.numerics and not numerics:
-        return "it computes other numbers; --numerics tries it"
-    feeds = [word for word in lever.helps.values() if "data" in EFFECTS[word].shortens]
-    if feeds and settings.get("data", "loader") != "loader":
-        return "no loader makes the batches"
-    return None
+    feeds = any("data" in EFFECTS[word].shortens for word in lever.helps.values())
+    reasons = (
+        (
+            lever.name in OF_TRAINING,
+            f"it changes the training itself; --levers {lever.name} tries it",
+        ),
+        (lever.numerics and not numerics, "it computes other numbers; --numerics tries it"),
+        (feeds and settings.get("data", "loader") != "loader", "no loader makes the batches"),
+    )
+    return next((why for holds, why in reasons if holds), None)
 
 
 def _most_workers(tunable: Tunable, settings: Settings, cores: int | None) -> int | None:
