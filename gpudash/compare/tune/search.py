@@ -145,6 +145,7 @@ class Search:
         self.left: tuple[Settings, ...] = ()
         """Of the race: what may still win."""
         self.is_proving = False
+        self._ends = False  # whether the time for races is over
         self.ran_out = False
         """Whether the budget ended before a pass changed nothing."""
         self.failure: str | None = None
@@ -210,7 +211,7 @@ class Search:
                 yield from self._race_values(tunable, last, len(self._tunables) - at)
                 if self.leader != led:
                     last = tunable
-                if self.failure is not None or self.ran_out:
+                if self.failure is not None or self._ends:
                     return
             if self.leader == before and self._goes_on and self._races == raced:
                 return
@@ -402,8 +403,10 @@ class Search:
         return prod(1 + change for change in taken) - 1 >= CLEAR
 
     def _has_run_out(self) -> bool:
-        self.ran_out = self.ran_out or self._races_s() <= 0
-        return self.ran_out
+        if self._races_s() > 0:
+            return False
+        self._ends, self.ran_out = True, not self._goes_on
+        return True
 
     def _must_compile(self, changes: Settings) -> bool:
         return any(

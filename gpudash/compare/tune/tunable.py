@@ -137,19 +137,19 @@ def _why_not(
     reasons = (
         (
             lever.name in OF_TRAINING,
-            f"it changes the training itself; --levers {lever.name} tries it",
+            "it changes the training itself: --levers tries it",
         ),
-        (lever.numerics and not numerics, "it computes other numbers; --numerics tries it"),
+        (lever.numerics and not numerics, "it computes other numbers: --numerics tries it"),
         (feeds and settings.get("data", "loader") != "loader", "no loader makes the batches"),
     )
     return next((why for holds, why in reasons if holds), None)
 
 
 def _most_workers(tunable: Tunable, settings: Settings, cores: int | None) -> int | None:
-    """Return the most loader workers to try: there is a core for each, or the model asks more."""
+    """Return the most loader workers to try: two for a core, as some mostly wait for files."""
     if cores is None:
         return None
-    return max(cores, *map(int, (*tunable.proposed, settings.get("num_workers", "0"))))
+    return max(2 * cores, *map(int, (*tunable.proposed, settings.get("num_workers", "0"))))
 
 
 def _order(tunable: Tunable, tries: Sequence[Try]) -> tuple[bool, int, int, int]:

@@ -1,7 +1,7 @@
 """Run a tune's rounds as blocks of one training: an `Experiment`."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -104,13 +104,14 @@ class Tuning:
         tunables: Sequence[Tunable],
         limits: Limits = LIMITS,
         *,
-        known: Settings | None = None,
+        recall: Callable[[State], Settings | None] = lambda _state: None,
         seed: int = 0,
     ) -> None:
-        """`known` are the changes that an earlier tune found best: only their proof is left."""
+        """`recall` returns what an earlier tune found best, if any: then only its proof is left."""
         self.tunables = tuple(tunables)
         self.limits = limits
-        self.was_known = known is not None
+        self.was_known = False
+        """Whether the leader is of an earlier tune."""
         self.start: Settings = {}
         """The values of the levers before the tune."""
         self.done = False
@@ -125,7 +126,7 @@ class Tuning:
         """How far it is."""
         self.hurt = ""
         """What it has done to the training, as a clause: a loss that stayed no number."""
-        self._known = known
+        self._recall = recall
         self._random = Random(seed)
         self._search = Search({}, ())
         self._course = self._search.course()
@@ -176,7 +177,9 @@ class Tuning:
         self.start = {
             one.name: state.settings.get(one.name, one.lever.default_text) for one in self.tunables
         }
-        self._search = Search(self.start, self.tunables, self.limits, self._known)
+        known = self._recall(state)
+        self.was_known = known is not None
+        self._search = Search(self.start, self.tunables, self.limits, known)
         self._course = self._search.course()
         self._run = run
         self._began_s = self._now_s = self._stepped_s = state.at_s
