@@ -15,8 +15,8 @@ from gpudash.cli.headless import News, complain_of_failure, follow
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
-from gpudash.compare.tune.search import Limits, Tried
-from gpudash.compare.tune.tunable import Choice, LeftOut, choose
+from gpudash.compare.tune.search import Allowance, Tried
+from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import levers_of
@@ -110,7 +110,7 @@ class Tune:
         self._course = self._follow()
         self.tuning: Tuning | None = None
         """None until it has begun."""
-        self.choice = Choice((), ())
+        self.choice = Chosen((), ())
         """The levers that are tried, and those that are not."""
         self.refusal: UsageError | LeverError | None = None
         self.circumstances: tune_memory.Circumstances | None = None
@@ -147,13 +147,13 @@ class Tune:
             self.refusal = error
             return
         tuning = self.tuning = Tuning(
-            self.choice.tunables, Limits(budget_s=self._arguments.budget), recall=self._recall
+            self.choice.tunables, Allowance(budget_s=self._arguments.budget), recall=self._recall
         )
         self._session.conduct(tuning)
         while not tuning.is_over:
             yield False
 
-    def _choose(self, snapshot: Snapshot) -> Choice:
+    def _choose(self, snapshot: Snapshot) -> Chosen:
         """Return what is tried. Raises UsageError if that is nothing, LeverError for a name."""
         arguments, answer = self._arguments, snapshot.answer
         found = choose(
@@ -260,7 +260,8 @@ def conclude(
     if tuning.hurt:
         complain(f"gpudash: {tuning.hurt}")
     if tuning.verdict is None:
-        complain(f"gpudash: no verdict: {tuning.failure}{_so_far(tuning)}")
+        why = "interrupted" if interrupted else tuning.failure
+        complain(f"gpudash: no verdict: {why}{_so_far(tuning)}")
         return Exit.INTERRUPTED if interrupted else Exit.FAILED
     if arguments.save is not None:
         _save(arguments, snapshot.workload, tuning.best)
@@ -312,7 +313,7 @@ def progress(tuning: Tuning) -> str:
         )
         doing += f" {' or '.join(values)}"
     best = f", best so far {leader}" if leader else ""
-    return f"{doing}{best}, {course.spent_s:.0f} of {tuning.limits.budget_s:.0f} s"
+    return f"{doing}{best}, {course.spent_s:.0f} of {tuning.allowance.budget_s:.0f} s"
 
 
 def document(tuning: Tuning, snapshot: Snapshot, left_out: tuple[LeftOut, ...] = ()) -> TuneReport:
@@ -335,7 +336,7 @@ def document(tuning: Tuning, snapshot: Snapshot, left_out: tuple[LeftOut, ...] =
         left_out=left_out,
         remembered=tuning.was_known,
         ran_out=search.ran_out,
-        budget_s=tuning.limits.budget_s,
+        budget_s=tuning.allowance.budget_s,
         spent_s=search.spent_s,
         compiled_s=search.compiled_s,
         core_wait_pct=tuning.core_wait_pct,
@@ -354,7 +355,7 @@ def lines(tuning: Tuning, left_out_: tuple[LeftOut, ...] = ()) -> Iterator[str]:
     if reasons := [*left_out(left_out_)]:
         yield f"not tried: {'; '.join(reasons)}"
     if search.ran_out:
-        budget_s = tuning.limits.budget_s
+        budget_s = tuning.allowance.budget_s
         yield f"{budget_s:.0f} s did not suffice to try everything; --budget {2 * budget_s:.0f}"
     if tuning.verdict is None:
         return

@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from gpudash.compare.ab import BLOCK_S, RUN_MIN_STEPS, RUN_S
-from gpudash.compare.tune.search import Limits, Measured, Search
+from gpudash.compare.tune.search import ALLOWANCE, RoundCosts, Search
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.compare.tune.tuning import MIN_STEPS
 from gpudash.protocol.records import Settings
@@ -200,6 +200,9 @@ class Noise(NamedTuple):
         return burst * exp(random.gauss(0.0, self.spread) + shared)
 
 
+QUIET = Noise()
+
+
 class Tuned(NamedTuple):
     """A simulated tune, judged by the grid's truth."""
 
@@ -214,10 +217,10 @@ class Tuned(NamedTuple):
 class Simulation:
     """One training whose clock is made up."""
 
-    def __init__(self, grid, seed, noise=Noise(), limits=Limits(), known=None):
+    def __init__(self, grid, seed, noise=QUIET, allowance=ALLOWANCE, known=None):
         self.grid, self.noise = grid, noise
         self.random = Random(seed)
-        self.search = Search(grid.start, grid.tunables, limits, known)
+        self.search = Search(grid.start, grid.tunables, allowance, known)
         self.before = grid.start
         self.compiled = set()
 
@@ -257,7 +260,7 @@ class Simulation:
             costs = {
                 one: self.block(wanted.settings[one], short_runs=wanted.short_runs) for one in order
             }
-            measured = Measured(order, costs)
+            measured = RoundCosts(order, costs)
         search, grid = self.search, self.grid
         result = search.leader if search.is_proven else {}
         took_ms = grid.step_ms(grid.start | result)

@@ -42,7 +42,7 @@ MOST_ROUNDS = 40
 MOST_PAIRS = 200
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class NoCost(msgspec.Struct, frozen=True, kw_only=True):
     """Why a setting has no cost."""
 
     reason: str
@@ -50,7 +50,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its values are not tried with other settings either."""
 
 
-Cost: TypeAlias = float | Failure
+Cost: TypeAlias = float | NoCost
 """Ms a sample, or why there are none."""
 
 
@@ -65,7 +65,7 @@ class Round(NamedTuple):
     """Only blocks that begin from now on count."""
 
 
-class Measured(NamedTuple):
+class RoundCosts(NamedTuple):
     """The costs of a round, and in which order they were measured."""
 
     order: tuple[int, ...]
@@ -97,7 +97,7 @@ class _OpenRace(NamedTuple):
     race: Race
 
 
-class Limits(NamedTuple):
+class Allowance(NamedTuple):
     """How long a tune may take."""
 
     budget_s: float = BUDGET_S
@@ -105,7 +105,7 @@ class Limits(NamedTuple):
     """Most pairs of the proof."""
 
 
-LIMITS = Limits()
+ALLOWANCE = Allowance()
 
 
 class Search:
@@ -115,18 +115,18 @@ class Search:
         self,
         start: Settings,
         tunables: Sequence[Tunable],
-        limits: Limits = LIMITS,
+        allowance: Allowance = ALLOWANCE,
         known: Settings | None = None,
     ) -> None:
         """`known` are the changes that an earlier tune found best: only their proof is left."""
         self._start = start
         self._tunables = {one.name: one for one in tunables}
-        self._limits = limits
+        self._allowance = allowance
         self._known = known
         self._leaders: list[Settings] = [{}]  # the changes of each; the newest leads
         self._lost: set[frozenset[tuple[str, str]]] = set()
         self._barred: set[tuple[str, str]] = set()
-        self._condemned: dict[frozenset[tuple[str, str]], Failure] = {}
+        self._condemned: dict[frozenset[tuple[str, str]], NoCost] = {}
         self._open: list[_OpenRace] = []  # those whose time did not suffice
         self._goes_on = False  # whether this pass is over the open races
         self._block_s: dict[bool, float] = {}  # of a setting's block, by whether it is a short run
@@ -188,9 +188,9 @@ class Search:
 
     def condemn(self, changes: Settings, why: str) -> None:
         """Drop a setting for good, whatever its costs."""
-        self._condemned[_key(changes)] = Failure(reason=why, for_good=True)
+        self._condemned[_key(changes)] = NoCost(reason=why, for_good=True)
 
-    def course(self) -> Generator[Round, Measured, None]:
+    def course(self) -> Generator[Round, RoundCosts, None]:
         """Yield each round to measure, and take its costs."""
         if self._known is None:
             yield from self._ascend()
@@ -201,7 +201,7 @@ class Search:
 
     # ── the races ───────────────────────────────────────────────────────────────────────
 
-    def _ascend(self) -> Generator[Round, Measured, None]:
+    def _ascend(self) -> Generator[Round, RoundCosts, None]:
         last: Tunable | None = None  # the lever taken last
         while True:
             before, raced = self.leader, self._races
@@ -219,7 +219,7 @@ class Search:
 
     def _race_values(
         self, tunable: Tunable, last: Tunable | None, waiting: int
-    ) -> Generator[Round, Measured, None]:
+    ) -> Generator[Round, RoundCosts, None]:
         """Race the lever's values, and those of numbers further on in the direction that wins."""
         while self.failure is None:
             rivals = [*self._rivals(tunable, last)]
@@ -248,7 +248,7 @@ class Search:
     def _may_race(self, rival: Settings) -> bool:
         if _key(rival) in self._lost or not self._barred.isdisjoint(rival.items()):
             return False
-        if self._must_compile(rival) and self.compiled_s >= COMPILE * self._limits.budget_s:
+        if self._must_compile(rival) and self.compiled_s >= COMPILE * self._allowance.budget_s:
             return False
         is_open = any(rival in one.settings for one in self._of_leader())
         return is_open == self._goes_on
@@ -267,9 +267,9 @@ class Search:
 
     def _race(
         self, tunable: Tunable, rivals: Sequence[Settings], allowed_s: float
-    ) -> Generator[Round, Measured, None]:
+    ) -> Generator[Round, RoundCosts, None]:
         settings, race = self._enter(rivals)
-        failures: dict[int, Failure] = {}
+        failures: dict[int, NoCost] = {}
         self._races += 1
         began_s, rounds, self.racing = self.spent_s, race.rounds, tunable.name
         short_runs = tunable.rebuilds
@@ -278,7 +278,7 @@ class Search:
             self.left = tuple(settings[one] for one in racing)
             measured = yield Round(self.left, short_runs)
             costs = {racing[one]: cost for one, cost in self._judged(self.left, measured).items()}
-            failed = {one: cost for one, cost in costs.items() if isinstance(cost, Failure)}
+            failed = {one: cost for one, cost in costs.items() if isinstance(cost, NoCost)}
             for one, failure in failed.items():
                 race.drop(one)
                 failures[one] = failure
@@ -286,7 +286,7 @@ class Search:
             if 0 in failed:
                 self._leader_fails(failed[0])
                 break
-            timed = {one: cost for one, cost in costs.items() if not isinstance(cost, Failure)}
+            timed = {one: cost for one, cost in costs.items() if not isinstance(cost, NoCost)}
             if len(timed) < len(race.left):  # one hangs, and so the others were not measured
                 continue
             race.add(timed)
@@ -299,7 +299,7 @@ class Search:
         self._close(settings, race, failures)
 
     def _close(
-        self, settings: tuple[Settings, ...], race: Race, failures: Mapping[int, Failure]
+        self, settings: tuple[Settings, ...], race: Race, failures: Mapping[int, NoCost]
     ) -> None:
         """Have the winner lead; what may still be better stays open."""
         winner = race.winner if race.left and 0 not in failures else 0
@@ -319,7 +319,7 @@ class Search:
         leader: Settings,
         rival: Settings,
         found: Estimate | None,
-        failure: Failure | None,
+        failure: NoCost | None,
     ) -> None:
         names = [name for name in self._tunables if self._of(rival, name) != self._of(leader, name)]
         measured = found if failure is None else None
@@ -333,12 +333,12 @@ class Search:
             why_not=failure.reason if failure else None,
         )
 
-    def _judged(self, settings: Sequence[Settings], measured: Measured) -> dict[int, Cost]:
+    def _judged(self, settings: Sequence[Settings], measured: RoundCosts) -> dict[int, Cost]:
         """Return the costs; a failure for what was condemned meanwhile."""
         condemned = {at: self._condemned.get(_key(one)) for at, one in enumerate(settings)}
         return {at: condemned[at] or cost for at, cost in measured.costs.items()}
 
-    def _bar(self, rival: Settings, failure: Failure) -> None:
+    def _bar(self, rival: Settings, failure: NoCost) -> None:
         """Note a failed setting; one for good bars the values in which it differs."""
         self._lost.add(_key(rival))
         if failure.for_good:
@@ -347,7 +347,7 @@ class Search:
                 (name, value) for name, value in rival.items() if others.get(name) != value
             }
 
-    def _leader_fails(self, failure: Failure) -> None:
+    def _leader_fails(self, failure: NoCost) -> None:
         """Go back to the leader before; the start cannot fail without ending the tune."""
         if not self.leader:
             self.failure = failure.reason
@@ -356,17 +356,17 @@ class Search:
 
     # ── the proof ───────────────────────────────────────────────────────────────────────
 
-    def _prove(self) -> Generator[Round, Measured, None]:
+    def _prove(self) -> Generator[Round, RoundCosts, None]:
         self.is_proving = True
         while self.leader and not self._is_proof_over():
             settings: tuple[Settings, ...] = ({}, self.leader)
             measured = yield Round(settings, self._is_rebuilt, fresh=True)
             costs = self._judged(settings, measured)
             start, leader = costs.get(0), costs.get(1)
-            if isinstance(start, Failure):
+            if isinstance(start, NoCost):
                 self.failure = start.reason
                 return
-            if isinstance(leader, Failure):
+            if isinstance(leader, NoCost):
                 self._leader_fails(leader)
                 self._pairs, self._orders = [], []
             elif start is not None and leader is not None:
@@ -377,9 +377,9 @@ class Search:
         pairs, found = len(self._pairs), self.found
         if found is None or pairs < FEWEST_PAIRS[self._is_clear]:
             return False
-        late_s = self._limits.budget_s * (1.0 if is_sure(found) else LATE)
+        late_s = self._allowance.budget_s * (1.0 if is_sure(found) else LATE)
         is_late = self.spent_s >= late_s
-        return is_settled(found) or pairs >= self._limits.pairs or is_late
+        return is_settled(found) or pairs >= self._allowance.pairs or is_late
 
     # ── time ────────────────────────────────────────────────────────────────────────────
 
@@ -388,8 +388,8 @@ class Search:
         pairs = FEWEST_PAIRS[self._is_clear] + 1
         proof_s = 2 * pairs * self._block_s.get(self._is_rebuilt, 0.0)
         if not self._is_clear:
-            proof_s = max(proof_s, PROOF * self._limits.budget_s)
-        return self._limits.budget_s - self.spent_s - proof_s
+            proof_s = max(proof_s, PROOF * self._allowance.budget_s)
+        return self._allowance.budget_s - self.spent_s - proof_s
 
     @property
     def _is_rebuilt(self) -> bool:

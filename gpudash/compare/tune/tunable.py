@@ -67,7 +67,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """The reason, as a clause."""
 
 
-class Choice(NamedTuple):
+class Chosen(NamedTuple):
     """What is tried, in order, and what is not."""
 
     tunables: tuple[Tunable, ...]
@@ -84,7 +84,7 @@ def choose(
     numerics: bool = False,
     on_gpu: bool = True,
     cores: int | None = None,
-) -> Choice:
+) -> Chosen:
     """Choose from the training's levers, with `settings` active.
 
     `tries` are the answer's proposals, best first, `offers` those of a script, `named` the only
@@ -114,7 +114,7 @@ def choose(
             tried.append(tunable)
         else:
             left_out.append(LeftOut(lever=lever.name, why=why))
-    return Choice(tuple(sorted(tried, key=lambda one: _order(one, tries))), tuple(left_out))
+    return Chosen(tuple(sorted(tried, key=lambda one: _order(one, tries))), tuple(left_out))
 
 
 def _why_not(

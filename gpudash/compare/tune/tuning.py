@@ -11,12 +11,12 @@ from gpudash.compare.ab import BLOCK_S, RUN_MIN_STEPS, RUN_S
 from gpudash.compare.blocks import BlockLog, NotRun, Outcome
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.tune.search import (
-    LIMITS,
+    ALLOWANCE,
+    Allowance,
     Cost,
-    Failure,
-    Limits,
-    Measured,
+    NoCost,
     Round,
+    RoundCosts,
     Search,
     Tried,
 )
@@ -102,14 +102,14 @@ class Tuning:
     def __init__(
         self,
         tunables: Sequence[Tunable],
-        limits: Limits = LIMITS,
+        allowance: Allowance = ALLOWANCE,
         *,
         recall: Callable[[State], Settings | None] = lambda _state: None,
         seed: int = 0,
     ) -> None:
         """`recall` returns what an earlier tune found best, if any: then only its proof is left."""
         self.tunables = tuple(tunables)
-        self.limits = limits
+        self.allowance = allowance
         self.was_known = False
         """Whether the leader is of an earlier tune."""
         self.start: Settings = {}
@@ -179,7 +179,7 @@ class Tuning:
         }
         known = self._recall(state)
         self.was_known = known is not None
-        self._search = Search(self.start, self.tunables, self.limits, known)
+        self._search = Search(self.start, self.tunables, self.allowance, known)
         self._course = self._search.course()
         self._run = run
         self._began_s = self._now_s = self._stepped_s = state.at_s
@@ -274,9 +274,9 @@ class Tuning:
         changes, _ = self._what[outcome.number]
         if isinstance(outcome, NotRun):
             is_for_good = outcome.kind == "out_of_memory"
-            cost: Cost = Failure(reason=outcome.reason, for_good=is_for_good)
+            cost: Cost = NoCost(reason=outcome.reason, for_good=is_for_good)
         elif "batch_size" in self.start and outcome.samples is None:
-            cost = Failure(reason="it is not known how many samples a step has", for_good=True)
+            cost = NoCost(reason="it is not known how many samples a step has", for_good=True)
         else:
             cost = outcome.ms_per_sample
             self._note_compiling(outcome.number, changes, outcome.busy_s)
@@ -310,9 +310,9 @@ class Tuning:
         turn = next((one for one in self._turns if number in one.missing), None)
         if changes and turn is not None and self._given_up_s != self._stepped_s:
             self._given_up_s = self._stepped_s
-            failure = Failure(reason=f"no step for {PATIENCE_S:.0f} s", for_good=True)
+            failure = NoCost(reason=f"no step for {PATIENCE_S:.0f} s", for_good=True)
             at = turn.order[turn.numbers.index(number)]
-            self._turn_over(Measured(turn.order, {at: failure}))
+            self._turn_over(RoundCosts(turn.order, {at: failure}))
 
     def _hanging(self) -> int | None:
         """Return the block that is being entered: without a step, it is the one in progress."""
@@ -329,9 +329,9 @@ class Tuning:
         while not self.is_over and self._turns and self._turns[0].is_over:
             turn = self._turns.popleft()
             if turn.is_whole:
-                self._turn_over(Measured(turn.order, turn.costs))
+                self._turn_over(RoundCosts(turn.order, turn.costs))
 
-    def _turn_over(self, measured: Measured | None) -> None:
+    def _turn_over(self, measured: RoundCosts | None) -> None:
         """Have the search decide what comes next."""
         try:
             wanted = self._course.send(measured) if measured is not None else next(self._course)
