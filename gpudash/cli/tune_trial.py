@@ -272,7 +272,7 @@ def conclude(
 
 def _remember(tune: Tune, tuning: Tuning) -> None:
     """Keep a proven best, and a whole search that found nothing; forget what failed its proof."""
-    if tune.circumstances is None or tuning.verdict is None:
+    if tune.circumstances is None or tuning.verdict is None or tuning.cannot_tell:
         return
     is_whole = not tuning.cut_short and not tuning.search.ran_out and not tuning.was_known
     if tuning.best or (is_whole and not tuning.leader):

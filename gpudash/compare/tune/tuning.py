@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.compare.ab import BLOCK_S, RUN_MIN_STEPS, RUN_S
+from gpudash.compare import ab
 from gpudash.compare.blocks import BlockLog, NotRun, Outcome
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.tune.search import (
@@ -122,6 +122,8 @@ class Tuning:
         """Why there is no verdict; None otherwise."""
         self.cut_short = False
         """Whether it was ended before its proof was whole."""
+        self.cannot_tell = False
+        """Whether others load the machine so much that nothing could be proven."""
         self.course = Course()
         """How far it is."""
         self.hurt = ""
@@ -374,8 +376,8 @@ class Tuning:
         return Block(
             number=number,
             changes=changes,
-            min_steps=RUN_MIN_STEPS if short_runs else MIN_STEPS,
-            min_s=RUN_S if short_runs else BLOCK_S,
+            min_steps=ab.RUN_MIN_STEPS if short_runs else MIN_STEPS,
+            min_s=ab.RUN_S if short_runs else ab.BLOCK_S,
         )
 
     # ── the end ─────────────────────────────────────────────────────────────────────────
@@ -393,7 +395,8 @@ class Tuning:
         if said is None:
             self.failure = why_none
         elif self.cores_were_short and not self._search.is_proven:
-            self.failure = f"cannot tell: {self._short_cores()}"
+            self.cannot_tell = True
+            self.verdict = f"cannot tell: {self._short_cores()}"
         else:
             clause = f"; cores were short: {self._short_cores()}" if self.cores_were_short else ""
             self.verdict = f"{said}{clause}"
