@@ -17,7 +17,7 @@ from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
 from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
-from gpudash.compare.tune.tuning import Tuning
+from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import levers_of
 from gpudash.protocol.records import Settings
@@ -299,21 +299,11 @@ def _so_far(tuning: Tuning) -> str:
 
 def progress(tuning: Tuning) -> str:
     """Return what a tune is doing, and what it has found so far."""
-    course = tuning.course
-    leader = phrase(course.leader)
-    if course.is_proving:
-        found = course.found
-        known = f", {fmt.change(found.change, found.low, found.high)}" if found else ""
-        pairs = f"{course.pairs} pair{'s' * (course.pairs != 1)}"
-        return f"proving {leader} against the start, {pairs}{known}"
-    doing = f"trying {course.racing}" if course.racing else "choosing what to try"
-    if course.left:
-        values = dict.fromkeys(
-            one.get(course.racing, tuning.start.get(course.racing, "")) for one in course.left
-        )
-        doing += f" {' or '.join(values)}"
-    best = f", best so far {leader}" if leader else ""
-    return f"{doing}{best}, {course.spent_s:.0f} of {tuning.allowance.budget_s:.0f} s"
+    course, found = tuning.course, tuning.course.found
+    if not course.is_proving:
+        return f"{tuning.doing}, {course.spent_s:.0f} of {tuning.allowance.budget_s:.0f} s"
+    known = f", {fmt.change(found.change, found.low, found.high)}" if found else ""
+    return f"{tuning.doing}, {course.pairs} pair{'s' * (course.pairs != 1)}{known}"
 
 
 def document(tuning: Tuning, snapshot: Snapshot, left_out: tuple[LeftOut, ...] = ()) -> TuneReport:
@@ -369,16 +359,9 @@ def lines(tuning: Tuning, left_out_: tuple[LeftOut, ...] = ()) -> Iterator[str]:
 
 def _tried_lines(tried: Sequence[Tried]) -> Iterator[str]:
     """Yield a line for each setting: the change, and what it was worth."""
-    changes = [
-        ", ".join(f"{name} {one.before[name]} → {value}" for name, value in one.changes.items())
-        for one in tried
-    ]
-    width = max(map(len, changes))
-    for one, change in zip(tried, changes, strict=True):
-        worth = one.why_not or "not measured"
-        if one.change is not None and one.why_not is None:
-            worth = f"about {fmt.change(one.change, None, None)}{', taken' if one.taken else ''}"
-        yield f"  {change.ljust(width)}  {worth}"
+    width = max(len(change_of(one)) for one in tried)
+    for one in tried:
+        yield f"  {change_of(one).ljust(width)}  {worth_of(one)}"
 
 
 def left_out(levers: Sequence[LeftOut]) -> Iterator[str]:

@@ -52,7 +52,9 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan) -> str:
     command is not known.
     """
     words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
-    if shown.planned_pairs != PAIRS:
+    if shown.doing:
+        words = ["gpudash", "tune"]
+    elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
     if plan.command:
         return shlex.join([*words, "--", *plan.command])

@@ -1,7 +1,7 @@
 """Run a tune's rounds as blocks of one training: an `Experiment`."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -21,12 +21,13 @@ from gpudash.compare.tune.search import (
     Tried,
 )
 from gpudash.compare.tune.tunable import Tunable
-from gpudash.format import percent
+from gpudash.format import change, percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Progress, State
 from gpudash.statistics import Means
 from workloads.levers import phrase
@@ -41,6 +42,10 @@ WARM = 2.0
 """Time of a block that compiles nothing, its warm-up included, in multiples of what is measured."""
 FEWEST_READINGS = 5
 NOT_FINITE = "the loss was no number any more"
+
+
+TUNE = "tune"
+"""Stands for the lever where a tune is shown as a comparison."""
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +153,7 @@ class Tuning:
         self._readings = Means()
         self._waits: list[bool] = []  # of each reading: whether cores were short
         self._stopping = False
+        self._told = 0  # settings of which `news` has told
 
     @property
     def best(self) -> Settings:
@@ -187,6 +193,7 @@ class Tuning:
         self._began_s = self._now_s = self._stepped_s = state.at_s
         self._log = BlockLog(run, (), state)
         self._turn_over(None)
+        self._show()
         return self._planned()
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
@@ -218,8 +225,49 @@ class Tuning:
             self.cut_short = True
             self._conclude(reason)
 
-    def shown(self) -> None:
-        """Show nothing of its own: `course` has it."""
+    def shown(self) -> ComparisonShown | None:
+        """Return the state for the screen, as a comparison of the best so far with the start."""
+        found, leader = self._search.found, self._search.leader
+        return ComparisonShown(
+            lever=TUNE,
+            a="start",
+            b="best",
+            pairs=self._search.pairs,
+            planned_pairs=self.allowance.pairs,
+            change=found.change if found else None,
+            low=found.low if found else None,
+            high=found.high if found else None,
+            history=(),
+            steps_per_s=(None, None),
+            host_ms=(None, None),
+            core_wait_pct=self.core_wait_pct,
+            verdict=self.verdict,
+            failure=self.failure,
+            doing=self.doing,
+            start={name: self.start[name] for name in leader},
+            best=leader,
+        )
+
+    @property
+    def doing(self) -> str:
+        """What it does, and the best so far, as a clause."""
+        course = self.course
+        leader = phrase(course.leader)
+        if course.is_proving:
+            return f"proving {leader} against the start"
+        doing = f"trying {course.racing}" if course.racing else "choosing what to try"
+        values = dict.fromkeys(
+            one.get(course.racing, self.start.get(course.racing, "")) for one in course.left
+        )
+        doing += f" {' or '.join(values)}" if values else ""
+        return f"{doing}, best so far {leader}" if leader else doing
+
+    def news(self) -> Iterator[str]:
+        """Yield a line for each setting that was tried since the last call."""
+        tried = self._search.tried
+        for one in tried[self._told :]:
+            yield f"tune: {told(one)}"
+        self._told = len(tried)
 
     # ── what comes in ───────────────────────────────────────────────────────────────────
 
@@ -422,3 +470,20 @@ class Tuning:
             pairs=search.pairs,
             spent_s=search.spent_s,
         )
+
+
+def told(one: Tried) -> str:
+    """Return a tried setting and what it was worth, as `num_workers 2 → 8: about +177.0 %`."""
+    return f"{change_of(one)}: {worth_of(one)}"
+
+
+def change_of(one: Tried) -> str:
+    """Return what differed from the leader of then: `num_workers 2 → 8`."""
+    return ", ".join(f"{name} {one.before[name]} → {to}" for name, to in one.changes.items())
+
+
+def worth_of(one: Tried) -> str:
+    """Return what that was worth, or why it could not be run."""
+    if one.why_not is not None or one.change is None:
+        return one.why_not or "not measured"
+    return f"about {change(one.change, None, None)}{', taken' if one.taken else ''}"
