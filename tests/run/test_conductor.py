@@ -55,9 +55,13 @@ def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
 
 def test_a_tune_tells_each_setting_once_and_its_verdict():
     worker, normaliser, ids, emitted = Training(faster_in_nhwc), Normaliser(), count(), []
+
+    def emit(event):
+        emitted.append(event)
+        conductor.fold(event, started)  # a session's own events come back, too
+
     conductor = Conductor(
-        lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)),
-        emitted.append,
+        lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)), emit
     )
     started = normaliser.stamp(worker.start())
     tune = tuning("channels_last")

@@ -6,7 +6,8 @@ be looked at after every round. It is dropped once it is at most 1 % better: nob
 """
 
 from collections.abc import Mapping, Sequence
-from math import fsum, log
+from math import fsum, log, sqrt
+from statistics import fmean, stdev
 
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sequential import LEAST, estimate_so_far
@@ -43,10 +44,13 @@ class Race:
 
     @property
     def winner(self) -> int:
-        """The best, or the leader if it is left and about as fast."""
+        """The best, or the leader if it is left and as fast within 1 % or within the noise."""
         best = self.best
-        if best and 0 in self.left and self._mean(0) - self._mean(best) < LEAST:
-            return 0
+        if best and 0 in self.left:
+            leads = [log(a / b) for a, b in zip(self._costs[0], self._costs[best], strict=False)]
+            noise = stdev(leads) / sqrt(len(leads)) if len(leads) > 1 else 0.0
+            if fmean(leads) < max(LEAST, noise):
+                return 0
         return best
 
     def add(self, costs: Mapping[int, float]) -> None:

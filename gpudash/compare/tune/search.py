@@ -37,6 +37,8 @@ LATE = 1.25
 """A proof that is not sure yet may last until this multiple of the budget."""
 COMPILE = 2.0
 """What compiling may take in all, as a multiple of the budget."""
+FURTHER = 0.05
+"""Where a number gains so much, the next ones in that direction are tried at once."""
 FEWEST_ROUNDS = 2
 MOST_ROUNDS = 40
 MOST_PAIRS = 200
@@ -227,7 +229,8 @@ class Search:
                 return
             led = self.leader
             yield from self._race(tunable, rivals, self._races_s() / (waiting + 2))
-            if self.leader == led or tunable.lever.values:
+            won = self._tried.get(_keys((led, self.leader)))
+            if won is None or tunable.lever.values or (won.change or 0.0) < FURTHER:
                 return
             last = None
 

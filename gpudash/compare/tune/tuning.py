@@ -1,7 +1,7 @@
 """Run a tune's rounds as blocks of one training: an `Experiment`."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -227,7 +227,8 @@ class Tuning:
 
     def shown(self) -> ComparisonShown | None:
         """Return the state for the screen, as a comparison of the best so far with the start."""
-        found, leader = self._search.found, self._search.leader
+        found = self._search.found
+        best = self._search.leader if self.verdict is None else self.best
         return ComparisonShown(
             lever=TUNE,
             a="start",
@@ -244,8 +245,8 @@ class Tuning:
             verdict=self.verdict,
             failure=self.failure,
             doing=self.doing,
-            start={name: self.start[name] for name in leader},
-            best=leader,
+            start={name: self.start[name] for name in best},
+            best=best,
         )
 
     @property
@@ -262,12 +263,11 @@ class Tuning:
         doing += f" {' or '.join(values)}" if values else ""
         return f"{doing}, best so far {leader}" if leader else doing
 
-    def news(self) -> Iterator[str]:
-        """Yield a line for each setting that was tried since the last call."""
-        tried = self._search.tried
-        for one in tried[self._told :]:
-            yield f"tune: {told(one)}"
-        self._told = len(tried)
+    def news(self) -> list[str]:
+        """Return a line for each setting that was tried since the last call."""
+        new = self._search.tried[self._told :]
+        self._told += len(new)
+        return [f"tune: {change_of(one)}: {worth_of(one)}" for one in new]
 
     # ── what comes in ───────────────────────────────────────────────────────────────────
 
@@ -470,11 +470,6 @@ class Tuning:
             pairs=search.pairs,
             spent_s=search.spent_s,
         )
-
-
-def told(one: Tried) -> str:
-    """Return a tried setting and what it was worth, as `num_workers 2 → 8: about +177.0 %`."""
-    return f"{change_of(one)}: {worth_of(one)}"
 
 
 def change_of(one: Tried) -> str:

@@ -122,7 +122,8 @@ def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> I
     head = _found(shown, room) if shown.is_over else [_blocks(shown, room)]
     foot = _sides(shown, room) if shown.is_over else [_so_far(shown, room), _check(shown, room)]
     if shown.doing:  # of a tune
-        best = f"best so far: {phrase(shown.best)}" if shown.best else "nothing is faster so far"
+        none = "the start stays" if shown.is_over else "nothing is faster so far"
+        best = f"best so far: {phrase(shown.best)}" if shown.best else none
         head = head if shown.is_over else [((fitted(fmt.plain(shown.doing), room), "strong"),)]
         foot = [((fitted(fmt.plain(best), room), "dim"),)]
     if not shown.is_over and height <= len(foot):
