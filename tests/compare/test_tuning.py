@@ -1,10 +1,13 @@
 """A tune, judged by the truth of simulated trainings, and as blocks of a worker."""
 
+from math import exp
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
+from gpudash.compare.sequential import estimate_so_far, is_sure
+from gpudash.compare.tune.race import EFFECTS
 from gpudash.compare.tune.search import Allowance
 from gpudash.compare.tune.tunable import OF_TRAINING, Tunable, choose
 from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
@@ -83,6 +86,21 @@ def test_a_known_best_that_is_none_any_more_is_not_believed():
     assert found.result == {}
     assert found.search.verdict().startswith("precision=fp32 is 5")
     assert "slower" in found.search.verdict()
+
+
+@pytest.mark.parametrize("bursts", [0.0, 0.1])
+def test_a_proof_of_equals_rarely_finds_a_difference_however_often_one_looks(bursts):
+    """Also with the interval that is short for large effects, from its third pair on."""
+    found = 0
+    for seed in range(300):
+        random, pairs = Random(seed), []
+        while len(pairs) < 30:
+            ratio = random.gauss(0.0, 0.3 if random.random() < bursts else 0.03)
+            pairs.append((exp(ratio), 1.0))
+            if len(pairs) >= 3 and is_sure(estimate_so_far(pairs, effects=EFFECTS)):
+                found += 1
+                break
+    assert found <= 0.05 * 300
 
 
 # ── which levers ────────────────────────────────────────────────────────────────────────

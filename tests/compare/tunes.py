@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from gpudash.compare.ab import BLOCK_S, RUN_MIN_STEPS, RUN_S
-from gpudash.compare.tune.search import ALLOWANCE, RoundCosts, Search
+from gpudash.compare.tune.search import ALLOWANCE, Allowance, RoundCosts, Search
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.compare.tune.tuning import MIN_STEPS
 from gpudash.protocol.records import Settings
@@ -217,7 +217,14 @@ class Tuned(NamedTuple):
 class Simulation:
     """One training whose clock is made up."""
 
-    def __init__(self, grid, seed, noise=QUIET, allowance=ALLOWANCE, known=None):
+    def __init__(
+        self,
+        grid: Grid,
+        seed: int,
+        noise: Noise = QUIET,
+        allowance: Allowance = ALLOWANCE,
+        known: Settings | None = None,
+    ) -> None:
         self.grid, self.noise = grid, noise
         self.random = Random(seed)
         self.search = Search(grid.start, grid.tunables, allowance, known)

@@ -32,7 +32,8 @@ CLEAR = 0.2
 """… unless the races say that the leader is ahead of the start by so much. That is known before the
 proof, so its interval may be one that is short for large effects, and it needs fewer pairs."""
 FEWEST_PAIRS: dict[bool, int] = {False: lengths.FEWEST_PAIRS, True: 3}
-"""Pairs of a proof at least, by whether the leader is ahead that clearly."""
+"""Pairs of a proof at least, by whether the leader is ahead that clearly. With fewer than five it
+ends only if its interval is as narrow as an A/B's."""
 LATE = 1.25
 """A proof that is not sure yet may last until this multiple of the budget."""
 COMPILE = 2.0
@@ -183,7 +184,8 @@ class Search:
     def verdict(self) -> str | None:
         """Return what the proof shows, as a sentence; None if it has too few pairs."""
         found = self.found
-        if found is None or len(self._pairs) < FEWEST_PAIRS[self._is_clear]:
+        fewest = FEWEST_PAIRS[self._is_clear and found is not None and is_settled(found)]
+        if found is None or len(self._pairs) < fewest:
             return None
         check = same_setting_check(self._pairs, self._orders)
         return verdict(phrase(self.leader), found, check, LEAST)
@@ -380,9 +382,10 @@ class Search:
         pairs, found = len(self._pairs), self.found
         if found is None or pairs < FEWEST_PAIRS[self._is_clear]:
             return False
+        if is_settled(found) or pairs >= self._allowance.pairs:
+            return True
         late_s = self._allowance.budget_s * (1.0 if is_sure(found) else LATE)
-        is_late = self.spent_s >= late_s
-        return is_settled(found) or pairs >= self._allowance.pairs or is_late
+        return pairs >= lengths.FEWEST_PAIRS and self.spent_s >= late_s
 
     # ── time ────────────────────────────────────────────────────────────────────────────
 
