@@ -9,7 +9,7 @@ from gpudash.protocol.training import LeverOffer
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
 
-ABOUT = ("name", "summary", "source", "effect", "needs_gpu")
+ABOUT = ("name", "summary", "source", "effect", "needs_gpu", "numerics")
 """What a lever and its offer say alike."""
 
 

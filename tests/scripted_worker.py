@@ -154,7 +154,7 @@ class Worker:
             answers=answers,
             segment=self.segment,
             after_step=self.trained,
-            changes={k: v for k, v in self.settings.items() if before[k] != v},
+            changes={k: v for k, v in self.settings.items() if before.get(k) != v},
             settings=dict(self.settings),
             took_ms=0.5,
             warmup_steps=WARMUP,

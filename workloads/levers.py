@@ -35,6 +35,7 @@ class Lever(ABC):
         helps: Mapping[str, str] | None = None,
         waits: tuple[Mapping[str, str], ...] = (),
         needs_gpu: bool = False,
+        numerics: bool = False,
     ) -> None:
         self.name = name
         self.summary = summary
@@ -48,6 +49,8 @@ class Lever(ABC):
         """Settings that make the host wait for the device within a step."""
         self.needs_gpu = needs_gpu
         """Whether a CPU refuses it, or it does nothing there."""
+        self.numerics = numerics
+        """Whether another value changes the computed numbers, by more than rounding."""
 
     @property
     @abstractmethod

@@ -125,6 +125,7 @@ OPTIMIZATIONS: tuple[Lever, ...] = (
         "memory traffic.",
         source="torch.backends, torch.autocast",
         helps={"tf32": "tf32", "bf16": "bf16"},
+        numerics=True,
     ),
     Switch(
         name="channels_last",
@@ -214,6 +215,7 @@ PROCESSES: tuple[Lever, ...] = (
         "what it averages. Helps where communication is exposed.",
         source="torch.distributed.algorithms.ddp_comm_hooks",
         helps={"bf16": "half the bytes"},
+        numerics=True,
     ),
 )
 """Levers of several processes: how they average gradients. A single process has none of these."""

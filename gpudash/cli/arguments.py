@@ -19,8 +19,9 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
     """Return the arguments of a verb.
 
     A verb that obeys the configuration also gets `levers` (a function of an entry), `theme`,
-    `pane`, `keys`, and `set_by`: what has set each setting that is not a default, by its key. A
-    verb that reports the configuration also gets `configuration` and `settings`. Raises UsageError.
+    `pane`, `keys`, `profiles` (the known names), `project_file` (where a profile goes), and
+    `set_by`: what has set each setting that is not a default, by its key. A verb that reports the
+    configuration also gets `configuration` and `settings`. Raises UsageError.
     """
     parser = verb.parser()
     if verb.configuration == "unread":
@@ -44,7 +45,8 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
             arguments.set_by[key] = chosen[key].by
         else:
             setattr(arguments, name, defaults[name])
-    arguments.levers = configuration.levers
+    arguments.levers, arguments.profiles = configuration.levers, configuration.profiles
+    arguments.project_file = configuration.files[0][0] if configuration.files else None
     arguments.keys = config.keymap_of(chosen)
     for key in SCREEN:
         setattr(arguments, key, chosen[key].value if key in chosen else None)

@@ -11,7 +11,7 @@ The key of a setting is its path in a file:
     batch_size, pipelined, seed                 the levers of these names, as options set them
     levers.NAME, levers.WORKLOAD.NAME           a lever, of every workload that has it or of one
     ab.pairs, ab.precision, replay.speed,       options of one verb
-    sweep.rounds, sweep.steps
+    sweep.rounds, sweep.steps, tune.budget
     theme, pane, keys.ACTION                    the dashboard's colours, first tab and keys
     profiles.NAME.KEY                           any of these, where the profile is chosen
 
@@ -61,6 +61,8 @@ class Configuration:
     files: tuple[tuple[Path, bool], ...] = ()
     """Path of the project's file and of the user's, each with whether it exists."""
     profile: str | None = None
+    profiles: frozenset[str] = frozenset()
+    """The names of all profiles."""
     layers: tuple[Layer, ...] = ()
     """The sources; the last one decides."""
     problem: str | None = None
@@ -93,7 +95,8 @@ def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
         profile, profiles = _choose(profile, documents)
         environment = of_environment(os.environ)
         layers = tuple(reversed((environment, *profiles, *(one.base for one in documents))))
-        configuration = Configuration(files=found, profile=profile, layers=layers)
+        names = frozenset(name for one in documents for name in one.profiles)
+        configuration = Configuration(files=found, profile=profile, profiles=names, layers=layers)
         keymap_of(configuration.chosen())
     except ConfigurationError as error:
         if not lenient:

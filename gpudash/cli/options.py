@@ -18,6 +18,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "ab": ("pairs", "precision"),
     "replay": ("speed",),
     "sweep": ("rounds", "steps"),
+    "tune": ("budget",),
     "why": ("seconds",),
 }
 """The options that can be configured, by the verb's table; the table "" is for every verb."""

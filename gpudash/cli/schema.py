@@ -22,6 +22,7 @@ DOCUMENTS = {
     "recording": "gpudash.recording.provenance:Metadata",
     "show": "gpudash.cli.catalogue:Shown",
     "sweep": "gpudash.compare.sweep.file:Provenance",
+    "tune": "gpudash.cli.tune_trial:TuneReport",
     "why": "gpudash.cli.why_trial:WhyReport",
 }
 """Name → record. `recording` is a recording's FILE.json; `sweep` is also a sweep's FILE.json."""

@@ -15,6 +15,7 @@ VERBS = {
     "notebook": "The line with which a notebook is watched whose kernel has no gpudash.",
     "ab": "Is one value of a lever faster than another: by how much, how sure.",
     "why": "What limits a training, what each lever would bring, and whether that is so.",
+    "tune": "The best levers of a training, found by races and proven against the start.",
     "sweep": "Measure a table of settings in one training, block by block in turn.",
     "profile": "What the time of a few steps goes into, by torch.profiler.",
     "train": "Train a workload of your own: a function in a file, with levers of its own.",

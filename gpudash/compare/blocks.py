@@ -105,6 +105,10 @@ class BlockLog:
         self.over: str | None = None
         """Why no more outcomes will come; None while they may."""
 
+    def expect(self, blocks: Iterable[Block]) -> None:
+        """Take in further blocks of the run."""
+        self._blocks.update((block.number, block) for block in blocks)
+
     def fold(self, item: Event | Reading) -> tuple[Outcome, ...]:
         """Fold one record; return the outcomes that are now known."""
         match item:

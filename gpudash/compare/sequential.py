@@ -21,7 +21,9 @@ CLOSE = 0.25
 """An effect is known well if it is known to ± this part of it."""
 
 
-def estimate_so_far(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> Estimate:
+def estimate_so_far(
+    pairs: Sequence[tuple[float, float]], confidence: float = 0.95, effects: float = EFFECTS
+) -> Estimate:
     """Return the change from A to B over the pairs (cost of A, cost of B) so far.
 
     The interval holds those changes against which the e-process of the t-test stays below
@@ -33,7 +35,7 @@ def estimate_so_far(pairs: Sequence[tuple[float, float]], confidence: float = 0.
     logs = [log_ratio(*pair) for pair in pairs]
     count, centre = len(logs), fsum(logs) / len(logs)
     spread = fsum((value - centre) ** 2 for value in logs) / count
-    prior = 1 / EFFECTS**2
+    prior = 1 / effects**2
     level = ((1 - confidence) ** 2 * prior / (count + prior)) ** (1 / count)
     excluded = (1 - level) * (count + prior)  # of count: what the interval must leave out
     low = high = None

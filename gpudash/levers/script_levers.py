@@ -116,7 +116,8 @@ class ScriptLevers:
             if text != settings[name]:
                 resolved[name] = canonical(offers[name], text)
         latent = resolved["num_workers"] == "0" and "prefetch_factor" in changes
-        if latent and resolved["prefetch_factor"] != settings["prefetch_factor"]:
+        unmoved = (settings["prefetch_factor"], offers["prefetch_factor"].default)
+        if latent and resolved["prefetch_factor"] not in unmoved:
             raise Refusal("prefetch_factor: there are no loader workers (num_workers=0)")
         return resolved
 

@@ -58,6 +58,13 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     """Whether the A/A check has found no difference; None while it has too few pairs."""
     is_sure: bool = False
     """Whether it is certain which value is faster: it may be ended now."""
+    doing: str = ""
+    """Of a tune, what it does, as a clause; then the comparison is that of its proof: the best so
+    far, which has the name of b, against the start. Empty for an A/B."""
+    start: Settings = {}
+    """Of a tune, the values before it of the levers that the best changes …"""
+    best: Settings = {}
+    """… and their values in the best so far."""
 
     @property
     def proven(self) -> bool:

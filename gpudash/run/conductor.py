@@ -1,6 +1,6 @@
 """Run an experiment's blocks on the training, and report its state and verdict.
 
-An experiment is what can be run in blocks: a comparison, a sweep, or a proof by slowing.
+An experiment is what can be run in blocks: a comparison, a sweep, a tune, or a proof by slowing.
 """
 
 from collections.abc import Callable
@@ -8,11 +8,13 @@ from typing import Protocol
 
 from gpudash.compare.ab import Comparison
 from gpudash.compare.slowing import SlowingTrial
+from gpudash.compare.tune.tuning import Tuning
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import ComparisonShown, SlowingShown, Verdict
+from gpudash.protocol.session import ComparisonShown, Notice, SlowingShown, Verdict
 from gpudash.protocol.training import State
+from workloads.levers import phrase
 
 
 class Experiment(Protocol):
@@ -69,6 +71,13 @@ class Conductor:
         None if no comparison was running. A proof by slowing ends with what it has.
         """
         experiment = self._experiment
+        if isinstance(experiment, Tuning) and not experiment.is_over:
+            experiment.cancel(reason)
+            self._waits = False
+            self._report(experiment, None)
+            so_far = f"; the best so far, not proven: {phrase(experiment.leader)}"
+            found = so_far if experiment.leader else ""
+            return f"tune: {experiment.verdict or f'{experiment.failure}{found}'}"
         if isinstance(experiment, SlowingTrial) and not experiment.done:
             experiment.cancel(reason)
             self._report(experiment, None)
@@ -104,6 +113,8 @@ class Conductor:
     def _report(self, experiment: Experiment, known: str | None) -> None:
         """Show the experiment, and emit its verdict unless it is `known`."""
         self._show(experiment)
+        for line in experiment.news() if isinstance(experiment, Tuning) else ():
+            self._emit(Notice(text=line))
         found = experiment.verdict
         if found is not None and found != known:
             self._emit(Verdict(text=found))

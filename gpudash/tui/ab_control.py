@@ -6,14 +6,20 @@ from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.slowing import MOST_S
+from gpudash.compare.tune.search import BUDGET_S
+from gpudash.compare.tune.tunable import choose
+from gpudash.compare.tune.tuning import Tuning
 from gpudash.errors import UsageError
+from gpudash.offers import levers_of, refusal
+from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import aside
 from gpudash.tui import wording
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.run_state import Request, RunState
-from workloads.levers import AUTO, Lever
+from workloads.levers import AUTO, Lever, phrase
+from workloads.standard_levers import usable_cores
 
 MOST_PAIRS = 10_000
 
@@ -71,7 +77,9 @@ class AbControl:
         run = self._run
         run.require("blocks")
         run.asked_comparison = Request(run.engine.end_comparison(), False)
-        what = "the proof" if run.slowing else "the A/B"
+        shown = run.snapshot.comparison
+        is_tune = shown is not None and shown.doing and not shown.is_over
+        what = "the proof" if run.slowing else "the tune" if is_tune else "the A/B"
         return f"{what} ends {'once the training goes on' if run.pausing else 'after this step'}"
 
     def prove(self) -> str:
@@ -88,6 +96,39 @@ class AbControl:
         return f"each part of a step is slowed in turns, {ends}"
 
     @property
+    def asks_numbers(self) -> bool:
+        """Whether a tune could try levers that compute other numbers, and nobody has agreed."""
+        levers = self._offered()
+        return not self._levers.agreed and any(lever.numerics for lever in levers)
+
+    def _offered(self) -> tuple[Lever, ...]:
+        snapshot = self._run.snapshot
+        offered = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
+        return tuple(one for one in offered if refusal(one.name, snapshot.levers) is None)
+
+    def tune(self, *, numerics: bool) -> str:
+        """Find the best levers; return a notice. Raises UsageError."""
+        run = self._run
+        run.require("blocks")
+        self.check_trains()
+        snapshot, answer = run.snapshot, run.snapshot.answer
+        found = choose(
+            self._offered(),
+            snapshot.settings,
+            tries=answer.tries if answer is not None else (),
+            offers=snapshot.levers,
+            numerics=numerics,
+            on_gpu=snapshot.device is not None and snapshot.device.kind == "cuda",
+            cores=usable_cores(),
+        )
+        if not found.tunables:
+            why = "; ".join(f"{one.lever}: {one.why}" for one in found.left_out)
+            raise UsageError(f"nothing to tune: {why or 'the training has no lever'}")
+        run.asked_comparison = Request(run.engine.conduct(Tuning(found.tunables)), True)
+        levers = ", ".join(one.name for one in found.tunables)
+        return f"tries {levers} for {BUDGET_S:.0f} s at most; {key_for('compare')} ends it"
+
+    @property
     def is_sure(self) -> bool:
         """Whether the running A/B may end: it is certain which value is faster."""
         shown = self._run.snapshot.comparison
@@ -98,6 +139,8 @@ class AbControl:
     def keep(self) -> str:
         """Set value B of the last A/B; return a notice. Raises UsageError without a verdict."""
         shown = self._concluded()
+        if shown.doing:
+            return self._set_all(shown.best, "nothing was faster than the start")
         if shown.verdict is None:  # value B may not even run
             raise UsageError("the A/B has no verdict: there is nothing to keep")
         notice = self._settle_on(shown.lever, shown.b)
@@ -106,7 +149,15 @@ class AbControl:
     def back(self) -> str:
         """Set value A of the last A/B; return a notice. Raises UsageError without an A/B."""
         shown = self._concluded()
+        if shown.doing:
+            return self._set_all(shown.start, "the start is set")
         return self._settle_on(shown.lever, shown.a)
+
+    def _set_all(self, settings: Settings, why_none: str) -> str:
+        """Set what a tune has found, or what was before it; return a notice."""
+        self._run.require("levers")
+        changed = bool(settings) and self._levers.set(settings)
+        return f"{phrase(settings)} is set" if changed else why_none
 
     def _settle_on(self, name: str, value: str) -> str:
         self._run.require("levers")
@@ -121,6 +172,8 @@ class AbControl:
         It begins anew where other settings have changed since. Raises UsageError.
         """
         shown, now = self._concluded(), self._run.snapshot.settings
+        if shown.doing:
+            raise UsageError(f"only an A/B goes on; {key_for('tune')} tunes again")
         lever = self._levers.lever(shown.lever)
         self.check_comparable(lever)
         goes_on = all(now.get(name) == value for name, value in shown.settings.items())
@@ -163,6 +216,8 @@ class AbControl:
             return "the proof by slowing ends"
         if shown is None or shown.is_over:  # just requested
             return "the A/B just begun ends"
+        if shown.doing:
+            return "the tune ends, with the best so far"
         of = f"{shown.pairs} of {shown.planned_pairs} pairs"
         return f"the A/B of {fmt.plain(shown.lever)} ends after {of}"
 

@@ -157,7 +157,7 @@ class Control(RunState):
             if self.snapshot.profile is None:  # an existing profile can always be shown
                 refused.add("timeline")
         if self.ab.why_none is not None:
-            refused |= {"try_it", "more_pairs", *(() if self.comparing else ("compare",))}
+            refused |= {"try_it", "tune", "more_pairs", *(() if self.comparing else ("compare",))}
         if not self.levers.acts("pipelined"):
             refused.add("pipelining")
         return frozenset(refused)

@@ -190,6 +190,8 @@ KEYS = (
         needs="blocks", rank=1),
     Key("x", "try_it", "try it", "A/B of what the answer proposes", "prove", needs="blocks",
         rank=1),
+    Key("T", "tune", "tune", "Tune: find the best levers, and prove them against the start",
+        "prove", needs="blocks", rank=9),
     Key("e", "why", "why", "Why: a step without each of its parts", "prove", rank=1),
     Key("E", "prove", "prove", "Prove the answer: slow each part of a step in turns", "prove",
         needs="blocks", rank=9),

@@ -54,6 +54,8 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
     words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
     if starts > 1:
         words += ["--starts", str(starts)]
+    if shown.doing:
+        words = ["gpudash", "tune"]
     elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
     if plan.command:

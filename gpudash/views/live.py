@@ -556,5 +556,7 @@ def _texts(notes: Iterable[Note]) -> tuple[str, ...]:
 
 
 def _comparing(shown: ComparisonShown) -> str:
+    if shown.doing:
+        return f"tune: {shown.doing}"
     pairs = f"{shown.pairs} of {shown.planned_pairs} pairs"
     return f"A/B: {shown.lever} {shown.a} or {shown.b}, {pairs}"

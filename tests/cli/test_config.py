@@ -50,6 +50,7 @@ NEVER_STANDING = {
     "attach": {"run", "listen", "token_file"},
     "profile": {"steps", "trace", "force", "read", "against", "json", "quiet", "nproc"},
     "ab": {"lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"},
+    "tune": {"only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
     "why": {"prove", "with_profile", "json", "quiet", "nproc"},
     "sweep": {
         *(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gpudash.cli import sweep_grid
+from gpudash.cli import sweep_grid, tune
 from gpudash.cli.main import main, parse
 from gpudash.compare import ab
 from tests import worker_double
@@ -29,8 +29,9 @@ NAME = re.compile(r"# (\S+\.py)\n")
 """The first line of a file on a page."""
 HURRIED = f"""
 from gpudash.compare import ab
-from gpudash.cli import sweep_grid
-assert all((ab.BLOCK_S, ab.RUN_S, sweep_grid.MIN_S))  # they are looked up there
+from gpudash.cli import sweep_grid, tune
+assert all((ab.BLOCK_S, ab.RUN_S, sweep_grid.MIN_S, tune.BUDGET_S))  # they are looked up there
+tune.BUDGET_S = 2.0
 ab.BLOCK_S = ab.RUN_S = sweep_grid.MIN_S = 0.01
 {worker_double.GPUDASH}
 """
@@ -90,6 +91,8 @@ def folder(
     monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
     for module, name in ((ab, "BLOCK_S"), (ab, "RUN_S"), (sweep_grid, "MIN_S")):
         monkeypatch.setattr(module, name, 0.01)
+    monkeypatch.setattr(tune, "BUDGET_S", 2.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = dict(CATALOGUE)
     yield tmp_path
     CATALOGUE.clear()

@@ -20,6 +20,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Device, Phase
+from gpudash.run.conductor import Experiment
 from gpudash.snapshot import (
     Listener,
     Marker,
@@ -216,6 +217,9 @@ class FakeEngine:
 
     def rehearse(self) -> int:
         return self._request(("rehearse",))
+
+    def conduct(self, experiment: Experiment) -> int:
+        return self._request(("conduct", experiment))
 
     def slow(self, step_ms: float) -> int:
         return self._request(("slow", step_ms))

@@ -7,6 +7,7 @@ from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_values import unit_of
 from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable
+from gpudash.tui.screens.dialog import AskKey
 from workloads.levers import Lever, Switch
 
 
@@ -140,6 +141,31 @@ class LeverActions(Asking):
             self.notify(busy)
         else:
             self._ask_and_notify(self.control.ab.prove)
+
+    def action_tune(self) -> None:
+        """Find the best levers; ask about those that compute other numbers."""
+        if not self._ask(lambda: self.control.require("blocks")):
+            return
+        if (busy := self.control.why_busy) is not None:
+            self.notify(busy)
+        elif not self.control.ab.asks_numbers:
+            self._tune(numerics=self.control.levers.agreed)
+        elif self._ask(self.control.ab.check_trains):
+            question = "Try levers that compute other numbers too? The weights will differ."
+            answers = {"y": "try them too", "n": "leave them out"}
+
+            def answered(key: str | None) -> None:
+                if key is not None:
+                    self._tune(numerics=key == "y")
+
+            self._open(AskKey(question, answers, "tunes nothing"), answered)
+
+    def _tune(self, *, numerics: bool) -> None:
+        def tune() -> None:
+            self.notify(self.control.ab.tune(numerics=numerics), markup=False)
+            self.main_screen.open_tab("ab")
+
+        self._ask(tune)
 
     def _compare(self, name: str, value: str) -> None:
         def compare() -> None:

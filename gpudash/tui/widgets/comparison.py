@@ -19,6 +19,7 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from gpudash.tui.cells import Parts, fitted
 from gpudash.tui.charts.axes import nice_ceiling
+from workloads.levers import phrase
 
 ChangeInterval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
@@ -120,6 +121,11 @@ def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> I
         return
     head = _found(shown, room) if shown.is_over else [_blocks(shown, room)]
     foot = _sides(shown, room) if shown.is_over else [_so_far(shown, room), _check(shown, room)]
+    if shown.doing:  # of a tune
+        none = "the start stays" if shown.is_over else "nothing is faster so far"
+        best = f"best so far: {phrase(shown.best)}" if shown.best else none
+        head = head if shown.is_over else [((fitted(fmt.plain(shown.doing), room), "strong"),)]
+        foot = [((fitted(fmt.plain(best), room), "dim"),)]
     if not shown.is_over and height <= len(foot):
         head = []
     left = height - len(head)

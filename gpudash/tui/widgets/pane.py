@@ -382,6 +382,19 @@ def profile_line(snapshot: Snapshot) -> str:
     return f"no profile of this run yet: {unable or f'{key} makes one'}"
 
 
+def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
+    """Return the cells of a tune, as those of a comparison."""
+    what = cell("tune", "strong", rank=2)
+    if not can:
+        return (what,), ()
+    if not shown.is_over:
+        return (what,), (button("ends it, and keeps the best so far", "compare"),)
+    if not shown.best:
+        return (what,), ()
+    sets = button(f"sets the best{'' if shown.proven else ', not proven'}", "keep", key_of=ENTER)
+    return (what,), (sets, button("back to the start", "go_back"))
+
+
 def _comparison_cells(
     shown: ComparisonShown, left: str, active: str, *, can: bool
 ) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
@@ -392,6 +405,8 @@ def _comparison_cells(
     """
     lever = fmt.plain(shown.lever)
     what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
+    if shown.doing:
+        return _tune_cells(shown, can=can)
     if not shown.is_over:
         pairs = cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
         lasts = (cell(left, "dim", rank=1),) if left else ()

@@ -415,6 +415,15 @@ def test_prefetching_needs_workers():
     assert (resolved["prefetch_factor"], resolved["num_workers"]) == ("4", "2")
 
 
+def test_both_go_back_together_to_a_script_without_workers(redirects):
+    data = loader()
+    moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
+    next(iterator)
+    start = moved.settings
+    move(moved, num_workers="2", prefetch_factor="4")
+    assert moved.resolve(start) == start
+
+
 def test_prefetching_lengthens_warm_up_and_bursts(redirects):
     data = loader(num_workers=2)
     moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))

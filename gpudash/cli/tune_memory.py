@@ -1,0 +1,94 @@
+"""What earlier tunes have found, in the user's cache: a second one needs its proof alone."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+from platformdirs import user_cache_path
+
+from gpudash.errors import UNDECODABLE
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import State
+
+KEPT = 200
+"""The newest ones."""
+
+
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be the same for a finding to be worth trying again."""
+
+    workload: str
+    command: tuple[str, ...]
+    """The user's command; empty for a workload."""
+    found: str
+    """What was found in a script: model and optimizer."""
+    settings: Settings
+    """Every lever before the tune, the batch size among them."""
+    levers: tuple[str, ...]
+    """Those that were tried."""
+    device: str
+    versions: dict[str, str]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tune has found under some circumstances."""
+
+    of: Circumstances
+    best: Settings
+    """As changes of the settings from before; empty if nothing was faster."""
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """The file's content, the newest finding last."""
+
+    findings: tuple[Finding, ...] = ()
+
+
+def circumstances(
+    state: State, levers: tuple[str, ...], *, command: tuple[str, ...], found: str
+) -> Circumstances:
+    """Return the circumstances of a tune that begins in this state."""
+    assert state.process is not None, "a tune begins with a process that is ready"
+    return Circumstances(
+        workload=state.workload,
+        command=command,
+        found=found,
+        settings=state.settings,
+        levers=levers,
+        device=state.process.device.name,
+        versions=state.process.versions,
+    )
+
+
+def recall(of: Circumstances) -> Settings | None:
+    """Return what was found under these circumstances; None if nothing is known."""
+    return next((one.best for one in reversed(_read().findings) if one.of == of), None)
+
+
+def remember(of: Circumstances, best: Settings | None) -> None:
+    """Keep what was found, or with None forget it. A cache that cannot be written is none."""
+    kept = [one for one in _read().findings if one.of != of]
+    if best is not None:
+        kept.append(Finding(of=of, best=best))
+    with contextlib.suppress(OSError):
+        path = place()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = path.with_suffix(f".{os.getpid()}")
+        try:
+            written.write_bytes(msgspec.json.encode(Findings(findings=tuple(kept[-KEPT:]))))
+            written.replace(path)  # atomic, as two tunes may write
+        finally:
+            written.unlink(missing_ok=True)
+
+
+def place() -> Path:
+    """Return the file's path."""
+    return user_cache_path("gpudash") / "tunes.json"
+
+
+def _read() -> Findings:
+    try:
+        return msgspec.json.decode(place().read_bytes(), type=Findings)
+    except (OSError, *UNDECODABLE):
+        return Findings()

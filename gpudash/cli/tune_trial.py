@@ -1,0 +1,379 @@
+"""`gpudash tune`: find the best levers of a training, and prove them against the start."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import groupby
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.cli import saved_profile, tune_memory
+from gpudash.cli.catalogue import Shown, recipe_lines
+from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.stdout import complain, on_terminal, say, say_json
+from gpudash.compare.tune.search import Allowance, Tried
+from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
+from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
+from gpudash.errors import Exit, UsageError
+from gpudash.offers import levers_of
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import State
+from gpudash.recording.files import shown
+from gpudash.run.session import Session
+from gpudash.run.user_command import understand
+from gpudash.snapshot import ENDED, Snapshot, silence
+from workloads import find_workload
+from workloads.levers import LeverError, find, phrase
+from workloads.standard_levers import usable_cores
+from workloads.take_home import recipe
+
+ANSWER_S = 15.0
+"""How long the answer is waited for: it says what promises most."""
+PATIENCE_S = 120.0
+"""Seconds to wait for a first step."""
+QUESTION = (
+    "Try levers that compute other numbers too, such as precision? "
+    "The weights will differ from a plain run. [y/N] "
+)
+
+
+class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gpudash tune --json` prints. None = not measured."""
+
+    schema_version: int = 1
+    workload: str
+    device: str | None
+    best: Settings
+    """The levers to change, with their values: proven to be faster. Empty: the start is best."""
+    leader: Settings
+    """The best so far, proven or not: it differs from `best` if the proof has not shown it."""
+    start: Settings
+    """The values before the tune of all levers that were tried."""
+    verdict: str | None
+    """The verdict sentence; None if the tune was ended before its proof, or cannot tell."""
+    why_none: str | None
+    """Why there is no verdict."""
+    change: float | None
+    """Throughput of the leader against the start, as a share, by the proof alone."""
+    low: float | None
+    high: float | None
+    confidence: float | None
+    """Confidence of the interval from `low` to `high`."""
+    pairs: int
+    """Pairs of blocks of the proof."""
+    tried: tuple[Tried, ...]
+    """In order, each against the best of then."""
+    left_out: tuple[LeftOut, ...]
+    """The levers that were not tried."""
+    remembered: bool
+    """Whether the leader is of an earlier tune, and only its proof is new."""
+    ran_out: bool
+    """Whether the budget ended before all was tried."""
+    budget_s: float
+    spent_s: float
+    compiled_s: float
+    """What compiling took beside `spent_s`."""
+    core_wait_pct: float | None
+    harm: str | None
+    """What a setting has done to the training: a loss that stayed no number."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Tune; return the exit code."""
+    if arguments.save is not None:
+        if arguments.user_command:
+            raise UsageError(
+                "--save does not go with a command of yours: a profile holds levers of gpudash's "
+                "workloads; the lines of PyTorch are printed"
+            )
+        saved_profile.check(arguments.save, arguments.profiles)
+    return (_of_script if arguments.user_command else _of_workload)(arguments)
+
+
+def named(arguments: argparse.Namespace) -> list[str]:
+    """Return the levers of --levers. Raises UsageError for an empty name."""
+    names = [] if arguments.only is None else arguments.only.split(",")
+    if "" in names:
+        raise UsageError(f"--levers {arguments.only} is not valid; valid: NAME,NAME,…")
+    return names
+
+
+class Tune:
+    """Waits until enough is known of the training, then tunes it."""
+
+    def __init__(self, session: Session, news: News, arguments: argparse.Namespace) -> None:
+        self._session, self._news, self._arguments = session, news, arguments
+        self._course = self._follow()
+        self.tuning: Tuning | None = None
+        """None until it has begun."""
+        self.choice = Chosen((), ())
+        """The levers that are tried, and those that are not."""
+        self.refusal: UsageError | LeverError | None = None
+        self.circumstances: tune_memory.Circumstances | None = None
+        self.failure = ""
+        """Why it did not begin, as a clause."""
+
+    def is_over(self) -> bool:
+        """Do what comes next; return whether the training may end."""
+        return next(self._course, True)
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return the progress line."""
+        if snapshot.state in ENDED:
+            return ""
+        doing = "measuring" if snapshot.total_steps else snapshot.status
+        if self.tuning is not None:
+            doing = progress(self.tuning)
+        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+
+    def _follow(self) -> Iterator[bool]:
+        """Yield False for as long as there is something to wait for."""
+        news = self._news
+        while not news.snapshot.total_steps:
+            if (news.snapshot.quiet_s or 0.0) > PATIENCE_S:
+                self.failure = f"no step for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
+                return
+            yield False
+        until_s = news.snapshot.elapsed_s + ANSWER_S
+        while news.snapshot.answer is None and news.snapshot.elapsed_s < until_s:
+            yield False
+        try:
+            self.choice = self._choose(news.snapshot)
+        except (UsageError, LeverError) as error:
+            self.refusal = error
+            return
+        tuning = self.tuning = Tuning(
+            self.choice.tunables, Allowance(budget_s=self._arguments.budget), recall=self._recall
+        )
+        self._session.conduct(tuning)
+        while not tuning.is_over:
+            yield False
+
+    def _choose(self, snapshot: Snapshot) -> Chosen:
+        """Return what is tried. Raises UsageError if that is nothing, LeverError for a name."""
+        arguments, answer = self._arguments, snapshot.answer
+        found = choose(
+            levers_of(snapshot.workload, snapshot.settings, snapshot.levers),
+            snapshot.settings,
+            tries=answer.tries if answer is not None else (),
+            offers=snapshot.levers,
+            named=named(arguments),
+            numerics=arguments.numerics,
+            on_gpu=snapshot.device is not None and snapshot.device.kind == "cuda",
+            cores=usable_cores(),
+        )
+        if not found.tunables:
+            why = "; ".join(left_out(found.left_out)) or "it has no lever"
+            raise UsageError(f"nothing to tune in {fmt.plain(snapshot.workload)}: {why}")
+        return found
+
+    def _recall(self, state: State) -> Settings | None:
+        """Return what an earlier tune has found under these circumstances."""
+        self.circumstances = tune_memory.circumstances(
+            state,
+            tuple(sorted(one.name for one in self.choice.tunables)),
+            command=tuple(self._arguments.user_command or ()),
+            found=self._news.snapshot.found,
+        )
+        return None if self._arguments.fresh else tune_memory.recall(self.circumstances)
+
+
+# ── in a workload, in the user's command ────────────────────────────────────────────────
+
+
+def _of_workload(arguments: argparse.Namespace) -> int:
+    names = named(arguments)
+    plan = make_plan(arguments, names)
+    levers = find_workload(plan.workload).levers
+    for name in names:
+        if find(levers, name).name in plan.settings:
+            raise UsageError(f"lever {name} is both set and tuned; valid: one of the two")
+    if any(lever.numerics for lever in levers):
+        _ask(arguments)
+    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+        news = News(quiet=arguments.quiet)
+        tune = Tune(session, news, arguments)
+        interrupted = follow(session, news, tune.line, tune.is_over)
+        if session.failure is not None and not (tune.tuning and tune.tuning.verdict):
+            return complain_of_failure(session.failure)
+    ended = tune.failure or "the training ended first"
+    return conclude(tune, news.snapshot, arguments, ended, interrupted=interrupted)
+
+
+def _of_script(arguments: argparse.Namespace) -> int:
+    check_with_command(arguments)
+    named(arguments)
+    _ask(arguments)
+    command = understand(arguments.user_command)
+    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    with script.session(arguments) as session:
+        tune = Tune(session, script.news, arguments)
+        line = (lambda _: "") if arguments.quiet else tune.line
+        script.follow(session, lambda: tune.is_over() or script.interrupted, line)
+    source = script.source
+    assert source
+    has_verdict = tune.tuning is not None and tune.tuning.verdict is not None
+    code = None if has_verdict or tune.refusal else script.own_failure("verdict")
+    if code is not None:
+        return code
+    ended = source.how_it_ended() if source.started else source.why_no_step()
+    snapshot, ended = script.news.snapshot, tune.failure or ended
+    return conclude(tune, snapshot, arguments, ended, interrupted=script.interrupted)
+
+
+def _ask(arguments: argparse.Namespace) -> None:
+    """Ask on a terminal whether levers may be tried that compute other numbers."""
+    is_decided = arguments.numerics or arguments.only or arguments.json or arguments.quiet
+    if not is_decided and on_terminal():
+        print(QUESTION, end="", file=sys.stderr, flush=True)
+        arguments.numerics = sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+# ── the end ─────────────────────────────────────────────────────────────────────────────
+
+
+def conclude(
+    tune: Tune,
+    snapshot: Snapshot,
+    arguments: argparse.Namespace,
+    ended: str,
+    *,
+    interrupted: bool,
+) -> int:
+    """Print what was found, or why nothing was; return the exit code."""
+    if tune.refusal is not None:
+        raise tune.refusal
+    tuning = tune.tuning
+    if tuning is None:
+        complain(f"gpudash: no verdict: {'interrupted' if interrupted else ended}")
+        return Exit.INTERRUPTED if interrupted else Exit.FAILED
+    tuning.cancel("interrupted" if interrupted else ended)
+    _remember(tune, tuning)
+    if arguments.json:
+        say_json(document(tuning, snapshot, tune.choice.left_out))
+    else:
+        say("\n".join(lines(tuning, tune.choice.left_out)))
+    if tuning.hurt:
+        complain(f"gpudash: {tuning.hurt}")
+    if tuning.verdict is None:
+        why = "interrupted" if interrupted else tuning.failure
+        complain(f"gpudash: no verdict: {why}{_so_far(tuning)}")
+        return Exit.INTERRUPTED if interrupted else Exit.FAILED
+    if arguments.save is not None:
+        _save(arguments, snapshot.workload, tuning.best)
+    if interrupted and tuning.cut_short:
+        return Exit.INTERRUPTED
+    return Exit.NOT_SHOWN if arguments.exit_code and not tuning.best else Exit.DONE
+
+
+def _remember(tune: Tune, tuning: Tuning) -> None:
+    """Keep a proven best, and a whole search that found nothing; forget what failed its proof."""
+    if tune.circumstances is None or tuning.verdict is None or tuning.cannot_tell:
+        return
+    is_whole = not tuning.cut_short and not tuning.search.ran_out and not tuning.was_known
+    if tuning.best or (is_whole and not tuning.leader):
+        tune_memory.remember(tune.circumstances, tuning.best)
+    elif tuning.was_known:
+        tune_memory.remember(tune.circumstances, None)
+
+
+def _save(arguments: argparse.Namespace, workload: str, best: Settings) -> None:
+    name, path = arguments.save, arguments.project_file
+    if not best:
+        complain(f"gpudash: no profile {name} was saved: nothing was proven to be faster")
+        return
+    saved_profile.write(path, name, workload, best)
+    complain(f"saved [profiles.{name}] to {shown(path)}: gpudash {workload} --profile {name}")
+
+
+def _so_far(tuning: Tuning) -> str:
+    """Return a clause with the best so far."""
+    if not tuning.leader:
+        return ""
+    return f"; the best so far, not proven: {phrase(tuning.leader)}"
+
+
+def progress(tuning: Tuning) -> str:
+    """Return what a tune is doing, and what it has found so far."""
+    course, found = tuning.course, tuning.course.found
+    if not course.is_proving:
+        return f"{tuning.doing}, {course.spent_s:.0f} of {tuning.allowance.budget_s:.0f} s"
+    known = f", {fmt.change(found.change, found.low, found.high)}" if found else ""
+    return f"{tuning.doing}, {course.pairs} pair{'s' * (course.pairs != 1)}{known}"
+
+
+def document(tuning: Tuning, snapshot: Snapshot, left_out: tuple[LeftOut, ...] = ()) -> TuneReport:
+    """Return what was found as a document for programs."""
+    search, found = tuning.search, tuning.search.found
+    return TuneReport(
+        workload=snapshot.workload,
+        device=snapshot.device.name if snapshot.device else None,
+        best=tuning.best,
+        leader=tuning.leader,
+        start=tuning.start,
+        verdict=tuning.verdict,
+        why_none=tuning.failure,
+        change=found.change if found else None,
+        low=found.low if found else None,
+        high=found.high if found else None,
+        confidence=found.confidence if found else None,
+        pairs=search.pairs,
+        tried=search.tried,
+        left_out=left_out,
+        remembered=tuning.was_known,
+        ran_out=search.ran_out,
+        budget_s=tuning.allowance.budget_s,
+        spent_s=search.spent_s,
+        compiled_s=search.compiled_s,
+        core_wait_pct=tuning.core_wait_pct,
+        harm=tuning.hurt or None,
+    )
+
+
+def lines(tuning: Tuning, left_out_: tuple[LeftOut, ...] = ()) -> Iterator[str]:
+    """Yield what was found for people: what was tried, the verdict, the lines of PyTorch."""
+    search = tuning.search
+    if search.tried:
+        yield "tried, each against the best of then:"
+        yield from _tried_lines(search.tried)
+    elif tuning.was_known:
+        yield "an earlier tune of this training tried the levers; --fresh tries them again"
+    if reasons := [*left_out(left_out_)]:
+        yield f"not tried: {'; '.join(reasons)}"
+    if search.ran_out:
+        budget_s = tuning.allowance.budget_s
+        yield f"{budget_s:.0f} s did not suffice to try everything; --budget {2 * budget_s:.0f}"
+    if tuning.verdict is None:
+        return
+    yield tuning.verdict
+    if tuning.leader and not tuning.best:
+        yield "the start stays: only what the proof shows counts"
+    for lever, value in tuning.best.items():
+        yield ""
+        yield from _recipe(tuning, lever, value)
+
+
+def _tried_lines(tried: Sequence[Tried]) -> Iterator[str]:
+    """Yield a line for each setting: the change, and what it was worth."""
+    width = max(len(change_of(one)) for one in tried)
+    for one in tried:
+        yield f"  {change_of(one).ljust(width)}  {worth_of(one)}"
+
+
+def left_out(levers: Sequence[LeftOut]) -> Iterator[str]:
+    """Yield a clause for each reason, with the levers that it keeps out."""
+    ordered = sorted(levers, key=lambda one: one.why)
+    for why, of_why in groupby(ordered, key=lambda one: one.why):
+        yield f"{', '.join(one.lever for one in of_why)} ({why})"
+
+
+def _recipe(tuning: Tuning, name: str, value: str) -> Iterator[str]:
+    """Yield the lines of PyTorch that do the same in a script."""
+    (lever,) = (one.lever for one in tuning.tunables if one.name == name)
+    found = {value: recipe(lever, value)}
+    about = Shown(lever=name, summary=lever.summary, source=lever.source, recipes=found)
+    yield from recipe_lines(about)

@@ -1,0 +1,1 @@
+"""Find the best setting of many levers by races, and prove it against the start."""

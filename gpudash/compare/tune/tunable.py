@@ -1,0 +1,164 @@
+"""Which levers a tune tries, in which order, which values of them, and why it leaves others out."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from gpudash.diagnosis.effects import EFFECTS
+from gpudash.offers import refusal
+from gpudash.protocol.answer import Try
+from gpudash.protocol.records import Settings
+from gpudash.protocol.training import LeverOffer
+from workloads.levers import AUTO, Count, Effect, Lever
+from workloads.levers import find as find_lever
+
+OF_TRAINING = ("batch_size", "data", "model_scale", "seed")
+"""Levers that change what is trained, not how fast: tried only if the user names them."""
+COSTS: dict[Effect, int] = {"next step": 0, "new loader": 1, "rebuilt model": 2}
+"""The effects of a lever, the cheapest change first."""
+
+
+class Tunable(NamedTuple):
+    """A lever, and what of it may be tried."""
+
+    lever: Lever
+    impossible: frozenset[str] = frozenset()
+    """Values that cannot be set here."""
+    proposed: tuple[str, ...] = ()
+    """Values that the model of a step proposes."""
+    most: int | None = None
+    """The highest number to try; None: the lever's own bound."""
+
+    @property
+    def name(self) -> str:
+        """The lever's name."""
+        return self.lever.name
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the first step with a new value compiles."""
+        return any(EFFECTS[word].compiles for word in self.lever.helps.values() if word in EFFECTS)
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether a change needs a new loader or a rebuilt model."""
+        return self.lever.effect != "next step"
+
+    def others(self, active: str) -> tuple[str, ...]:
+        """Return the values to try in place of the active one; of a number, those around it."""
+        values = self._around(active) if isinstance(self.lever, Count) else self.lever.values
+        left_out = {active, AUTO, *self.impossible}
+        return tuple(dict.fromkeys(value for value in values if value not in left_out))
+
+    def _around(self, active: str) -> Iterable[str]:
+        if not active.isdecimal():
+            return ()
+        above = self.lever.step(active, +1)
+        around = (self.lever.step(active, -1), above, self.lever.step(above, +1), *self.proposed)
+        return (one for one in around if self.most is None or int(one) <= self.most)
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever that is not tried."""
+
+    lever: str
+    why: str
+    """The reason, as a clause."""
+
+
+class Chosen(NamedTuple):
+    """What is tried, in order, and what is not."""
+
+    tunables: tuple[Tunable, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def choose(
+    levers: Sequence[Lever],
+    settings: Settings,
+    *,
+    tries: Sequence[Try] = (),
+    offers: tuple[LeverOffer, ...] = (),
+    named: Sequence[str] = (),
+    numerics: bool = False,
+    on_gpu: bool = True,
+    cores: int | None = None,
+) -> Chosen:
+    """Choose from the training's levers, with `settings` active.
+
+    `tries` are the answer's proposals, best first, `offers` those of a script, `named` the only
+    levers to try, if there are any. Raises LeverError for a named lever that does not exist.
+    """
+    for name in named:
+        find_lever(levers, name)
+    tried: list[Tunable] = []
+    left_out: list[LeftOut] = []
+    of_name = {offer.name: offer for offer in offers}
+    for lever in levers:
+        if named and lever.name not in named:
+            continue
+        offer = of_name.get(lever.name)
+        why = _why_not(lever, settings, offers, named, numerics=numerics, on_gpu=on_gpu)
+        tunable = Tunable(
+            lever,
+            frozenset(value for value, _ in offer.impossible) if offer is not None else frozenset(),
+            tuple(one.value for one in tries if one.lever == lever.name),
+        )
+        if lever.name == "num_workers":
+            tunable = tunable._replace(most=_most_workers(tunable, settings, cores))
+        active = settings.get(lever.name, lever.default_text)
+        if why is None and not tunable.others(active):
+            why = "it has no other value here"
+        if why is None:
+            tried.append(tunable)
+        else:
+            left_out.append(LeftOut(lever=lever.name, why=why))
+    return Chosen(tuple(sorted(tried, key=lambda one: _order(one, tries))), tuple(left_out))
+
+
+def _why_not(
+    lever: Lever,
+    settings: Settings,
+    offers: tuple[LeverOffer, ...],
+    named: Sequence[str],
+    *,
+    numerics: bool,
+    on_gpu: bool,
+) -> str | None:
+    """Return why a lever is not tried; None if it is."""
+    if (why := refusal(lever.name, offers)) is not None:
+        return why
+    if lever.needs_gpu and not on_gpu:
+        return "it needs a GPU"
+    if lever.name in named:
+        return None
+    feeds = any("data" in EFFECTS[word].shortens for word in lever.helps.values())
+    reasons = (
+        (
+            lever.name in OF_TRAINING,
+            "it changes the training itself: --levers tries it",
+        ),
+        (lever.numerics and not numerics, "it computes other numbers: --numerics tries it"),
+        (feeds and settings.get("data", "loader") != "loader", "no loader makes the batches"),
+    )
+    return next((why for holds, why in reasons if holds), None)
+
+
+def _most_workers(tunable: Tunable, settings: Settings, cores: int | None) -> int | None:
+    """Return the most loader workers to try: two for a core, as some mostly wait for files."""
+    if cores is None:
+        return None
+    return max(2 * cores, *map(int, (*tunable.proposed, settings.get("num_workers", "0"))))
+
+
+def _order(tunable: Tunable, tries: Sequence[Try]) -> tuple[bool, int, int, int]:
+    """Return the place of a lever: by what is expected of it for each second of trying.
+
+    First what the model has a figure for, then what is cheap to try. What compiles comes last: each
+    change of another lever would compile again.
+    """
+    at = next((at for at, one in enumerate(tries) if one.lever == tunable.name), len(tries))
+    if at < len(tries) and tries[at].gain is not None:
+        return tunable.compiles, 0, 0, at
+    return tunable.compiles, 1, COSTS[tunable.lever.effect], at

@@ -1,0 +1,239 @@
+"""`gpudash tune`: what it prints, saves and remembers, and how it ends."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from argparse import Namespace
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpudash.cli import saved_profile, tune_memory
+from gpudash.cli.main import main
+from gpudash.cli.tune_trial import Tune, TuneReport, conclude, document, lines, progress
+from gpudash.compare.tune.tunable import Chosen, LeftOut
+from gpudash.errors import Exit, RecordingError, UsageError
+from gpudash.snapshot import Snapshot
+from tests import worker_double
+from tests.cli.test_why import ENDLESS, TRAIN
+from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
+from tests.scripted_session import ScriptedSession
+from tests.scripted_worker import Conducted
+
+ROOT = Path(__file__).parents[2]
+GPUDASH = [sys.executable, "-m", "gpudash"]
+WAIT_S = 180
+LEFT_OUT = (
+    LeftOut(lever="seed", why="it changes the training itself: --levers tries it"),
+    LeftOut(lever="data", why="it changes the training itself: --levers tries it"),
+    LeftOut(lever="pin_memory", why="it needs a GPU"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _private(monkeypatch, short_path, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+def tune(*words, gpudash=GPUDASH):
+    return subprocess.run(
+        [*gpudash, "tune", *words], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+
+
+def tuned(worker=None, **how):
+    found = tuning("channels_last", "precision", **how)
+    Conducted(found, worker or Training(faster_in_nhwc)).run()
+    return found
+
+
+def concluded(found, *, interrupted=False, **how):
+    about = {"json": False, "exit_code": False, "save": None, "project_file": Path("gpudash.toml")}
+    begun = Tune(ScriptedSession(), None, Namespace())
+    begun.tuning, begun.choice = found, Chosen(found.tunables, LEFT_OUT)
+    snapshot = Snapshot(workload="encdec")
+    arguments = Namespace(**about | how)
+    return conclude(begun, snapshot, arguments, "it ended", interrupted=interrupted)
+
+
+# ── what is printed ─────────────────────────────────────────────────────────────────────
+
+
+def test_it_prints_what_was_tried_the_verdict_and_the_lines_of_pytorch():
+    printed = list(lines(tuned(), LEFT_OUT))
+    assert printed[0] == "tried, each against the best of then:"
+    assert any(
+        one.startswith("  channels_last off → on") and one.endswith(" %, taken") for one in printed
+    )
+    assert (
+        "not tried: seed, data (it changes the training itself: --levers tries it); "
+        "pin_memory (it needs a GPU)"
+    ) in printed
+    verdict = next(at for at, one in enumerate(printed) if " % faster [" in one)
+    assert "+model = build_model().to(device)" in "\n".join(printed[verdict:]) or any(
+        "channels_last" in one and one.startswith("+") for one in printed[verdict:]
+    )
+
+
+def test_why_a_value_could_not_be_tried_is_said():
+    worker = Training(
+        faster_in_nhwc, refuses=lambda one: "no bf16 here" if one["precision"] == "bf16" else None
+    )
+    assert any(one.endswith("bf16  no bf16 here") for one in lines(tuned(worker)))
+
+
+def test_a_document_has_the_best_the_verdict_and_what_was_tried():
+    report = document(tuned(), Snapshot(workload="encdec"), LEFT_OUT)
+    found = json.loads(msgspec.json.encode(report))
+    jsonschema.validate(found, msgspec.json.schema(TuneReport))
+    assert found["best"] == {"channels_last": "on", "precision": "bf16"}
+    assert found["start"] == {"channels_last": "off", "precision": "tf32"}
+    assert found["verdict"].startswith("channels_last=on, precision=bf16 is ")
+    assert {"changes", "before", "change", "taken", "why_not"} <= found["tried"][0].keys()
+    assert found["low"] > 0.5
+
+
+def test_the_progress_line_says_what_is_tried_and_the_best_so_far():
+    found = tuning("channels_last", "precision")
+    conducted, seen = Conducted(found, Training(faster_in_nhwc)), []
+    while not found.done:
+        conducted.turn()
+        seen.append(progress(found))
+    assert any(one.startswith("trying channels_last off or on, ") for one in seen)
+    assert any("trying precision" in one and "best so far channels_last=on" in one for one in seen)
+    assert seen[-1].startswith("proving channels_last=on, precision=bf16 against the start, ")
+
+
+# ── how it ends ─────────────────────────────────────────────────────────────────────────
+
+
+def test_scripts_learn_from_the_exit_code_whether_something_is_faster(capsys):
+    same = tuned(Training(lambda _settings: 50.0, noise=0.001))
+    assert concluded(tuned(), exit_code=True) == Exit.DONE
+    assert concluded(same, exit_code=True) == Exit.NOT_SHOWN
+    assert concluded(same) == Exit.DONE
+    assert "nothing faster was found" in capsys.readouterr().out
+
+
+def test_interrupted_it_says_the_best_so_far(capsys):
+    found = tuning("channels_last", "precision")
+    conducted = Conducted(found, Training(faster_in_nhwc))
+    while not found.leader:
+        conducted.turn()
+    assert concluded(found, interrupted=True) == Exit.INTERRUPTED
+    said = capsys.readouterr()
+    assert "no verdict: interrupted; the best so far, not proven: channels_last=on" in said.err
+    assert "channels_last off → on" in said.out
+
+
+def test_interrupted_before_anything_was_tried_there_is_nothing_to_say(capsys):
+    found = tuning("channels_last")
+    Conducted(found, Training(faster_in_nhwc)).turn(3)
+    assert concluded(found, interrupted=True) == Exit.INTERRUPTED
+    assert capsys.readouterr().err == "gpudash: no verdict: interrupted\n"
+
+
+# ── a saved profile ─────────────────────────────────────────────────────────────────────
+
+
+def test_the_best_is_saved_as_a_profile_beside_what_the_file_has(capsys):
+    Path("gpudash.toml").write_text("rate = 2  # slow link")
+    assert concluded(tuned(), save="fast") == Exit.DONE
+    text = Path("gpudash.toml").read_text()
+    assert text.startswith("rate = 2  # slow link\n\n[profiles.fast.levers.encdec]\n")
+    found = tomllib.loads(text)["profiles"]["fast"]["levers"]["encdec"]
+    assert found == {"channels_last": "on", "precision": "bf16"}
+    assert "gpudash encdec --profile fast" in capsys.readouterr().err
+    assert main(["info", "encdec", "--profile", "fast"]) == 0
+    assert "channels_last" in capsys.readouterr().out
+
+
+def test_a_profile_goes_into_pyproject_where_that_has_the_configuration():
+    path = Path("pyproject.toml")
+    path.write_text("[tool.gpudash]\nrate = 2\n")
+    saved_profile.write(path, "fast", "encdec", {"precision": "bf16"})
+    levers = tomllib.loads(path.read_text())["tool"]["gpudash"]["profiles"]["fast"]["levers"]
+    assert levers == {"encdec": {"precision": "bf16"}}
+
+
+def test_nothing_is_saved_where_nothing_is_faster(capsys):
+    concluded(tuned(Training(lambda _settings: 50.0, noise=0.001)), save="fast")
+    assert "no profile fast was saved" in capsys.readouterr().err
+    assert not Path("gpudash.toml").exists()
+
+
+def test_a_file_that_cannot_take_it_stays_as_it_is():
+    path = Path("gpudash.toml")
+    path.write_text("profiles = { a = { rate = 2 } }\n")
+    with pytest.raises(RecordingError, match="the profile was not saved"):
+        saved_profile.write(path, "fast", "encdec", {"precision": "bf16"})
+    assert path.read_text() == "profiles = { a = { rate = 2 } }\n"
+
+
+@pytest.mark.parametrize("name", ["a b", "", "a.b"])
+def test_a_name_that_is_no_key_is_refused(name):
+    with pytest.raises(UsageError, match="letters, digits, - and _"):
+        saved_profile.check(name, ())
+
+
+# ── refusals ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["encdec", "--levers", "piped"], "unknown lever 'piped'; valid: pipelined"),
+        (["encdec", "--levers", "precision,"], "--levers precision, is not valid"),
+        (["encdec", "--levers", "seed", "--set", "seed=1"], "lever seed is both set and tuned"),
+        (["encdec", "--save", "known"], "there is a profile of this name"),
+        (["--save", "fast", "--", "train.py"], "--save does not go with a command of yours"),
+        (["encdec", "--budget", "1"], "valid: a number from 5"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(words, why, capsys):
+    Path("gpudash.toml").write_text("[profiles.known]\nrate = 2\n")
+    assert main(["tune", *words]) == Exit.REFUSED
+    assert why in capsys.readouterr().err
+
+
+# ── as processes ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_workload_in_which_nothing_is_faster_keeps_its_start():
+    ended = tune(
+        *("encdec", "--device", "cpu", "--levers", "channels_last", "--budget", "6", "--json"),
+        gpudash=worker_double.gpudash(),
+    )
+    found = json.loads(ended.stdout)
+    assert (found["best"], found["workload"]) == ({}, "encdec")
+    assert found["tried"][0]["changes"] == {"channels_last": "on"}
+
+
+def test_nothing_to_tune_is_one_line():
+    Path("train.py").write_text(TRAIN)
+    ended = tune("--levers", "channels_last", "-q", "--", "train.py", ENDLESS)
+    assert ended.returncode == Exit.REFUSED
+    assert ended.stderr.splitlines()[-1] == (
+        "gpudash: nothing to tune in train.py: channels_last (the model has no 4-D weights)"
+    )
+
+
+def test_a_script_gets_more_loader_workers_and_its_second_tune_only_the_proof():
+    Path("train.py").write_text(TRAIN)
+    words = ("--levers", "num_workers", "--json", "-q", "--", "train.py", ENDLESS)
+    first, second = (json.loads(tune(*words).stdout) for _ in range(2))
+    assert int(first["best"]["num_workers"]) > 1
+    assert not first["remembered"]
+    assert second["remembered"]
+    assert (second["leader"], second["tried"]) == (first["best"], [])
+    assert json.loads(tune_memory.place().read_bytes())["findings"]

@@ -1,0 +1,379 @@
+"""A tune, judged by the truth of simulated trainings, and as blocks of a worker."""
+
+from math import exp
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from gpudash.compare.sequential import estimate_so_far, is_sure
+from gpudash.compare.tune.race import EFFECTS
+from gpudash.compare.tune.search import Allowance
+from gpudash.compare.tune.tunable import OF_TRAINING, Tunable, choose
+from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
+from gpudash.protocol.answer import Gain, Try
+from gpudash.protocol.training import LeverOffer, Progress
+from tests.compare.tunes import GRIDS, LEVERS, Noise, Simulation, made_up
+from tests.scripted_run import host, started
+from tests.scripted_worker import Conducted, Worker
+from workloads import CATALOGUE
+
+NOISES = {
+    "1 %": Noise(0.01),
+    "3 %": Noise(0.03),
+    "drift": Noise(0.02, drift=0.05),
+    "bursts": Noise(0.02, bursts=0.05),
+}
+COMPUTING = [grid for grid in GRIDS if "num_workers" not in grid.levers]
+LOADER = next(grid for grid in GRIDS if "num_workers" in grid.levers)
+AT_LEISURE = Allowance(budget_s=1000.0)  # the scripted worker's warm-up steps last a second
+
+
+def tunes(grid, noise, repeats=20, **allowance):
+    return [Simulation(grid, seed, noise, Allowance(**allowance)).run() for seed in range(repeats)]
+
+
+# ── judged by the truth ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("grid", [*COMPUTING, *map(made_up, (1, 2, 3))], ids=lambda one: one.name)
+def test_it_comes_within_2_percent_of_the_best_setting(grid):
+    found = tunes(grid, NOISES["1 %"])
+    assert sum(one.behind_best <= 0.02 for one in found) >= 0.95 * len(found)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_tune_ends_slower_than_it_began(noise):
+    """Not even where nothing is to be gained, and a leader is only the luckiest."""
+    flat = GRIDS[0]._replace(name="flat", step_ms=lambda _settings: 8.0)
+    for grid in (flat, *GRIDS, made_up(2)):
+        assert max(one.behind_start for one in tunes(grid, NOISES[noise], repeats=5)) <= 0.01
+
+
+def test_rebuilds_take_longer_and_with_more_time_it_comes_there_too():
+    found = tunes(LOADER, NOISES["1 %"], budget_s=180.0)
+    assert sum(one.behind_best <= 0.02 for one in found) >= 0.9 * len(found)
+
+
+def test_the_budget_holds_but_for_the_proof():
+    for grid in GRIDS:
+        assert max(one.search.spent_s for one in tunes(grid, NOISES["3 %"], repeats=5)) < 80
+
+
+def test_a_pair_of_levers_that_help_only_together_is_found():
+    """Each alone is slower. The lever taken last is tried again together with the others."""
+
+    def step_ms(settings):
+        graph, two_streams = settings["cuda_graph"] == "on", settings["pipelined"] == "on"
+        first = 0.9 if settings["channels_last"] == "on" else 1.0
+        if graph and two_streams:
+            return 6.0 * first
+        return first * (10.0 + graph * 0.5 - two_streams * 0.5)
+
+    grid = GRIDS[0]._replace(levers=("pipelined", "channels_last", "cuda_graph"), step_ms=step_ms)
+    assert all(one.behind_best == 0 for one in tunes(grid, NOISES["1 %"], repeats=5))
+
+
+def test_a_known_best_goes_to_its_proof_alone():
+    best = {"precision": "bf16", "channels_last": "on", "pipelined": "on", "compile": "on"}
+    found = Simulation(GRIDS[1], 0, known=best).run()
+    assert (found.result, found.search.tried) == (best, ())
+    assert found.search.spent_s < 10
+
+
+def test_a_known_best_that_is_none_any_more_is_not_believed():
+    found = Simulation(GRIDS[1], 0, known={"precision": "fp32"}).run()
+    assert found.result == {}
+    assert found.search.verdict().startswith("precision=fp32 is 5")
+    assert "slower" in found.search.verdict()
+
+
+@pytest.mark.parametrize("bursts", [0.0, 0.1])
+def test_a_proof_of_equals_rarely_finds_a_difference_however_often_one_looks(bursts):
+    """Also with the interval that is short for large effects, from its third pair on."""
+    found = 0
+    for seed in range(300):
+        random, pairs = Random(seed), []
+        while len(pairs) < 30:
+            ratio = random.gauss(0.0, 0.3 if random.random() < bursts else 0.03)
+            pairs.append((exp(ratio), 1.0))
+            if len(pairs) >= 3 and is_sure(estimate_so_far(pairs, effects=EFFECTS)):
+                found += 1
+                break
+    assert found <= 0.05 * 300
+
+
+# ── which levers ────────────────────────────────────────────────────────────────────────
+
+
+def chosen(names, settings=None, levers=CATALOGUE["encdec"].levers, **how):
+    settings = settings or {one.name: one.default_text for one in levers}
+    found = choose([one for one in levers if one.name in names], settings, **how)
+    return [one.name for one in found.tunables], {one.lever: one.why for one in found.left_out}
+
+
+def test_what_has_a_figure_comes_first_and_what_compiles_last():
+    names = ("num_workers", "compile", "channels_last", "fused_optimizer")
+    tries = (
+        Try("compile", "on", "", gain=Gain(20.0, 40.0)),
+        Try("num_workers", "4", "", gain=Gain(5.0, 10.0)),
+    )
+    order, _ = chosen(names, tries=tries)
+    assert order == ["num_workers", "channels_last", "fused_optimizer", "compile"]
+    order, _ = chosen(names)
+    assert order == ["channels_last", "fused_optimizer", "num_workers", "compile"]
+
+
+def test_what_changes_the_training_is_tried_only_if_it_is_named():
+    order, why = chosen(OF_TRAINING)
+    assert (order, set(why)) == ([], set(OF_TRAINING))
+    assert why["batch_size"] == "it changes the training itself: --levers tries it"
+    order, why = chosen(OF_TRAINING, named=["batch_size", "data"])
+    assert (set(order), why) == ({"batch_size", "data"}, {})
+
+
+def test_what_computes_other_numbers_needs_a_yes():
+    assert chosen(["precision"]) == (
+        [],
+        {"precision": "it computes other numbers: --numerics tries it"},
+    )
+    assert chosen(["precision"], numerics=True)[0] == ["precision"]
+    assert chosen(["precision"], named=["precision"])[0] == ["precision"]
+
+
+def test_what_cannot_help_here_is_left_out_with_the_reason():
+    assert chosen(["pipelined"], on_gpu=False)[1] == {"pipelined": "it needs a GPU"}
+    resident = {one.name: one.default_text for one in CATALOGUE["encdec"].levers}
+    resident["data"] = "resident"
+    assert chosen(["num_workers"], resident)[1] == {"num_workers": "no loader makes the batches"}
+
+
+def test_a_script_says_what_it_refuses():
+    offer = LeverOffer(
+        name="compile", kind="choice", default="off", choices=("off",), summary="", source="",
+        refusal="the model is compiled already",
+    )  # fmt: skip
+    levers = [LEVERS["compile"].lever]
+    found = choose(levers, {"compile": "off"}, offers=(offer,))
+    assert [one.why for one in found.left_out] == ["the model is compiled already"]
+
+
+def test_a_number_is_tried_around_the_present_one():
+    workers = LEVERS["num_workers"]
+    assert workers.others("2") == ("1", "4", "8")
+    assert workers._replace(proposed=("6",)).others("2") == ("1", "4", "8", "6")
+    assert workers._replace(most=4).others("2") == ("1", "4")
+
+
+# ── as blocks of a training ─────────────────────────────────────────────────────────────
+
+
+class Training(Worker):
+    """A worker with some levers of the grids."""
+
+    def __init__(self, *args, noise=0.01, **values):
+        self.random = Random(1)
+        step_ms = args[0]
+        spread = lambda settings: step_ms(settings) * self.random.lognormvariate(0.0, noise)  # noqa: E731
+        super().__init__(spread, *args[1:], **values)
+        self.settings = {"batch_size": "8", "num_workers": "2"} | {
+            name: LEVERS[name].lever.default_text
+            for name in ("precision", "channels_last", "pipelined", "compile")
+        }
+        self.proven = dict(self.settings)
+        self.loss = lambda settings: 1.0
+        self.losses = {}
+        self.begin(started(self.now_s, dict(self.settings)))
+
+    def iterate(self, step_ms=None):
+        super().iterate(step_ms)
+        self.losses[self.trained] = self.loss(self.settings)
+
+    def report(self, behind=0):
+        super().report(behind)
+        progress = self.sent[-1]
+        assert isinstance(progress, Progress)
+        if progress.steps:
+            step = progress.steps[-1].step
+            self.sent[-1] = replace(progress, loss=self.losses[step], loss_step=step)
+
+
+def faster_in_nhwc(settings):
+    gain = 1.0 if settings["channels_last"] == "off" else 0.7
+    return 50.0 * gain * (0.9 if settings["precision"] == "bf16" else 1.0)
+
+
+def tuning(*names, **how):
+    return Tuning([LEVERS[name] for name in names], how.pop("allowance", AT_LEISURE), **how)
+
+
+def test_the_best_is_proven_and_the_training_goes_back():
+    worker, tune = Training(faster_in_nhwc), tuning("channels_last", "precision")
+    Conducted(tune, worker).run()
+    assert tune.best == {"channels_last": "on", "precision": "bf16"}
+    assert tune.verdict.startswith("channels_last=on, precision=bf16 is 5")
+    assert worker.settings["channels_last"] == "off"
+    assert not worker.blocks.running
+
+
+def test_nothing_is_found_where_nothing_helps():
+    tune = tuning("channels_last", "precision", allowance=Allowance(budget_s=200.0))
+    Conducted(tune, Training(lambda _settings: 50.0)).run()
+    assert tune.best == {}
+    assert tune.verdict.startswith(("nothing faster", "no difference"))
+
+
+@pytest.mark.parametrize("delay", [0, 3, 12])
+def test_late_commands_do_no_harm(delay):
+    """The worker knows rounds ahead, and a block of an old round is not taken for another."""
+    tune = tuning("channels_last", "precision")
+    Conducted(tune, Training(faster_in_nhwc), delay=delay).run()
+    assert tune.best == {"channels_last": "on", "precision": "bf16"}
+
+
+def test_a_refused_value_is_dropped_and_said():
+    def refuses(settings):
+        return "no bf16 here" if settings["precision"] == "bf16" else None
+
+    tune = tuning("precision", "channels_last")
+    Conducted(tune, Training(faster_in_nhwc, refuses=refuses)).run()
+    assert tune.best == {"channels_last": "on"}
+    (tried,) = [one for one in tune.search.tried if one.changes == {"precision": "bf16"}][:1]
+    assert (tried.why_not, tried.change) == ("no bf16 here", None)
+
+
+def test_what_runs_out_of_memory_is_not_tried_again():
+    tune = tuning("precision", "channels_last")
+    worker = Training(faster_in_nhwc, too_big=lambda settings: settings["precision"] == "bf16")
+    Conducted(tune, worker).run()
+    assert tune.best == {"channels_last": "on"}
+    failed = [one for one in tune.search.tried if one.why_not]
+    assert [one.changes for one in failed] == [{"precision": "bf16"}]
+    assert failed[0].why_not.startswith("out of memory with")
+
+
+def test_a_value_that_makes_the_loss_no_number_is_dropped():
+    tune, worker = tuning("precision", "channels_last"), Training(faster_in_nhwc)
+    worker.loss = lambda settings: None if settings["precision"] == "bf16" else 1.0
+    Conducted(tune, worker).run()
+    assert tune.best == {"channels_last": "on"}
+    assert "the loss was no number any more" in [one.why_not for one in tune.search.tried]
+    assert tune.hurt == ""
+
+
+def test_a_loss_that_stays_no_number_is_said():
+    tune, worker = tuning("precision", "channels_last"), Training(faster_in_nhwc)
+    ruined = []
+
+    def loss(settings):
+        ruined.extend([1] * (settings["precision"] == "bf16"))
+        return None if ruined else 1.0
+
+    worker.loss = loss
+    Conducted(tune, worker).run()
+    assert tune.hurt == "the loss is no number since precision=bf16 was tried"
+
+
+def test_a_training_without_a_finite_loss_blames_nothing():
+    tune, worker = tuning("precision", "channels_last"), Training(faster_in_nhwc)
+    worker.loss = lambda _settings: None
+    Conducted(tune, worker).run()
+    assert tune.best == {"channels_last": "on", "precision": "bf16"}
+
+
+class Hanging(Training):
+    """A worker that compiles for very long, once."""
+
+    hangs_s = 1.5 * PATIENCE_S
+    has_compiled = False
+
+    def switch(self, settings, answers=(), *, leaves=False):
+        if settings.get("compile") == "on" and not self.has_compiled:
+            self.has_compiled = True
+            for _ in range(int(self.hangs_s)):
+                self.now_s += 1.0
+                self.sent.append(host(self.now_s))
+        super().switch(settings, answers, leaves=leaves)
+
+
+def test_what_compiles_too_long_is_given_up():
+    tune = tuning("channels_last", "compile")
+    Conducted(tune, Hanging(faster_in_nhwc)).run()
+    assert tune.best == {"channels_last": "on"}
+    assert [one.why_not for one in tune.search.tried if one.why_not] == ["no step for 120 s"]
+
+
+def test_compiling_is_no_part_of_the_budget():
+    class Compiling(Hanging):
+        hangs_s = 0.9 * PATIENCE_S
+
+    tune = tuning("compile", allowance=Allowance(budget_s=100.0))
+    worker = Compiling(lambda settings: 30.0 if settings["compile"] == "on" else 50.0)
+    Conducted(tune, worker).run()
+    assert tune.best == {"compile": "on"}
+    assert tune.search.compiled_s > 90
+
+
+def test_a_training_that_hangs_for_good_ends_the_tune():
+    tune = tuning("channels_last", "precision")
+    conducted = Conducted(tune, Training(faster_in_nhwc))
+    conducted.turn(3)
+    for second in range(int(3 * PATIENCE_S)):
+        conducted.tell(host(conducted.worker.now_s + second))
+    assert tune.is_over
+    assert "no step for 2" in tune.failure
+
+
+def test_a_training_that_ends_ends_the_tune():
+    worker, tune = Training(faster_in_nhwc), tuning("channels_last", "precision")
+    conducted = Conducted(tune, worker)
+    conducted.turn(100)
+    worker.finish()
+    for record in worker.take():
+        conducted.tell(record)
+    assert (tune.done, tune.failure, tune.cut_short) == (True, "the training ended", True)
+
+
+def test_ended_early_it_keeps_the_best_so_far():
+    worker, tune = Training(faster_in_nhwc), tuning("channels_last", "precision")
+    conducted = Conducted(tune, worker)
+    while not tune.leader:
+        conducted.turn()
+    tune.cancel("interrupted")
+    conducted.turn(200)
+    assert tune.leader == {"channels_last": "on"}
+    assert (tune.best, tune.failure, tune.done) == ({}, "interrupted", True)
+
+
+class Crowded(Training):
+    """A worker whose cores other jobs use."""
+
+    def take(self):
+        return [*super().take(), host(self.now_s, core_wait_pct=31.0)]
+
+
+def test_a_machine_that_others_load_cannot_tell():
+    tune = tuning("channels_last", allowance=Allowance(budget_s=100.0))
+    Conducted(tune, Crowded(lambda _settings: 50.0, noise=0.3)).run()
+    assert tune.verdict == "cannot tell: the training waited for a core 31 % of the time"
+    assert tune.best == {}
+
+
+def test_what_is_sure_nevertheless_is_said_with_the_wait():
+    tune = tuning("channels_last")
+    Conducted(tune, Crowded(faster_in_nhwc)).run()
+    assert tune.best == {"channels_last": "on"}
+    assert tune.verdict.endswith("the training waited for a core 31 % of the time")
+
+
+def test_numbers_of_samples_are_needed_for_batch_sizes():
+    worker = Training(lambda settings: 10.0 + int(settings["batch_size"]))
+    tune = Tuning([Tunable(CATALOGUE["encdec"].levers[1])], AT_LEISURE)
+    assert tune.tunables[0].name == "batch_size"
+    Conducted(tune, worker).run()
+    assert int(tune.best["batch_size"]) >= 64
+    worker = Training(lambda settings: 10.0 + int(settings["batch_size"]))
+    worker.samples = lambda _settings: None
+    tune = Tuning([Tunable(CATALOGUE["encdec"].levers[1])], AT_LEISURE)
+    Conducted(tune, worker).run()
+    assert tune.failure == "it is not known how many samples a step has"
