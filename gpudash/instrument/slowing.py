@@ -68,6 +68,8 @@ class Slowing:
         if not self._cycles_per_ms:
             begin, end = (torch.Event("cuda", enable_timing=True) for _ in range(2))
             with torch.cuda.device(self._device):
+                # the first spin is loaded when it is launched, which takes longer than it spins
+                torch.cuda._sleep(1)  # type: ignore[no-untyped-call]  # noqa: SLF001  # as above
                 begin.record()
                 torch.cuda._sleep(CALIBRATION_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001  # as above
                 end.record()

@@ -73,6 +73,7 @@ class Block(Record, frozen=True, kw_only=True):
     wall_clock: Literal["instrumented", "uninstrumented"] | None = None
     """Time the block by the wall clock, with or without instruments, to measure their cost."""
     slow: Slow | None = None
+    """With a delay of 0 ms the block is measured as those with one."""
 
 
 class Blocks(Command, frozen=True, kw_only=True):

@@ -99,8 +99,8 @@ class Switching:
         """Measure from here on: the block in progress, or what runs without blocks."""
         levers, block = self._training.levers, self._blocks.current
         self._blocks.entered(self._training.step, levers.warmup_steps, levers.burst_steps)
-        # a block ends with a whole burst of batches, whose end must be seen
-        whole = block is not None and levers.burst_steps > 1
+        # a block ends with a whole burst of batches, whose end is to be seen; delays meet each step
+        whole = block is not None and (levers.burst_steps > 1 or block.slow is not None)
         self._training.look_closely(math.inf if whole else levers.warmup_steps + 1)
         self._wall_clock.stop()
         self._training.slow(block.slow if block is not None else None)

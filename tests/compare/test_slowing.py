@@ -30,10 +30,10 @@ def test_each_round_has_a_block_without_delay_and_one_for_each_part():
     assert [one.number for one in blocks] == list(range(len(blocks)))
     rounds = [blocks[at : at + SIDES] for at in range(0, len(blocks), SIDES)]
     for one in rounds:
-        assert {block.slow.part if block.slow else None for block in one} == {None, *PARTS}
-        assert {block.slow.ms for block in one if block.slow} == {0.1 * STEP_MS}
+        assert {block.slow.part for block in one if block.slow.ms} == set(PARTS)
+        assert {block.slow.ms for block in one} == {0.0, 0.1 * STEP_MS}  # all are of one kind
     assert all(block.changes == {} and block.min_s == BLOCK_S for block in blocks)
-    orders = {tuple(block.slow and block.slow.part for block in one) for one in rounds}
+    orders = {tuple((block.slow.part, block.slow.ms) for block in one) for one in rounds}
     assert len(orders) > 1  # a drift must not favour a part
 
 

@@ -1,6 +1,7 @@
 """What a dashboard gets from a script, and which commands the script obeys."""
 
 import json
+import math
 import os
 import signal
 import socket
@@ -30,6 +31,7 @@ from gpudash.protocol.commands import (
     Profile,
     Rehearse,
     Resume,
+    Slow,
     Stop,
 )
 from gpudash.protocol.envelope import Event
@@ -501,6 +503,21 @@ def test_the_cost_of_the_instruments_is_timed_with_and_without_them(training, tm
     seen = {step.step for step in dashboard.reported}
     assert seen == set(range(1, max(seen) + 1)) - set(range(begins[1] + 1, begins[2] + 1))
     assert training.active
+
+
+def test_each_step_of_a_proofs_blocks_is_met_however_short(training, tmp_path) -> None:
+    """Short steps are only counted on a GPU, and no delay reaches those."""
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.reported)
+    proof = [
+        Block(number=i, changes={}, min_steps=10**6, min_s=0.0, slow=Slow(part="host", ms=ms))
+        for i, ms in enumerate((0.0, 0.1))
+    ]
+    dashboard.send(Blocks(id=1, run=1, blocks=tuple(proof)))
+    training.until(lambda: training.closely_until == math.inf)
+    dashboard.send(Blocks(id=2, run=1, blocks=()))
+    training.until(lambda: dashboard.of(BlocksEnded))
+    assert training.closely_until < training.steps + 10
 
 
 # ── dashboards that go ──────────────────────────────────────────────────────────────────
