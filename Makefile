@@ -42,7 +42,8 @@ unit: $(READY)
 	@$(MAKE) --no-print-directory serial
 
 # these import torch, which takes seconds in each of pytest's workers: one of them is enough
-TRAINING := tests/script tests/instrument tests/training tests/worker tests/workloads
+# workloads first: they fork, which autograd refuses once many backward passes have failed
+TRAINING := tests/workloads tests/script tests/instrument tests/training tests/worker
 OTHERS := $(patsubst %,--ignore %,$(TRAINING) tests/torchrun tests/serial)
 
 # it would be the last to end: the others make way for it
