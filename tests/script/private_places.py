@@ -47,10 +47,12 @@ def made():
     return found
 
 
-def lacking(table):
-    """Return the rows of which a name is missing, each as `owner.name`."""
+def lacking(table, *, needed=False):
+    """Return the names that are missing, each as `owner.name`; `needed`: of what must be there."""
     objects, found = made(), []
     for place in table.PLACES:
+        if needed and place.without != table.NEEDED:
+            continue
         if place.owner in objects:
             owner = objects[place.owner]
         else:
@@ -66,6 +68,4 @@ if __name__ == "__main__":
     from _gpudash.instrument import private_torch
 
     print("\n".join(lacking(private_torch)))
-    needed = [one for one in private_torch.PLACES if one.without == private_torch.NEEDED]
-    private_torch.PLACES = needed
-    sys.exit(", ".join(lacking(private_torch)) or None)
+    sys.exit(", ".join(lacking(private_torch, needed=True)) or None)
