@@ -52,10 +52,10 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
     UsageError for a script whose command is not known.
     """
     words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
-    if starts > 1:
-        words += ["--starts", str(starts)]
     if shown.doing:
         words = ["gpudash", "tune"]
+    elif starts > 1:
+        words += ["--starts", str(starts)]
     elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
     if plan.command:
