@@ -204,6 +204,7 @@ class Comparison:
             precision=question.precision,
             blocks="".join(self._orders[: len(self._pairs)]),
             check_passed=None if check is None else holds_zero(check),
+            goes_on=self._all_pairs,
             is_sure=found is not None and is_sure(found),
         )
 

@@ -45,6 +45,7 @@ class SlowingTrial:
         self._delay_ms = DELAY * step_ms
         self._sides = [side for order in round_order(SIDES, MOST_ROUNDS, seed) for side in order]
         self._log = BlockLog()
+        self._blocks: tuple[Block, ...] = ()
         self._took_ms: dict[int, float | None] = {}  # of a step, by block; None: it was refused
         self._growth: dict[Slowable, list[float]] = {part: [] for part in PARTS}
         self._why_not: dict[Slowable, str] = {}
@@ -68,7 +69,7 @@ class SlowingTrial:
             )
             for number, side in enumerate(self._sides)
         )
-        self._log = BlockLog(run, blocks, state)
+        self._log, self._blocks = BlockLog(run, blocks, state), blocks
         steps = state.warmup_steps + MIN_STEPS + 1
         block_s = max(steps * self._step_ms / 1e3, BLOCK_S)
         self._expected_s = FEWEST_ROUNDS * SIDES * block_s
@@ -78,16 +79,17 @@ class SlowingTrial:
         """Fold one record; return an empty tuple to end the blocks, else None."""
         if self.done:
             return None
+        refused = len(self._why_not)
         for outcome in self._log.fold(item):
             self._take(outcome)
         if self._log.over is not None:
             self._end(self._log.over)
             self.done = True
             return None
-        if self._is_over or not self._has_enough(item):
-            return None
-        self._end("it took too long")
-        return ()
+        if not self._is_over and self._has_enough(item):
+            self._end("it took too long")
+            return ()
+        return self._left() if len(self._why_not) > refused and not self._is_over else None
 
     def cancel(self, reason: str) -> None:
         """End it early; the slopes so far stay."""
@@ -119,12 +121,22 @@ class SlowingTrial:
                 if ms is not None and plain_ms is not None:
                     self._growth[PARTS[side - 1]].append((ms - plain_ms) / self._delay_ms)
 
+    def _left(self) -> tuple[Block, ...]:
+        """Return the blocks without those of parts that cannot be slowed: the rest are left."""
+        return tuple(
+            block for block in self._blocks if not self._is_refused(self._sides[block.number])
+        )
+
+    def _is_refused(self, side: int) -> bool:
+        return side > 0 and PARTS[side - 1] in self._why_not
+
     def _newest_round(self) -> dict[int, float | None] | None:
         """Return the next round's ms a step by side; None while a block of it is missing."""
         numbers = range(self._rounds * SIDES, (self._rounds + 1) * SIDES)
-        if not all(number in self._took_ms for number in numbers):
+        sides = {number: self._sides[number] for number in numbers}
+        if not all(one in self._took_ms or self._is_refused(side) for one, side in sides.items()):
             return None
-        return {self._sides[number]: self._took_ms.pop(number) for number in numbers}
+        return {side: self._took_ms.pop(number, None) for number, side in sides.items()}
 
     def _slope(self, part: Slowable) -> Slope:
         growth = self._growth[part]

@@ -56,6 +56,8 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     """Sides of the measured blocks in order: `ABBA`."""
     check_passed: bool | None = None
     """Whether the A/A check has found no difference; None while it has too few pairs."""
+    goes_on: bool = False
+    """Whether it began with the pairs of the one before, whose verdict it replaces."""
     is_sure: bool = False
     """Whether it is certain which value is faster: it may be ended now."""
     doing: str = ""

@@ -235,7 +235,8 @@ class LiveView:
         self._results = self._other_results.pop(workload, SettingsHistory())
 
     def _conclude(self, verdict: str) -> None:
-        self._results.verdict(verdict)
+        shown = self._known.comparison
+        self._results.verdict(verdict, goes_on=shown is not None and shown.goes_on)
         if self._in_blocks:  # shown once the worker is back at its settings
             self._verdict = verdict
         else:
@@ -247,6 +248,8 @@ class LiveView:
         others = {name: value for name, value in known.settings.items() if name != shown.lever}
         known.comparison = replace(shown, settings=others)
         if shown.verdict is not None and (before is None or before.verdict is None):
+            if shown.goes_on and self._verdicts:
+                self._verdicts.pop()
             self._verdicts.append((known.workload, known.comparison))
 
     def _fold_session(self, item: Event) -> None:

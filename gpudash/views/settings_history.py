@@ -153,10 +153,11 @@ class SettingsHistory:
         if self._rows:
             self._rows[-1].segment = segment
 
-    def verdict(self, text: str) -> None:
-        """Add a comparison's verdict below the newest row."""
+    def verdict(self, text: str, *, goes_on: bool = False) -> None:
+        """Add a comparison's verdict below the newest row; one that goes on replaces the last."""
         if self._rows:
-            self._rows[-1].verdicts.append(text)
+            verdicts = self._rows[-1].verdicts
+            verdicts[len(verdicts) - goes_on :] = [text]
 
     def new_row(self) -> None:
         """Begin another row with the active settings, without a new warm-up."""

@@ -298,6 +298,7 @@ def test_it_goes_on_with_the_pairs_that_it_has():
     second = Conducted(longer, Worker(step_ms=faster(1.25)), run=1).run().experiment
     assert second.found.pairs == 16  # not only until the change is known
     assert second.verdict.endswith("16 pairs, A/A check passed")
+    assert (first.shown().goes_on, second.shown().goes_on) == (False, True)
 
 
 def test_it_begins_anew_where_another_question_or_another_start_came_between():

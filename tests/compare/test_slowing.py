@@ -72,6 +72,15 @@ def test_a_part_that_cannot_be_slowed_says_why_and_the_others_have_slopes():
     assert found["host"].slope == pytest.approx(1.0)
 
 
+def test_a_part_that_cannot_be_slowed_is_asked_for_once():
+    refusals = {"device": "the training is on a CPU"}
+    done = conducted({"host": 1.0}, cannot=refusals, noise=(0.0, 9.0, 1.0, 5.0, 2.0)).run()
+    assert done.experiment.shown().rounds > FEWEST_ROUNDS
+    slowed = [blocks for blocks in done.commands if blocks]
+    assert slowed
+    assert not any(block.slow.part == "device" for block in slowed[0])
+
+
 def test_a_training_that_refuses_its_blocks_ends_it_with_the_reason():
     worker = Worker(refuses=lambda _settings: "not here")
     done = Conducted(SlowingTrial(STEP_MS), worker).run()

@@ -329,6 +329,16 @@ def test_verdicts_stand_below_the_row_they_were_found_in():
     assert all(row.steps_per_s is None and row.ratio is None for row in rows if row.verdict)
 
 
+def test_the_verdict_of_a_comparison_that_went_on_replaces_the_one_before():
+    bench = Bench()
+    bench.train(20)
+    bench.table.verdict("one")
+    bench.table.verdict("after 5 pairs")
+    bench.table.verdict("after 10 pairs", goes_on=True)
+    said = [row.configuration for row in bench.rows() if row.verdict]
+    assert said == ["one", "after 10 pairs"]
+
+
 def test_a_row_with_a_verdict_stays_though_nothing_was_measured_in_it():
     bench = Bench()
     bench.train(20)
