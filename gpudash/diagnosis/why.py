@@ -18,14 +18,15 @@ from gpudash.trace.summary import Summary
 LEAST_MS = 0.01
 """Of a step's duration, as a part: a saving below it is not shown, …"""
 LARGE = 0.1
-"""… unless the part takes so much of the step: it is worth knowing that others hide it."""
+"""… unless the part is known to take so much of it: it is worth knowing that others hide it."""
 
 
 def parts_of(model: Model) -> Iterator[Without]:
     """Yield how long a step would take without each of its parts."""
     for part in PARTS:
         saving, takes_ms = model.without(part), took_ms(model.scenarios[0], part)
-        is_large = takes_ms >= LARGE * model.step_ms
+        is_known = all(took_ms(one, part) == takes_ms for one in model.scenarios)
+        is_large = is_known and takes_ms >= LARGE * model.step_ms
         if is_large or saving.high >= LEAST_MS * model.step_ms:
             low_ms, high_ms = (max(model.step_ms - ms, 0.0) for ms in reversed(saving))
             yield Without(part, low_ms, high_ms, takes_ms)
