@@ -32,7 +32,7 @@ def _mark(what, why=""):
         mark = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
         os.write(mark, why.encode("utf-8", "replace"))
         os.close(mark)
-    except OSError:
+    except (OSError, KeyError):  # the script may have cleared its environment since
         pass
 
 

@@ -41,7 +41,6 @@ class Root:
         """No optimizer has any of its parameters: it is an encoder or a teacher, for instance."""
         self.was_called = False
         """It was called: to train, unless it is frozen."""
-        self.is_named = False
         """The script calls its `forward` by that name. No lever reaches such calls."""
         self.trained_on: int | None = None
         """The first dimension of its newest training call; None while not known."""

@@ -91,7 +91,8 @@ class Notebook:
         with suppress(OSError):
             self._place.mark("torch")
         if _gpudash.is_old(sys.modules["torch"]):
-            self._place.mark("oldtorch")
+            with suppress(OSError):
+                self._place.mark("oldtorch")
             _say("gpudash measures nothing here: this torch is older than 2.5")
             return
         try:

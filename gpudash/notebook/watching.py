@@ -67,11 +67,11 @@ class Watching:
         process, self._process = self._process, None
         if process is None:
             return
-        with suppress(OSError):
-            process.communicate(timeout=PATIENCE_S)
-            return
-        process.kill()
-        process.wait()
+        try:  # by a line: a forked child may hold the pipe open
+            process.communicate(b"\n", timeout=PATIENCE_S)
+        except (OSError, subprocess.TimeoutExpired):
+            process.kill()
+            process.wait()
 
     def _why_not(self) -> str:
         process = self._process

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
-from .named_forwards import NamedForwards
 from .roots import (
     CallListener,
     Parts,
@@ -53,7 +52,6 @@ class Discovery:
         """Number of top-level modules that train."""
         self._are_new = False  # some roots are new, and may never be called
         self._parts: Parts | None = None  # submodules that are hooked for one step instead
-        self._named: list[NamedForwards] = []
         self._searched_s = 0.0  # by surveys so far
         self._first_survey_s = time.monotonic()
         self.frozen: list[Root] = []
@@ -80,13 +78,18 @@ class Discovery:
     def install_hooks(self) -> None:
         """Install the hooks on the calls of all roots."""
         for root in (*self.roots, *self.frozen):
-            if not root.is_named:
-                install_hook(root, self._listener)
+            install_hook(root, self._listener)
 
     def remove_hooks(self) -> None:
         """Remove the hooks on the calls of all roots."""
         for root in (*self.roots, *self.frozen):
             remove_hook(root)
+
+    def end(self) -> None:
+        """Remove all hooks for good."""
+        self.remove_hooks()
+        if self._parts is not None:
+            self._parts.unhook()
 
     def has_plain_calls(self) -> bool:
         """Return whether hooks may come and go: no lever needs them, and nothing was compiled."""
@@ -189,11 +192,8 @@ class Discovery:
             uncalled = [root for root in (*self.roots, *self.frozen) if not root.was_called]
             if uncalled:
                 self._parts = Parts(uncalled, self._listener)
-                if not has_compiled():
-                    self._named.append(NamedForwards(uncalled, self._listener))
                 return
         else:
-            self._named = [one for one in self._named if one.settle()]
             before, self.roots = self.roots, parts.replace(self.roots)
             self._keep_frozen(parts.replace(self.frozen))
             is_called = any(one.was_called for one in self.roots)

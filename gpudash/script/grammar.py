@@ -57,12 +57,11 @@ than those before."""
 class Phases:
     """Follows the events of a step; `phase` is the one in progress."""
 
-    __slots__ = ("_called", "_outer", "_returned", "_so_far", "_within", "phase")
+    __slots__ = ("_called", "_outer", "_returned", "_so_far", "phase")
 
     def __init__(self) -> None:
         self.phase = CODE
         self._outer: list[str] = []  # the phases around the calls in progress
-        self._within: list[Hashable] = []  # what is called in these
         self._called: set[Hashable] = set()  # models and parts, in this pass
         self._so_far = ""  # the phase of the pass so far; a forward pass stays one
         self._returned = ""  # the phase of the call before the code in progress
@@ -71,12 +70,7 @@ class Phases:
         """Begin a step."""
         self.phase, self._so_far = CODE, ""
         self._outer.clear()
-        self._within.clear()
         self._called.clear()
-
-    def is_within(self, subject: Hashable) -> bool:
-        """Return whether a call of this model is in progress."""
-        return subject in self._within
 
     def cut(self) -> None:
         """Note that another phase, which no event here begins, comes in between."""
@@ -95,9 +89,7 @@ class Phases:
             if self._so_far:
                 self._so_far = ""
                 self._called.clear()
-            if self._outer:  # an exception may have left calls that never return
-                self._outer.clear()
-                self._within.clear()
+            self._outer.clear()  # an exception may have left calls that never return
             self.phase = phase
             return withdraws, phase
         if subject in self._called:  # another pass
@@ -107,7 +99,6 @@ class Phases:
             before = self._returned
         self._called.add(subject)
         self._outer.append(before)
-        self._within.append(subject)
         if self._so_far != "forward":
             self._so_far = phase
         self.phase = phase
@@ -117,7 +108,6 @@ class Phases:
         if not self._outer:
             return None
         outer, ended = self._outer.pop(), self.phase
-        self._within.pop()
         if self._outer:
             self.phase = outer
         elif ended == "frozen" and self._so_far == "forward":

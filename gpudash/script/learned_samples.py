@@ -14,9 +14,10 @@ from torch import Tensor
 
 from .step_counts import Tally, total
 
-MOST_OPERATIONS = 2000
-"""Operations between a loss and the calls that it was computed from; more are not searched."""
-MOST_CALLS = 256
+MOST_OPERATIONS = 500
+"""Operations between a loss and the calls that it was computed from. With more the search is given
+up, for all of the training: it takes a millisecond."""
+MOST_CALLS = 64
 
 
 class _Call(NamedTuple):
@@ -32,7 +33,8 @@ class LearnedSamples:
 
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque(maxlen=MOST_CALLS)
-        self._begun: list[tuple[Hashable, int | None, int]] = []
+        self._begun: list[tuple[Hashable | None, int | None, int]] = []
+        self._gives_up = False
         self._counted: set[_Call] = set()  # since the newest update
 
     def reset(self) -> None:
@@ -41,14 +43,18 @@ class LearnedSamples:
         self._begun.clear()
         self._counted.clear()
 
-    def called(self, subject: Hashable, samples: int | None) -> None:
-        """Note a call that is about to begin, on so many samples; None: not known."""
+    def called(self, subject: Hashable | None, samples: int | None) -> None:
+        """Note a call that is about to begin, on so many samples; None: not known.
+
+        Without a subject nothing is learned from it.
+        """
         self._begun.append((subject, samples, _next_number()))
 
     def returned(self) -> None:
         """Note that the newest call has ended."""
-        if self._begun:
-            self._calls.append(_Call(*self._begun.pop(), _next_number()))
+        subject, samples, began = self._begun.pop() if self._begun else (None, None, 0)
+        if subject is not None:
+            self._calls.append(_Call(subject, samples, began, _next_number()))
 
     def learns(self, tally: Tally, tensors: Any) -> None:
         """Add the samples of a backward pass from these tensors."""
@@ -73,6 +79,8 @@ class LearnedSamples:
         """Return the calls that the tensors were computed from; None if that is not known."""
         if len(self._calls) <= 1:  # it takes no search
             return list(self._calls)
+        if self._gives_up:
+            return None
         calls = sorted(self._calls, key=lambda call: call.began)
         found: list[_Call] = []
         nodes = [node for one in _tensors(tensors) if (node := one.grad_fn) is not None]
@@ -90,6 +98,7 @@ class LearnedSamples:
                     seen.add(following)
                     nodes.append(following)
             if len(seen) > MOST_OPERATIONS:
+                self._gives_up = True
                 return None
         return found
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 from functools import cache, wraps
 from typing import Any, Protocol
 
+from ..instrument import patching
 from ..instrument.guard import unseen
 from ..instrument.uncompiled import uncompiled
 
@@ -39,7 +40,8 @@ def hook_own_optimizers(listener: UpdateListener) -> None:
 
 @cache
 def _patch(kind: Any, name: str, listener: UpdateListener) -> None:
-    setattr(kind, name, _hooked(getattr(kind, name), listener))
+    patching.replace(kind, name, _hooked(getattr(kind, name), listener))
+    patching.at_undo(_patch.cache_clear)
 
 
 def _hooked(function: Callable[..., Any], listener: UpdateListener) -> Callable[..., Any]:

@@ -127,11 +127,6 @@ class CallListener(Protocol):
     ) -> bool:
         """Note that a root's module is about to be called; return whether to report the end."""
 
-    def called_by_name(
-        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Note that a root's `forward` is about to be called, likewise."""
-
     def returned(self) -> bool:
         """Note that the newest call has ended."""
 
@@ -227,6 +222,11 @@ class Parts:
             for root in {owner, *parts}.difference(kept):
                 remove_hook(root)
         return kept
+
+    def unhook(self) -> None:
+        """Listen to none of them any more."""
+        for root in chain.from_iterable(self._parts.values()):
+            remove_hook(root)
 
     def _called_for(self, owner: Root) -> list[Root]:
         """Return the outermost submodules that were called; none if they are too many."""

@@ -28,7 +28,7 @@ from .own_optimizers import hook_own_optimizers
 from .roots import Survey, before_freezing
 from .samples import first_dimension, needs_gradient
 from .step_counts import Tally, total
-from .steps import NOBODY, nothing
+from .steps import NOBODY, no_switch, nothing
 
 AUTOCAST_EVERY = 16
 """After so many steps, look again whether a root is called inside an autocast."""
@@ -411,20 +411,11 @@ class Tracker(BatchedSteps):
         """Follow a call where steps are measured in full; return whether to report its end."""
         if self.is_skipping or not self._is_on:
             return False
-        if not (root.is_frozen or self._tally.batches or self._feeds.is_fed()):
-            self._learned.called(root, samples if root.has_samples_first else None)
+        is_learned_from = not (root.is_frozen or self._tally.batches or self._feeds.is_fed())
+        known = samples if root.has_samples_first else None
+        self._learned.called(root if is_learned_from else None, known)
         self._enter(symbol, root)
         return True
-
-    @event("forward")
-    def called_by_name(
-        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Note that a root's `forward` is about to be called, maybe within a call of the root."""
-        if self._phases.is_within(root):
-            return False
-        root.is_named = True
-        return self.called(root, module, args, kwargs)
 
     @event("forward")
     def returned(self) -> bool:
@@ -439,7 +430,7 @@ class Tracker(BatchedSteps):
             return False
         if not root.was_called:
             root.was_called = self._findings.is_news = True
-        if root.keeps_calls and not root.is_named:
+        if root.keeps_calls:
             root.newest = NewestCall(args, kwargs, self._autocast())
         has_gradients = torch.is_grad_enabled() and needs_gradient((*args, *kwargs.values()))
         return self._call_begins(root, "trains" if has_gradients else "freezes", None)
@@ -490,7 +481,7 @@ class Tracker(BatchedSteps):
             autocast, before = self._autocast(), root.autocast
             root.autocast = None if autocast is None else autocast[1]
             self._findings.is_news |= root.autocast != before
-            if root.keeps_calls and not root.is_named:
+            if root.keeps_calls:
                 root.newest = NewestCall(args, kwargs, autocast)
         if tally.is_open and not tally.batches and not (self._optimizer_depth and tally.backwards):
             tally.called = total(tally.called, samples if root.has_samples_first else None)
@@ -584,7 +575,7 @@ class Tracker(BatchedSteps):
     def _begin_anew(self) -> None:
         """Forget the training before: in a later cell, an optimizer that is new begins another."""
         self._observer.begins_anew()
-        self._findings.remove_hooks()
+        self._findings.end()
         asides, feeds, tally = self._asides, self._feeds, self._tally
         self.reset()
         self._asides, self._feeds, self._tally = asides, feeds, tally
@@ -593,8 +584,9 @@ class Tracker(BatchedSteps):
 
     def end(self) -> None:
         """Follow nothing any more. A hook that someone has kept does nothing."""
-        self._findings.remove_hooks()
+        self._findings.end()
         self.reset()
+        self.switch_backward = no_switch  # a child that is forked later gets no hook back
         self._thread, self._is_on = NOBODY, False
 
     # ── CUDA graphs ─────────────────────────────────────────────────────────────────────

@@ -154,6 +154,16 @@ def test_several_notebooks_are_named_and_one_that_is_killed_leaves_nothing(noteb
     until(lambda: not [*place.iterdir()])
 
 
+def test_a_child_that_outlives_the_extension_keeps_nothing_of_it(notebook, place):
+    book = notebook()
+    book.run(LOAD)
+    book.run("import os, time")
+    book.run("child = os.fork()\nif not child:\n    time.sleep(100)\n    os._exit(0)")
+    book.run(UNLOAD)
+    assert [*place.iterdir()] == []
+    book.run("os.kill(child, 9)")
+
+
 def test_the_kernel_imports_nothing_of_what_folds_and_draws(notebook):
     book = notebook()
     book.run(LOAD)

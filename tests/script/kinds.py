@@ -211,40 +211,6 @@ def slow_loss(toy):
             optimizer.step()
 
 
-@shape(12)
-def forward_by_name(toy):
-    model = Slow()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(2):
-        for x, y in data():
-            optimizer.zero_grad()
-            functional.cross_entropy(model.forward(x), y).backward()
-            optimizer.step()
-
-
-class Deep(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(40))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x) + x * 0.1
-            time.sleep(LONG_S / 40)
-        return x
-
-
-@shape(12)
-def forward_of_many_parts_by_name(toy):
-    model = Deep()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(2):
-        for x, _ in data():
-            optimizer.zero_grad()
-            model.forward(x).mean().backward()
-            optimizer.step()
-
-
 def unseen_loss(model, x):
     """Compute with the model's parameters, and call none of its parts."""
     return functional.linear(x, model.one.weight, model.one.bias).mean()

@@ -57,6 +57,36 @@ def test_asking_for_torchs_spec_does_not_use_up_the_hook(folder):
     assert run(folder, code)[0] == "1\ntorch is imported\ninstalled True\n"
 
 
+def test_a_script_that_has_cleared_its_environment_imports_torch_all_the_same(folder):
+    said = run(folder, "import os; os.environ.clear(); import torch; print('goes on')")[0]
+    assert said == "torch is imported\ninstalled True\ngoes on\n"
+
+
+WRAPS = """
+import sys
+from importlib.util import find_spec
+class Wraps:
+    asks = False
+    def find_spec(self, name, path=None, target=None):
+        if name != 'torch' or Wraps.asks:
+            return None
+        Wraps.asks = True
+        spec = find_spec(name)
+        Wraps.asks = False
+        class Loader:
+            create_module = lambda self, spec, of=spec.loader: of.create_module(spec)
+            exec_module = lambda self, module, of=spec.loader: of.exec_module(module)
+        spec.loader = Loader()
+        return spec
+sys.meta_path.insert(1, Wraps())
+import torch
+"""
+
+
+def test_another_tool_that_wraps_the_loader_has_it_hooked_once(folder):
+    assert run(folder, WRAPS)[0].count("installed") == 1
+
+
 def test_the_script_sees_no_trace_of_the_hook(folder):
     code = (
         "import sys, torch; print(sys.path, sys.argv, torch.__spec__, torch.__loader__,"

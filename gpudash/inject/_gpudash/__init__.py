@@ -91,19 +91,25 @@ class _AfterTorch:
     """
 
     def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
+        self._then: Callable[[], None] | None = then
+
+    def torch_is_there(self) -> None:
+        """Do what is to be done, once: others may have wrapped our loader in ours."""
+        then, self._then = self._then, None
+        if then is not None:
+            then()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch":
             return None
         spec = self._found_by_others(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _HookingLoader(spec.loader, self._then)
+            spec.loader = _HookingLoader(spec.loader, self.torch_is_there)
         return spec
 
     def _found_by_others(self, name: str, path: Any, target: Any) -> Any:
         for finder in sys.meta_path:
-            if finder is not self and hasattr(finder, "find_spec"):
+            if type(finder) is not _AfterTorch and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
                     return spec
@@ -136,8 +142,8 @@ class _HookingLoader:
 
 
 def _hook(mark: Callable[..., None]) -> None:
-    mark("torch")
     try:
+        mark("torch")
         if is_old(sys.modules["torch"]):
             mark("oldtorch")
             return
