@@ -47,11 +47,3 @@ def phases_of(events):
 )
 def test_events_begin_phases(events, phases):
     assert phases_of(events) == phases
-
-
-def test_a_model_is_within_its_own_call_only():
-    phases = Phases()
-    phases.feed("trains", "A")
-    assert phases.is_within("A")
-    phases.feed("returns")
-    assert not phases.is_within("A")
