@@ -221,6 +221,8 @@ def _run_script(script: HeadlessScript, arguments: argparse.Namespace, start: St
         raise trial.refusal
     assert script.source
     comparison = trial.comparison
+    if script.interrupted and comparison is not None:
+        comparison.cancel("interrupted")
     has_verdict = comparison is not None and comparison.verdict is not None
     failed = None if has_verdict else script.own_failure(f"verdict{start.where}")
     if comparison is None and failed is None:

@@ -29,8 +29,9 @@ VERB = Verb(
 
 def main(_arguments: argparse.Namespace) -> int:
     """Print the line."""
-    from gpudash.cli.stdout import say
+    from gpudash.cli.stdout import complain, say
     from gpudash.run.user_command import INJECTED
 
+    complain("for the notebook's first cell:")
     say(f'%run "{INJECTED / "first_cell.py"}" "{sys.executable}"')
     return Exit.DONE

@@ -271,14 +271,14 @@ def conclude(
 
 
 def _remember(tune: Tune, tuning: Tuning) -> None:
-    """Keep a proven best, and a whole search that found nothing; forget what failed its proof."""
+    """Keep what a whole search has found; forget what failed its proof."""
     if tune.circumstances is None or tuning.verdict is None or tuning.cannot_tell:
         return
-    is_whole = not tuning.cut_short and not tuning.search.ran_out and not tuning.was_known
-    if tuning.best or (is_whole and not tuning.leader):
+    is_whole = not tuning.cut_short and not tuning.search.ran_out
+    if tuning.was_known:
+        tune_memory.remember(tune.circumstances, tuning.best or None)
+    elif is_whole and (tuning.best or not tuning.leader):
         tune_memory.remember(tune.circumstances, tuning.best)
-    elif tuning.was_known:
-        tune_memory.remember(tune.circumstances, None)
 
 
 def _save(arguments: argparse.Namespace, workload: str, best: Settings) -> None:

@@ -247,10 +247,11 @@ class Comparison:
         self._pairs.append((a.ms_per_sample, b.ms_per_sample))
         question = self.question
         is_fixed = question.fixed or question.pairs < FEWEST_PAIRS  # so few do not end earlier
-        found = (estimate if is_fixed else estimate_so_far)(self._pairs)
+        is_last = len(self._pairs) == question.pairs
+        found = (estimate if is_fixed and is_last else estimate_so_far)(self._pairs)
         self._intervals.append(found)
         settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
-        if settled or len(self._pairs) == question.pairs:
+        if settled or is_last:
             self._conclude()
 
     def _conclude(self) -> None:

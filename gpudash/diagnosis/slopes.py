@@ -86,6 +86,14 @@ def shown_by(slopes: tuple[Slope, ...], *, on_gpu: bool) -> Limit:
     return (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
 
 
+def proven_parts(slopes: tuple[Slope, ...]) -> str:
+    """Return which parts are proven to be on the critical path, as a clause."""
+    proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
+    if proven:
+        return f"proven: {', '.join(proven)}"
+    return "nothing is proven"
+
+
 def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
     """Return what slowing the limit's parts did, as a clause."""
     known = {one.part: one for one in slowing.slopes}

@@ -8,7 +8,7 @@ from gpudash.diagnosis.collectives import collectives_line
 from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, place
 from gpudash.diagnosis.model import PARTS, Model, took_ms
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.diagnosis.slopes import over, slowed_label
+from gpudash.diagnosis.slopes import over, proven_parts, slowed_label
 from gpudash.protocol.answer import Without
 from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.session import Slope
@@ -42,6 +42,8 @@ def reasons(
         yield f"{'without':<16}{'it takes':<10}{'a step would take':<32}if slowed"
         yield from (_part_line(one, model, slopes) for one in parts_of(model))
         yield from (f"  {one.part}: {one.why_not}" for one in slopes if one.why_not)
+        if slopes:
+            yield f"  1: a step grows by the whole delay, 0: by none; {proven_parts(slopes)}"
         if model.residual >= LEAST_MS:
             yield f"  the model's step is off by {fmt.percent(100 * model.residual)}"
         yield ""

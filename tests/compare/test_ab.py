@@ -289,6 +289,17 @@ def test_ended_by_the_user_it_keeps_what_was_measured_if_there_are_five_pairs(pa
     assert done.commands == [STOP]
 
 
+def test_of_a_fixed_number_of_pairs_the_usual_interval_comes_with_the_last():
+    done = conduct(pipelined(pairs=16, fixed=True), step_ms=faster(1.25, noise=unsteady(0.1)))
+    while done.experiment.shown().pairs < 4:
+        done.turn()
+    assert done.experiment.shown().low is None
+    assert done.run().experiment.found.pairs == 16
+    shown = done.experiment.shown()
+    *_, before, (low, _, high) = shown.history
+    assert high - low < before[2] - before[0]  # it need not hold at every look
+
+
 def test_it_goes_on_with_the_pairs_that_it_has():
     worker = Worker(step_ms=faster(1.25))
     first = Conducted(Comparison(pipelined(pairs=40)), worker).run().experiment

@@ -77,6 +77,14 @@ def test_slopes_stand_beside_the_parts_that_were_slowed():
     assert line.endswith("–")
 
 
+@pytest.mark.parametrize(
+    ("device", "said"), [((0.9, 1.1), "proven: device"), ((0.2, 1.4), "nothing is proven")]
+)
+def test_why_says_what_slowing_has_proven(device, said):
+    lines = why_lines(ask(slowed(gpu_step(), device=device)))
+    assert f"  1: a step grows by the whole delay, 0: by none; {said}" in lines
+
+
 def test_a_step_that_is_mostly_unexplained_has_no_answer():
     answer = answered(measured(host_ms=2.0, device_ms=2.0)).answer
     assert (answer.limit, answer.tries) == ("none", ())

@@ -139,7 +139,9 @@ def test_what_is_wrong_in_a_file_is_told_with_its_line(text: str, why: str) -> N
 @pytest.mark.parametrize("text", ["x = 1\n", "raise ValueError('as train.py may')\n"])
 def test_what_declares_no_workload_may_be_a_plain_script(text: str) -> None:
     write(text)
-    assert why_not().endswith("; a plain script: gpudash run mine.py")
+    assert why_not().endswith(
+        "; a plain script: gpudash run mine.py, and after -- in other commands"
+    )
     write(f"from gpudash import workload\n{text}raise ValueError\n")
     assert why_not().startswith("mine.py:")
     assert "gpudash run" not in why_not()

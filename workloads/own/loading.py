@@ -82,7 +82,7 @@ def _none(file: str) -> str:
 
 def _plain(file: str) -> str:
     """Return a hint for a script that declares no workload."""
-    return f"; a plain script: gpudash run {file}"
+    return f"; a plain script: gpudash run {file}, and after -- in other commands"
 
 
 def _of_package(name: str) -> OwnEntry:
