@@ -1,5 +1,6 @@
 """Wait for what comes sooner or later, on a machine as busy as it may be."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -24,5 +25,13 @@ def until(condition: Callable[[], T], so_far: Callable[[], object] = lambda: "it
 
 def done(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; return its output and exit code."""
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.run(words, text=True, timeout=PATIENCE_S, check=False, **streams | options)
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": PATIENCE_S}
+    return subprocess.run(words, text=True, check=False, **usual | options)
+
+
+def done_without_path(
+    *words: str | Path, cwd: Path, timeout: float = PATIENCE_S, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end without our PYTHONPATH, which leads to this checkout."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return done(*words, cwd=cwd, timeout=timeout, env=clean | environment)

@@ -63,6 +63,19 @@ def started(*words, **options):
     )
 
 
+def dashboard(*words):
+    """A command in a terminal, once its dashboard shows the levers."""
+    terminal = pexpect.spawn(
+        words[0],
+        list(words[1:]),
+        env=worker_double.environment(TERM="xterm-256color"),
+        dimensions=(40, 120),
+        timeout=WAIT_S,
+    )
+    terminal.expect("num_workers")
+    return terminal
+
+
 # ── without a terminal ──────────────────────────────────────────────────────────────────
 
 
@@ -117,14 +130,7 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
         command = shlex.split(re.search(r"here; (srun .* attach) opens", line)[1])
         monkeypatch.delenv("TMPDIR", raising=False)
         until(runs.living)
-        step = pexpect.spawn(
-            command[0],
-            command[1:],
-            env=worker_double.environment(TERM="xterm-256color"),
-            dimensions=(40, 120),
-            timeout=WAIT_S,
-        )
-        step.expect("num_workers")
+        step = dashboard(*command)
         (run,) = runs.living()
         with pytest.raises(Exception, match="watched by another gpudash"):
             run.open()  # one dashboard at a time
@@ -146,14 +152,7 @@ def test_a_training_that_ends_under_another_dashboard_is_not_summed_up_wrongly(p
     job = started(TRAINING, "--steps", "100000", "--step-s", "0.004")
     with job:
         until(runs.living)
-        step = pexpect.spawn(
-            "gpudash",
-            ["attach"],
-            env=worker_double.environment(TERM="xterm-256color"),
-            dimensions=(40, 120),
-            timeout=WAIT_S,
-        )
-        step.expect("num_workers")
+        step = dashboard("gpudash", "attach")
         (run,) = runs.living()
         os.kill(run.facts.pid, signal.SIGKILL)
         _, errors = job.communicate(timeout=WAIT_S)
@@ -211,14 +210,7 @@ def _is_waiting(pid):
 def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_to_find(programs):
     """Slurm kills what is left of a step. The next gpudash removes the directory."""
     steps = ["--steps", "100000", "--step-s", "0.01"]
-    step = pexpect.spawn(
-        sys.executable,
-        ["-m", "gpudash", "run", str(TRAINING), *steps],
-        env=worker_double.environment(TERM="xterm-256color"),
-        dimensions=(40, 120),
-        timeout=WAIT_S,
-    )
-    step.expect("num_workers")
+    step = dashboard(*GPUDASH, "run", str(TRAINING), *steps)
     (run,) = runs.living()
     step.close(force=True)  # the step's task is gone, and its terminal
     (kept,) = runs.living()  # outside of Slurm it would train on
@@ -244,14 +236,7 @@ def test_attaching_traces_no_process(programs):
     job = started("train.py", cwd=programs.parent)
     with job:
         until(runs.living)
-        step = pexpect.spawn(
-            words[0],
-            words[1:],
-            env=worker_double.environment(TERM="xterm-256color"),
-            dimensions=(40, 120),
-            timeout=WAIT_S,
-        )
-        step.expect("num_workers")
+        step = dashboard(*words)
         step.close(force=True)
         job.communicate(timeout=WAIT_S)
         assert job.returncode == 0

@@ -1,7 +1,5 @@
 """`gpudash run` over a script in an environment of its own: torch is there, and gpudash is not."""
 
-import os
-import subprocess
 import sys
 import venv
 import zipapp
@@ -9,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+from tests.waiting import done_without_path
 
 ROOT = Path(__file__).parents[2]
 TORCHS = [
@@ -74,24 +74,10 @@ def python(packages):
     return packages.parents[2] / "bin" / "python"
 
 
-def done(*command, cwd, **environment):
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    words = [str(word) for word in command]
-    return subprocess.run(
-        words,
-        cwd=cwd,
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
 def both(python, folder, *words, **environment):
     """Run a script without gpudash and with it; the output of both, and gpudash's last line."""
-    plain = done(python, *words, cwd=folder, **environment)
-    watched = done(*RUN, "--watch", "--", python, *words, cwd=folder, **environment)
+    plain = done_without_path(python, *words, cwd=folder, **environment)
+    watched = done_without_path(*RUN, "--watch", "--", python, *words, cwd=folder, **environment)
     *errors, last = watched.stderr.splitlines()
     assert errors == plain.stderr.splitlines()
     assert (watched.stdout, watched.returncode) == (plain.stdout, plain.returncode)
@@ -138,7 +124,7 @@ print(gpudash.__name__)
 
 def test_it_may_declare_its_steps_all_the_same(tmp_path, python):
     path = written(tmp_path, DECLARED)
-    one = done(*RUN, "--watch", "--", python, path, cwd=tmp_path)
+    one = done_without_path(*RUN, "--watch", "--", python, path, cwd=tmp_path)
     assert one.stdout == "gpudash\n", one.stderr
     assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps")
 
@@ -157,16 +143,16 @@ for pair in zip(loader, loader):
 def test_a_frameworks_callback_is_there_too(tmp_path, python):
     written(tmp_path, "class TrainerCallback: pass", "transformers.py")
     path = written(tmp_path, BY_CALLBACK)
-    one = done(*RUN, "--watch", "--", python, path, cwd=tmp_path)
+    one = done_without_path(*RUN, "--watch", "--", python, path, cwd=tmp_path)
     assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps")
 
 
 def test_steps_declared_through_an_installed_gpudash_reach_the_hooks(tmp_path):
     path = written(tmp_path, DECLARED)
     installed = {"PYTHONPATH": str(ROOT)}
-    one = done(*RUN, "--watch", "--", sys.executable, path, cwd=tmp_path, **installed)
+    one = done_without_path(*RUN, "--watch", "--", sys.executable, path, cwd=tmp_path, **installed)
     assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps")
-    alone = done(sys.executable, path, cwd=tmp_path, **installed)
+    alone = done_without_path(sys.executable, path, cwd=tmp_path, **installed)
     assert (alone.stdout, alone.stderr) == ("gpudash\n", "")
 
 
@@ -185,7 +171,7 @@ def test_a_zipped_program_is_measured_too(tmp_path, python):
     (tmp_path / "app").mkdir()
     written(tmp_path / "app", FEW, "__main__.py")
     zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
-    one = done(*RUN, "--watch", "--", python, tmp_path / "app.pyz", cwd=tmp_path)
+    one = done_without_path(*RUN, "--watch", "--", python, tmp_path / "app.pyz", cwd=tmp_path)
     assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps")
 
 

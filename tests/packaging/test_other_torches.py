@@ -8,11 +8,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import done_without_path
 
 ROOT = Path(__file__).parents[2]
 TORCHES = ("2.5.1", "2.7.1", "2.9.1", "2.11.0", "2.13.0", "2.15.0")
@@ -84,22 +85,12 @@ def pythons():
     return [(f"3.{minor}", found.get(minor)) for minor in MINORS]
 
 
-def run(*command, cwd, **environment):
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    words = [str(word) for word in command]
-    return subprocess.run(
-        words,
-        cwd=cwd,
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1800,
-    )
+def run(*command, cwd):
+    return done_without_path(*command, cwd=cwd, timeout=1800)
 
 
-def passed(*command, cwd, **environment):
-    done = run(*command, cwd=cwd, **environment)
+def passed(*command, cwd):
+    done = run(*command, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 

@@ -1,7 +1,6 @@
 """Runs trainings over the cells of a notebook in one process, and prints the results."""
 
 import contextlib
-import gc
 import json
 import threading
 
@@ -10,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from gpudash.instrument import patching
-from tests.script.toy import watched
+from tests.script.toy import results, watched
 
 torch.set_num_threads(1)
 CASES = {}
@@ -182,28 +181,22 @@ def fit_both(one, first, other, second, steps):
         second.step()
 
 
+def told(toy):
+    return {
+        "steps": toy.tracker.steps,
+        "anew": toy.anew,
+        "asides": toy.asides,
+        "failures": toy.failures,
+        "samples": [record.samples for record in toy.records],
+    }
+
+
 def main():
     toy = watched()
-    results = {}
-    for name, run in CASES.items():
-        toy.clear()
-        gc.collect()
-        toy.tracker.reset()
-        toy.tracker.active, toy.tracker.may_skip = True, False
-        more = run(toy)
-        toy.tracker.finish()
-        toy.look()
-        results[name] = {
-            "steps": toy.tracker.steps,
-            "anew": toy.anew,
-            "asides": toy.asides,
-            "failures": toy.failures,
-            "samples": [record.samples for record in toy.records],
-            **more,
-        }
+    found = results(toy, CASES, told)
     toy.tracker.end()
     patching.undo()
-    print(json.dumps(results))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

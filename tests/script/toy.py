@@ -51,6 +51,21 @@ class Toy:
             self.losses.append(None if loss is None else float(loss))
 
 
+def results(toy, cases, told):
+    """Run each case as a training of its own; return by its name what `told` and it return."""
+    found = {}
+    for name, run in cases.items():
+        toy.clear()
+        gc.collect()
+        toy.tracker.reset()
+        toy.tracker.active, toy.tracker.may_skip = True, False
+        more = run(toy)
+        toy.tracker.finish()
+        toy.look()
+        found[name] = told(toy) | more
+    return found
+
+
 def watched():
     torch.compiler.reset()  # imports the compiler, as the first optimizer does
     gc.freeze()  # makes each search for models faster

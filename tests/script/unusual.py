@@ -21,7 +21,7 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 from gpudash.levers.script_levers import ScriptLevers
 from gpudash.levers.training_objects import NewestCall
 from gpudash.script import tracker
-from tests.script.toy import watched
+from tests.script.toy import results, watched
 
 torch.set_num_threads(1)
 CASES = {}
@@ -459,26 +459,19 @@ def autocast_later(toy):
     return {"news": len(toy.founds) - before, "autocasts": autocasts}
 
 
+def told(toy):
+    return {
+        "steps": toy.tracker.steps,
+        "samples": toy.tracker.samples,
+        "found": toy.founds,
+        "failures": toy.failures,
+    }
+
+
 def main():
     toy = watched()
     tracker.LOSS_EVERY_S = 0.0  # each is kept
-    results = {}
-    for name, run in CASES.items():
-        toy.clear()
-        gc.collect()
-        toy.tracker.reset()
-        toy.tracker.active, toy.tracker.may_skip = True, False
-        more = run(toy)
-        toy.tracker.finish()
-        toy.look()
-        results[name] = {
-            "steps": toy.tracker.steps,
-            "samples": toy.tracker.samples,
-            "found": toy.founds,
-            "failures": toy.failures,
-            **more,
-        }
-    print(json.dumps(results))
+    print(json.dumps(results(toy, CASES, told)))
 
 
 if __name__ == "__main__":
