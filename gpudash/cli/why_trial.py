@@ -19,6 +19,7 @@ from gpudash.errors import Exit
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import SlowingShown
+from gpudash.protocol.training import Failed
 from gpudash.run.code_looks import is_wanted
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
@@ -58,6 +59,7 @@ class Why:
         self._session, self._news = session, news
         self._course = self._follow(arguments, trace)
         self._doing = "warming up"
+        self._is_done = False
         self.known = Snapshot()
         """The newest one with an answer."""
         self.failure = ""
@@ -70,7 +72,17 @@ class Why:
             self.known = snapshot
         if (snapshot.quiet_s or 0.0) > PATIENCE_S:
             self.failure = f"no step has ended for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
-        return self.failure != "" or next(self._course, True)
+        self._is_done = self.failure != "" or next(self._course, True)
+        return self._is_done
+
+    def why_incomplete(self, ended: str, own: Failed | None) -> str:
+        """Return why something was not found, as a clause; empty if all was.
+
+        `ended` is how the training ended, and `own` how gpudash failed.
+        """
+        if own is not None and own.kind == "error":
+            return own.sentence
+        return self.failure or ("" if self._is_done else f"{ended} while {self._doing}")
 
     def line(self, snapshot: Snapshot) -> str:
         """Return the progress line."""
@@ -161,7 +173,8 @@ def _of_workload(arguments: argparse.Namespace, trace: Path) -> int:
         interrupted = follow(session, news, why.line, why.is_over)
         if session.failure is not None and why.known.answer is None:
             return complain_of_failure(session.failure)
-    return _conclude(why, arguments, "the training ended first", interrupted=interrupted)
+        failure = session.failure
+    return _conclude(why, arguments, "the training ended", failure, interrupted=interrupted)
 
 
 def _of_script(arguments: argparse.Namespace, trace: Path) -> int:
@@ -172,29 +185,40 @@ def _of_script(arguments: argparse.Namespace, trace: Path) -> int:
         why = Why(session, script.news, arguments, trace)
         line = (lambda _: "") if arguments.quiet else why.line
         script.follow(session, lambda: why.is_over() or script.interrupted, line)
+        failure = session.failure
     source = script.source
     assert source
     failed = None if why.known.answer is not None else script.own_failure("answer")
     if failed is not None:
         return failed
     ended = source.how_it_ended() if source.started else source.why_no_step()
-    return _conclude(why, arguments, ended, interrupted=script.interrupted)
+    return _conclude(why, arguments, ended, failure, interrupted=script.interrupted)
 
 
-def _conclude(why: Why, arguments: argparse.Namespace, ended: str, *, interrupted: bool) -> int:
-    """Print the answer, or why there is none; return the exit code."""
+def _conclude(
+    why: Why,
+    arguments: argparse.Namespace,
+    ended: str,
+    failure: Failed | None,
+    *,
+    interrupted: bool,
+) -> int:
+    """Print the answer, and why there is none or a part is missing; return the exit code."""
     answer = why.known.answer
     if answer is None:
-        complain(f"gpudash: no answer: {'interrupted' if interrupted else why.failure or ended}")
+        why_not = "interrupted" if interrupted else why.why_incomplete(ended, failure) or ended
+        complain(f"gpudash: no answer: {why_not}")
         return Exit.INTERRUPTED if interrupted else Exit.FAILED
     if arguments.json:
         say_json(report(why.known, answer))
     else:
         say("\n".join(answer_lines(why.known, answer)))
-    if why.failure:
-        complain(f"gpudash: {why.failure}")
-        return Exit.FAILED
-    return Exit.INTERRUPTED if interrupted else Exit.DONE
+    if interrupted:
+        return Exit.INTERRUPTED
+    incomplete = why.why_incomplete(ended, failure)
+    if incomplete:
+        complain(f"gpudash: {incomplete}")
+    return Exit.FAILED if incomplete else Exit.DONE
 
 
 def report(snapshot: Snapshot, answer: Answer) -> WhyReport:

@@ -131,10 +131,12 @@ class SlowingTrial:
         return side > 0 and PARTS[side - 1] in self._why_not
 
     def _newest_round(self) -> dict[int, float | None] | None:
-        """Return the next round's ms a step by side; None while a block of it is missing."""
-        numbers = range(self._rounds * SIDES, (self._rounds + 1) * SIDES)
-        sides = {number: self._sides[number] for number in numbers}
-        if not all(one in self._took_ms or self._is_refused(side) for one, side in sides.items()):
+        """Return the next round's ms a step by side; None until it is whole, and at the end."""
+        first = self._rounds * SIDES
+        sides = dict(enumerate(self._sides[first : first + SIDES], first))
+        if not sides or not all(
+            one in self._took_ms or self._is_refused(side) for one, side in sides.items()
+        ):
             return None
         return {side: self._took_ms.pop(number, None) for number, side in sides.items()}
 

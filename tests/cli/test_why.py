@@ -116,6 +116,13 @@ def test_a_workload_is_answered_and_ended():
     assert ended.stdout.startswith("encdec: ")
 
 
+def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
+    ended = why("--prove", "--seconds", "2", "-q", "--", "train.py", "600")  # 6 s of training
+    assert ended.returncode == 1, ended.stdout
+    assert "train.py: input-bound" in ended.stdout
+    assert "gpudash: train.py has ended while slowing one part after another" in ended.stderr
+
+
 def test_a_script_without_a_step_has_no_answer():
     Path("none.py").write_text("print('done')\n")
     ended = why("--", "none.py")

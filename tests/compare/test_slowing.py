@@ -4,6 +4,7 @@ from itertools import cycle
 
 import pytest
 
+from gpudash.compare import slowing
 from gpudash.compare.slowing import BLOCK_S, FEWEST_ROUNDS, MOST_S, PARTS, PRECISION, SlowingTrial
 from tests.scripted_run import host
 from tests.scripted_worker import Conducted, Worker
@@ -63,6 +64,15 @@ def test_it_ends_after_a_minute_with_what_it_has():
     assert shown.is_over
     assert shown.failure == ""
     assert any(one.high - one.low > 2 * PRECISION for one in shown.slopes)
+
+
+def test_it_ends_with_what_it_has_when_all_rounds_are_run(monkeypatch):
+    monkeypatch.setattr(slowing, "MOST_ROUNDS", 6)
+    done = conducted({"host": 1.0}, noise=(0.0, 30.0, 1.0, 50.0, 20.0, 3.0, 40.0)).run()
+    shown = done.experiment.shown()
+    assert shown.is_over
+    assert shown.rounds == 6
+    assert slopes_of(done)["host"].low is not None
 
 
 def test_a_part_that_cannot_be_slowed_says_why_and_the_others_have_slopes():
