@@ -21,7 +21,7 @@ from gpudash.diagnosis.evidence import (
 from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.proposals import proposals
+from gpudash.diagnosis.proposals import Proposals, proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
 from gpudash.diagnosis.slopes import (
     Proof,
@@ -62,6 +62,7 @@ class Found(NamedTuple):
     measured: Measured = Measured(Snapshot(), RecentStep())
     """When the limit was found last."""
     tries: tuple[Try, ...] = ()
+    minor: tuple[str, ...] = ()
     caution: str = ""
     limit_s: float = -inf
     tries_s: float = -inf
@@ -105,6 +106,7 @@ class Found(NamedTuple):
             step_ms=step.step_ms,
             lanes=lanes_of(snapshot, step),
             tries=self.tries,
+            minor=self.minor,
             caution=self.caution,
         )
 
@@ -194,12 +196,17 @@ def find(
         last = before
     limit = last.limit
     is_outside = limit in OUTSIDE
-    changes = () if model is None else proposals(model, snapshot, levers, step, outside=is_outside)
+    proposed = Proposals()
+    if model is not None:
+        proposed = proposals(model, snapshot, levers, step, outside=is_outside)
+    changes = proposed.tries
     kept = _kept(before, limit, changes, now_s)
     doubt = caution(limit, now) if kept or changes else ""
     tries_s = now_s if before is None or not kept else before.tries_s
     tries = kept or changes
-    return last._replace(tries=tries, caution=doubt, tries_s=tries_s, code=snapshot.code)
+    return last._replace(
+        tries=tries, minor=proposed.minor, caution=doubt, tries_s=tries_s, code=snapshot.code
+    )
 
 
 def _waits(snapshot: Snapshot, levers: Iterable[Lever], step: RecentStep) -> bool | None:

@@ -104,7 +104,7 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
     yield _cores(measured)
     yield _loader(measured) if (step.taken_pct or 0.0) >= DATA_PCT else ""
     if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
-        yield "no lever adds cores"
+        yield "no setting helps: the machine is full"
     else:  # a loader may wait for a core too, or for something that a lever changes
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
         yield _batches_wait(measured)
@@ -162,7 +162,8 @@ def _pct(share_pct: float) -> str:
 
 def _input(measured: Measured) -> Iterator[str]:
     step = measured.step
-    waits = f"waits {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
+    who = "the GPU" if step.on_gpu else "the training"
+    waits = f"{who} waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
     takes = _maker(measured)
     is_more = (step.taken_pct or 0.0) > (step.share_pct(step.starved_ms) or 0.0)
     yield from (takes, waits) if is_more else (waits, takes)
@@ -178,7 +179,7 @@ def _input(measured: Measured) -> Iterator[str]:
 
 def _copy(measured: Measured) -> Iterator[str]:
     copying, settings = measured.step.copy_ms, measured.snapshot.settings
-    yield f"copies {fmt.milliseconds(copying)} {measured.of_step}"
+    yield f"copying takes {fmt.milliseconds(copying)} {measured.of_step}"
     yield "nothing runs beside it"
     if settings.get("pin_memory") != "off":
         return
@@ -192,7 +193,7 @@ def _copy(measured: Measured) -> Iterator[str]:
 
 def _communication(measured: Measured) -> Iterator[str]:
     exposed = fmt.milliseconds(measured.step.exposed_ms)
-    yield f"only communicates {exposed} {measured.of_step}"
+    yield f"nothing but communication runs {exposed} {measured.of_step}"
     yield collectives_line(measured.snapshot)
     if measured.step.profile is not None:
         yield f"the GPU is busy {measured.share(measured.step.profile.busy_ms)} of it"
@@ -205,7 +206,7 @@ def _sync(measured: Measured) -> Iterator[str]:
         yield from _host(measured)
         return
     first, *others = profile.syncs[:MOST_WAITS]
-    yield f"waits {fmt.milliseconds(first.blocked_ms)} {measured.of_step} {place(first)}"
+    yield f"the host waits {fmt.milliseconds(first.blocked_ms)} {measured.of_step} {place(first)}"
     if measured.model is not None and measured.model.without("wait").high:
         yield f"without its waits {_without_waits(measured.model).label}"
     for one in others:
@@ -217,7 +218,7 @@ def _launch(measured: Measured) -> Iterator[str]:
     if profile is None:
         yield from _host(measured)
         return
-    yield f"no work launched {fmt.milliseconds(measured.step.idle_ms)} {measured.of_step}"
+    yield f"the GPU has no work {fmt.milliseconds(measured.step.idle_ms)} {measured.of_step}"
     if profile.launches is not None:
         yield f"{profile.launches:,.0f} launches take {fmt.milliseconds(profile.launch_ms)} ms"
 
@@ -246,13 +247,13 @@ def waiting_settings(levers: Iterable[Lever], settings: Settings) -> Settings:
 def _host(measured: Measured) -> Iterator[str]:
     """Yield why the host may be busy, and that a profile would show it."""
     snapshot, step = measured.snapshot, measured.step
-    yield f"host busy {measured.share(step.host_ms)} {measured.of_step}"
+    yield f"the host is busy {measured.share(step.host_ms)} {measured.of_step}"
     levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
     waits = dict(waiting_settings(levers, snapshot.settings))
     if step.pinned is False:
         waits["pin_memory"] = "off"
     names = " and ".join(f"{name}={value}" for name, value in waits.items())
-    yield f"{names} can make it wait" if waits else "it never gets ahead of the GPU"
+    yield f"{names} can make it wait" if waits else "the host launches no faster than the GPU works"
     if step.gpu_util_pct is not None:
         yield f"a kernel runs {fmt.percent(step.gpu_util_pct)} of the time"
     yield ASK_PROFILE if "profile" in snapshot.can else ""
@@ -267,7 +268,7 @@ def _throttled(measured: Measured) -> Iterator[str]:
 
 def _gpu(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
-    yield f"busy {fmt.percent(step.at_work_pct)} {measured.of_step}"
+    yield f"the GPU is busy {fmt.percent(step.at_work_pct)} {measured.of_step}"
     yield from _units(measured)
     is_unseen = measured.step.profile is None and step.communication_ms is None
     if len(snapshot.ranks) > 1 and is_unseen:
@@ -286,7 +287,7 @@ def _units(measured: Measured) -> Iterator[str]:
     step, profile = measured.step, measured.step.profile
     shares = {
         "SMs active": step.sm_active_pct,
-        "memory": step.dram_active_pct,
+        "DRAM traffic": step.dram_active_pct,
         "tensor cores": step.tensor_active_pct,
     }
     known = (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
@@ -297,7 +298,7 @@ def _units(measured: Measured) -> Iterator[str]:
 
 def _cpu(measured: Measured) -> Iterator[str]:
     step = measured.step
-    yield f"computing {fmt.percent(step.at_work_pct)} {measured.of_step}"
+    yield f"the CPU computes {fmt.percent(step.at_work_pct)} {measured.of_step}"
     is_starved = (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT
     yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} ms" if is_starved else ""
     if (is_starved and _makes_batches(measured)) or (step.taken_pct or 0.0) >= DATA_PCT:
@@ -347,7 +348,7 @@ def _with_every_core(step: RecentStep) -> str:
     if asked > 1 and not step.cores:
         return ""  # only the number of cores bounds the wait of several threads
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
-    return f"with every core {_up_to(100.0, least_pct)}"
+    return f"on an idle machine {_up_to(100.0, least_pct)}"
 
 
 def _without_waits(model: Model) -> Gain:

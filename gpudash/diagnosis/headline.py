@@ -177,7 +177,7 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
     """Yield what the answer still needs, the row being measured, and the row before it."""
-    yield f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
+    yield f"the first {WARMUP_STEPS} steps do not count"
     rows = [row for row in snapshot.results if not row.verdict]
     if not rows or not rows[-1].live:
         return

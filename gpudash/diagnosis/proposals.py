@@ -28,6 +28,15 @@ COMPILE_S = 60.0
 """What compiling takes in addition."""
 
 
+class Proposals(NamedTuple):
+    """What the levers of a training are worth."""
+
+    tries: tuple[Try, ...] = ()
+    """What to try, best first; what nothing is known of is last, without a gain."""
+    minor: tuple[str, ...] = ()
+    """Levers whose gain is inside the model's error."""
+
+
 class _Judged(NamedTuple):
     """A change, and what it is worth: expected gain for each second of trying."""
 
@@ -35,6 +44,8 @@ class _Judged(NamedTuple):
     worth: float
     loads: bool
     """Whether it is about how batches are made."""
+    is_minor: bool = False
+    """Whether the gain is inside the model's error."""
 
 
 def loader_workers(settings: Settings) -> int:
@@ -50,8 +61,8 @@ def proposals(
     step: RecentStep,
     *,
     outside: bool = False,
-) -> tuple[Try, ...]:
-    """Return what to try, best first; those of which nothing is known are last, without a gain.
+) -> Proposals:
+    """Return what to try, best first, and which levers bring too little to tell.
 
     Changes that an A/B has shown to be faster with these settings come first, and those that it has
     judged otherwise come last. Where the limit is `outside` of the step, only the loader's levers
@@ -60,12 +71,15 @@ def proposals(
     known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
     verdicts = _verdicts(snapshot)
     proven = {one.change: one for one in _proven(verdicts.values(), snapshot.settings, known)}
-    judged = [
+    estimated = [
         found
         for lever in known.values()
         for found in _estimated(lever, model, snapshot, step)
         if found.change.change not in proven and not (outside and not found.loads)
     ]
+    judged = [one for one in estimated if not one.is_minor]
+    foreseen = {one.change.lever for one in judged} | {lever for lever, _ in proven}
+    minor = dict.fromkeys(one.change.lever for one in estimated if one.is_minor)
 
     def is_tried(one: _Judged) -> bool:
         change = one.change
@@ -73,7 +87,10 @@ def proposals(
         return verdict is not None and _measured_pct(verdict, change.value)[0] <= 0
 
     ordered = sorted(judged, key=lambda one: (is_tried(one), -one.worth))
-    return (*proven.values(), *(one.change for one in ordered))
+    return Proposals(
+        (*proven.values(), *(one.change for one in ordered)),
+        tuple(lever for lever in minor if lever not in foreseen),
+    )
 
 
 def _estimated(
@@ -106,12 +123,14 @@ def _estimated(
             continue  # no loader makes batches
         gain = gain_of(change)
         tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
-        proposal = Try(lever.name, value, effect.why, before, gain)
+        proposal = Try(lever.name, value, effect.why, before, gain, tried_s)
         if gain is not None and gain.high_pct >= LEAST_PCT:
             expected_pct = (max(gain.low_pct or 0.0, -100.0) + gain.high_pct) / 2
             yield _Judged(proposal, expected_pct / tried_s, loads)
         elif gain is None and can_help(change, model.step_ms * LEAST_PCT / 100):
             yield _Judged(proposal, -tried_s, loads)  # after all of which something is known
+        elif gain is not None:
+            yield _Judged(proposal, 0.0, loads, is_minor=True)
 
 
 def _timing(rehearsed: Rehearsed | None, lever: str, value: str) -> Timing | None:
@@ -188,5 +207,6 @@ def _proven(
         if low > 0:
             source = f"an A/B of {one.pairs} pairs, with the other settings as now"
             gain = Gain(low, high, source, measured=True)
-            found.append((low, Try(one.lever, value, "measured by an A/B", before, gain)))
+            tried_s = TRY_S[known[one.lever].effect]
+            found.append((low, Try(one.lever, value, "measured by an A/B", before, gain, tried_s)))
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))

@@ -56,6 +56,8 @@ class Try(Record, frozen=True, array_like=True, tag=False):
     """The present value."""
     gain: Gain | None = None
     """None if no measurement supports a range."""
+    takes_s: float | None = None
+    """Seconds that an A/B of it takes about."""
 
     @property
     def change(self) -> tuple[str, str]:
@@ -107,6 +109,8 @@ class Answer(Record, frozen=True, kw_only=True, tag=False):
     """The step that the evidence is about."""
     tries: tuple[Try, ...] = ()
     """Proposed changes, best first."""
+    minor: tuple[str, ...] = ()
+    """Levers whose gain is inside the model's error."""
     caution: str = ""
     """Why an A/B of them is uncertain now, and what to do; empty if it is not."""
 

@@ -1,7 +1,9 @@
 """The layout of the main screen at each size, in cells.
 
-From 110 columns and 34 rows on everything is visible. A smaller terminal shows the answer,
-throughput and step time, and below them the panel that was chosen last.
+The answer is at the top, and the ledger of the levers below it. From 110 columns and 34 rows on
+the charts and the pane have places of their own; from 180 columns on the charts are at the right.
+A smaller terminal has readings in two rows, and the ledger's place is that of the panel chosen
+last.
 """
 
 from typing import Literal, TypeAlias
@@ -11,32 +13,43 @@ from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-BottomPanel: TypeAlias = Literal["levers", "device", "activity", "pane"]
+ChosenPanel: TypeAlias = Literal["levers", "device", "throughput", "activity", "step", "pane"]
 """Panels that share one place in a small terminal."""
 
-BOTTOM: tuple[BottomPanel, ...] = ("pane", "levers", "device", "activity")
-"""The part at the bottom is the first of these that is visible."""
 LEAST = (60, 16)
 """Fewest columns and rows in which anything is shown."""
 WIDE, TALL = 110, 34
 """Columns and rows from which all panels have their own place."""
+BESIDE = 180
+"""Columns from which the charts are beside the ledger, …"""
+LEDGER_WIDTH = 120
+"""… and the columns of the ledger there."""
 LANES_FROM_ROWS = 20
 """Fewest rows in which the answer has its lanes."""
-
-LEAST_CHARTS, LEAST_CHARTS_LARGE = 6, 16
-"""Rows that the pane leaves to the charts: side by side, and in two rows."""
+ANSWER_ROWS = 3
+"""The limit, its reason, and what to try."""
+READINGS_ROWS = 3
+"""Rows of the readings in a small terminal: a rule, and two of readings."""
+LEAST_PANE, LEAST_CHART = 4, 5
+"""Fewest rows of the pane and of a chart, with their rules."""
+LEAST_STACK = 11
+"""Fewest rows below the answer that more than one panel shares."""
 
 
 class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's choice of panels."""
+    """The user's choice of panels, and the rows that they need."""
 
-    chosen: BottomPanel = "levers"
+    chosen: ChosenPanel = "levers"
     """The panel in the shared place of a small terminal."""
     device: bool = False
     """Whether the device panel takes the levers' place."""
     zoomed: str = ""
     """The panel that takes all of the room; empty for none."""
     scrubber: bool = False
+    lanes: int = 2
+    """Rows of the answer's lanes."""
+    lever_rows: int = 10
+    """Rows of the ledger for each lever to be in sight."""
     pane_rows: int = 0
     """Rows that the pane needs; used if above its usual share."""
     status_rows: int = 1
@@ -58,22 +71,22 @@ def places(width: int, height: int, shown: PanelChoice) -> dict[str, Region]:
     room = Region(0, 1, width, height - rows)
     if shown.zoomed:
         return {**bars, shown.zoomed: room}
-    answer, room = room.split_horizontal(_answer_rows(width, height))
-    side = "device" if shown.device else "levers"
-    arranged = _large if is_roomy(width, height) else _small
-    panels = arranged(room, side, shown)
-    return {**bars, "answer": answer, **panels}
+    lanes = 1 + shown.lanes if height >= LANES_FROM_ROWS and shown.lanes else 0
+    answer, room = room.split_horizontal(ANSWER_ROWS + lanes)
+    side: ChosenPanel = "device" if shown.device else "levers"
+    if not is_roomy(width, height):
+        return {**bars, "answer": answer, **_small(room, side, shown)}
+    arranged = _beside if width >= BESIDE else _stacked
+    return {**bars, "answer": answer, **arranged(room, side, shown)}
 
 
 def notices_margin(width: int, height: int, shown: PanelChoice) -> int:
     """Return the rows to leave below notices.
 
-    They appear above the pane or what is in its place, or above the status if a panel is zoomed.
+    They appear above the pane, or above the status if a panel has its place.
     """
     regions = places(width, height, shown)
-    lowest = regions.get("status")
-    if not shown.zoomed:
-        lowest = next((regions[part] for part in BOTTOM if part in regions), lowest)
+    lowest = regions.get("pane" if not shown.zoomed else "status", regions.get("status"))
     return height - lowest.y if lowest is not None else 0
 
 
@@ -93,44 +106,54 @@ def is_roomy(width: int, height: int) -> bool:
 
 
 def is_wide(width: int) -> bool:
-    """Return whether levers and pane are visible at once."""
+    """Return whether the columns suffice for charts side by side."""
     return width >= WIDE
 
 
-def _answer_rows(width: int, height: int) -> int:
-    """Return the rows of the answer: a frame with evidence, line and lanes, or only the line."""
-    if is_roomy(width, height):
-        return 6
-    return 4 if height >= LANES_FROM_ROWS else 1
+def _stacked(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
+    """Return the ledger, the charts below it with the readings at their right, and the pane."""
+    rows = min(shown.lever_rows, room.height - LEAST_CHART - LEAST_PANE)
+    ledger, rest = room.split_horizontal(rows)
+    charts, pane = rest.split_horizontal(-_pane_rows(rest.height, LEAST_CHART, shown))
+    left, readings = charts.split_vertical(room.width * 3 // 5)
+    return {side: ledger, **_charts(left, shown), "activity": readings, "pane": pane}
 
 
-def _large(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
-    """Return charts and activity, step time below, levers on the right, the pane at the bottom."""
-    # an A/B needs seven rows inside the pane; charts make better use of further rows
-    pane_rows = min(max(room.height // 4, min(room.height * 3 // 10, 9), 8), 18)
-    pane_rows = max(pane_rows, min(shown.pane_rows, room.height - LEAST_CHARTS_LARGE))
-    upper, pane = room.split_horizontal(-pane_rows)
-    left, right = upper.split_vertical(-min(max(room.width * 2 // 7, 34), 42))
-    charts, step = left.split_horizontal(left.height * 6 // 11)
-    rate, activity = charts.split_vertical(max(charts.width // 2, charts.width - 58))
-    return {"throughput": rate, "activity": activity, "step": step, side: right, "pane": pane}
+def _beside(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
+    """Return ledger and pane at the left, charts and readings at the right."""
+    left, right = room.split_vertical(LEDGER_WIDTH)
+    rows = min(shown.lever_rows, room.height - LEAST_PANE)
+    ledger, pane = left.split_horizontal(rows)
+    charts, readings = right.split_horizontal(room.height * 2 // 3)
+    return {side: ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
 
 
-def _small(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
-    """Return charts side by side, and below them the chosen panel; two panels if it is wide."""
-    below = min(max(room.height * 8 // 17, 5), 14)
-    if shown.chosen == "pane" or is_wide(room.width):
-        below = max(below, min(shown.pane_rows, room.height - LEAST_CHARTS))
-    charts, bottom = room.split_horizontal(-below)
-    chosen_id = side if shown.chosen in ("levers", "device") else shown.chosen
-    if is_wide(room.width):
-        rate, rest = charts.split_vertical(room.width // 3)
-        activity, step = rest.split_vertical(room.width // 3)
-        pane, right = bottom.split_vertical(room.width * 3 // 5)
-        panels = {"throughput": rate, "activity": activity, "step": step}
-        return {**panels, "pane": pane, side: right}
-    rate, step = charts.split_vertical(room.width // 2)
-    return {"throughput": rate, "step": step, chosen_id: bottom}
+def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
+    """Return both charts, or where there is room for one the chosen one."""
+    if room.height < 2 * LEAST_CHART:
+        return {"step" if shown.chosen == "step" else "throughput": room}
+    rate, step = room.split_horizontal((room.height + 1) // 2)
+    return {"throughput": rate, "step": step}
+
+
+def _pane_rows(height: int, least_above: int, shown: PanelChoice) -> int:
+    """Return the pane's rows of a height that it shares: two fifths, or what it needs."""
+    wanted = max(height * 2 // 5, shown.pane_rows, LEAST_PANE)
+    return max(min(wanted, height - least_above), 1)
+
+
+def _small(room: Region, side: ChosenPanel, shown: PanelChoice) -> dict[str, Region]:
+    """Return the chosen panel, and with room for them readings and the pane below it."""
+    chosen = side if shown.chosen in ("levers", "device", "activity") else shown.chosen
+    if room.height < LEAST_STACK:
+        return {"activity" if shown.chosen == "activity" else chosen: room}
+    if chosen == "pane":
+        readings, pane = room.split_horizontal(READINGS_ROWS)
+        return {"activity": readings, "pane": pane}
+    rows = min(shown.lever_rows, room.height - READINGS_ROWS - 2)
+    place, rest = room.split_horizontal(rows)
+    readings, pane = rest.split_horizontal(READINGS_ROWS)
+    return {chosen: place, "activity": readings, "pane": pane}
 
 
 class Board(Layout):

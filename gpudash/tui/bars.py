@@ -44,7 +44,7 @@ def button(text: str, action: str, *, key_of: str = "", rank: int = 0) -> Cell:
 
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:
-    """Return workload, device, state and rates; numbers have fixed widths."""
+    """Return workload, device, state, steps and loss; numbers have fixed widths."""
     glyph, style = ("◌", "busy") if aside(snapshot) else STATE_STYLES[snapshot.state]
     steps = fmt.count(snapshot.total_steps)
     if snapshot.planned_steps is not None:
@@ -56,15 +56,11 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
     what = fmt.clip(fmt.plain(snapshot.workload or "gpudash"), 32)
     doing = aside(snapshot) or snapshot.state
     state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
-    tokens = snapshot.tokens_per_s
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
         *([cell(f"{len(snapshot.ranks)} ranks", "dim", rank=2)] if snapshot.ranks else ()),
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
-        _quantity(snapshot.samples_per_s, "samples/s", rank=1),
         *_per_gpu(snapshot),
-        *([_quantity(tokens, "tokens/s", rank=2)] if tokens is not None else ()),
-        _quantity(snapshot.steps_per_s, "steps/s", rank=2),
         Cell(parts=(("step ", "dim"), (f"{steps:>7}", "strong")), rank=4),
         Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "strong")), rank=3),
     )
@@ -113,10 +109,6 @@ def _per_gpu(snapshot: Snapshot) -> list[Cell]:
     return [cell(f"{each} samples a step and rank", "dim", rank=5)]
 
 
-def _quantity(value: float | None, unit: str, *, rank: int) -> Cell:
-    return Cell(parts=((f"{fmt.significant(value):>6}", "strong"), (f" {unit}", "dim")), rank=rank)
-
-
 def _loss(loss: float | None) -> str:
     """Return the loss; NaN and infinity are shown, as they are findings and not missing values."""
     if loss is None:
@@ -157,10 +149,9 @@ def status(
         hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
         sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header has it
-        ends = f"{key_for('compare')} ends it" if _comparing(snapshot) else ""
-        # an A/B, a verdict or a refusal needs the line; the panel has the button
+        # a verdict or a refusal needs the line
         edits = [] if sentence else _edits(undo, redo)
-        parts = (sentence, ends, *_last_change(snapshot), *edits)
+        parts = (sentence, *_last_change(snapshot), *edits)
         parts = (*parts, *_asides(snapshot), *_notes(snapshot))
         found = " ".join(fmt.plain(snapshot.found).split())
         sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
@@ -179,12 +170,6 @@ def _edits(undo: str, redo: str) -> list[str]:
         for way, what, how in ways
         if what
     ]
-
-
-def _comparing(snapshot: Snapshot) -> bool:
-    """Return whether an A/B is running that can be ended here."""
-    shown = snapshot.comparison
-    return shown is not None and not shown.is_over and "blocks" in snapshot.can
 
 
 def _last_change(snapshot: Snapshot) -> list[str]:

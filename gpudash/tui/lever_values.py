@@ -1,6 +1,6 @@
-"""What is known of a lever: its row, and the values it may have, with what this run measured.
+"""What is known of a lever: its row, and the values it may have, with what A/Bs have shown.
 
-Only results and verdicts with the present values of all other levers are used.
+Only what was measured with the present values of all other levers is used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,15 +17,13 @@ STEPS_DOWN, STEPS_UP = 2, 4
 
 
 class MeasuredValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A value of a lever, and its measurement in this run."""
+    """A value of a lever, and what an A/B of this run has shown of it."""
 
     value: str
-    rate: float | None = None
-    """Throughput in the unit of `unit_of`."""
     change: float | None = None
     """Change against the present value; 0.05 is 5 % faster."""
     how: str = ""
-    """Source of the figures: `row 3`, `A/B`, or an estimate; empty if nothing is known."""
+    """`A/B`, or whether a batch fits into memory; empty if nothing is known."""
 
 
 class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +50,6 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """The batch size that would fit in device memory; empty if unknown."""
 
 
-def unit_of(lever: Lever, snapshot: Snapshot) -> str:
-    """Return the unit of a lever's rates: samples/s, or steps/s if no samples are counted."""
-    return "samples/s" if lever.name == "batch_size" else rate_unit(snapshot.results)
-
-
 def rate_unit(results: Iterable[Result]) -> str:
     """Return the unit of the rates of these rows."""
     measured = [row for row in results if row.steps]
@@ -68,25 +61,18 @@ def measured_values(
     lever: Lever, now: str, default: str, active: Mapping[str, str], snapshot: Snapshot
 ) -> tuple[MeasuredValue, ...]:
     """Return the lever's values in order, the present value `now` among them."""
-    in_samples = unit_of(lever, snapshot) == "samples/s"
     others = {name: value for name, value in active.items() if name != lever.name}
-    rows = {row.settings[lever.name]: row for row in _alike(lever, others, snapshot)}
-    rates = {v: row.samples_per_s if in_samples else row.steps_per_s for v, row in rows.items()}
     verdicts = dict(_verdicts(lever.name, now, others, snapshot))
-    base = rates.get(now)
     expected = fitting(lever, {**active, lever.name: now}, snapshot)
+    tried = {row.settings[lever.name] for row in _alike(lever, others, snapshot)}
 
     def measured(value: str) -> MeasuredValue:
-        rate = rates.get(value)
         if value in verdicts:
-            return MeasuredValue(value=value, rate=rate, change=verdicts[value], how="A/B")
-        if rate is None:
-            return MeasuredValue(value=value, how=_fits(value, expected))
-        change = rate / base - 1 if base and value != now else None
-        return MeasuredValue(value=value, rate=rate, change=change, how=f"row {rows[value].number}")
+            return MeasuredValue(value=value, change=verdicts[value], how="A/B")
+        return MeasuredValue(value=value, how=_fits(value, expected))
 
     return tuple(
-        measured(value) for value in lever.values or _numbers(lever, {now, default, *rows}, now)
+        measured(value) for value in lever.values or _numbers(lever, {now, default, *tried}, now)
     )
 
 

@@ -74,7 +74,7 @@ class Panels:
         self.show_charts(snapshot, time)
         with self.levers.contained():
             fixed = RECORDED if snapshot.playback else levers.why_fixed
-            self.levers.show(levers.rows(), fixed, undo=undo)
+            self.levers.show(levers.rows(), snapshot, fixed)
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
             self.pane.print(mail.output, mail.replaces)
@@ -112,9 +112,14 @@ class Panels:
             )
 
     def wanted(self, shown: PanelChoice, width: int) -> PanelChoice:
-        """Return the choice of panels with the rows that status and pane need."""
-        rows = self.status.wanted_rows(width)
-        return msgspec.structs.replace(shown, pane_rows=self.pane.wanted_rows, status_rows=rows)
+        """Return the choice of panels with the rows that they need."""
+        return msgspec.structs.replace(
+            shown,
+            lanes=self.answer.lanes,
+            lever_rows=self.levers.wanted_rows,
+            pane_rows=self.pane.wanted_rows,
+            status_rows=self.status.wanted_rows(width),
+        )
 
 
 def frame(
@@ -146,7 +151,6 @@ def _frame(
     panels.pane.open(view.tab)
     panels.throughput.maximised = view.panels.zoomed == "throughput"
     panels.throughput.can_draw = True
-    panels.answer.framed = is_roomy(*size)
     panels.answer.show(headline(snapshot), snapshot, last_start_s)
     panels.show(control, mail, view.time)
     panels.show_footer(control, keys, view, size)

@@ -82,8 +82,8 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
     verdict, rates = capsys.readouterr().out.splitlines()
     assert verdict.startswith("pipelined=on is 25.0 % faster [")
     assert rates == (
-        "pipelined=off: 20.0 steps/s, host busy 2 ms a step; "
-        "pipelined=on: 25.0 steps/s, host busy 2 ms a step"
+        "pipelined=off: 20.0 steps/s, the host is busy 2 ms a step; "
+        "pipelined=on: 25.0 steps/s, the host is busy 2 ms a step"
     )
 
 
@@ -111,8 +111,8 @@ def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
     verdict, rates = capsys.readouterr().out.splitlines()
     assert verdict.startswith("batch_size=32 is 100.0 % faster [")
     assert rates == (
-        "batch_size=8: 160.0 samples/s, host busy 2 ms a step; "
-        "batch_size=32: 320.0 samples/s, host busy 2 ms a step"
+        "batch_size=8: 160.0 samples/s, the host is busy 2 ms a step; "
+        "batch_size=32: 320.0 samples/s, the host is busy 2 ms a step"
     )
 
 

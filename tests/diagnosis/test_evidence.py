@@ -34,14 +34,14 @@ def test_a_limit_is_named_with_its_evidence():
     found = ask(two_streams())
     assert found.title == "GPU-bound"
     assert found.evidence == (
-        "busy 100 % of 6.83 ms",
+        "the GPU is busy 100 % of 6.83 ms",
         "encode runs beside training 82 % of it",
         "the host is 4.22 ms ahead",
     )
-    assert ask(gpu_step()).evidence[0] == "busy 99 % of 10.0 ms"
+    assert ask(gpu_step()).evidence[0] == "the GPU is busy 99 % of 10.0 ms"
     waiting = ask(measured(core_wait_pct=50.0))
     assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
-    assert waiting.evidence[-2:] == ("no lever adds cores", "with every core up to +515 %")
+    assert waiting.evidence[-2:] == ("no setting helps: the machine is full", "on an idle machine up to +515 %")
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
     assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
@@ -49,7 +49,7 @@ def test_a_limit_is_named_with_its_evidence():
     assert late.evidence[-2] == "besides, it waits for data 1.00 of 10.0 ms"
     assert late.tries
     assert ask(cpu_step(), cores=2).evidence == (
-        "computing 98 % of 320 ms",
+        "the CPU computes 98 % of 320 ms",
         "the training uses 1.3 of 2 cores",
     )
     assert ask(measured()).evidence == ("GPU 60 %", "host 30 %", "data 0 %", "unattributed 40 %")
@@ -96,11 +96,11 @@ def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
 @pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
 def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
     first, second, *_ = said_on_a_cpu("data", loader_cores)
-    assert (first.startswith("loader workers"), second.startswith("waits")) == (is_first, is_first)
+    assert (first.startswith("loader workers"), second.startswith("the training waits for data")) == (is_first, is_first)
 
 
 def test_without_the_hosts_time_nothing_is_said_of_it():
-    assert ask(measured(device_ms=9.9, host_ms=None)).evidence == ("busy 99 % of 10.0 ms",)
+    assert ask(measured(device_ms=9.9, host_ms=None)).evidence == ("the GPU is busy 99 % of 10.0 ms",)
 
 
 def test_an_input_bound_training_names_its_core_wait_from_where_that_warns():
@@ -261,7 +261,7 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
     waiting = profiled(blocked_ms=2.0, syncs=(WAIT, SyncUse("", 0, "", "aten::item", 1.0, 0.1)))
     found = deepened(measured(host_ms=10.0), waiting)
     assert found.evidence == (
-        "waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
+        "the host waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "without its waits +25 to +67 %",
         "0.10 ms in aten::item",
     )
@@ -271,7 +271,7 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
 
 def test_a_launch_bound_step_shows_its_idle_time_and_its_launches():
     found = deepened(measured(host_ms=10.0), profiled())
-    said = ("no work launched 4.00 of 10.0 ms", "500 launches take 1.00 ms")
+    said = ("the GPU has no work 4.00 of 10.0 ms", "500 launches take 1.00 ms")
     assert found.evidence == said
     lines = why_lines(deepened(measured(host_ms=10.0), profiled(copies=COPIES)))
     assert "  device busy 6.00 ms; idle for host 4.00 ms; 500 launches" in lines

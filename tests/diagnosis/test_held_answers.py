@@ -85,7 +85,10 @@ def test_a_limit_that_stands_is_shown_with_what_it_was_last_found_with():
 def test_figures_that_change_alone_are_shown_anew_after_a_while():
     busy, less = measured(device_ms=9.9), measured(device_ms=9.5)
     found = given(Answers(), busy, *[less] * 3, every_s=5.0)
-    assert [one.evidence[0][:9] for one in found] == ["busy 99 %"] * 2 + ["busy 95 %"] * 2
+    assert [one.evidence[0].partition(" of ")[0] for one in found] == [
+        *["the GPU is busy 99 %"] * 2,
+        *["the GPU is busy 95 %"] * 2,
+    ]
 
 
 def test_a_limit_stands_until_it_was_not_found_for_a_while():

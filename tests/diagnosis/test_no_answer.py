@@ -14,7 +14,7 @@ from tests.tui.fake_engine import result
 def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stays():
     found = ask(changed(gpu_step(), steps_since_break=12))
     assert (found.kind, found.title) == ("measuring", "measuring … 12 of at most 20 steps")
-    assert found.evidence[0] == f"slow steps need fewer; the first {WARMUP_STEPS} are warm-up"
+    assert found.evidence[0] == f"the first {WARMUP_STEPS} steps do not count"
     assert found.tries == ()
 
 

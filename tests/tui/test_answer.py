@@ -79,7 +79,7 @@ async def test_at_120_columns_answer_evidence_lanes_and_keys_are_in_sight():
     assert "GPU-bound" in rows[0]
     assert "x try precision=bf16: -3 to +101 % by A/B" in rows[0]
     assert "e why" in rows[0]
-    assert "busy 100 % of 6.83 ms; encode runs beside training 82 % of it" in rows[1]
+    assert "the GPU is busy 100 % of 6.83 ms; encode runs beside training 82 % of it" in rows[1]
     assert [row[2:8].strip() for row in rows[2:5]] == ["train", "encode", "host"]
     assert "forward 2.72" in rows[2]
     assert "6.83 ms, the step" in rows[2]
@@ -124,7 +124,7 @@ async def test_remaining_rows_show_more_evidence_below_the_lanes():
     rows = await shown(others, 120)
     assert "waits for a core 48 % of the time" in rows[1]
     assert rows[2][2:5] == "CPU"
-    assert "with every core" in rows[3]
+    assert "on an idle machine" in rows[3]
 
 
 async def test_without_a_frame_a_title_that_goes_on_needs_no_colon():
@@ -149,7 +149,7 @@ async def test_without_a_frame_what_does_not_fit_beside_the_title_stands_below()
     others = without_a_b(device=CPU, core_wait_pct=48.0, step_ms=320.0, forward_ms=200.0)
     rows = await shown(others, 80, 4, framed=False)
     assert "the training uses" in rows[2]
-    assert "no lever adds cores" in rows[3]
+    assert "no setting helps: the machine is full" in rows[3]
 
 
 async def test_lanes_share_one_scale_so_that_a_column_is_one_moment():

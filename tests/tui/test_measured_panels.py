@@ -211,7 +211,7 @@ def test_what_is_not_measured_is_no_row_but_for_the_essential():
 
 def test_the_rows_stay_while_the_cursor_moves():
     for view in (LIVE, AT_10_S, TimeView(end_s=20.0, cursor_s=500.0)):
-        assert [one.label for one in readings(run(), view)][-1] == "host busy"
+        assert [one.label for one in readings(run(), view)][-1] == "the host is busy"
         assert len(readings(run(), view)) == len(readings(run(), LIVE))
     busy = readings(run(), TimeView(cursor_s=10.0))[0]
     assert busy.value == f"{run().series.of('gpu_util_pct')[19]:.0f} %"
@@ -220,7 +220,7 @@ def test_the_rows_stay_while_the_cursor_moves():
 def test_times_of_a_step_are_shares_of_it_and_cpu_time_is_in_cores():
     snapshot = with_series(run(), step_ms=(4.0,) * 60, host_ms=(3.0,) * 60)
     found = {one.label: one for one in readings(snapshot, LIVE)}
-    assert found["host busy"].value == "75 %"
+    assert found["the host is busy"].value == "75 %"
     assert found["CPU"].value == "3.8 cores"
     assert (found["memory"].scale, found["power"].scale) == ("140.4 GiB", "500 W")
 

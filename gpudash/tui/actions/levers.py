@@ -5,7 +5,6 @@ from collections.abc import Callable
 from gpudash.compare.starts import STARTS
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
-from gpudash.tui.lever_values import unit_of
 from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable
 from gpudash.tui.screens.dialog import AskKey
 from workloads.levers import Lever, Switch
@@ -77,8 +76,7 @@ class LeverActions(Asking):
                 self._compare(lever.name, chosen.value)
 
         now, values = self.control.levers.value(lever), self.control.levers.values(lever)
-        unit = unit_of(lever, self.control.snapshot)
-        table = ValueTable(lever, now, values, unit, compares=compares)
+        table = ValueTable(lever, now, values, compares=compares)
         self._open(Chooser(table), answered)
 
     def action_code(self) -> None:

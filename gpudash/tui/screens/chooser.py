@@ -1,4 +1,4 @@
-"""The chooser: a dialog with a lever's values and their measurements, to set or compare one."""
+"""The chooser: a dialog with a lever's values and what A/Bs have shown, to set or compare one."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple
@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpudash import format as fmt
-from gpudash.tui.cells import Cell, Parts, bar_of, cell, cut
+from gpudash.tui.cells import Cell, Parts, cell, cut
 from gpudash.tui.lever_values import MeasuredValue
 from gpudash.tui.screens.dialog import Dialog
 from gpudash.tui.scroll import first_in_sight
@@ -19,9 +19,8 @@ from workloads.levers import AUTO, Count, Lever, LeverError
 
 WIDTH = 66
 MARGIN = 4
-"""Columns for the cursor, and between value and rate."""
+"""Columns for the cursor, and after the value."""
 MOST_VALUE = 24
-LEAST_BAR = 4
 CHANGE_WIDTH = 8
 MOST = 9.995
 """A larger change is shown as `> +999 %`."""
@@ -31,42 +30,37 @@ class Columns(NamedTuple):
     """The widths of the columns; 0 for one without room."""
 
     value: int
-    rate: int
-    bar: int
     change: int
     how: int
 
-    def head(self, unit: str) -> str:
+    def head(self) -> str:
         """Return the row of titles."""
-        room = self.rate + self.bar + (1 if self.bar else 0)
-        rates = next((text for text in (f"{unit} here", unit) if len(text) <= room), "")
         change = f"{'change':>{self.change}}" if self.change else ""
         how = "  how" if self.how else ""
-        value = f"{'':{MARGIN - 1}}{fmt.clip('value', self.value):<{self.value}}"
-        return f"{value} {rates:<{room}}{change}{how}"
+        return f"{'':{MARGIN - 1}}{fmt.clip('value', self.value):<{self.value}}{change}{how}"
 
 
 class ValueTable(Panel, Scrolled):
     """The values with a cursor; a typed number takes the place of the value under it."""
 
     DEFAULT_CSS = "ValueTable { background: $panel; }"
+    boxed = True
 
     def __init__(
         self,
         lever: Lever,
         now: str,
         values: tuple[MeasuredValue, ...],
-        unit: str,
         *,
         compares: bool = False,
     ) -> None:
-        """`values` and `unit` are from `gpudash.tui.lever_values`; `now` is the present value.
+        """`values` are from `gpudash.tui.lever_values`; `now` is the present value.
 
         With `compares` no value can be set: Enter starts an A/B.
         """
         super().__init__()
         self.lever, self.now, self.compares = lever, now, compares
-        self._values, self._unit = values, unit
+        self._values = values
         names = [one.value for one in values]
         self._cursor = (
             _default_b(names, now) if compares else names.index(now) if now in names else 0
@@ -130,7 +124,7 @@ class ValueTable(Panel, Scrolled):
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the head, the values and the line for typed text."""
         columns = self._columns(width)
-        yield ((columns.head(self._unit), "head"),)
+        yield ((columns.head(), "head"),)
         shown, count = self._shown(height), len(self._values)
         self._first = first_in_sight(self._first, self._cursor, count, shown)
         for index in range(self._first, min(self._first + shown, count)):
@@ -138,19 +132,14 @@ class ValueTable(Panel, Scrolled):
         yield self._last_line(width)
 
     def _columns(self, width: int) -> Columns:
-        """Return the widths; without room, bars are left out first, then sources, then changes."""
-        rate = max((len(fmt.significant(one.rate)) for one in self._values), default=0)
+        """Return the widths; without room, sources are left out first, then changes."""
         names = max((cell_len(fmt.plain(one.value)) for one in self._values), default=0)
-        names = min(max(names, len("value")), MOST_VALUE)
-        value = max(min(names, width - MARGIN - rate - 1), 1)
-        left = width - MARGIN - value - rate - 1
+        value = max(min(max(names, len("value")), MOST_VALUE, width - MARGIN), 1)
+        left = width - MARGIN - value
         change = CHANGE_WIDTH if left >= CHANGE_WIDTH else 0
-        left -= change
         how = max((len(one.how) for one in self._values), default=0)
         how = max(how, len("how")) + 2 if how else 0
-        how = how if left >= how else 0
-        left -= how
-        return Columns(value, rate, left - 1 if left > LEAST_BAR else 0, change, how)
+        return Columns(value, change, how if left - change >= how else 0)
 
     def _row(self, index: int, columns: Columns) -> Parts:
         one = self._values[index]
@@ -158,16 +147,12 @@ class ValueTable(Panel, Scrolled):
         name = fmt.plain(one.value)
         if cell_len(name) > columns.value:  # numbers are not cut
             name = "…" if any(map(str.isdigit, name)) else cut(name, columns.value)
-        fastest = max((other.rate or 0.0 for other in self._values), default=0.0)
-        bar = bar_of((one.rate or 0.0) / (fastest or 1.0), columns.bar)
         change = "now" if now else change_text(one)
         parts = (
             (
-                f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)} ",
+                f" {'▸' if chosen else ' '} {set_cell_size(name, columns.value)}",
                 "strong" if now else "text",
             ),
-            (f"{fmt.significant(one.rate):>{columns.rate}}", "text"),
-            (f" {bar:<{columns.bar}}" if columns.bar else "", "rate"),
             (f"{change:>{columns.change}}" if columns.change else "", "text"),
             (f"  {one.how:<{columns.how - 2}}" if columns.how else "", "dim"),
         )
@@ -199,17 +184,13 @@ def _default_b(names: Sequence[str], now: str) -> int:
 
 
 def change_text(one: MeasuredValue) -> str:
-    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`.
-
-    `~` marks one from rows of results, which were not interleaved.
-    """
+    """Return a change in percent, with a decimal below 10 %: `+40 %`, `-1.2 %`, `> +999 %`."""
     change = one.change
     if change is None:
         return ""
     if change > MOST:
         return "> +999 %"
-    about = "" if one.how == "A/B" else "~"
-    return f"{about}{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"
+    return f"{100 * change:+z.{0 if abs(change) >= 0.0995 else 1}f} %"
 
 
 PAGE = 10

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from gpudash.diagnosis.headline import headline
 from gpudash.tui.arrangement import (
     Board,
-    BottomPanel,
+    ChosenPanel,
     PanelChoice,
     is_roomy,
     is_too_small,
@@ -33,7 +33,7 @@ from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.keys import bindings
 from gpudash.tui.wording import result_text, verdict_text
 
-PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
+PANELS = ("levers", "throughput", "activity", "step", "pane", "device")
 """The panels in the order of their digits, from 1."""
 REMEMBERED: tuple[Tab, ...] = ("results", "ab", "log")
 """The tabs that every run has; the next run opens the one chosen last."""
@@ -84,7 +84,6 @@ class MainScreen(Contained, Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         """Adapt to the new size."""
         width, height = event.size
-        self._strip.framed = is_roomy(width, height)
         self._place_notices()
         self._show_footer()
         if self.too_small:
@@ -158,7 +157,7 @@ class MainScreen(Contained, Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Make the panel visible, and put its keys first in the footer."""
         focused = event.widget.id
-        if focused in get_args(BottomPanel):
+        if focused in get_args(ChosenPanel):
             self._rearrange(chosen=focused)
         self._show_footer()
 

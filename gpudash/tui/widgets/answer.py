@@ -1,6 +1,6 @@
 """The answer strip: what limits the training, the lanes of a step, and what to try."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from rich.cells import cell_len
@@ -9,17 +9,37 @@ from gpudash import format as fmt
 from gpudash.diagnosis.headline import INTERRUPTED, Headline
 from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.snapshot import Snapshot, is_script
-from gpudash.tui.bars import button
-from gpudash.tui.cells import Parts, beside, cell, width_of
+from gpudash.tui.arrangement import ANSWER_ROWS
+from gpudash.tui.cells import Parts, width_of
 from gpudash.tui.keys import key_for
-from gpudash.tui.widgets.panel import Panel, PanelFrame
+from gpudash.tui.widgets.comparison import time_left
+from gpudash.tui.widgets.panel import THIN, Panel, PanelFrame
 from workloads.levers import phrase
 
 NAME_WIDTH = 8
 """Most columns of a lane's name."""
-TRIES_BESIDE = 150
-"""Columns from which the proposals are beside the lanes."""
-TRIES_WIDTH = 66
+MOST_CAPITALS = 40
+"""Most characters of a title in capitals."""
+WITH_KEYS = 72
+"""Columns from which the keys of `why` and `code` are beside what to try."""
+LIMIT_INKS: Mapping[str, str] = {
+    "data": "line-0",
+    "copy": "line-1",
+    "communication": "line-7",
+    "straggler": "line-7",
+    "launch": "host",
+    "host": "host",
+    "sync": "host",
+    "own_code": "line-10",
+    "cores": "busy",
+    "throttled": "busy",
+    "silent": "bad",
+    "compute": "rate",
+    "memory": "rate",
+    "gpu": "rate",
+    "cpu": "rate",
+}
+"""The hue of a limit: that of its part in lanes and charts."""
 LEAST_BAR = 10
 """Fewest columns of a lane with text beside it."""
 EDGE, IDLE = "▏", "·"
@@ -31,12 +51,16 @@ OF_SCRIPT = ("started", "torch", "first training step")
 
 
 class AnswerStrip(Panel):
-    """The answer strip. Its buttons run the actions `try_it` and `why`."""
+    """The answer. Its buttons run the actions `try_it`, `why`, `code` and `compare`."""
 
+    ruled = False
     _shown = Headline(kind="starting", title="starting")
     _stages: tuple[str, ...] = ()
     _meanwhile: tuple[tuple[str, ...], ...] = ()
     _took = ""
+    _rates: tuple[str, ...] = ()
+    _left = ""
+    _lane_count = 2
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
         """Update the headline; `last_s` is how long the last run's start took."""
@@ -44,106 +68,145 @@ class AnswerStrip(Panel):
         stages = start_stages(snapshot) if starting else ()
         meanwhile = start_hints(snapshot) if starting else ()
         took = f"about {last_s:.0f} s here last time" if starting and last_s is not None else ""
-        now = (shown, stages, meanwhile, took)
-        if now != (self._shown, self._stages, self._meanwhile, self._took):
-            self._shown, self._stages, self._meanwhile, self._took = now
+        compared = snapshot.comparison
+        left = time_left(compared, snapshot.blocks) if compared is not None else ""
+        rates = tuple(_rates(snapshot))
+        now = (shown, stages, meanwhile, took, rates, left)
+        before = (self._shown, self._stages, self._meanwhile, self._took, self._rates, self._left)
+        if now != before:
+            self._shown, self._stages, self._meanwhile, self._took = now[:4]
+            self._rates, self._left = rates, left
+            self._lane_count = len(shown.lanes) if shown.step_ms else self._lane_count
             self.repaint()
+
+    @property
+    def lanes(self) -> int:
+        """The number of lanes, the newest that were known: their place stays."""
+        return self._lane_count
 
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> PanelFrame:
-        """Return the answer as the title, and its buttons."""
-        shown = self._shown
-        right = [cell(self._took, "dim", rank=2)] if self._took else []
-        if shown.first is not None:
-            right.append(button(f"try {_offer(shown.first)} by A/B", "try_it", rank=1))
-        if shown.lanes:
-            right.append(button("why", "why", rank=2))
-        return PanelFrame(top=(cell(shown.title, "strong"),), top_right=tuple(right))
+        """Return no cells: it has no rule."""
+        return PanelFrame()
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield evidence, lanes, and below them more evidence, the caution and the proposals.
-
-        The lanes keep their place, however much evidence there is.
-        """
-        shown = self._shown
+        """Yield the limit, its reason and what to try, each after a bar in the limit's hue."""
+        shown, room = self._shown, width - 2
+        bar = ("▌ ", LIMIT_INKS.get(shown.kind, "border"))
         if shown.kind == "starting":
-            yield self._first_row(width)
-            for hint in self._meanwhile:
-                yield ((f" {_fitting(hint, width - 2, '  ')}", "dim"),)
-            return
-        wide = self.framed and width >= TRIES_BESIDE and bool(shown.tries)
-        rows = list(self._lanes(width - TRIES_WIDTH if wide else width))
-        tries = list(self._tries(TRIES_WIDTH if wide else width))
-        if not self.framed and self._line_button(width):
-            tries = tries[1:]  # the title has the first one
-        cautions = [shown.caution] if shown.caution else []
-        room = height - 1 - len(rows) - len(cautions) - (0 if wide else len(tries))
-        room = room if self.framed else max(room, 1)
-        clauses = 1 if self.framed and len(shown.evidence) <= room + 1 else None
-        first = self._first_row(width, clauses)
-        yield first
-        above = "".join(text for text, _ in first)
-        left = [clause for clause in shown.evidence if clause not in above]
-        below = [*((one, "text") for one in left[: max(room, 0)]), *((c, "busy") for c in cautions)]
-        rows += [((f" {fmt.clip(clause, max(width - 2, 0))}", ink),) for clause, ink in below]
-        yield from (
-            beside(rows, tries[: height - 1], width - TRIES_WIDTH) if wide else (*rows, *tries)
+            rows: Sequence[Parts] = [
+                (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text")),
+                *(((_fitting(hint, room, "  "), "dim"),) for hint in self._meanwhile),
+                *([((self._took, "dim"),)] if self._took else []),
+            ]
+            rows = [*rows, *[()] * ANSWER_ROWS][:ANSWER_ROWS]
+        else:
+            rows = [self._limit(room), self._reason(room), self._action(room)]
+        yield from ((bar, *row) for row in rows)
+        if height > ANSWER_ROWS:
+            yield from self._lanes(width)
+
+    def _limit(self, width: int) -> Parts:
+        """Return the title with the first evidence, and the rates at the right."""
+        shown = self._shown
+        says_limit = bool(shown.lanes) and shown.kind not in (*INTERRUPTED, "measuring")
+        title = (
+            shown.title.upper() if says_limit and len(shown.title) <= MOST_CAPITALS else shown.title
+        )
+        evidence = shown.evidence[0] if shown.evidence else ""
+        rates = ["   ".join(self._rates[:count]) for count in range(len(self._rates), 0, -1)]
+        whole = cell_len(title) + cell_len(evidence) + 6
+        right = next((text for text in rates if whole + cell_len(text) <= width), "")
+        if not right and rates and cell_len(title) + cell_len(rates[-1]) + 3 <= width:
+            right = rates[-1]
+        room = width - (cell_len(right) + 3 if right else 0)
+        title = _fitting(title.split(" "), room, " ")
+        evidence = _fitting([evidence], room - cell_len(title) - 3, "")
+        left: Parts = ((title, "strong"), (f"   {evidence}" if evidence else "", "text"))
+        return _apart(left, ((right, "strong"),), width)
+
+    def _reason(self, width: int) -> Parts:
+        """Return further evidence, and whether the limit is proven."""
+        shown = self._shown
+        first = self._limit(width)
+        said = "".join(text for text, _ in first)
+        left = [clause for clause in shown.evidence if clause not in said]
+        proven = shown.answer is not None and shown.answer.is_proven and not shown.caution
+        right: Parts = (("✓ proven by slowing it", "better"),) if proven else ()
+        text = _fitting(left, width - width_of(right) - 3 * proven, "; ")
+        if not text and left:
+            text = fmt.clip(left[0], width - width_of(right) - 3 * proven)
+        return _apart(((text, "text"),), right, width)
+
+    def _action(self, width: int) -> Parts:
+        """Return what to press: the proposal, how a running A/B is ended, or why not now."""
+        shown, first = self._shown, self._shown.first
+        right: Parts = ()
+        for action, what in (("why", "why"), ("code", "code")):
+            if shown.lanes and width >= WITH_KEYS:
+                right = (*right, (f"   {key_for(action)}", "key"), (f" {what}", "dim"))
+        room = width - width_of(right)
+        if shown.kind == "comparing":
+            left: Parts = (
+                (f"{key_for('compare')} ", "key"), ("ends it", "text"),
+                (f"   {self._left}" if self._left else "", "dim"),
+                (f"   {shown.caution}" if shown.caution else "", "busy"),
+            )  # fmt: skip
+        elif shown.caution:
+            key = key_for("try_it")
+            left = ((f"{key}  ", "dim"), (fmt.clip(shown.caution, room - 4), "busy"))
+        elif first is not None:
+            left = self._proposal(first, room)
+        else:
+            left = ((fmt.clip(self._nothing(), room), "dim"),)
+        return _apart(left, right, width)
+
+    def _proposal(self, first: Try, width: int) -> Parts:
+        """Return the key, the change, what it may gain, and how long the proof takes."""
+        assert first.gain is not None
+        change = fmt.plain(f"{first.lever} {first.before} → {first.value}")
+        takes = f"about {first.takes_s:.0f} s" if first.takes_s is not None else ""
+        rest = [one for one in (takes, "undone afterwards") if one]
+        key = f"{key_for('try_it')}  "
+        told = f"TRY {change}"
+        gain = f"   {first.gain.label}"
+        if cell_len(key + told + gain) > width:
+            gain = ""
+        left = width - cell_len(key + told + gain) - 3
+        return (
+            (key, "key"),
+            (fmt.clip(told, max(width - len(key), 0)), "strong"),
+            (gain, "text"),
+            (f"   {_fitting(rest, left, ', ')}".rstrip(), "dim"),
         )
 
-    def _first_row(self, width: int, clauses: int | None = None) -> Parts:
-        """Return at most `clauses` of the evidence; without a frame, the title before it."""
-        if not self.framed:
-            return self._title(width)
-        return ((f" {self._text(width - 2, clauses)}", "text"),)
-
-    def _title(self, width: int) -> Parts:
-        """Return one line: the answer, as much evidence as fits, and the button to try."""
+    def _nothing(self) -> str:
         shown = self._shown
-        button = self._line_button(width)
-        room = width - 1 - (width_of(button) + 2 if button else 0)
-        says_limit = shown.lanes and shown.kind not in (*INTERRUPTED, "measuring")
-        title = shown.title.upper() if says_limit else shown.title
-        row = [(f" {_fitting(title.split(' '), room, ' ')}", "strong")]
-        text = self._text(room - cell_len(title) - 2)
-        between = " " if title.endswith("…") else "; " if ": " in title else ": "
-        row += [(f"{between}{text}", "text")] if text else []
-        gap = width - width_of(row) - width_of(button) - 1
-        return (*row, (" " * gap, ""), *button) if button else row
-
-    def _line_button(self, width: int) -> Parts:
-        """Return the button of the first proposal, if it fits beside the title.
-
-        Its possible gain is shown, unless the first evidence fits without it alone.
-        """
-        key, first = key_for("try_it"), self._shown.first
-        if first is None:
-            return ()
-        evidence = f": {self._shown.evidence[0]}" if self._shown.evidence else ""
-        offer, plain = f" try {_offer(first)}", f" try {first.label} (A/B)"
-        ways = ((f"{offer} (A/B)", evidence), (offer, evidence), (plain, evidence), (offer, ""))
-        for label, after in (*ways, (plain, "")):
-            if width >= cell_len(self._shown.title + after + key + label) + 4:
-                return (key, "key"), (label, "dim")
-        return ()
-
-    def _text(self, width: int, clauses: int | None = None) -> str:
-        """Return the stages of a start, or at most `clauses` of the evidence, as many as fit."""
-        if self._shown.kind == "starting":
-            return _fitting(self._stages, width, "  ")
-        return _fitting(self._shown.evidence[:clauses], width, "; ")
+        if shown.kind in ("ended", "silent", "paused", "profiling", "switching", "measuring"):
+            return ""
+        if shown.tries:
+            return (
+                f"no figure for any lever: {key_for('compare')} compares the one under the cursor, "
+                f"{key_for('tune')} tunes"
+            )
+        return "no lever of this training would make it faster, as far as the model knows"
 
     def _lanes(self, width: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
         shown = self._shown
         if not shown.step_ms:
+            yield ((f" {THIN * (width - 1)}", "border"),)
             return
         step_ms = shown.step_ms
+        title = f"one step · {fmt.milliseconds(step_ms)} ms"
+        before = " before it" if shown.kind == "comparing" else ""
+        head = f"{title}{before}"
+        line = THIN * max(width - cell_len(head) - 4, 0)
+        yield ((f" {THIN} ", "border"), (head, "dim"), (f" {line}", "border"))
         name_width = min(max((cell_len(one.name) for one in shown.lanes), default=0), NAME_WIDTH)
         texts = [rest_text(one, step_ms) for one in shown.lanes]
-        texts[0] = f"{texts[0]} of {fmt.milliseconds(step_ms)} ms" if texts[0] else ""
-        texts[0] = texts[0] or f"{fmt.milliseconds(step_ms)} ms, the step"
-        room = width - name_width - 4 - max(map(cell_len, texts))
+        room = width - name_width - 4 - max(map(cell_len, texts), default=0)
         if room < LEAST_BAR:
             texts = [""] * len(texts)
             room = width - name_width - 3
@@ -154,34 +217,39 @@ class AnswerStrip(Panel):
                 row.append((printed(part, columns), part.ink) if part else (IDLE * columns, "idle"))
             yield (*row, (f"{EDGE}{text}", "dim"))
 
-    def _tries(self, width: int) -> Iterator[Parts]:
-        """Yield the proposals, the first one with its key."""
-        tries = self._shown.tries
-        wide = max((len(one.label) for one in tries), default=0)
-        key = f" {key_for('try_it')} "
-        room = max(width - wide - len(key) - 3, 0)
-        for index, one in enumerate(tries):
-            mark = key if index == 0 and one.gain is not None else " " * len(key)
-            gain = f"{one.gain.label}; " if one.gain is not None else ""
-            gain = gain if len(gain) <= room else ""
-            why = fmt.clip(one.why, room - len(gain))
-            yield (mark, "key"), (f"{one.label:<{wide}}  ", "text"), (gain, "text"), (why, "dim")
-
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
     def clicked(self, x: int, y: int) -> None:
-        """Run `try_it` for a click on its button, else `why`."""
-        button = () if self.framed else self._line_button(self.size.width)
-        on_button = y == 0 and bool(button) and x >= self.size.width - 1 - width_of(button)
-        if on_button:
+        """Run `try_it` for a click on what to try, `code` on its key, else `why`."""
+        shown = self._shown
+        if y == ANSWER_ROWS - 1 and shown.kind == "comparing":
+            self.act("compare")
+        elif y == ANSWER_ROWS - 1 and shown.first is not None and x < self.size.width * 3 // 4:
             self.act("try_it")
-        elif self._shown.lanes:
+        elif y == ANSWER_ROWS - 1 and x >= self.size.width - len("c code "):
+            self.act("code")
+        elif shown.lanes:
             self.act("why")
 
 
-def _offer(one: Try) -> str:
-    """Return a proposal with its possible gain, if that is known."""
-    return one.label if one.gain is None else f"{one.label}: {one.gain.label}"
+def _apart(left: Parts, right: Parts, width: int) -> Parts:
+    """Return both, at either end of a row."""
+    gap = max(width - width_of(left) - width_of(right) - 1, 0)
+    return (*left, (" " * gap, ""), *right)
+
+
+def _rates(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the rates, the most important first."""
+    known = {
+        "samples/s": snapshot.samples_per_s,
+        "steps/s": snapshot.steps_per_s,
+        "tokens/s": snapshot.tokens_per_s,
+    }
+    if snapshot.state != "training" or snapshot.hang is not None:
+        return
+    for unit, value in known.items():
+        if value is not None:
+            yield f"{fmt.significant(value)} {unit}"
 
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:

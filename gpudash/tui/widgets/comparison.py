@@ -7,9 +7,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
-from typing import TypeAlias
 
-import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
@@ -19,10 +17,8 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from gpudash.tui.cells import Parts, fitted
 from gpudash.tui.charts.axes import nice_ceiling
+from gpudash.tui.charts.change_axis import Axis, ChangeInterval
 from workloads.levers import phrase
-
-ChangeInterval: TypeAlias = tuple[float, float, float]
-"""Low end, change and high end, relative: 0.05 is 5 % faster."""
 
 MOST_INTERVALS = 5
 """Most intervals drawn of a history, the newest among them."""
@@ -37,56 +33,6 @@ VALUE = 12
 """Columns of a lever's value beside the blocks."""
 GAP = 3
 NONE_YET = "no A/B yet: it compares two values of a lever, in alternating blocks"
-
-
-class Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """An axis of relative change, which includes 0."""
-
-    left: float
-    right: float
-    step: float
-    """Distance between two labels."""
-
-    def column(self, change: float, width: int) -> int:
-        """Return the column of a change; the outermost one for a change beyond the axis."""
-        share = (change - self.left) / (self.right - self.left)
-        return int(min(max(share, 0.0), 1.0) * (width - 1) + 0.5)
-
-    def labels(self, width: int, zero: str = "0") -> str:
-        """Return the labels in percent, as many as fit; always the one at 0."""
-        row = [" "] * width
-        free = [True] * width
-        first = math.ceil(round(self.left / self.step, 6))
-        steps = range(first, round(self.right / self.step) + 1)
-        for number in dict.fromkeys((0, steps[0], steps[-1], *steps)):  # most important first
-            unit = " %" * (number in (steps[0], steps[-1]))
-            text = f"{100 * number * self.step:+g}{unit}" if number else zero
-            begin = self.column(number * self.step, width) - cell_len(text) // 2
-            begin = min(max(begin, 0), width - cell_len(text))
-            place = slice(max(begin - 1, 0), begin + cell_len(text) + 1)
-            if begin >= 0 and all(free[place]):
-                free[place] = [False] * len(free[place])
-                row[begin : begin + cell_len(text)] = [text] + [""] * (cell_len(text) - 1)
-        return "".join(row)
-
-    def bar(self, interval: ChangeInterval, width: int) -> str:
-        """Return an interval as text, with `│` at 0, and `◂` or `▸` for an end beyond the axis."""
-        low, change, high = interval
-        cells = [" "] * width
-        cells[self.column(0, width)] = "│"
-        first, last = self.column(low, width), self.column(high, width)
-        cells[first : last + 1] = "─" * (last + 1 - first)
-        if low <= self.right:
-            cells[first] = "├" if low >= self.left else "◂"
-        if high >= self.left:
-            cells[last] = "┤" if high <= self.right else "▸"
-        if low > self.right:
-            cells[-1] = "▸"
-        if high < self.left:
-            cells[0] = "◂"
-        if self.left <= change <= self.right:
-            cells[self.column(change, width)] = "●"
-        return "".join(cells)
 
 
 def axis_of(intervals: Sequence[ChangeInterval]) -> Axis:

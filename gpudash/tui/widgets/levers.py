@@ -1,36 +1,37 @@
-"""The lever panel: every lever with its value, and an explanation of the one under the cursor."""
+"""The ledger of the levers: each with its value, what is proposed, and what that is worth here.
+
+One axis serves for all: estimates are hollow, proofs have a dot and whiskers.
+"""
 
 import re
 import textwrap
-from collections.abc import Iterator
-from itertools import chain, repeat
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
-from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, beside, cell
+from gpudash.snapshot import Snapshot
+from gpudash.tui.cells import Parts, cut, exactly
+from gpudash.tui.charts.change_axis import Axis, shared_axis
 from gpudash.tui.keys import key_for
-from gpudash.tui.lever_values import LeverRow
+from gpudash.tui.ledger import LedgerRow, Place, ledger
+from gpudash.tui.lever_values import LeverRow, rate_unit
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
+from gpudash.tui.widgets.panel import HEAVY, THIN, Panel, PanelFrame
 from workloads.levers import Effect, Lever
 
-TITLE = "⁴levers"
-SIDE_BY_SIDE = 64
-"""Columns from which the explanation is beside the list instead of below it."""
-LIST_WIDTH = 36
-LEAST_EXPLAINED = 3
-"""Fewest rows for an explanation below the list."""
-LEAST_NAME = 6
-VALUE_WIDTH = 9
-"""Columns kept for a value if its lever's name is cut."""
-MARKS: dict[Effect, str] = {"next step": "", "new loader": "◦", "rebuilt model": "!"}
-"""Marks for the cost of a change."""
-LEGEND = {"◦": "◦ new loader", "!": "! new weights"}
-REBUILT = "! rebuilt model"
-"""The legend of `!` for a user's script, which keeps its weights."""
+TITLE, CHANGE = "¹lever", "from → to"
+MOST_NAME, MOST_CHANGE = 18, 24
+LEAST_NAME, LEAST_CHANGE = 6, 12
+WORTH = 26
+"""Columns of a figure as text."""
+STATE = 16
+"""Columns of how it is known; in a narrow ledger it stands in the figure's place."""
+STATE_FROM = 100
+LEAST_BAR = 10
+"""Fewest columns of the axis."""
+RUNS, CURSOR = "◐", "▸"
 EFFECTS: dict[Effect, str] = {
     "next step": "from the next step",
     "new loader": "with a new loader",
@@ -39,51 +40,62 @@ EFFECTS: dict[Effect, str] = {
 
 
 class LeverPanel(Panel, Scrolled):
-    """The levers of the workload; the app moves the cursor and makes the change."""
+    """The ledger; the app moves the cursor and makes the change.
 
-    _levers: tuple[LeverRow, ...] = ()
+    The cursor is on the first row, which is what is proposed, until the user moves it.
+    """
+
+    _ledger: tuple[LedgerRow, ...] = ()
+    _unit = "samples/s"
     _why_not: str | None = None
-    _undo = ""
+    _axis = shared_axis(())
     _cursor = 0
     _moved = False  # whether the user has moved the cursor
     _first = 0  # the topmost visible lever
 
     def show(
-        self, levers: tuple[LeverRow, ...], why_not: str | None = None, undo: str = ""
+        self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
-        """Update the values, why they cannot be changed, and what undo would do."""
-        if (levers, why_not, undo) != (self._levers, self._why_not, self._undo):
+        """Update the values, and why they cannot be changed."""
+        rows, unit = ledger(levers, snapshot), rate_unit(snapshot.results)
+        if (rows, unit, why_not) != (self._ledger, self._unit, self._why_not):
             before = self.chosen
-            self._levers, self._why_not, self._undo = levers, why_not, undo
-            names = [row.lever.name for row in levers]
-            if before is not None and before.name in names:  # its row may have changed
-                self._cursor = names.index(before.name)
-            self._cursor = min(self._cursor, max(len(levers) - 1, 0))
+            self._ledger, self._unit, self._why_not = rows, unit, why_not
+            if not any(row.is_running for row in rows):  # the axis stands still meanwhile
+                self._axis = shared_axis(end for row in rows for end in row.ends)
+            names = [one.row.lever.name for one in rows]
             if not self._moved:
-                acting = (i for i, row in enumerate(levers) if row.acts and not row.refusal)
-                self._cursor = next(acting, self._cursor)
+                self._cursor = 0
+            elif before is not None and before.name in names:  # its row may have changed
+                self._cursor = names.index(before.name)
+            self._cursor = min(self._cursor, max(len(rows) - 1, 0))
             self.repaint()
 
     @property
     def chosen(self) -> Lever | None:
         """The lever under the cursor."""
-        return self._levers[self._cursor].lever if self._levers else None
+        return self._ledger[self._cursor].row.lever if self._ledger else None
+
+    @property
+    def wanted_rows(self) -> int:
+        """Rows with which every lever is in sight, and the one under the cursor explained."""
+        return 2 + max(len(self._ledger), 4)
 
     def move(self, direction: int) -> None:
         """Move the cursor down (+1) or up (-1), wrapping around."""
-        if self._levers:
-            self._choose((self._cursor + direction) % len(self._levers))
+        if self._ledger:
+            self._choose((self._cursor + direction) % len(self._ledger))
 
     def scroll_rows(self, direction: int) -> None:
         """Move the cursor up (-1) or down (+1), without wrapping around."""
-        if 0 <= self._cursor + direction < len(self._levers):
+        if 0 <= self._cursor + direction < len(self._ledger):
             self._choose(self._cursor + direction)
 
     def find(self, text: str) -> bool:
         """Move the cursor to the next lever whose name contains the text; return whether found."""
-        count = len(self._levers)
+        count = len(self._ledger)
         for index in (*range(self._cursor + 1, count), *range(min(self._cursor + 1, count))):
-            if text.lower() in self._levers[index].lever.name.lower():
+            if text.lower() in self._ledger[index].row.lever.name.lower():
                 self._choose(index)
                 return True
         return False
@@ -92,12 +104,10 @@ class LeverPanel(Panel, Scrolled):
         self._cursor, self._moved = index, True
         self.repaint()
 
-    def clicked(self, x: int, y: int) -> None:
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
         """Choose the lever under the pointer, or edit it if it is chosen already."""
-        width, height = self.inside
-        in_list = x < (LIST_WIDTH if width >= SIDE_BY_SIDE else width)
         index = y + self._first
-        if not in_list or y >= self._list_height(width, height) or index >= len(self._levers):
+        if y >= self._list_height(self.inside.height) or index >= len(self._ledger):
             return
         if index == self._cursor:
             self.act("edit")
@@ -107,159 +117,177 @@ class LeverPanel(Panel, Scrolled):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> PanelFrame:
-        """Return the title, why nothing can be changed, what undo would do, and the legend."""
-        marks = {MARKS[row.lever.effect] for row in self._levers}
-        kept = any(row.keeps_weights for row in self._levers)
-        legend = {**LEGEND, "!": REBUILT} if kept else LEGEND
-        why_not = fmt.plain(self._why_not or "")
-        if why_not and cell_len(why_not) + cell_len(TITLE) + 3 * MARGIN > self.size.width:
-            why_not = "read only"
-        return PanelFrame(
-            top=(cell(TITLE, "strong"), *([cell(why_not, "busy", rank=2)] if why_not else [])),
-            top_right=(self._undo_button(),) if self._undo and not why_not else (),
-            bottom=tuple(
-                cell(what, "dim", rank=1) for mark, what in legend.items() if mark in marks
-            ),
-        )
+        """Return no cells: the rule has the heads of the columns."""
+        return PanelFrame()
 
-    def _undo_button(self) -> Cell:
-        label = fmt.plain(self._undo)
-        if "=" not in label:
-            return button(f"undo {label}", "undo", rank=2)
-        if self.size.width < SIDE_BY_SIDE:  # without the lever's name
-            label = label.partition("=")[2]
-        return button(f"back to {_cut(label, 20)}", "undo", rank=2)
+    def rule(self, width: int) -> Parts:
+        """Return the heads of the columns in the rule, with the axis."""
+        ink, line = ("focus", HEAVY) if self.has_focus else ("border", THIN)
+        columns = _columns(self._ledger, width)
+        row: list[tuple[str, str]] = []
+
+        def head(text: str, room: int, name: str = "dim") -> None:
+            """Add a head, and the line up to the next column."""
+            text = cut(text, max(room - 2, 0))
+            row.append((f"{text} ", name))
+            row.append((f"{line * (room - cell_len(text) - 2)} "[: room - cell_len(text) - 1], ink))
+
+        row.append((f" {line} ", ink))
+        head(TITLE, columns.name, "strong")
+        head(CHANGE, columns.change)
+        if columns.bar:
+            labels = self._axis.labels(columns.bar)
+            row += [
+                (text, "dim") if text.strip() else (line * len(text), ink)
+                for text in re.split(r"( {2,})", f"{labels} ")
+            ]
+        why = fmt.plain(self._why_not or "")
+        head(self._unit, max(columns.worth, len(self._unit) + 2))
+        left = width - sum(cell_len(text) for text, _ in row)
+        if why and cell_len(why) + 2 > left:
+            why = "read only"
+        if why and cell_len(why) + 2 <= left:
+            row += [(f" {why} ", "busy")]
+            left -= cell_len(why) + 2
+        row.append((line * left, ink))
+        return exactly(row, width)
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the list, and the explanation below or beside it."""
-        if width < SIDE_BY_SIDE:
-            shown = self._list_height(width, height)
-            yield from self._list(width, shown)
-            if shown < height and self._levers:
-                caption = (("─ ", "border"), (f"{self._does()} ", "dim"))
-                room = width - sum(cell_len(text) for text, _ in caption)
-                captioned = room > 0
-                line = ("─" * (room if captioned else width), "border")
-                yield (*caption, line) if captioned else (line,)
-                yield from self._explanation(width - 1, height - shown - 1, captioned=captioned)
-            return
-        levers = chain(self._list(LIST_WIDTH, height), repeat((), height))
-        explanation = self._explanation(width - LIST_WIDTH - 2, height)
-        yield from beside(levers, explanation, LIST_WIDTH, "│", "border")
-
-    def _list_height(self, width: int, height: int) -> int:
-        """Return the rows of the list: an explanation below it never hides a lever."""
-        if width >= SIDE_BY_SIDE:
-            return height
-        left = height - len(self._levers) - 1
-        return len(self._levers) if left >= LEAST_EXPLAINED else height
-
-    def _list(self, width: int, height: int) -> Iterator[Parts]:
-        count = len(self._levers)
+        """Yield the rows, and the explanation of the one under the cursor."""
+        count, shown = len(self._ledger), self._list_height(height)
         if not count:
-            reason = _wrap(self._why_not or "", width)
-            yield from (((f" {line}", "dim"),) for line in ("none known", *reason))
+            for line in ("no levers are known yet", *_wrap(self._why_not or "", width)):
+                yield ((f"   {line}", "faint"),)
             return
-        self._first = first_in_sight(self._first, self._cursor, count, height)
-        last = min(self._first + height, count) - 1
-        above, below = self._first, count - 1 - last
-        column = max((cell_len(_named(row)) for row in self._levers), default=0) + 1
-        for index in range(above, last + 1):
-            more = [f"{above} more↑"] if above and index == above else []
-            more += [f"{below} more↓"] if below and index == last else []
-            yield self._row(index, width, column, " ".join(more))
+        self._first = first_in_sight(self._first, self._cursor, count, shown)
+        columns = _columns(self._ledger, width)
+        last = min(self._first + shown, count) - 1
+        for index in range(self._first, last + 1):
+            more = [f"{self._first} more↑"] if self._first and index == self._first else []
+            more += [f"{count - 1 - last} more↓"] if last < count - 1 and index == last else []
+            yield self._line(index, width, columns, " ".join(more))
+        if shown < height:
+            yield from self._explanation(width, height - shown)
 
-    def _row(self, index: int, width: int, column: int, more: str) -> Parts:
-        """Return a lever's row with its value at `column`; `more` counts hidden levers."""
-        row, under_cursor = self._levers[index], index == self._cursor
-        room = width - 1 - (cell_len(more) + 1 if more else 0)  # after the cursor's column
-        name = _named(row)
-        beside = max(room - cell_len(name) - 1, min(room - LEAST_NAME, VALUE_WIDTH), 0)
-        *fuller, least = _values(row)
-        value = next(
-            (text for text in fuller if cell_len(text) <= room - column),
-            next((text for text in (*fuller, least) if cell_len(text) <= beside), "…"),
-        )
-        if value == "…" and not any(character.isdigit() for character in row.value):
-            value = _cut(fmt.plain(row.value), beside)
-        # a long value begins left of the column, and a longer one cuts the name
-        column = max(min(column, room - cell_len(value)), 0)
-        name = set_cell_size(_cut(name, column - 1), column)
-        value = set_cell_size(value, max(room - column, 0))
-        tail = f" {more}" if more else ""
-        if under_cursor:
-            return ((f"▸{name}{value}{tail}", "cursor"),)
-        changed = "strong" if row.default is not None else "text"
-        ink = (
-            "dim"
-            if self._why_not or not row.acts or row.refusal
-            else "busy"
-            if row.pending is not None
-            else changed
-        )
-        return (f" {name}", "dim"), (value, ink), (tail, "dim")
+    def _list_height(self, height: int) -> int:
+        """Return the rows of the list: an explanation below it never hides a lever."""
+        return min(len(self._ledger), height)
 
-    def _does(self) -> str:
-        """Return when a change of the lever under the cursor takes effect, or why none can."""
-        row = self._levers[self._cursor]
-        if fixed := self._why_not or row.refusal:
-            return fmt.plain(fixed)
-        does = EFFECTS[row.lever.effect] if row.acts else "needs a GPU: does nothing here"
-        return does.replace(" and new weights", ", same weights") if row.keeps_weights else does
+    def _line(self, index: int, width: int, columns: "_Columns", more: str) -> Parts:
+        """Return a lever's row; `more` counts hidden levers."""
+        one, is_chosen = self._ledger[index], index == self._cursor
+        is_fixed = one.place is Place.FIXED or bool(self._why_not and not one.is_running)
+        ink = "dim" if one.place >= Place.MINOR or is_fixed else "text"
+        mark = RUNS if one.is_running else CURSOR if is_chosen else " "
+        row = [
+            (f" {mark} ", self._mark_ink(one, is_chosen=is_chosen)),
+            (set_cell_size(cut(fmt.plain(one.row.lever.name), columns.name - 1), columns.name),
+             "strong" if is_chosen else ink),
+            *_change(one, columns.change, "faint" if one.place is Place.FIXED else ink),
+        ]  # fmt: skip
+        room = width - 3 - columns.name - columns.change
+        if one.place is Place.FIXED:
+            bar = columns.bar + 1 if columns.bar else 0
+            row.append((" " * bar, ""))
+            row.append((cut(fmt.plain(one.state), max(room - bar - 1, 0)), "faint"))
+        else:
+            if columns.bar:
+                row += [(_bar(one, self._axis, columns.bar), _bar_ink(one)), (" ", "")]
+            worth, state = one.worth, one.state
+            if not columns.state:
+                joined = f"{worth}, {state}" if worth and state != "estimate" else worth
+                worth = joined if 0 < cell_len(joined) <= columns.worth else worth or state
+            row.append((set_cell_size(cut(worth, columns.worth), columns.worth), ink))
+            if columns.state:
+                row.append((cut(state, columns.state), "dim"))
+        if more:
+            kept = exactly(row, max(width - cell_len(more) - 1, 0))
+            row = [*kept, (f" {more}", "dim")]
+        return row
 
-    def _explanation(self, width: int, height: int, *, captioned: bool = False) -> Iterator[Parts]:
-        """Yield the explanation of the lever under the cursor.
+    def _mark_ink(self, one: LedgerRow, *, is_chosen: bool) -> str:
+        if one.is_running:
+            return "busy"
+        return "focus" if is_chosen and self.has_focus else "strong"
 
-        Without room the summary loses its last clauses. `captioned`: the line above says when a
-        change takes effect, or why none is possible.
-        """
-        if not self._levers:
-            return
-        row = self._levers[self._cursor]
-        summary = _wrap(row.lever.summary, width)
-        default = f"; default {row.default}" if row.default is not None else ""
-        values = _wrap(f"{row.lever.valid}{default}", width) if not row.refusal else []
-        fits = _wrap(row.forecast, width)
+    def _explanation(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield what the lever under the cursor does, in at most `height` rows."""
+        one = self._ledger[self._cursor]
+        row, indent = one.row, 3
         fixed = self._why_not or row.refusal
-        effect = _wrap(self._does(), width) if not captioned else []
-        keys = f" · {key_for('compare')} A/B · {key_for('screen.enter')} values"
-        if effect and row.acts and not fixed and cell_len(effect[0] + keys) < width:
-            effect[0] += keys
-        result = _wrap(f"A/B: {row.result}", width) if row.result else []
-        context = _wrap(row.context, width)
-        rest = [*effect, *fits, *result, *context]
-        if len(summary) + len(values) + len(rest) > height:
-            values = []  # Enter shows them
-        summary = _shortened(row.lever.summary, width, max(height - len(rest), 1))
-        for ink, lines in (
-            ("text", summary),
-            ("dim", [*values, *effect]),
-            ("text", fits),
-            ("strong", result),
-            ("dim", context),
-        ):
-            yield from (((f" {line}", ink),) for line in lines)
+        values = f"{key_for('screen.enter')} {row.lever.valid}" if not fixed else ""
+        clauses = [f"{row.lever.name}: {row.lever.summary}", row.forecast, row.context]
+        if not fixed and one.place is not Place.FIXED:
+            does = EFFECTS[row.lever.effect]
+            does = does.replace(" and new weights", ", same weights") if row.keeps_weights else does
+            clauses.insert(1, f"{does[0].upper()}{does[1:]}.")
+        text = " ".join(fmt.plain(clause) for clause in clauses if clause)
+        beside = cell_len(values) + 3 if cell_len(values) + 3 < width // 2 else 0
+        lines = _shortened(text, width - indent - (beside if height == 1 else 0), height)
+        for index, line in enumerate(lines):
+            is_last = index == len(lines) - 1
+            gap = width - indent - cell_len(line) - cell_len(values) - 1
+            tail = f"{' ' * gap}{values}" if is_last and beside and gap > 1 else ""
+            yield ((" " * indent + line, "dim"), (tail, "faint"))
 
 
-def _named(row: LeverRow) -> str:
-    mark = MARKS[row.lever.effect]
-    return f"{fmt.plain(row.lever.name)} {mark}".rstrip()
+class _Columns:
+    """The widths of the columns; 0 for one without room."""
+
+    def __init__(self, name: int, change: int, bar: int, worth: int, state: int) -> None:
+        self.name, self.change, self.bar, self.worth, self.state = name, change, bar, worth, state
 
 
-def _values(row: LeverRow) -> Iterator[str]:
-    """Yield the value as text, longest first: with the other values and the default, or alone."""
-    value, values = fmt.plain(row.value), row.lever.values
+def _columns(rows: Sequence[LedgerRow], width: int) -> _Columns:
+    """Return the widths: without room the axis goes, then the state joins the figure."""
+    room = max(width - 3, 0)
+    names = max((cell_len(one.row.lever.name) for one in rows), default=LEAST_NAME)
+    name = min(max(names + 2, len(TITLE) + 1), MOST_NAME, max(room // 3, 1))
+    texts = (sum(cell_len(text) for text, _ in _change(one, MOST_CHANGE, "")) for one in rows)
+    change = min(max([LEAST_CHANGE, *texts]), MOST_CHANGE, max(room - name, 0) // 2)
+    state = STATE if width >= STATE_FROM else 0
+    worth = min(WORTH, max(room - name - change - state, 0))
+    bar = room - name - change - worth - state - 1
+    return _Columns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
+
+
+def _change(one: LedgerRow, width: int, ink: str) -> Parts:
+    """Return `[off] → on`, with the active value in brackets and bold, in at most `width` cells."""
+    row = one.row
     if row.pending is not None:
-        pending = fmt.plain(row.pending)
-        yield from (f"{value} → {pending} …", f"→ {pending} …")
-        return
-    both = len(values) == 2 and value in values and not row.refusal
-    bracketed = " ".join(f"[{one}]" if one == value else one for one in values)
-    for text in (bracketed, value) if both else (value,):
-        if row.default is not None:
-            yield f"{text}  default {fmt.plain(row.default)}"
-        yield text
-    yield value
+        text = f"{fmt.plain(row.value)} → {fmt.plain(row.pending)} …"
+        return ((set_cell_size(cut(text, width - 1), width), "busy"),)
+    before, after = fmt.plain(one.before or row.value), fmt.plain(one.after)
+    if one.is_running:
+        text = f"{before} ⇄ {after}"
+        return ((set_cell_size(cut(text, width - 1), width), "text"),)
+    sides = [f"[{text}]" if text == fmt.plain(row.value) else text for text in (before, after)]
+    if not after:
+        return ((set_cell_size(cut(sides[0], width - 1), width), ink),)
+    room = max(width - 4, 2)  # of both values, with the arrow between them
+    left = cut(sides[0], max(room - cell_len(sides[1]), room // 2))
+    right = cut(sides[1], room - cell_len(left))
+    pad = " " * max(width - cell_len(left) - cell_len(right) - 3, 0)
+    inks = ["strong" if text.startswith("[") and ink == "text" else ink for text in sides]
+    return (left, inks[0]), (" → ", "dim"), (right, inks[1]), (pad, "")
+
+
+def _bar(one: LedgerRow, axis: Axis, width: int) -> str:
+    if one.proof is not None:
+        return axis.bar(one.proof, width).replace("│", "┊")
+    if one.gain is not None:
+        low, high = (pct / 100 for pct in (one.gain.low_pct or 0.0, one.gain.high_pct))
+        return axis.estimate(low, high, width)
+    cells = [" "] * width
+    cells[axis.column(0.0, width)] = "┊"
+    return "".join(cells)
+
+
+def _bar_ink(one: LedgerRow) -> str:
+    if one.proof is None:
+        return "rate" if one.gain is not None else "faint"
+    low, _, high = one.proof
+    return "better" if low > 0 else "busy" if high < 0 else "dim"
 
 
 def _wrap(text: str, width: int) -> list[str]:
@@ -271,14 +299,7 @@ def _shortened(text: str, width: int, rows: int) -> list[str]:
     lines = _wrap(text, width)
     if len(lines) <= rows:
         return lines
-    ends = [match.start() for match in re.finditer(r"[.;:] ", text)]
-    shorter = (_wrap(f"{text[:end]} …", width) for end in reversed(ends))
-    cut = [*lines[: rows - 1], _cut(f"{lines[rows - 1]}…", width, force=True)]
-    return next((clauses for clauses in shorter if len(clauses) <= rows), cut)
-
-
-def _cut(text: str, width: int, *, force: bool = False) -> str:
-    """Return the text in at most this many terminal cells; `…` marks that it was cut."""
-    if cell_len(text) <= width and not force:
-        return text
-    return f"{set_cell_size(text.rstrip('…'), max(width - 1, 0)).rstrip()}…" if width > 0 else ""
+    ends = [match.start() + 1 for match in re.finditer(r"[.;:] ", text)]
+    shorter = (_wrap(text[:end].rstrip(";:"), width) for end in reversed(ends))
+    cut_off = [*lines[: rows - 1], f"{cut(lines[rows - 1], max(width - 2, 0)).rstrip('…')}…"]
+    return next((clauses for clauses in shorter if len(clauses) <= rows), cut_off)

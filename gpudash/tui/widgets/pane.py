@@ -1,4 +1,4 @@
-"""The pane at the bottom: tabs for results, A/B, ranks, timeline, output and log.
+"""The pane at the bottom: tabs for the history, A/B, ranks, timeline, output and log.
 
 Other modules make the rows. The pane holds the data, the open tab, and the scroll position of each
 tab.
@@ -18,16 +18,16 @@ from gpudash.tui.cells import Cell, Parts, beside, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
-from gpudash.tui.widgets.comparison import comparison_rows, forest_rows, time_left
+from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
+from gpudash.tui.widgets.history import Table, history_rows, in_sight, table_of
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
 from gpudash.tui.widgets.ranks import JobRanks, job_of, rank_rows, spread, verdict
 from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
-from gpudash.tui.widgets.results import PINNED, Table, in_sight, result_rows, table_of
 
 TITLES: dict[Tab, tuple[str, str]] = {
-    "results": ("results", "res"),
+    "results": ("history", "hist"),
     "ab": ("A/B", "A/B"),
     "ranks": ("ranks", "rank"),
     "timeline": ("timeline", "time"),
@@ -45,8 +45,10 @@ LEAST_BELOW = 4
 """Fewest rows for the list below a comparison: a blank one, an axis, and two comparisons."""
 RANKS_FRAME = 3
 """Rows of the ranks' table for its frame and its head."""
+AB_ROWS = 10
+"""Rows of an A/B with a few of its intervals."""
 VALUE = 12
-"""Columns of a lever's value in the border."""
+"""Columns of a lever's value in the rule."""
 ENTER = "screen.enter"
 """The action whose effect depends on the tab."""
 EMPTY: dict[Tab, str] = {
@@ -145,7 +147,9 @@ class Pane(Panel, Scrolled):
     @property
     def wanted_rows(self) -> int:
         """Rows that the open tab needs, with its frame; 0 if any number does."""
-        return len(self._job.ranks) + RANKS_FRAME if self.tab == "ranks" else 0
+        if self.tab == "ranks":
+            return len(self._job.ranks) + RANKS_FRAME
+        return AB_ROWS if self.tab == "ab" and self._snapshot.comparison is not None else 0
 
     # ── cursor and scrolling ────────────────────────────────────────────────────────────
 
@@ -163,7 +167,7 @@ class Pane(Panel, Scrolled):
 
     def scroll_pages(self, direction: int) -> None:
         """Move by pages: down, or up if negative."""
-        self.scroll_rows(direction * max(self.inside.height - 1 - PINNED, 1))
+        self.scroll_rows(direction * max(self.inside.height - 2, 1))
 
     def find(self, text: str) -> bool:
         """Go to the next row or line with the text, wrapping around; return whether found."""
@@ -214,9 +218,7 @@ class Pane(Panel, Scrolled):
 
     def _go_to(self, row: int) -> None:
         count, scroll = self._count, self._scroll
-        if self.tab == "results":
-            scroll = scroll.at(row, count, self.inside.height - 1, pinned=PINNED)
-        elif self.tab == "ranks":
+        if self.tab in ("results", "ranks"):
             scroll = scroll.at(row, count, self.inside.height - 1)
         else:  # lines have no cursor: the row is the lowest visible line
             scroll = scroll.at(row, count, 1, least=min(self.inside.height, count) - 1)
@@ -242,8 +244,7 @@ class Pane(Panel, Scrolled):
     def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "results":
             shown = in_sight(self._table, self._scroll, height - 1)
-            proven = {one.verdict for one in self._snapshot.verdicts if one.proven and one.verdict}
-            yield from result_rows(self._table, shown, width, cursor=self._cursor, proven=proven)
+            yield from history_rows(self._table, shown, width, cursor=self._cursor)
         elif self.tab == "ab":
             rows = list(comparison_rows(self._snapshot.comparison, width, height))
             yield from rows
@@ -263,14 +264,24 @@ class Pane(Panel, Scrolled):
         elif self.tab in EMPTY:
             yield ((f" {EMPTY[self.tab]}", "dim"),)
 
-    # ── the border ──────────────────────────────────────────────────────────────────────
+    # ── the rule, and the row at the bottom ─────────────────────────────────────────────
+
+    def has_foot(self) -> bool:
+        """Return whether the open tab has buttons or a note."""
+        has = {
+            "ab": _has_keys(self._snapshot.comparison),
+            "ranks": True,
+            "results": self.has_focus and bool(self._table.results),
+            "output": self.has_focus and self._can("type"),
+        }
+        return has.get(self.tab, False)
 
     def frame(self) -> PanelFrame:
         """Return the tabs, and the open tab's texts and buttons."""
         tabs, shown = self._tabs(), self._snapshot.comparison
         if self.tab == "ab" and shown is not None:
-            left, active = time_left(shown, self._snapshot.blocks), _active(self._snapshot)
-            right, below = _comparison_cells(shown, left, active, can=self._can("blocks"))
+            active = _active(self._snapshot)
+            right, below = _comparison_cells(shown, active, can=self._can("blocks"))
             return PanelFrame(top=tabs, top_right=right, bottom=below)
         right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
         if self.tab == "ranks":
@@ -280,7 +291,7 @@ class Pane(Panel, Scrolled):
             return PanelFrame(top=tabs, top_right=right, bottom=below)
         if self.tab != "results" or not self._table.results:
             return PanelFrame(top=tabs, top_right=right)
-        note = cell("rows are means, one after another: only an A/B proves", "dim")
+        note = cell("tried one after another: no proof", "dim", rank=3)
         return PanelFrame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
 
     def _about_ranks(self) -> dict[str, tuple[Cell, ...]]:
@@ -298,12 +309,12 @@ class Pane(Panel, Scrolled):
             return ()
         copy = button("copy", "copy", rank=2)
         use = button("use these levers", "use_row", key_of=ENTER, rank=1)
-        return (use, copy) if self._can("levers") and not chosen.verdict else (copy,)
+        return (use, copy) if self._can("levers") else (copy,)
 
     def _tabs(self) -> tuple[Cell, ...]:
         unread, comparison = self._unread["log"], self._snapshot.comparison
         counts = {
-            "results": f" {self._table.settings:,}",
+            "results": f" {len(self._table.results):,}",
             "ab": f" {len(self._snapshot.verdicts)}",
             "ranks": f" {len(self._job.ranks)}",
             "output": "!" * ("output" in self._trouble),
@@ -395,13 +406,17 @@ def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...],
     return (what,), (sets, button("back to the start", "go_back"))
 
 
-def _comparison_cells(
-    shown: ComparisonShown, left: str, active: str, *, can: bool
-) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-    """Return the cells of a comparison's upper right border, and of its lower one.
+def _has_keys(shown: ComparisonShown | None) -> bool:
+    """Return whether there is something to press: it is over, or may be ended as it is sure."""
+    return shown is not None and (shown.is_over or shown.is_sure or bool(shown.doing))
 
-    `left` is the time that a running one has left, and `active` the lever's value; empty if
-    unknown. The value that is active has no button.
+
+def _comparison_cells(
+    shown: ComparisonShown, active: str, *, can: bool
+) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
+    """Return the cells of a comparison in the rule, and in the row at the bottom.
+
+    `active` is the lever's value; empty if unknown. The value that is active has no button.
     """
     lever = fmt.plain(shown.lever)
     what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
@@ -409,11 +424,8 @@ def _comparison_cells(
         return _tune_cells(shown, can=can)
     if not shown.is_over:
         pairs = cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
-        lasts = (cell(left, "dim", rank=1),) if left else ()
-        note = cell("training goes on; charts stay in sight", "dim", rank=2)
-        ends = (button("sure: ends it", "keep", key_of=ENTER),) if shown.is_sure else ()
-        ends = ends or (button("ends it", "compare"),)
-        return (what, pairs), (*ends, *lasts, note) if can else ()
+        ends = (button("sure: ends it", "keep", key_of=ENTER),) if shown.is_sure and can else ()
+        return (what, pairs), ends
     if shown.verdict is None:
         return (what,), ()
     a, b, now = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b, active))

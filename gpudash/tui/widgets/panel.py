@@ -1,8 +1,8 @@
-"""The bases of framed widgets: panels, and those over the charts' common time axis.
+"""The bases of panels, and of those over the charts' common time axis.
 
-The border has title, values and buttons, and shows the focus.
-The frame is painted with the content, row by row: a border of Textual's cannot hold buttons, and
-costs each widget two more style matches before the first frame.
+A panel has a thin rule above it with its number, values and buttons, which shows the focus. A
+dialog's has a frame. Both are painted with the content, row by row: a border of Textual's cannot
+hold buttons, and costs each widget two more style matches before the first frame.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,15 +19,16 @@ from gpudash.tui.cells import Cell, Parts, cell, exactly, placed, width_of
 from gpudash.tui.charts.axes import TimeRange, TimeView
 from gpudash.tui.widgets.painted import Painted
 
-THIN = tuple("╭╮╰╯─│")
-HEAVY = tuple("┏┓┗┛━┃")
-"""The border of the panel with the focus: corners, horizontal, vertical. Others have `THIN`."""
+BOX = tuple("╭╮╰╯─│")
+"""The frame of a dialog: corners, horizontal, vertical."""
+THIN, HEAVY = "─", "━"
+"""A rule, and that of the panel with the focus."""
 MARGIN = 3
-"""Columns between two cells of the border, or a cell and a corner: blank, line, blank."""
+"""Columns between two cells of a rule, or a cell and its end: blank, line, blank."""
 
 
 class PanelFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """The cells in a panel's border, by place."""
+    """The cells in a panel's rule, and in the row at its bottom, by place."""
 
     top: tuple[Cell, ...] = ()
     top_right: tuple[Cell, ...] = ()
@@ -41,65 +42,86 @@ class PanelFrame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Panel(Painted):
-    """A framed part of the main screen. A digit, Tab or a click gives it the focus."""
+    """A part of the main screen below a rule. A digit, Tab or a click gives it the focus."""
 
     can_focus = True
-    framed = True
-    """Whether there is a frame; without one, as on a small screen, the body has all the room."""
+    boxed = False
+    """Whether it has a frame, as a dialog has."""
+    ruled = True
+    """Whether it has a rule above it."""
 
     @property
     def inside(self) -> Size:
         """The size of the body."""
-        return self.size - (2, 2) if self._has_frame(*self.size) else self.size
+        width, height = self.size
+        left, above, below = self._edges(width, height)
+        return Size(max(width - 2 * left, 0), max(height - above - below, 0))
 
-    def _has_frame(self, width: int, height: int) -> bool:
-        return self.framed and width >= 4 and height >= 3
+    def has_foot(self) -> bool:
+        """Return whether there is a row of cells below the body."""
+        return False
+
+    def _edges(self, width: int, height: int) -> tuple[int, int, int]:
+        """Return the columns at either side, and the rows above and below the body."""
+        if self.boxed:
+            return (1, 1, 1) if width >= 4 and height >= 3 else (0, 0, 0)
+        above = int(self.ruled and height > 1)
+        return 0, above, int(height > above + 1 and self.has_foot())
 
     def frame(self) -> PanelFrame:
-        """Return the present cells of the border."""
+        """Return the present cells of rule and bottom row."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def body(self, width: int, height: int) -> Iterable[Parts]:
-        """Return the rows inside the frame; anything beyond `width` or `height` is cut off."""
+        """Return the rows of the body; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
+    def rule(self, width: int) -> Parts:
+        """Return the row above the body."""
+        return self._edge(width, "", "", HEAVY if self.has_focus else THIN, top=True)
+
     def rows(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the frame with the body in it."""
-        if not self._has_frame(width, height):
+        """Yield the body with its rule, or in its frame."""
+        left, above, below = self._edges(width, height)
+        room = height - above - below
+        if not self.boxed:
+            yield from [self.rule(width)] * above
+            yield from islice(chain(self.body(width, room), repeat(())), room)
+            if below:
+                yield self._edge(width, "", "", " ", top=False)
+            return
+        if not above:
             yield from self.body(width, height)
             return
-        frame, ink = self.frame(), "focus" if self.has_focus else "border"
-        left_top, right_top, left_bottom, right_bottom, across, down = (
-            HEAVY if self.has_focus else THIN
-        )
-
-        def edge(begin: str, end: str, *, top: bool) -> Parts:
-            row = [(begin + across, ink)]
-            for x, one in frame.placed(width, top=top):
-                row += [(across * (x - 1 - width_of(row)), ink), (" ", ink)]
-                row += [*one.parts, (" ", ink)]
-            return (*row, (across * (width - 1 - width_of(row)) + end, ink))
-
-        yield edge(left_top, right_top, top=True)
-        for row in islice(chain(self.body(width - 2, height - 2), repeat(())), height - 2):
+        left_top, right_top, left_bottom, right_bottom, across, down = BOX
+        ink = "focus" if self.has_focus else "border"
+        yield self._edge(width, left_top, right_top, across, top=True)
+        for row in islice(chain(self.body(width - 2 * left, room), repeat(())), room):
             yield ((down, ink), *exactly(row, width - 2), (down, ink))
-        yield edge(left_bottom, right_bottom, top=False)
+        yield self._edge(width, left_bottom, right_bottom, across, top=False)
+
+    def _edge(self, width: int, begin: str, end: str, across: str, *, top: bool) -> Parts:
+        """Return a rule, or an edge of the frame, with its cells."""
+        ink = "focus" if self.has_focus else "border"
+        row = [(begin + across if begin else " " + across, ink)]
+        for x, one in self.frame().placed(width, top=top):
+            row += [(across * (x - 1 - width_of(row)), ink), (" ", ink), *one.parts, (" ", ink)]
+        return (*row, (across * (width - len(end) - width_of(row)) + end, ink))
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001  # Textual's signature
-        """Repaint the border; no style rule depends on the focus, so none is matched again."""
+        """Repaint the rule; no style rule depends on the focus, so none is matched again."""
         self.repaint()
 
     def on_click(self, event: events.Click) -> None:
-        """Run the action of a clicked cell in the border, or pass the click to the body."""
+        """Run the action of a clicked cell in an edge, or pass the click to the body."""
         width, height = self.size
-        if not self.framed:
-            self.clicked(event.x, event.y)
-        elif event.y in (0, height - 1):
-            for x, one in self.frame().placed(width, top=event.y == 0):
-                if x <= event.x < x + one.width and one.action:
-                    self.act(one.action)
-        else:
-            self.clicked(event.x - 1, event.y - 1)
+        left, above, below = self._edges(width, height)
+        if above <= event.y < height - below:
+            self.clicked(event.x - left, event.y - above)
+            return
+        for x, one in self.frame().placed(width, top=event.y < above):
+            if x <= event.x < x + one.width and one.action:
+                self.act(one.action)
 
     def clicked(self, x: int, y: int) -> None:
         """Handle a click at this column and row of the body."""
@@ -109,6 +131,8 @@ GUTTER = 6
 """Columns of the value axis: five for numbers and one for the line."""
 LEAST_PLOT = 12
 """Fewest columns of a plot with a value axis."""
+SECONDS_TO = 100.0
+"""Length of a window from which it is given in minutes."""
 LEAST_DRAG = 2
 """Fewest columns of a drag; less is a click."""
 
@@ -118,15 +142,13 @@ def gutter_of(width: int) -> int:
     return GUTTER if width >= GUTTER + LEAST_PLOT else 0
 
 
-def begin_cells(time_range: TimeRange) -> tuple[Cell, ...]:
-    """Return a cell with the moment at the left border; empty if that is before the run."""
-    begin_s = time_range.begin_s
-    return (cell(fmt.minutes(begin_s), "dim", rank=1),) if begin_s >= 0 else ()
-
-
-def newest_moment(newest_s: float, *, live: bool) -> str:
-    """Return the text at the right border of a chart that follows the run."""
-    return f"{'live' if live else 'at'} {fmt.minutes(newest_s)}"
+def window(time_range: TimeRange, view: TimeView, *, live: bool) -> str:
+    """Return what time a chart shows: `last 2 min`, or where it ends if it does not follow."""
+    length_s = time_range.length_s
+    length = f"{length_s:.0f} s" if length_s < SECONDS_TO else f"{length_s / 60:.3g} min"
+    if view.end_s is not None:
+        return f"{length} to {fmt.minutes(view.end_s)}"
+    return f"last {length}" if live else f"{length} to {fmt.minutes(time_range.end_s)}"
 
 
 def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
@@ -162,12 +184,12 @@ class TimePanel(Panel):
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Remember where a drag may begin; it may end outside of the panel."""
         self.capture_mouse()
-        self._pressed_at = event.x - self.framed
+        self._pressed_at = event.x
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         """Choose the range that was dragged over."""
         self.release_mouse()
-        x = event.x - self.framed
+        x = event.x
         begin_s, end_s = self.time_at(self._pressed_at), self.time_at(x)
         if begin_s is not None and end_s is not None and self._is_drag(x):
             self.act(f"screen.between({begin_s!r}, {end_s!r})")

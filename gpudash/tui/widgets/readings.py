@@ -14,15 +14,18 @@ from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, cut
-from gpudash.tui.charts.axes import TimeView, range_of
+from gpudash.tui.charts.axes import TimeView, nice_ceiling, range_of
 from gpudash.tui.charts.sparklines import ShownReading, reading, readings, sparklines
+from gpudash.tui.charts.throughput import throughput
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import Panel, PanelFrame, TimePanel, begin_cells, moment_cell
+from gpudash.tui.widgets.panel import Panel, PanelFrame, TimePanel, moment_cell
 
 LEAST_LINE = 4
 """Fewest columns of a sparkline."""
 ROOMY = 48
 """Columns from which the title is `GPU and host`."""
+COMPACT_ROWS = 2
+"""Rows up to which rate and step time are beside the other readings: the charts have no room."""
 
 
 class Activity(TimePanel):
@@ -38,39 +41,47 @@ class Activity(TimePanel):
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width, height = self.inside
+        if self._is_compact(width, height):
+            return None
         label_width, columns = _layout(self._fitting(width, height), width)
         time_range = range_of(self._snapshot.series, columns, self.view)
         return time_range.moment_in(x - label_width - 2) if columns else None
 
     def frame(self) -> PanelFrame:
-        """Return the title, and the scales of the sparklines."""
+        """Return the title, and the cursor's moment."""
         width, height = self.inside
-        shown, view = self._fitting(width, height), self.view
-        kinds = {one.kind for one in shown}
+        kinds = {one.kind for one in self._fitting(width, height)}
         title = "GPU" if "gpu" in kinds else "host"
         if width >= ROOMY and {"gpu", "host"} <= kinds:
             title = "GPU and host"
-        at = () if view.moment_s is None else (moment_cell(view, None),)
-        columns = _layout(shown, width)[1]
-        begin = begin_cells(range_of(self._snapshot.series, columns, view)) if columns else ()
-        scales = ", ".join([one.scale for one in shown if one.scale and any(one.past)][:2])
+        at = () if self.view.moment_s is None else (moment_cell(self.view, None),)
         whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
         return PanelFrame(
-            top=(cell(f"²{title}", "strong"), *whose),
+            top=(cell(f"³{title}", "strong"), *whose),
             top_right=(*at, button("all", "screen.device", rank=1)),
-            bottom=begin if self._snapshot.series.at_s else (),
-            bottom_right=(cell(f"█ = {scales}", "dim", rank=1),) if columns and scales else (),
         )
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield why no GPU is read, if that is so, and the readings."""
         for line in self._why(width, height):
             yield ((f" {line}", "dim"),)
-        shown = self._fitting(width, height)
-        yield from reading_rows(shown, self._snapshot.series, self.view, width)
+        series, view = self._snapshot.series, self.view
+        if self._is_compact(width, height):
+            half = width // 2
+            steps = reading_rows(_of_steps(self._snapshot), series, view, half)
+            others = reading_rows(self._fitting(width, height), series, view, width - half)
+            yield from beside(steps, others, half)
+            return
+        yield from reading_rows(self._fitting(width, height), series, view, width)
+
+    def _is_compact(self, width: int, height: int) -> bool:
+        """Return whether it stands for the charts too, which have no room."""
+        return height <= COMPACT_ROWS and width >= TWO_COLUMNS
 
     def _why(self, width: int, height: int) -> list[str]:
         """Return the reason in at most two lines; the device panel has all of it."""
+        if self._is_compact(width, height):
+            return []
         room = min(max(height - 2, 0), 2)
         reason = no_gpu(self._snapshot)
         if not (reason and room):
@@ -79,6 +90,20 @@ class Activity(TimePanel):
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         return self._readings[: max(height - len(self._why(width, height)), 0)]
+
+
+def _of_steps(snapshot: Snapshot) -> list[ShownReading]:
+    """Return rate and step time as readings."""
+    rate = throughput(snapshot)
+    values = {rate.name: (rate.unit, rate.now), "step_ms": ("step, ms", snapshot.step_ms_p50)}
+    shown = []
+    for name, (label, value) in values.items():
+        past = snapshot.series.of(name)
+        known = [one for one in past if fmt.is_measured(one)]
+        text = fmt.significant(value)
+        top = nice_ceiling(max(known, default=0.0))
+        shown.append(ShownReading(metric=name, label=label, value=text, past=past, top=top))
+    return shown
 
 
 def no_gpu(snapshot: Snapshot) -> str:
@@ -232,10 +257,10 @@ class DevicePanel(Panel, Scrolled):
     def frame(self) -> PanelFrame:
         """Return the title, the number of hidden lines, and the button that closes it."""
         below = len(self._lines) - self._top(*self.inside) - self._room(*self.inside)
+        more = [cell(f"↓ {below} more", "dim")] if below > 0 else []
         return PanelFrame(
-            top=(cell("⁶device", "strong"),),
-            bottom=(cell(f"↓ {below} more", "dim"),) if below > 0 else (),
-            bottom_right=(button("close", "screen.device", rank=1),),
+            top=(cell("⁶device", "strong"), *more),
+            top_right=(button("close", "screen.device", rank=1),),
         )
 
     def scroll_rows(self, direction: int) -> None:

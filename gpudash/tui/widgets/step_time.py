@@ -5,7 +5,7 @@ from itertools import groupby, repeat
 from operator import itemgetter
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot, is_live
+from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Cell, Parts, cell
 from gpudash.tui.charts.axes import TimeRange, bins_of, means, range_of, value_at
 from gpudash.tui.charts.sparklines import step_value
@@ -27,10 +27,8 @@ from gpudash.tui.widgets.panel import (
     GUTTER,
     PanelFrame,
     TimePanel,
-    begin_cells,
     gutter_of,
     moment_cell,
-    newest_moment,
 )
 
 CHARACTER, INK = itemgetter(0), itemgetter(1)
@@ -73,14 +71,7 @@ class StepTime(TimePanel):
             ),
         )
         whose = [cell("rank 0", "dim", rank=3)] * bool(snapshot.ranks)
-        top = (cell("³step, ms", "strong"), *whose)
-        if not snapshot.series.at_s:
-            return PanelFrame(top=top, top_right=values)
-        begin, newest_s = begin_cells(self._range(self.inside.width)), snapshot.series.at_s[-1]
-        end = newest_moment(newest_s, live=is_live(snapshot))
-        if view.end_s is not None:
-            end = fmt.minutes(view.end_s)
-        return PanelFrame(top=top, top_right=values, bottom=begin, bottom_right=(cell(end, "dim"),))
+        return PanelFrame(top=(cell("⁴step, ms", "strong"), *whose), top_right=values)
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the columns with their axis, then the legend."""

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_live
+from gpudash.tui.bars import button
 from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
 from gpudash.tui.charts.axes import (
     Runs,
@@ -34,15 +35,13 @@ from gpudash.tui.charts.throughput import (
     side_of,
     throughput,
 )
-from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.panel import (
     GUTTER,
     PanelFrame,
     TimePanel,
-    begin_cells,
     gutter_of,
     moment_cell,
-    newest_moment,
+    window,
 )
 
 FINE_ROWS = 12
@@ -97,20 +96,17 @@ class ThroughputChart(TimePanel):
 
     def frame(self) -> PanelFrame:
         """Return the present value or the cursor's, and the time range."""
-        snapshot, view, live = self._snapshot, self.view, is_live(self._snapshot)
-        newest_s = snapshot.series.at_s[-1] if snapshot.series.at_s else 0.0
-        end, f = newest_moment(newest_s, live=live), "freeze"
-        if view.end_s is not None:
-            end, f = f"frozen {fmt.minutes(view.end_s)}", "live" if live else "newest"
-        ranges = f"{key_for('screen.range(-1)')} {key_for('screen.range(1)')} zoom"
-        texts = f"{key_for('screen.freeze')} {f}", ranges, f"{key_for('screen.whole_run')} all"
-        keys = cell("   ".join(texts), "dim", rank=4)
-        roomy = self.size.width >= SIDE_BY_SIDE_FROM[0]
+        snapshot, view = self._snapshot, self.view
+        live = is_live(snapshot)
+        follow = button("live" if live else "newest", "screen.freeze", rank=4)
+        keys = () if view.end_s is None else (follow,)
+        shown = window(self.time_range, view, live=live)
         return PanelFrame(
-            top=(cell(f"¹{throughput(snapshot).unit}", "strong"),),
-            top_right=tuple(self._values()),
-            bottom=(*begin_cells(self.time_range), *[keys] * roomy),
-            bottom_right=(cell(end, "dim" if view.end_s is None else "busy"),),
+            top=(
+                cell(f"²{throughput(snapshot).unit}", "strong"),
+                cell(shown, "dim" if view.end_s is None else "busy", rank=2),
+            ),
+            top_right=(*keys, *self._values()),
         )
 
     def _values(self) -> Iterator[Cell]:

@@ -1,0 +1,189 @@
+"""The ledger: what each lever of a training is worth here, and how that is known.
+
+Estimates are the model's, proofs are of A/Bs. What can be tried comes first, best first; then what
+is proven; then levers that bring too little to tell, and those that cannot be changed, with the
+reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from gpudash import format as fmt
+from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT
+from gpudash.protocol.answer import Answer, Gain, Try
+from gpudash.protocol.session import ComparisonShown
+from gpudash.snapshot import Snapshot
+from gpudash.tui.charts.change_axis import ChangeInterval
+from gpudash.tui.lever_values import LeverRow
+from workloads.levers import Switch
+
+
+class Place(IntEnum):
+    """The order of the rows."""
+
+    FORESEEN = 0
+    UNKNOWN = 1
+    PROVEN = 2
+    MINOR = 3
+    NOT_FORESEEN = 4
+    FIXED = 5
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever, a change of it, and what the change is worth."""
+
+    row: LeverRow
+    place: Place
+    before: str = ""
+    """The left value: the gain is that of the right one over it."""
+    after: str = ""
+    """The right value; empty if there is no change to speak of."""
+    gain: Gain | None = None
+    """An estimate."""
+    proof: ChangeInterval | None = None
+    """What an A/B has shown."""
+    worth: str = ""
+    """The figure as text."""
+    state: str = ""
+    """How the figure is known, what it takes to know it, or why there is none."""
+    is_running: bool = False
+    """Whether an A/B of it runs."""
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The ends of estimate or proof, as relative changes."""
+        if self.proof is not None:
+            return self.proof[0], self.proof[2]
+        if self.gain is None:
+            return ()
+        return (self.gain.low_pct or 0.0) / 100, self.gain.high_pct / 100
+
+
+def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...]:
+    """Return a row for each lever in the order of their worth."""
+    answer = snapshot.answer or Answer(limit="none", title="")
+    tries = {one.lever: one for one in reversed(answer.tries)}
+    order = {name: index for index, name in enumerate(reversed(tries))}
+    found = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
+
+    def worth(one: LedgerRow) -> tuple[int, float]:
+        proven = -one.proof[1] if one.proof is not None else 0.0
+        return one.place, proven if one.place is Place.PROVEN else order.get(one.row.lever.name, 0)
+
+    return tuple(sorted(found, key=worth))
+
+
+def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot) -> LedgerRow:
+    name, shown, settings = row.lever.name, snapshot.comparison, snapshot.settings
+    if shown is not None and shown.lever == name and not shown.is_over and not shown.doing:
+        gain = proposed.gain if proposed is not None and proposed.value == shown.b else None
+        return _estimate(row, shown.a, shown.b, gain, "A/B runs", is_running=True)
+    if row.refusal or not row.acts:
+        why = row.refusal or "needs a GPU"
+        return LedgerRow(row=row, place=Place.FIXED, before=row.value, state=why)
+    number, proof = _newest(name, row.value, snapshot.verdicts)
+    is_fresh = proof is not None and proof.settings == _others(name, settings)
+    is_answered = proof is not None and (
+        proposed is None or (is_fresh and proposed.value in (proof.a, proof.b))
+    )
+    if proof is not None and is_answered:
+        return _proven(row, proof, number, is_fresh=is_fresh)
+    if proposed is not None:
+        return _proposed(row, proposed)
+    if _is_idle(row, settings):
+        return LedgerRow(row=row, place=Place.FIXED, before=row.value, state="no loader here")
+    after = row.lever.step(row.value, 1) if isinstance(row.lever, Switch) else ""
+    place, worth, state = Place.NOT_FORESEEN, "", "not foreseen" if snapshot.answer else ""
+    if name in answer.minor:
+        place, worth, state = Place.MINOR, f"below {LEAST_PCT:.0f} %", "estimate"
+    return LedgerRow(row=row, place=place, before=row.value, after=after, worth=worth, state=state)
+
+
+def _is_idle(row: LeverRow, settings: Mapping[str, str]) -> bool:
+    """Return whether the lever is about making batches, and no loader makes any."""
+    helps = row.lever.helps.values()
+    about_loading = bool(helps) and all("data" in EFFECTS[one].shortens for one in helps)
+    is_fed = settings.get("data", "loader") != "loader"
+    return about_loading and is_fed and row.lever.name != "data"
+
+
+def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
+    gain, before = proposed.gain, row.value
+    if gain is None:
+        state = f"takes ~{proposed.takes_s:.0f} s" if proposed.takes_s is not None else ""
+        return LedgerRow(
+            row=row,
+            place=Place.UNKNOWN,
+            before=before,
+            after=proposed.value,
+            worth="unknown",
+            state=state,
+        )
+    state = "rehearsed" if gain.source.startswith("rehearsed") else "estimate"
+    return _estimate(
+        row, before, proposed.value, gain, "moves losses" if row.lever.numerics else state
+    )
+
+
+def _estimate(
+    row: LeverRow,
+    before: str,
+    after: str,
+    gain: Gain | None,
+    state: str,
+    *,
+    is_running: bool = False,
+) -> LedgerRow:
+    return LedgerRow(
+        row=row,
+        place=Place.FORESEEN,
+        before=before,
+        after=after,
+        gain=gain,
+        worth=gain.label if gain is not None else "",
+        state=state,
+        is_running=is_running,
+    )
+
+
+def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: bool) -> LedgerRow:
+    assert proof.change is not None
+    assert proof.low is not None
+    assert proof.high is not None
+    is_kept = row.value == proof.b and proof.low > 0
+    if proof.low <= 0 <= proof.high:
+        state = "no difference"
+    elif proof.high < 0:
+        state = "slower"
+    else:
+        state = f"A/B {number}{', kept' if is_kept else ''}"
+    if not is_fresh and not is_kept:
+        state = f"A/B {number}, older"
+    return LedgerRow(
+        row=row,
+        # what is faster and not active is to be set
+        place=Place.FORESEEN if is_fresh and proof.low > 0 and not is_kept else Place.PROVEN,
+        before=proof.a,
+        after=proof.b,
+        proof=(proof.low, proof.change, proof.high),
+        worth=fmt.change(proof.change, proof.low, proof.high),
+        state=state,
+    )
+
+
+def _newest(
+    name: str, now: str, verdicts: Sequence[ComparisonShown]
+) -> tuple[int, ComparisonShown | None]:
+    """Return the newest verdict about the present value, and its number from 1."""
+    for number in range(len(verdicts), 0, -1):
+        one = verdicts[number - 1]
+        has_interval = one.verdict is not None and None not in (one.change, one.low, one.high)
+        if one.lever == name and has_interval and now in (one.a, one.b) and not one.doing:
+            return number, one
+    return 0, None
+
+
+def _others(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    return {other: value for other, value in settings.items() if other != name}

@@ -1,0 +1,101 @@
+"""The history: the settings that were tried, one after another, with what each had.
+
+It proves nothing: settings measured one after the other differ by several percent even where they
+are equal. Only an A/B proves, and the ledger has its figures.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from rich.cells import cell_len
+
+from gpudash import format as fmt
+from gpudash.snapshot import Result
+from gpudash.tui.cells import Parts, bar_of, fitted
+from gpudash.tui.charts.axes import nice_ceiling
+from gpudash.tui.lever_values import rate_unit
+from gpudash.tui.scroll import Scroll
+
+MOST_BAR, LEAST_BAR = 32, 6
+GAP = 3
+STEP, BUSY, CORES = "step, ms", "GPU busy", "CPU cores"
+LEAST_NAME = 24
+"""Columns of a setting before other columns are left out."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings tried, and what they share."""
+
+    results: tuple[Result, ...] = ()
+    on_gpu: bool = False
+    unit: str = "samples/s"
+    """Unit of the rate; `steps/s` if no row has samples."""
+    full: float = 1.0
+    """Rate of a full bar: a round number, so that bars do not move while a rate varies."""
+
+    def rate(self, result: Result) -> float | None:
+        """Return the row's throughput."""
+        return result.samples_per_s if self.unit == "samples/s" else result.steps_per_s
+
+    def busy(self, result: Result) -> str:
+        """Return how busy the device was."""
+        if self.on_gpu:
+            return fmt.percent(result.values.get("gpu_util_pct"))
+        return fmt.cores(result.values.get("cpu_pct")).removesuffix(" cores")
+
+
+def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
+    """Return the settings tried; `on_gpu` is also set if an earlier one had a GPU."""
+    tried = tuple(row for row in results if not row.verdict)
+    on_gpu = on_gpu or any("gpu_util_pct" in row.values for row in tried)
+    table = Table(results=tried, on_gpu=on_gpu, unit=rate_unit(tried))
+    highest = max(fmt.measured(map(table.rate, tried)), default=0.0)
+    return msgspec.structs.replace(table, full=nice_ceiling(highest))
+
+
+def in_sight(table: Table, scroll: Scroll, height: int) -> list[int]:
+    """Return the visible rows."""
+    return list(scroll.in_sight(len(table.results), height))
+
+
+def history_rows(
+    table: Table, shown: Sequence[int], width: int, *, cursor: int | None = None
+) -> Iterator[Parts]:
+    """Yield the head and the rows `shown`; `▸` marks the cursor, bold text the present setting."""
+    rows = [table.results[index] for index in shown]
+    if not rows:
+        yield (("   each setting that you try has a row here", "faint"),)
+        return
+    rates = [fmt.significant(table.rate(row)) for row in rows]
+    steps = [fmt.milliseconds(row.step_ms_p50) for row in rows]
+    digits = max(map(len, rates))
+    numbers = len(str(rows[-1].number))
+    room = width - numbers - 4 - digits
+    with_step = room >= LEAST_NAME + GAP + len(STEP)
+    room -= (GAP + len(STEP)) * with_step
+    busy = BUSY if table.on_gpu else CORES
+    with_busy = room >= LEAST_NAME + GAP + len(busy)
+    room -= (GAP + len(busy)) * with_busy
+    longest = max(cell_len(fmt.plain(row.configuration)) for row in rows)
+    bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room // 2)) - 1)
+    bar = bar if bar >= LEAST_BAR else 0
+    name = max(room - GAP - (bar + 1 if bar else 0), 1)
+    unit_room = digits + (bar + 1 if bar else 0)
+    head = f"{'':{numbers + 4}}{fmt.clip(table.unit, unit_room):<{unit_room}}"
+    head += f"{'':{GAP}}{STEP}" * with_step + f"{'':{GAP}}{busy}" * with_busy
+    yield ((f"{head}{'':{GAP}}{fitted('setting', name)}", "head"),)
+    for index, row, rate, step in zip(shown, rows, rates, steps, strict=True):
+        ink = "strong" if row.live else "text"
+        value = table.rate(row)
+        share = value / table.full if fmt.is_measured(value) else 0.0
+        drawn = f" {bar_of(share, bar):<{bar}}" if bar else ""
+        cells = f"{'':{GAP}}{step:>{len(STEP)}}" * with_step
+        cells += f"{'':{GAP}}{table.busy(row):>{len(busy)}}" * with_busy
+        mark = "▸" if index == cursor else " "
+        yield (
+            (f" {mark} {row.number:>{numbers}} ", "focus" if index == cursor else "dim"),
+            (f"{rate:>{digits}}", ink),
+            (drawn, "rate"),
+            (cells, ink),
+            (f"{'':{GAP}}{fitted(fmt.plain(row.configuration), name)}", ink),
+        )
