@@ -143,7 +143,7 @@ METRICS: dict[str, Metric] = {
     "sm_active_pct": _active(
         "Share of time in which an SM had work, averaged over all SMs.",
         label="SM active",
-        spark="SM active",
+        spark="SMs",
     ),
     "sm_occupancy_pct": _active(
         "Occupancy: warps on the SMs, in percent of the maximum.", label="SM occupancy"
@@ -151,12 +151,12 @@ METRICS: dict[str, Metric] = {
     "tensor_active_pct": _active(
         "Share of time in which the tensor cores were busy.",
         label="tensor cores active",
-        spark="tensor",
+        spark="tensor cores",
     ),
     "dram_active_pct": _active(
         "Device memory traffic, in percent of the peak bandwidth.",
         label="DRAM active",
-        spark="DRAM",
+        spark="DRAM traffic",
     ),
     "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe"),
     "pcie_tx_mib_s": _link("PCIe traffic from the GPU."),
@@ -165,15 +165,15 @@ METRICS: dict[str, Metric] = {
     "temperature_c": _gpu(
         "°C", "Temperature of the GPU core.", label="temperature", spark="temperature"
     ),
-    "sm_clock_mhz": Metric("gpu", "MHz", "SM clock.", csv=0, label="SM clock", spark="clock"),
+    "sm_clock_mhz": Metric("gpu", "MHz", "SM clock.", csv=0, label="SM clock", spark="SM clock"),
     "throttle": Metric(
         "gpu",
         "",
         "Reasons why the clocks were throttled, or `none`.",
         "union",
         csv="text",
-        label="clocks held down by",
-        spark="held by",
+        label="throttled by",
+        spark="throttled by",
     ),
     "cpu_pct": _host(
         "%", "CPU time in percent of one core. Two busy cores read 200.", label="CPU", spark="CPU"

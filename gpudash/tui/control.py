@@ -19,6 +19,7 @@ from gpudash.snapshot import Listener, Snapshot
 from gpudash.tui.ab_control import AbControl
 from gpudash.tui.keys import PROFILED_STEPS, key_for, no_new_row, why_not
 from gpudash.tui.lever_control import LeverControl
+from gpudash.tui.quiet import Quiet
 from gpudash.tui.run_state import Request, RunState
 from workloads import find_workload
 from workloads.standard_levers import usable_cores
@@ -37,6 +38,7 @@ class Control(RunState):
         super().__init__(open_engine, plan, player)
         self.levers = LeverControl(self)
         self.ab = AbControl(self, self.levers)
+        self._quiet = Quiet()
         self.profile_note = ""
         """Status of a profile that was made: it is being read, or why it cannot be."""
         self._listener: Listener | None = None
@@ -49,7 +51,7 @@ class Control(RunState):
 
     def take(self, snapshot: Snapshot) -> str | None:
         """Store the newest snapshot; return a notice if a recording has ended by itself."""
-        before, self.snapshot = self.snapshot, snapshot
+        before, self.snapshot = self.snapshot, self._quiet.of(snapshot)
         self.drop_answered()
         self.levers.settle()
         return self._recording_ended(before)

@@ -66,7 +66,7 @@ class ShownReading(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_alarming(self) -> bool:
         """Whether the clocks are throttled."""
-        return self.metric == "throttle" and self.value not in ("none", fmt.ABSENT)
+        return self.metric == "throttle" and self.value not in ("nothing", fmt.ABSENT)
 
 
 def readings(snapshot: Snapshot, view: TimeView) -> list[ShownReading]:
@@ -102,6 +102,8 @@ def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> ShownR
 
 def quantity(name: str, value: float | str | None) -> str:
     """Return a metric's value with its unit; CPU time is in cores, not in percent of one."""
+    if name == "throttle" and value == "none":
+        return "nothing"
     if name == "cpu_pct" and not isinstance(value, str):
         return fmt.cores(value)
     return fmt.plain(fmt.quantity(value, METRICS[name].unit))
@@ -133,7 +135,11 @@ def _scaled(snapshot: Snapshot, one: ShownReading) -> ShownReading:
         return one
     total_mib = snapshot.gpu.number("mem_total_mib") if snapshot.gpu else None
     if one.metric.startswith("mem_") and total_mib:
-        return msgspec.structs.replace(one, top=total_mib, scale=quantity(one.metric, total_mib))
+        scale = quantity(one.metric, total_mib)
+        unit = scale.rpartition(" ")[2]
+        value = f"{one.value.removesuffix(f' {unit}')} of {scale}"
+        value = value if one.metric == "mem_used_mib" and one.value != fmt.ABSENT else one.value
+        return msgspec.structs.replace(one, top=total_mib, scale=scale, value=value)
     known = [value for value in one.past if value is not None and value < inf]
     top = nice_ceiling(max(known, default=0.0))
     return msgspec.structs.replace(one, top=top, scale=quantity(one.metric, top))

@@ -148,7 +148,6 @@ TWO_COLUMNS = 68
 """Width from which lines that do not fit are in two columns."""
 NOW = TimeView()
 SHOWN_TOGETHER = {
-    "mem_used_mib": (" of ", "mem_total_mib"),
     "pcie_rx_mib_s": (" in, ", "pcie_tx_mib_s"),
     "nvlink_rx_mib_s": (" in, ", "nvlink_tx_mib_s"),
 }

@@ -1,0 +1,65 @@
+"""Quiet numbers: what is measured changes on screen at most every two seconds.
+
+What the user does, and what happens to the training, is shown at once, with the newest numbers.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gpudash.snapshot import Snapshot
+
+QUIET_S = 2.0
+NUMBERS = (
+    "total_steps",
+    "total_samples",
+    "loss",
+    "samples_per_s",
+    "steps_per_s",
+    "tokens_per_s",
+    "step_ms_p50",
+    "step_ms_p95",
+    "instruments_ms",
+    "unattributed_pct",
+    "gpu",
+    "host",
+    "series",
+    "step_histogram",
+    "results",
+)
+"""The fields of a snapshot that are measured anew all the time."""
+
+
+class Quiet:
+    """Holds the numbers of a snapshot until they may change."""
+
+    def __init__(self) -> None:
+        self._shown = Snapshot()
+
+    def of(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot, with the numbers that were shown last if those are new enough."""
+        shown = self._shown
+        is_new = 0 < snapshot.elapsed_s - shown.elapsed_s < QUIET_S and shown.total_steps > 0
+        if snapshot.playback is None and is_new and _event(snapshot) == _event(shown):
+            held: dict[str, Any] = {name: getattr(shown, name) for name in NUMBERS}
+            return msgspec.structs.replace(snapshot, **held)
+        self._shown = snapshot
+        return snapshot
+
+
+def _event(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return what changes when something has happened."""
+    return (
+        snapshot.workload,
+        snapshot.state,
+        snapshot.status,
+        snapshot.settings,
+        snapshot.pending,
+        len(snapshot.markers),
+        len(snapshot.results),
+        len(snapshot.verdicts),
+        snapshot.answer is None,
+        snapshot.quiet_s is None,
+        snapshot.hang is None,
+        len(snapshot.ranks),
+    )
