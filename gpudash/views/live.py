@@ -546,10 +546,11 @@ class LiveView:
         return sum(ms for ms, _ in self._instruments) / steps if steps else None
 
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
+        idles = self._stands and self._state.why == "idle"
+        if idles or self._state.phase in ENDED:  # that of the last cell, or of the end, stays
+            return self.ranks.rate(self.ranks.lead.busy_since_s, rests=False)
         if not self._trains:
             return UNKNOWN
-        if self._stands and self._state.why == "idle":  # the last cell's rate stays
-            return self.ranks.rate(self.ranks.lead.busy_since_s, rests=False)
         rests = self._is_paused or hangs or self._quiet_s(now_s) is not None
         return self.ranks.rate(now_s, rests=rests)
 
