@@ -10,11 +10,11 @@ from gpudash.compare.tune.search import BUDGET_S
 from gpudash.compare.tune.tunable import choose
 from gpudash.compare.tune.tuning import Tuning
 from gpudash.errors import UsageError
+from gpudash.handout import wording
 from gpudash.offers import levers_of, refusal
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import aside
-from gpudash.tui import wording
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.run_state import Request, RunState

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from gpudash.format import minutes
+from gpudash.handout.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
 from gpudash.tui.keys import INSTEAD, RECORDED
-from gpudash.tui.wording import verdict_command
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training

@@ -274,7 +274,9 @@ def test_the_end_is_shown_with_the_time_it_took():
     assert not shown.results[0].live
 
 
-@pytest.mark.parametrize("ends", [lambda run: run.finish(), lambda run: failed(run.now_s, "", "error")])
+@pytest.mark.parametrize(
+    "ends", [lambda run: run.finish(), lambda run: failed(run.now_s, "", "error")]
+)
 def test_what_the_training_has_reached_stays_after_its_end(ends):
     watched = Watched().trained()
     reached = watched.now()

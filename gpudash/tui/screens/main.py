@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpudash.diagnosis.headline import headline
+from gpudash.handout.wording import result_text, verdict_text
 from gpudash.tui.arrangement import (
     Board,
     BottomPanel,
@@ -31,7 +32,6 @@ from gpudash.tui.keys import CHARTS, KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.keys import bindings
-from gpudash.tui.wording import result_text, verdict_text
 
 PANELS = ("throughput", "activity", "step", "levers", "pane", "device")
 """The panels in the order of their digits, from 1."""
