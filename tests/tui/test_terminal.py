@@ -232,7 +232,7 @@ def test_after_a_failure_the_exit_code_says_so_and_a_line_why(terminal: Type) ->
     screen.until("✗ failed")
     screen.press("q")
     assert screen.end() == 1
-    assert re.search(r"\?1049l[^\n]*gpudash: .*(SIGKILL|signal 9|killed)", screen.raw)
+    assert re.search(r"\?1049l(?s:.*)\ngpudash: .*(SIGKILL|signal 9|killed)", screen.raw)
 
 
 def test_a_terminal_that_is_closed_ends_the_run_and_completes_its_recording(
