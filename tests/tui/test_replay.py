@@ -131,8 +131,7 @@ async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(
         assert "sets off" not in d.text()
         await d.press("y")
         assert d.app.clipboard.startswith(VERDICT)
-        await d.press("Y")
-        assert d.app.clipboard.startswith("gpudash ab encdec --lever pipelined=on,off")
+        assert "gpudash ab encdec --lever pipelined=on,off" in d.app.clipboard
 
 
 OF_RANKS = {"bucket_cap_mb": "4", "gradient_compression": "none"}

@@ -187,22 +187,18 @@ class LeverActions(Asking):
         """Go on with the last A/B."""
         self._ask_and_notify(self.control.ab.more_pairs)
 
-    def action_copy_command(self) -> None:
-        """Copy the last A/B as a command line."""
-        self._copy_as_command(starts=1)
+    def action_card(self) -> None:
+        """Write the last A/B as a card."""
+        self._ask_and_notify(self.control.ab.card)
 
     def action_new_starts(self) -> None:
         """Copy a command that runs the last A/B in several starts.
 
         They are not started here: two trainings on one GPU would disturb each other.
         """
-        self._copy_as_command(starts=STARTS)
-
-    def _copy_as_command(self, *, starts: int) -> None:
         shown = self.control.snapshot.comparison
         if shown is None:
             self.notify("no A/B has been run here")
             return
-
-        copied = "copied" if starts == 1 else "copied, for when nothing else trains here"
-        self._ask(lambda: self._copy(self.control.ab.command(shown, starts=starts), copied))
+        copied = "copied, for when nothing else trains here"
+        self._ask(lambda: self._copy(self.control.ab.command(shown, starts=STARTS), copied))

@@ -1,6 +1,7 @@
 """The main screen: updates its panels, moves the focus, and runs the screen's actions."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import ClassVar, get_args
 
 import msgspec
@@ -12,6 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpudash.diagnosis.headline import headline
+from gpudash.errors import UsageError
 from gpudash.handout.wording import result_text, verdict_text
 from gpudash.tui.arrangement import (
     Board,
@@ -223,7 +225,10 @@ class MainScreen(Contained, Screen[None]):
         if row is not None:
             return row.configuration if row.verdict else result_text(row, snapshot.device)
         if self.focus_id == "ab" and shown is not None:
-            return verdict_text(shown, control.workload, snapshot.device)
+            text = verdict_text(shown, control.workload, snapshot.device)
+            with suppress(UsageError):  # the command is not known in a recording
+                text += f"\n{control.ab.command(shown)}"
+            return text
         lever = self.levers.chosen
         return f"{lever.name}={control.levers.value(lever)}" if lever is not None else ""
 
