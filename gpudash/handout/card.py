@@ -6,6 +6,7 @@ GitHub does, knows neither variables nor the page's fonts.
 
 from collections.abc import Callable, Iterator, Sequence
 from math import floor, log10
+from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element, tostring
 
 import msgspec
@@ -115,7 +116,7 @@ def _claim(what: str, shown: ComparisonShown) -> str:
     if not shown.proven:
         return f"{what}: no difference shown"
     if change >= DOUBLED:
-        return f"{what} trains {1 + change:,.3g} times as fast"
+        return f"{what} trains {fmt.significant(1 + change)} times as fast"
     return f"{what} trains {100 * abs(change):.3g} % {'faster' if change > 0 else 'slower'}"
 
 
@@ -207,8 +208,9 @@ def _text(
 ) -> Element:
     """Return a line of text, as small as it has to be to fit into the room, and then cut."""
     wide = WIDEST * (1.1 if more.get("weight") == "bold" else 1.0)
-    size = max(min(size, room / (wide * max(len(text), 1))), SMALLEST)
-    text = fmt.clip(text, int(room / (wide * size)) + 1)
+    letters = sum(1.7 if east_asian_width(one) in "WF" else 1.0 for one in text) or 1.0
+    size = max(min(size, room / (wide * letters)), SMALLEST)
+    text = fmt.clip(text, int(len(text) * min(room / (wide * size * letters), 1.0)))
     if (weight := more.pop("weight", None)) is not None:
         more["font_weight"] = weight
     return element("text", text, x=x, y=y, font_size=size, fill=fill, **more)
@@ -245,7 +247,7 @@ def _gain(card: Card, y: float) -> Iterator[Element]:
         zero = abs(tick) < (end - begin) / 1000
         top, ink = (y - 18, DIM) if zero else (y - 5, EDGE)
         yield element("line", x1=x(tick), x2=x(tick), y1=top, y2=y + 5, stroke=ink, stroke_width=2)
-        label = "0" if zero else f"{100 * tick:+,.4g}"
+        label = "0" if zero else f"{100 * tick:+,.2f}".rstrip("0").rstrip(".")
         yield _text(
             f"{label} %" if tick == end else label,
             x(tick), y + 26, size=16, fill=DIM, room=110.0, text_anchor="middle",

@@ -184,9 +184,7 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     screen = terminal(*MASKED_LOSS, "--record", "run.csv", "--live")
     screen.until(row(1, "pipelined=off batch_size=1"))
     screen.press("ka")
-    screen.until(
-        r"off is active ━ ⏎ sets on(, slower)? ━ m more pairs ━ y copy the verdict ━ Y card"
-    )
+    screen.until(r"off is active ━ ⏎ sets on(, slower)? ━ m more pairs ━ y copy the verdict ━ Y")
     verdict = screen.until(r"(no difference shown for )?pipelined=on( is [\d.]+ %|:) .*\]").group()
     judged = screen.pane
     screen.press("\r")
