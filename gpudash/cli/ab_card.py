@@ -1,6 +1,7 @@
 """`gpudash ab --card`: check the file before the training starts, and write the verdict into it."""
 
 import argparse
+import os
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from gpudash.handout.card import FORMS, card_of
 from gpudash.handout.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import ComparisonShown
-from gpudash.recording.files import created, replaces, shown
+from gpudash.recording.files import created, refuse_existing, shown
 from gpudash.snapshot import Snapshot
 
 
@@ -27,7 +28,11 @@ def check_card(arguments: argparse.Namespace) -> None:
         raise UsageError(f"cannot write a card to {shown(path)}: its name has to end in {ends}")
     if arguments.no_instruments:
         raise UsageError("--card goes with --lever: it shows what a lever brings")
-    replaces(path, force=arguments.force)
+    if not os.access(path.parent, os.W_OK):
+        folder = f"{shown(path.parent)} is no folder that can be written to"
+        raise UsageError(f"cannot write a card to {shown(path)}: {folder}")
+    if not arguments.force or path.is_dir():
+        refuse_existing(path)
 
 
 def write_card(
