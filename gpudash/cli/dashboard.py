@@ -190,22 +190,30 @@ def show(
         look=look,
     )
     code = run_dashboard(app)
-    return Left(code, app.control.snapshot, app.control.recorded)
+    return Left(code, app.control.snapshot, app.control.recorded, app.control.plan.command)
 
 
 class Left(NamedTuple):
-    """How a dashboard was left: its exit code, what it showed last, and the recording made."""
+    """How a dashboard was left: its exit code, what it showed last, and the recording made.
+
+    `command` is the user's own, if there is one.
+    """
 
     code: int
     snapshot: "Snapshot"
-    recorded: str
+    recorded: str = ""
+    command: tuple[str, ...] = ()
 
     def print_receipt(self, again: str = "") -> None:
         """Print what is left of the run; `again` shows it again, else its recording does."""
+        from functools import partial
+
+        from gpudash.handout.own_line import own_line
         from gpudash.handout.receipt import receipt
 
         replay = f"gpudash replay {shlex.quote(self.recorded)}" if self.recorded else ""
-        for line in receipt(self.snapshot, again or replay):
+        code = partial(own_line, self.command, self.snapshot.found)
+        for line in receipt(self.snapshot, again or replay, code):
             complain(line)
 
 

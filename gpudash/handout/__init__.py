@@ -1,1 +1,1 @@
-"""What is taken elsewhere: text to copy, the receipt of a run, the card of a verdict. No I/O."""
+"""What is taken elsewhere: text to copy, a run's receipt, a verdict's card, the own line."""

@@ -1,8 +1,9 @@
 """The receipt: what the dashboard leaves on the terminal. At most eight lines of a snapshot."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpudash import format as fmt
+from gpudash.handout.own_line import OwnLine, unknown
 from gpudash.handout.wording import changed, result_of
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import ENDED, Snapshot
@@ -13,17 +14,20 @@ WIDTH = 100
 """Most columns of a line, but for a command: half of one is none."""
 
 
-def receipt(snapshot: Snapshot, again: str = "") -> list[str]:
+def receipt(
+    snapshot: Snapshot, again: str = "", code: Callable[[str, str], OwnLine | None] = unknown
+) -> list[str]:
     """Return the lines; `again` is the command that shows the run again, if there is one.
 
-    A line without content is left out. Without a step, only `again` is content.
+    `code` returns the script's own line for a lever and its value, if it is known. A line without
+    content is left out. Without a step, only `again` is content.
     """
     last = [_line("again", again)] * bool(again)
     if not snapshot.total_steps:
         name = fmt.plain(snapshot.workload)
         return [f"gpudash: {name}, no training step so far", *last] if again else []
     first = [_title(snapshot), *_rate(snapshot), *_limit(snapshot)]
-    last = [*_levers(snapshot), *_next(snapshot), *last]
+    last = [*_levers(snapshot, code), *_next(snapshot), *last]
     room = MOST_LINES - len(first) - len(last)
     verdicts = [fmt.clip(line, WIDTH) for line in _verdicts(snapshot)]
     return [*first, *verdicts[:room], *last]
@@ -95,10 +99,13 @@ def _is_kept(shown: ComparisonShown, snapshot: Snapshot) -> bool:
     return shown.verdict is not None and tested.items() <= snapshot.settings.items()
 
 
-def _levers(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the levers that are not as the training itself has them."""
+def _levers(snapshot: Snapshot, code: Callable[[str, str], OwnLine | None]) -> Iterator[str]:
+    """Yield the levers that are not as the training itself has them; of one, the line for it."""
     set_here = changed(snapshot.workload, snapshot.settings, snapshot.levers)
-    if set_here:
+    own = code(*next(iter(set_here.items()))) if len(set_here) == 1 else None
+    if own is not None:
+        yield fmt.clip(_line("code", f"{own.where}   {own.after}"), WIDTH)
+    elif set_here:
         yield fmt.clip(_line("levers", phrase(set_here)), WIDTH)
 
 

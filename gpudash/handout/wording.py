@@ -5,7 +5,8 @@ not at its default.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from gpudash import format as fmt
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
@@ -14,6 +15,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device, LeverOffer
+from gpudash.run.user_command import understand
 from gpudash.snapshot import Result
 from workloads import CATALOGUE
 from workloads.levers import phrase
@@ -59,7 +61,7 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
     elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
     if plan.command:
-        return shlex.join([*words, "--", *plan.command])
+        return shlex.join([*words, "--", *_as_typed(plan.command)])
     if workload not in CATALOGUE:
         asked = shlex.join([*words, "--"])
         raise UsageError(f"the arguments of {workload} are not known here: {asked} COMMAND asks it")
@@ -70,6 +72,14 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
     if plan.device != "auto":
         words += ["--device", plan.device]
     return shlex.join([*words[:2], workload, *words[2:]])
+
+
+def _as_typed(command: tuple[str, ...]) -> Sequence[str]:
+    """Return the command without the Python that gpudash takes for it anyway."""
+    with suppress(UsageError):
+        if understand(command[1:]).argv == command:
+            return command[1:]
+    return command
 
 
 def result_text(result: Result, device: Device | None) -> str:

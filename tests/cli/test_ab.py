@@ -296,7 +296,7 @@ def asked_of(tmp_path, monkeypatch, capsys, *options):
     [
         ("--card ab.png", "cannot write a card to ab.png: its name has to end in .svg or .md"),
         ("--card there.md", "there.md exists"),
-        ("--card folder.md --force", "folder.md is a folder"),
+        ("--card folder.md --force", "folder.md: it is a folder"),
         ("--card no/ab.md", "cannot write a card to no/ab.md: no is no folder that can be written"),
         ("--force", "--force goes with --card FILE"),
     ],

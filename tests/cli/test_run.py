@@ -558,7 +558,7 @@ def attached_to(watched, monkeypatch):
     monkeypatch.setattr("gpudash.cli.stdout.on_terminal", lambda: True)
     monkeypatch.setattr("gpudash.cli.run_command.listen", lambda *_, **_options: None)
     monkeypatch.setattr("gpudash.run.script.ScriptSource", lambda *_, **_options: watched)
-    left = Left(0, Snapshot(workload="train.py"), "")
+    left = Left(0, Snapshot(workload="train.py"))
     monkeypatch.setattr("gpudash.cli.dashboard.show", lambda *_: left)
     return attach.main(SimpleNamespace(run=None, rate=1.0, command=()))
 

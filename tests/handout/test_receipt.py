@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from gpudash.handout.own_line import OwnLine
 from gpudash.handout.receipt import MOST_LINES, WIDTH, receipt
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
@@ -76,6 +77,22 @@ def test_a_run_is_told_in_eight_lines():
         "  next     num_workers 4 → 8   +70 to +95 %, an estimate",
         "  again    gpudash replay run.csv",
     ]
+
+
+def test_a_single_lever_is_told_by_the_scripts_own_line():
+    own = OwnLine("train.py:30", "x", "loader = DataLoader(data, num_workers=4)")
+    asked = []
+
+    def code(*lever):
+        asked.append(lever)
+        return own
+
+    lines = receipt(RUN, code=code)
+    assert asked == [("num_workers", "4")]
+    assert "  code     train.py:30   loader = DataLoader(data, num_workers=4)" in lines
+    assert not [line for line in lines if line.startswith("  levers")]
+    two = changed(RUN, settings=NOW | {"precision": "bf16"})
+    assert "  levers   num_workers=4, precision=bf16" in receipt(two, code=code)
 
 
 @pytest.mark.parametrize(

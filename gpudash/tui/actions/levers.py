@@ -1,6 +1,7 @@
 """Actions on levers: changes and A/Bs."""
 
 from collections.abc import Callable
+from functools import partial
 
 from gpudash.compare.starts import STARTS
 from gpudash.tui.actions.asking import Asking
@@ -94,12 +95,15 @@ class LeverActions(Asking):
 
         By default it is the value that an A/B tests, or else the present one.
         """
-        from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # after the first frame
+        from gpudash.handout.own_line import own_line  # noqa: PLC0415  # after the first frame
+        from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # …
 
         def show() -> None:
             lever = self.control.levers.lever(name)
             wanted = self.control.ab.value_of_interest(lever) if value is None else value
-            self._open(TakeHome(lever, lever.canonical(wanted)))
+            command, found = self.control.plan.command, self.control.snapshot.found
+            place = partial(own_line, command, found, lever.name)
+            self._open(TakeHome(lever, lever.canonical(wanted), place))
 
         self._ask(show)
 
