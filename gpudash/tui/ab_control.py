@@ -198,10 +198,15 @@ class AbControl:
         return shown
 
     def value_of_interest(self, lever: Lever) -> str:
-        """Return the second value of the lever's A/B, until another one is set, or its value."""
+        """Return the second value of the lever's A/B, until another one is set, or its value.
+
+        Where nobody has moved the lever, it is the value that the answer proposes.
+        """
         now, shown = self._levers.value(lever), self._run.snapshot.comparison
         if shown is None or shown.lever != lever.name or shown.failure is not None:
-            return now
+            answer = self._run.snapshot.answer
+            tries = answer.tries if answer is not None and now == lever.default_text else ()
+            return next((one.value for one in tries if one.lever == lever.name), now)
         return shown.b if now == shown.a or not shown.is_over else now
 
     def command(self, shown: ComparisonShown, *, starts: int = 1) -> str:

@@ -48,7 +48,7 @@ class TakeHome(Dialog[None]):
         one = recipe(self._lever, value)
         lines = [one.note, "", *one.marked, "", one.legend] if one.code else [one.note]
         if (own := self._own_line(value)) is not None:
-            changes = own.after != own.before
+            changes = value != self._lever.default_text and own.after != own.before
             marked = (f"-{own.before}", f"+{own.after}") if changes else (f" {own.before}",)
             lines[:0] = [f"{own.where} in your script:", *marked, ""]
         styled = (Content.styled(line, INKS.get(line[:1], "")) for line in lines)
