@@ -29,7 +29,7 @@ TEXT, DIM, EDGE, GROUND = "#1c2128", "#5a6472", "#dfe3e8", "#ffffff"
 A, B = "#7d8a99", "#1f6fd0"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-WIDEST = 0.62
+WIDEST = 0.58
 """Width of a usual letter over the font's size, in the widest of these fonts."""
 SMALLEST = 13.0
 DOUBLED = 1.0

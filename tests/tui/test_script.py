@@ -279,7 +279,7 @@ async def test_quitting_asks_whether_the_training_is_to_go_on():
     ("pairs", "recorded", "becomes"),
     [
         (21, True, "the recording keeps its verdict"),
-        (21, False, "its verdict is not kept; esc, then a shows it first"),
+        (21, False, "its verdict so far is left on the terminal"),
         (3, True, "a verdict needs 5 pairs"),
     ],
 )
