@@ -33,7 +33,7 @@ RECENT_TICKS = 10
 """A value older than these ticks is out of date."""
 LABEL_WIDTH = 8
 """Columns of a label on the time axis, with its distance from the next."""
-_GROWTH = 1.25
+_GROWTH = 1.15
 SHORTEST_S = 15.0
 """Shortest time axis, so that the first points do not stretch over the chart."""
 SPAN_S = 120.0
@@ -221,7 +221,7 @@ def _start_left_out(series: Series, begin_s: float, until_s: float) -> float:
 
 
 def _room_for(run_s: float) -> float:
-    """Return the axis's length; it grows in steps of 25 %, between which charts only scroll."""
+    """Return the axis's length; it grows in steps of 15 %, between which charts only scroll."""
     steps = math.ceil(math.log(max(run_s, SHORTEST_S) / SHORTEST_S, _GROWTH) - _SLACK_S)
     return SHORTEST_S * _GROWTH**steps
 
