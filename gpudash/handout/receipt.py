@@ -67,7 +67,7 @@ def _rate(snapshot: Snapshot) -> Iterator[str]:
 def _limit(snapshot: Snapshot) -> Iterator[str]:
     """Yield what limits the training, with the first clause of the evidence."""
     answer = snapshot.answer
-    if answer is not None:
+    if answer is not None and answer.limit != "unknown":
         found = ": ".join([answer.title, *answer.evidence[:1]])
         yield fmt.clip(_line("limit", found), WIDTH)
 

@@ -15,7 +15,6 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device, LeverOffer
-from gpudash.run.user_command import understand
 from gpudash.snapshot import Result
 from workloads import CATALOGUE
 from workloads.levers import phrase
@@ -76,6 +75,8 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
 
 def _as_typed(command: tuple[str, ...]) -> Sequence[str]:
     """Return the command without the Python that gpudash takes for it anyway."""
+    from gpudash.run.user_command import understand  # noqa: PLC0415  # after the first frame
+
     with suppress(UsageError):
         if understand(command[1:]).argv == command:
             return command[1:]

@@ -18,7 +18,6 @@ from gpudash.handout import wording
 from gpudash.offers import levers_of, refusal
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
-from gpudash.recording.files import created
 from gpudash.snapshot import aside
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
@@ -219,6 +218,7 @@ class AbControl:
     def card(self) -> str:
         """Write the last A/B as a card, in both forms; return a notice. Raises GpudashError."""
         from gpudash.handout.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
+        from gpudash.recording.files import created  # noqa: PLC0415  # …
 
         shown, command = self._concluded(), ""
         with suppress(UsageError):  # the command is not known in a recording

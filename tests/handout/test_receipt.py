@@ -100,6 +100,7 @@ def test_a_single_lever_is_told_by_the_scripts_own_line():
     [
         ({"samples_per_s": None, "steps_per_s": None, "results": ()}, "rate"),
         ({"answer": None}, "limit"),
+        ({"answer": changed(ANSWER, limit="unknown")}, "limit"),
         ({"answer": changed(ANSWER, tries=ANSWER.tries[:1])}, "next"),
         ({"settings": NOW | {"num_workers": "8"}}, "next"),  # it is set already
         ({"verdicts": ()}, "proven"),

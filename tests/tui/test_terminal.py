@@ -315,6 +315,11 @@ def test_a_record_with_a_screen_is_complete_after_ctrl_c(terminal: Type, tmp_pat
     assert screen.end() == 0
     assert json.loads((tmp_path / "live.json").read_text())["complete"]
     assert (tmp_path / "live.csv").read_text().endswith("\n")
+    assert re.search(
+        r"\?1049l(?s:.*)gpudash: \w+, [\d,]+ steps? in 0:\d\d on .*\r\n"
+        r"  rate  (?s:.*)  again    gpudash replay live.csv\r\n",
+        screen.raw,
+    )
 
 
 def test_a_terminal_that_takes_nothing_more_does_not_keep_it_alive(
