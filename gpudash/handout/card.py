@@ -36,7 +36,7 @@ DOUBLED = 1.0
 """From +100 % on a change is also told as `times as fast`, for the eye."""
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class SideOfCard(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two settings. None: not measured."""
 
     label: str
@@ -56,8 +56,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     change: float
     low: float
     high: float
-    before: Side
-    after: Side
+    before: SideOfCard
+    after: SideOfCard
     unit: str
     """That of the bars."""
     where: tuple[str, ...]
@@ -67,7 +67,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if it is not known."""
 
     @property
-    def sides(self) -> tuple[tuple[str, Side, str], ...]:
+    def sides(self) -> tuple[tuple[str, SideOfCard, str], ...]:
         """Name, side and colour of both."""
         return ("before", self.before, A), ("after", self.after, B)
 
@@ -84,7 +84,7 @@ def card_of(
         labels = phrase(shown.start) or "the start", phrase(shown.best) or "the start"
         what = labels[1]
     before, after = (
-        Side(
+        SideOfCard(
             label=fmt.plain(labels[side]),
             rates={"samples/s": shown.samples_per_s[side], "steps/s": shown.steps_per_s[side]},
             step_ms=1000 / rate if (rate := shown.steps_per_s[side]) else None,
