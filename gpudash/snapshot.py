@@ -240,6 +240,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     """Time since the present worker was ready, to which `planned_s` refers; None before."""
     worker_pid: int | None = None
     device: Device | None = None
+    versions: dict[str, str] = {}
+    """Of torch and what else the training process names."""
     total_steps: int = 0
     total_samples: int | None = 0
     loss: float | None = None

@@ -1,6 +1,7 @@
 """`gpudash ab`."""
 
 from gpudash.cli.options import (
+    FileName,
     add_json,
     add_quiet,
     add_switch,
@@ -41,6 +42,13 @@ def add_arguments(parser: Parser) -> None:
         f"{Exit.SLOWER:d} if it is slower"
     )
     add_switch(result, "--exit-code", codes)
+    result.add_argument(
+        "--card",
+        type=FileName("--card"),
+        metavar="FILE",
+        help="write the verdict for a pull request: FILE.svg is a picture, FILE.md is Markdown",
+    )
+    add_switch(result, "--force", "overwrite an existing card")
 
 
 VERB = Verb(
@@ -62,6 +70,7 @@ VERB = Verb(
             "gpudash ab encdec --lever pipelined=off,on --starts 4",
             "does it hold at the next start?",
         ),
+        ("gpudash ab encdec --lever pipelined=off,on --card ab.svg", "… as a picture"),
         ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
     ),
     exits=tuple(Exit),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gpudash.cli.ab_card import check_card, write_card
 from gpudash.cli.ab_trial import (
     ComparisonReport,
     Start,
@@ -37,6 +38,7 @@ from workloads.levers import LeverError
 
 def main(arguments: argparse.Namespace) -> int:
     """Compare; return the exit code."""
+    check_card(arguments)
     trial = (of_script if arguments.user_command else of_workload)(arguments)
     if arguments.starts == 1:
         return conclude(trial(Start()), arguments)
@@ -147,6 +149,8 @@ def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
         say_json(document_of_starts(starts))
     elif len(results) >= FEWEST_STARTS:
         say("\n".join(_lines(starts)))
+    if len(results) >= FEWEST_STARTS:
+        _write_card(starts, arguments)
     if len(results) < FEWEST_STARTS:
         complain(
             f"gpudash: no verdict over starts: it needs {FEWEST_STARTS}; "
@@ -180,6 +184,23 @@ def document_of_starts(starts: AllStarts) -> ComparisonReport:
         check=check_report(check_of_starts(one.comparison.check for one in results)),
         seed=reports[0].seed,
     )
+
+
+def _write_card(starts: AllStarts, arguments: argparse.Namespace) -> None:
+    report, newest = document_of_starts(starts), starts.results[-1]
+    over = replace(
+        newest.comparison.shown(),
+        change=report.change,
+        low=report.low,
+        high=report.high,
+        verdict=report.verdict,
+        steps_per_s=report.steps_per_s,
+        samples_per_s=report.samples_per_s,
+        host_ms=report.host_ms,
+        check_passed=None if report.check is None else report.check.passed,
+        core_wait_pct=report.core_wait_pct,
+    )
+    write_card(over, newest.snapshot, arguments, starts=len(starts.results))
 
 
 def _lines(starts: AllStarts) -> list[str]:

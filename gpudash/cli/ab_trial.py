@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.cli.ab_card import write_card
 from gpudash.cli.headless import News, complain_of_failure, follow
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, compared_values, make_plan
@@ -333,6 +334,7 @@ def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
         shown = comparison.shown()
         rates = rates_line(shown, shown.rates, shown.host_ms)
         say("\n".join([comparison.verdict, rates, *unreadable(snapshot.skipped_samples)]))
+    write_card(comparison.shown(), snapshot, arguments)
     if trial.interrupted and comparison.cut_short:
         return Exit.INTERRUPTED
     return exit_code(comparison.found) if arguments.exit_code else Exit.DONE

@@ -61,8 +61,8 @@ def main(arguments: argparse.Namespace) -> int:
         plan, rate_hz=arguments.rate, command=arguments.command, start_source=lambda _plan: source
     )
     with closing(source), closing(session):
-        code = show(lambda: session, plan, arguments)
-    return say_farewell(source, code)
+        left = show(lambda: session, plan, arguments)
+    return say_farewell(source, left)
 
 
 def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":

@@ -2,11 +2,12 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpudash.cli.options import (
     add_number,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gpudash.protocol.commands import Plan
     from gpudash.run.replay import Player
     from gpudash.run.session import Session
+    from gpudash.snapshot import Snapshot
 
 IN_A_PIPE = (120, 40)
 """Columns and rows of a frame that goes to no terminal."""
@@ -112,9 +114,10 @@ def main(arguments: argparse.Namespace) -> int:
                 return run_streaming(open_session(), rows, quiet=arguments.quiet)
         if arguments.once:
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
-        code = show(open_session, plan, arguments)
-        if code != Exit.DONE:
-            return code
+        left = show(open_session, plan, arguments)
+        left.print_receipt()
+        if left.code != Exit.DONE:
+            return left.code
         from gpudash.cli.headless import complain_of_failures
 
         return complain_of_failures(open_session())
@@ -168,8 +171,8 @@ def show(
     plan: "Plan",
     arguments: argparse.Namespace,
     player: "Player | None" = None,
-) -> int:
-    """Open the dashboard, with a `player` for a recording; return the exit code."""
+) -> "Left":
+    """Open the dashboard, with a `player` for a recording, until it is left."""
     from gpudash.imports import without_collecting
 
     with without_collecting():
@@ -186,7 +189,32 @@ def show(
         ascii_only=arguments.ascii,
         look=look,
     )
-    return run_dashboard(app)
+    code = run_dashboard(app)
+    return Left(code, app.control.snapshot, app.control.recorded, app.control.plan.command)
+
+
+class Left(NamedTuple):
+    """How a dashboard was left: its exit code, what it showed last, and the recording made.
+
+    `command` is the user's own, if there is one.
+    """
+
+    code: int
+    snapshot: "Snapshot"
+    recorded: str = ""
+    command: tuple[str, ...] = ()
+
+    def print_receipt(self, again: str = "") -> None:
+        """Print what is left of the run; `again` shows it again, else its recording does."""
+        from functools import partial
+
+        from gpudash.handout.own_line import own_line
+        from gpudash.handout.receipt import receipt
+
+        replay = f"gpudash replay {shlex.quote(self.recorded)}" if self.recorded else ""
+        code = partial(own_line, self.command, self.snapshot.found)
+        for line in receipt(self.snapshot, again or replay, code):
+            complain(line)
 
 
 def check_record_options(arguments: argparse.Namespace, record: "Path | None") -> None:

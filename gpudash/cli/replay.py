@@ -46,4 +46,4 @@ def main(arguments: argparse.Namespace) -> int:
         clock=replay.now,
     )
     with closing(session):
-        return show(lambda: session, NOTHING, arguments, replay.player)
+        return show(lambda: session, NOTHING, arguments, replay.player).code

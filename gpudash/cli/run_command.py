@@ -4,7 +4,7 @@ import argparse
 from contextlib import suppress
 from pathlib import Path
 
-from gpudash.cli.dashboard import begin_destinations, check_record_options, opening, show
+from gpudash.cli.dashboard import Left, begin_destinations, check_record_options, opening, show
 from gpudash.cli.headless_script import (
     HeadlessScript,
     in_shell,
@@ -122,26 +122,25 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
 
     try:
         with opening(plan, arguments, arguments.record, start_source=start) as open_session:
-            code = show(open_session, plan, arguments)
+            left = show(open_session, plan, arguments)
             for failure in own_failures(open_session()):
                 complain(f"gpudash: {failure}")
     finally:
         if not sources:
             remove(place)
-    return say_farewell(sources[-1], code) if sources else code
+    return say_farewell(sources[-1], left) if sources else left.code
 
 
-def say_farewell(source: ScriptSource, code: int) -> int:
-    """Print that the command runs on, or how it ended; return the exit code."""
+def say_farewell(source: ScriptSource, left: Left) -> int:
+    """Print the receipt, and that the command runs on, or how it ended; return the exit code."""
     if not source.is_over:
         until = " until this Slurm step ends, and with it all that it started" * in_slurm_step()
-        complain(
-            f"{source.name} runs on, unwatched{until}; gpudash attach opens the dashboard again"
-        )
-        return code
+        left.print_receipt(f"gpudash attach, as {source.name} runs on, unwatched{until}")
+        return left.code
     if source.last_lines:
         say("\n".join(source.last_lines[-LAST_LINES:]))
+    left.print_receipt()
     if source.is_lost:
         complain(f"gpudash: {source.how_it_ended()}")
         return Exit.FAILED
-    return code if source.exit_code is None else in_shell(source.exit_code)
+    return left.code if source.exit_code is None else in_shell(source.exit_code)

@@ -7,16 +7,15 @@ from xml.etree.ElementTree import Element, tostring
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import answer_lines
+from gpudash.markup import NAMESPACE, element
 from gpudash.report.charts import step_chart, throughput_chart
 from gpudash.report.frame import WIDTH, bins_of
-from gpudash.report.markup import element
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.step_time import StepPart
 
 SCOPE = "gpudash-cell"
 """The class of the whole picture."""
 MARGIN = 12.0
-NAMESPACE = "http://www.w3.org/2000/svg"
 BETWEEN = 22.0
 """Height of a line of text, above each chart."""
 SWATCH = 11.0

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
+from gpudash.markup import element, number, svg
 from gpudash.protocol.session import ComparisonShown
-from gpudash.report.frame import WIDTH, Bins, ChartFrame, curve, svg
-from gpudash.report.markup import element, number
+from gpudash.report.frame import WIDTH, Bins, ChartFrame, curve
 from gpudash.snapshot import BlockShown, Marker, Snapshot
 from gpudash.tui.charts.axes import means, nice_ceiling
 from gpudash.tui.charts.sparklines import ShownReading

@@ -1,7 +1,7 @@
 """The time axis shared by a page's charts, the frame around a plot, and its curves. No I/O."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import floor
 from xml.etree.ElementTree import Element
@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.report.markup import element, number
+from gpudash.markup import element, number, svg
 from gpudash.snapshot import Series
 from gpudash.tui.charts.axes import Point, Runs, means
 
@@ -111,29 +111,6 @@ class ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
             x = self.bins.x(index * apart)
             text = fmt.minutes(index * apart)
             yield element("text", text, x=x, y=self.bottom + 19, class_="tick middle")
-
-
-def svg(
-    title: str,
-    about: str,
-    inside: Iterable[Element],
-    width: float,
-    height: float,
-    *,
-    begin: float = 0.0,
-    **more: str,
-) -> Element:
-    """Return an SVG of this size; `title` and `about` are for screen readers."""
-    return element(
-        "svg",
-        element("title", title),
-        element("desc", about) if about else None,
-        *inside,
-        viewBox=f"{number(begin)} 0 {number(width)} {number(height)}",
-        role="img",
-        aria_label=title,
-        **more,
-    )
 
 
 def curve(runs: Runs, frame: ChartFrame, ink: str) -> Iterator[Element]:

@@ -1,50 +1,17 @@
-"""HTML and SVG as a tree, in which text is always escaped; sections and tables of it. No I/O."""
+"""The sections and tables of a page, and the page as text. No I/O."""
 
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element, tostring
 
-from gpudash import format as fmt
+from gpudash.markup import element
 
 MOST_LINES = 50
 """Most lines of failures, and of gpudash's notices: the newest are kept."""
 
 
-def element(tag: str, *inside: Element | str | None, **attributes: object) -> Element:
-    """Return an element with these texts and elements inside; None is left out.
-
-    `class_` is the attribute `class`, and `_` in other names stands for `-`. Attributes that are
-    None are left out. Floats are rounded to a tenth.
-    """
-    given = {
-        name.removesuffix("_").replace("_", "-"): _text(value)
-        for name, value in attributes.items()
-        if value is not None
-    }
-    made = Element(tag, given)
-    last: Element | None = None
-    for one in inside:
-        if isinstance(one, Element):
-            made.append(one)
-            last = one
-        elif one is not None and last is None:
-            made.text = (made.text or "") + fmt.plain(one)
-        elif one is not None and last is not None:
-            last.tail = (last.tail or "") + fmt.plain(one)
-    return made
-
-
-def number(value: float) -> str:
-    """Return a coordinate rounded to a tenth."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
 def document(root: Element) -> str:
     """Return the page as HTML text."""
     return f"<!DOCTYPE html>\n{tostring(root, encoding='unicode', method='html')}\n"
-
-
-def _text(value: object) -> str:
-    return number(value) if isinstance(value, float) else fmt.plain(str(value))
 
 
 # ── parts of a page ─────────────────────────────────────────────────────────────────────

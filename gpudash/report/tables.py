@@ -6,11 +6,12 @@ from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
 from gpudash.diagnosis.slopes import slowed_label
+from gpudash.markup import element
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, share_bar
-from gpudash.report.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
+from gpudash.report.markup import MOST_LINES, heads, scrolling, section, table, texts, th
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
 from gpudash.tui.widgets.ranks import columns_of, job_of

@@ -1,5 +1,9 @@
 """The A/Bs of a run: beginning and ending them, and what follows from a verdict."""
 
+import re
+from contextlib import suppress
+from pathlib import Path
+
 import msgspec
 
 from gpudash import format as fmt
@@ -10,11 +14,11 @@ from gpudash.compare.tune.search import BUDGET_S
 from gpudash.compare.tune.tunable import choose
 from gpudash.compare.tune.tuning import Tuning
 from gpudash.errors import UsageError
+from gpudash.handout import wording
 from gpudash.offers import levers_of, refusal
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import aside
-from gpudash.tui import wording
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.run_state import Request, RunState
@@ -22,6 +26,8 @@ from workloads.levers import AUTO, Lever, phrase
 from workloads.standard_levers import usable_cores
 
 MOST_PAIRS = 10_000
+MOST_NAMED = 80
+"""Most characters of a card's name: values may be long."""
 
 
 class AbControl:
@@ -191,10 +197,15 @@ class AbControl:
         return shown
 
     def value_of_interest(self, lever: Lever) -> str:
-        """Return the second value of the lever's A/B, until another one is set, or its value."""
+        """Return the second value of the lever's A/B, until another one is set, or its value.
+
+        Where nobody has moved the lever, it is the value that the answer proposes.
+        """
         now, shown = self._levers.value(lever), self._run.snapshot.comparison
         if shown is None or shown.lever != lever.name or shown.failure is not None:
-            return now
+            answer = self._run.snapshot.answer
+            tries = answer.tries if answer is not None and now == lever.default_text else ()
+            return next((one.value for one in tries if one.lever == lever.name), now)
         return shown.b if now == shown.a or not shown.is_over else now
 
     def command(self, shown: ComparisonShown, *, starts: int = 1) -> str:
@@ -203,6 +214,24 @@ class AbControl:
         count = max(run.plan.nproc, len(run.snapshot.ranks))  # a replay's plan has no ranks
         plan = msgspec.structs.replace(run.plan, nproc=count)
         return wording.verdict_command(shown, run.workload, plan, starts=starts)
+
+    def card(self) -> str:
+        """Write the last A/B as a card, in both forms; return a notice. Raises GpudashError."""
+        from gpudash.handout.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
+        from gpudash.recording.files import created  # noqa: PLC0415  # …
+
+        shown, command = self._concluded(), ""
+        with suppress(UsageError):  # the command is not known in a recording
+            command = self.command(shown)
+        card = card_of(shown, self._run.snapshot, command)
+        if card is None:
+            raise UsageError("the A/B has no verdict: there is nothing to show")
+        what = f"{shown.lever}-{shown.a}-{shown.b}" if not shown.doing else "tune"
+        stem = re.sub(r"[^\w.-]+", "-", f"gpudash-{what}")[:MOST_NAMED]
+        for suffix, write in FORMS.items():  # the name is ours: a newer card replaces it
+            with created(Path(f"{stem}{suffix}"), force=True) as file:
+                file.append(write(card).encode())
+        return f"written: {' and '.join(f'{stem}{suffix}' for suffix in FORMS)}"
 
     # ── the running one ─────────────────────────────────────────────────────────────────
 

@@ -42,6 +42,8 @@ class Control(RunState):
         self.profile_note = ""
         """Status of a profile that was made: it is being read, or why it cannot be."""
         self._listener: Listener | None = None
+        self.recorded = ""
+        """The newest recording that has rows, as one printable line."""
         self.interrupted = False
         """Whether a script was sent SIGINT."""
         self.ending = False
@@ -52,6 +54,8 @@ class Control(RunState):
     def take(self, snapshot: Snapshot) -> str | None:
         """Store the newest snapshot; return a notice if a recording has ended by itself."""
         before, self.snapshot = self.snapshot, self._quiet.of(snapshot)
+        if snapshot.recording is not None and snapshot.recording.rows:
+            self.recorded = snapshot.recording.path
         self.drop_answered()
         self.levers.settle()
         return self._recording_ended(before)

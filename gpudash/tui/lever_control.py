@@ -12,10 +12,10 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.errors import UsageError
+from gpudash.handout import wording
 from gpudash.offers import levers_of, refusal
 from gpudash.protocol.records import Settings
 from gpudash.snapshot import Result
-from gpudash.tui import wording
 from gpudash.tui.keys import fixed, why_not
 from gpudash.tui.lever_values import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.tui.run_state import Request, RunState

@@ -157,6 +157,7 @@ class LiveView:
             training_s=None if process is None else max(ended_s - process.ready_s, 0.0),
             worker_pid=None if process is None else process.pid,
             device=None if process is None else process.device,
+            versions={} if process is None else process.versions,
             total_steps=whole.total_steps,
             total_samples=whole.total_samples,
             loss=whole.loss,
@@ -546,10 +547,11 @@ class LiveView:
         return sum(ms for ms, _ in self._instruments) / steps if steps else None
 
     def _rate(self, now_s: float, *, hangs: bool) -> Rate:
+        idles = self._stands and self._state.why == "idle"
+        if idles or self._state.phase in ENDED:  # that of the last cell, or of the end, stays
+            return self.ranks.rate(self.ranks.lead.busy_since_s, rests=False)
         if not self._trains:
             return UNKNOWN
-        if self._stands and self._state.why == "idle":  # the last cell's rate stays
-            return self.ranks.rate(self.ranks.lead.busy_since_s, rests=False)
         rests = self._is_paused or hangs or self._quiet_s(now_s) is not None
         return self.ranks.rate(now_s, rests=rests)
 

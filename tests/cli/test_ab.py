@@ -14,6 +14,7 @@ from gpudash.cli.ab_trial import (
     run_ab,
     two_values,
 )
+from gpudash.cli.main import main
 from gpudash.compare.ab import BLOCK_S, MIN_STEPS, Comparison, Question
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.training import Failed
@@ -35,8 +36,18 @@ def a_quarter_faster(settings):
     return 40.0 if settings["pipelined"] == "on" else 50.0
 
 
-def run(session, asked=None, *, as_json=False, exit_code=False):
-    arguments = Namespace(json=as_json, exit_code=exit_code, quiet=False)
+def run(session, asked=None, *, as_json=False, exit_code=False, card=None):
+    arguments = Namespace(
+        json=as_json,
+        exit_code=exit_code,
+        quiet=False,
+        card=card,
+        force=False,
+        user_command=None,
+        nproc=None,
+        device="auto",
+        starts=1,
+    )
     return conclude(run_ab(session, Comparison(asked or question()), arguments), arguments)
 
 
@@ -223,7 +234,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
     while comparison.shown().pairs < 5:
         conducted.turn()
     comparison.cancel("the training was stopped")
-    arguments = Namespace(json=False, exit_code=False)
+    arguments = Namespace(json=False, exit_code=False, card=None)
     assert conclude(Trial(comparison, Snapshot(), interrupted=True), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
 
@@ -259,3 +270,50 @@ def test_zero_has_no_minus_sign():
     Conducted(comparison, Worker(lambda settings: next(wobble))).run()
     line = progress_line(Snapshot(comparison=comparison.shown()))
     assert line.endswith("5/6 pairs, +0.0 % [+0.0, +0.0]")
+
+
+# ── the card ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["ab.svg", "ab.md"])
+def test_a_card_is_written_as_its_name_says(tmp_path, name, capsys):
+    assert run(ScriptedSession(Worker(a_quarter_faster)), card=tmp_path / name) == Exit.DONE
+    text = (tmp_path / name).read_text()
+    assert text.startswith("<svg" if name == "ab.svg" else "**pipelined off")
+    assert "gpudash ab encdec --lever pipelined=off,on --pairs 6" in text
+    assert "25.0 % faster" in capsys.readouterr().out
+
+
+def asked_of(tmp_path, monkeypatch, capsys, *options):
+    """The exit code and what is said of an A/B, before any training."""
+    monkeypatch.chdir(tmp_path)
+    code = main(["ab", "encdec", *options])
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--card ab.png", "cannot write a card to ab.png: its name has to end in .svg or .md"),
+        ("--card there.md", "there.md exists"),
+        ("--card folder.md --force", "folder.md: it is a folder"),
+        ("--card no/ab.md", "cannot write a card to no/ab.md: no is no folder that can be written"),
+        ("--force", "--force goes with --card FILE"),
+    ],
+)
+def test_a_card_that_could_not_be_written_is_refused_at_once(
+    tmp_path, monkeypatch, capsys, options, said
+):
+    (tmp_path / "there.md").touch()
+    (tmp_path / "folder.md").mkdir()
+    question = ("--lever", "pipelined=off,on", *options.split())
+    code, err = asked_of(tmp_path, monkeypatch, capsys, *question)
+    assert (code, err.count("\n")) == (Exit.REFUSED, 1)
+    assert said in err
+
+
+def test_what_measuring_costs_has_no_card(tmp_path, monkeypatch, capsys):
+    options = ("--no-instruments", "--card", "ab.md")
+    code, err = asked_of(tmp_path, monkeypatch, capsys, *options)
+    assert code == Exit.REFUSED
+    assert "--card goes with --lever" in err

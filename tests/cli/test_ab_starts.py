@@ -35,6 +35,7 @@ class Starts:
     def __init__(self, *sessions, **arguments):
         self.sessions = list(sessions)
         given = {"json": False, "exit_code": False, "quiet": False, "starts": len(sessions)}
+        given |= {"card": None, "force": False, "user_command": None, "nproc": 1, "device": "auto"}
         self.arguments = Namespace(**{**given, **arguments})
         self.asked = []
 
@@ -166,3 +167,17 @@ def test_a_precision_does_not_go_with_starts(capsys):
     words = ["ab", "--lever", "pipelined=off,on", "--starts", "2", "--precision", "1%"]
     assert main(words) == Exit.REFUSED
     assert "--precision does not go with --starts" in capsys.readouterr().err
+
+
+def test_the_card_of_several_starts_tells_their_verdict(tmp_path):
+    card = tmp_path / "ab.md"
+    assert Starts(*gaining(1.24, 1.25, 1.26), card=card).run() == Exit.DONE
+    text = card.read_text()
+    assert "95 % interval over 3 starts" in text
+    assert "gpudash ab encdec --lever pipelined=off,on --starts 3" in text
+
+
+def test_one_start_of_several_has_no_card(tmp_path):
+    card = tmp_path / "ab.md"
+    assert Starts(*gaining(1.25), UsageError("no"), card=card).run() == Exit.REFUSED
+    assert not card.exists()

@@ -49,7 +49,10 @@ NEVER_STANDING = {
     },
     "attach": {"run", "listen", "token_file"},
     "profile": {"steps", "trace", "force", "read", "against", "json", "quiet", "nproc"},
-    "ab": {"lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"},
+    "ab": {
+        *("lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"),
+        *("card", "force"),
+    },
     "tune": {"only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
     "why": {"prove", "with_profile", "json", "quiet", "nproc"},
     "sweep": {

@@ -15,11 +15,13 @@ import pytest
 
 from gpudash.cli import attach, headless_script
 from gpudash.cli.attach import choose
+from gpudash.cli.dashboard import Left
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.main import main
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
 from gpudash.run.user_command import understand
+from gpudash.snapshot import Snapshot
 from tests.waiting import done, until
 
 ROOT = Path(__file__).parents[2]
@@ -556,7 +558,8 @@ def attached_to(watched, monkeypatch):
     monkeypatch.setattr("gpudash.cli.stdout.on_terminal", lambda: True)
     monkeypatch.setattr("gpudash.cli.run_command.listen", lambda *_, **_options: None)
     monkeypatch.setattr("gpudash.run.script.ScriptSource", lambda *_, **_options: watched)
-    monkeypatch.setattr("gpudash.cli.dashboard.show", lambda *_: 0)
+    left = Left(0, Snapshot(workload="train.py"))
+    monkeypatch.setattr("gpudash.cli.dashboard.show", lambda *_: left)
     return attach.main(SimpleNamespace(run=None, rate=1.0, command=()))
 
 

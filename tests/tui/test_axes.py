@@ -19,8 +19,11 @@ def ticks(first, count):
     return [TICK_S * (first + tick + 1) for tick in range(count)]
 
 
-def shown(at_s, columns=60, view=WHOLE, tick_s=TICK_S):
-    return axes.range_of(Series(at_s=tuple(at_s), tick_s=tick_s), columns, view)
+def shown(at_s, columns=60, view=WHOLE, tick_s=TICK_S, first=0):
+    """The range of a chart whose steps begin in the tick `first`."""
+    steps_ms = (None,) * first + (10.0,) * (len(at_s) - first)
+    series = Series(at_s=tuple(at_s), tick_s=tick_s, values={"step_ms": steps_ms})
+    return axes.range_of(series, columns, view)
 
 
 def points(at_s, values, columns=40, view=WHOLE):
@@ -100,7 +103,7 @@ def test_the_whole_run_is_shown_and_no_empty_time_after_it(count, columns):
     whole = shown(at_s, columns)
     assert whole.begin_s <= 1e-6
     assert whole.end_s == at_s[-1]
-    assert whole.length_s <= 1.25 * max(at_s[-1], SHORTEST_S) + 1e-6
+    assert whole.length_s <= 1.15 * max(at_s[-1], SHORTEST_S) + 1e-6
 
 
 @given(st.integers(1, 6000), views)
@@ -120,12 +123,33 @@ def test_the_last_two_minutes_are_shown_at_first():
 
 def test_a_short_run_fills_most_of_the_chart_and_ends_at_its_right_border():
     time_range = shown(ticks(0, 106), 60, TimeView())
-    assert (time_range.begin_s, time_range.end_s) == (53 - SHORTEST_S * 1.25**3, 53)
+    assert (time_range.begin_s, time_range.end_s) == (53 - SHORTEST_S * 1.15**10, 53)
+
+
+@pytest.mark.parametrize("starts_s", [0, 10, 40, 300])
+@pytest.mark.parametrize("trained_s", [1, 15, 30, 60, 119])
+def test_a_chart_is_full_soon_after_the_first_step_however_long_the_start_took(starts_s, trained_s):
+    time_range = shown(ticks(0, 2 * (starts_s + trained_s)), 60, TimeView(), first=2 * starts_s)
+    assert time_range.length_s <= max(1.15 * trained_s, SHORTEST_S)
+
+
+@pytest.mark.parametrize(
+    ("view", "begin_s"),
+    [
+        (TimeView().whole(), 0.0),  # the whole run has its start
+        (TimeView(span_s=60.0), 40.0),
+        (TimeView().at(8.0, 100.0), 8.0),  # the cursor is in the start
+        (TimeView(end_s=20.0), 20.0 - SHORTEST_S * 1.15**3),  # no step was finished by then
+    ],
+)
+def test_the_start_is_shown_where_it_is_asked_for(view, begin_s):
+    time_range = shown(ticks(0, 200), 60, view, first=160)
+    assert time_range.begin_s <= begin_s
 
 
 def test_while_a_young_run_grows_its_charts_mostly_scroll():
     lengths = {shown(ticks(0, count), 60, TimeView()).length_s for count in range(1, 400)}
-    assert len(lengths) == 8
+    assert len(lengths) == 16
 
 
 @pytest.mark.parametrize("columns", [37, 60, 400])
@@ -142,7 +166,7 @@ def test_a_frozen_chart_shows_nothing_that_comes_later():
     view = TimeView(end_s=20.0)
     before = points(ticks(0, 40), [1.0] * 40, view=view)
     assert points(ticks(0, 70), [1.0] * 70, view=view) == before
-    assert len(points(ticks(0, 70), [1.0] * 70)[0]) > len(before[0])
+    assert points(ticks(0, 70), [1.0] * 70) != before
 
 
 def test_a_tick_fills_all_its_columns():
@@ -151,8 +175,8 @@ def test_a_tick_fills_all_its_columns():
     assert [value for _, value in runs[0][:4]] == [10.0, 10.0, 11.0, 11.0]
 
 
-def test_without_ticks_the_chart_is_empty_and_half_a_minute_long():
-    assert shown([]) == TimeRange(begin_s=-30.0, end_s=0.0, columns=60)
+def test_without_ticks_the_chart_is_empty_and_a_quarter_of_a_minute_long():
+    assert shown([]) == TimeRange(begin_s=-15.0, end_s=0.0, columns=60)
 
 
 def test_a_chart_without_room_has_one_column():

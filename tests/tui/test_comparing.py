@@ -436,7 +436,7 @@ async def at_a_verdict(snapshot=CONCLUDED, **options):
 @pytest.mark.parametrize(("key", "value"), [("enter", "off"), ("o", "on")])
 async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
     async with at_a_verdict() as d:
-        for offered in ("m more pairs", "y copy", "Y copy it"):
+        for offered in ("m more pairs", "y copy", "Y card"):
             assert offered in d.text()
         other = {"on": "off", "off": "on"}[value]
         active = msgspec.structs.replace(CONCLUDED, settings=settings(pipelined=other))
@@ -606,8 +606,8 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
     shown = compared(a=a, b="on", verdict=VERDICT, settings=others, planned_pairs=80)
     snapshot = changed(training(), workload=workload, comparison=shown)
     async with at_a_verdict(snapshot) as d:
-        await d.press("Y")
-        words = shlex.split(d.app.clipboard)
+        await d.press("5", "y")
+        words = shlex.split(d.app.clipboard.splitlines()[-1])
     assert words[:2] == ["gpudash", "ab"]
     assert main(words[1:]) == 0
     (plan, comparison) = asked[0]

@@ -306,19 +306,57 @@ async def test_enter_on_a_row_puts_its_levers_in_force():
         (("down", "y"), "batch_size=8"),
         (("5", "y"), "2366 samples/s"),
         (("5", "right", "y"), "pipelined=off is 6.4 % slower"),
-        (("Y",), "gpudash ab encdec --lever pipelined=onoff"),
+        (("5", "right", "y"), "\ngpudash ab encdec --lever pipelined=onoff"),
     ],
 )
-async def test_y_copies_what_the_focus_is_on_and_capital_y_the_ab_as_a_command(keys, copied):
+async def test_y_copies_what_the_focus_is_on_and_a_verdict_with_its_command(keys, copied):
     async with dashboard(snapshot=CONCLUDED) as d:
         await d.press(*keys)
         assert copied in d.app.clipboard.replace(",", "")
         assert d.notices() == [f"copied: {d.app.clipboard}"]
 
 
+async def test_capital_y_writes_the_card_of_an_ab_and_again_a_newer_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with dashboard(snapshot=CONCLUDED) as d:
+        for _ in range(2):
+            await d.press("Y")
+            (notice,) = d.notices()
+            assert notice == "written: gpudash-pipelined-on-off.svg and gpudash-pipelined-on-off.md"
+        assert len(list(tmp_path.iterdir())) == 2
+        assert (
+            "gpudash ab encdec --lever pipelined=on,off" in next(tmp_path.glob("*.md")).read_text()
+        )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "said"),
+    [
+        (training(), "no A/B has been run here"),
+        (comparing(9), "the A/B has no verdict yet"),
+        (comparing(3, failure="ended"), "the A/B has no verdict: there is nothing to show"),
+    ],
+)
+async def test_without_a_verdict_there_is_no_card(tmp_path, monkeypatch, snapshot, said):
+    monkeypatch.chdir(tmp_path)
+    async with dashboard(snapshot=snapshot) as d:
+        await d.press("Y")
+        assert d.notices() == [said]
+        assert not list(tmp_path.iterdir())
+
+
+async def test_a_card_that_cannot_be_written_says_why(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpudash-pipelined-on-off.svg").mkdir()
+    async with dashboard(snapshot=CONCLUDED) as d:
+        await d.press("Y")
+        (notice,) = d.notices()
+        assert notice.startswith("cannot record to gpudash-pipelined-on-off.svg")
+
+
 async def test_without_an_ab_there_is_no_command_to_copy():
     async with dashboard(snapshot=training()) as d:
-        await d.press("Y")
+        await d.press("S")
         assert d.app.clipboard == ""
         assert d.notices() == ["no A/B has been run here"]
 

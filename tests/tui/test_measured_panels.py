@@ -194,7 +194,7 @@ def test_a_sparkline_has_a_gap_where_nothing_was_measured_and_is_never_a_whole_c
     (busy,) = (
         one for one in readings(Snapshot(series=series), LIVE) if one.metric == "gpu_util_pct"
     )
-    for columns, expected in ((60, "▁ ▄ ▇"), (120, "▁▁  ▄▄  ▇▇")):
+    for columns, expected in ((30, "▁ ▄ ▇"), (60, "▁▁  ▄▄  ▇▇")):
         (line,) = sparklines(series, [busy], columns, LIVE)
         assert line.strip() == expected
     assert "█" not in LEVELS

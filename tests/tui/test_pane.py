@@ -405,7 +405,7 @@ async def test_a_running_comparison_can_be_ended_and_one_that_is_over_offers_wha
             ("⏎ sets off", "keep"),
             ("m more pairs", "more_pairs"),
             ("y copy the verdict", "copy"),
-            ("Y copy it as a command", "copy_command"),
+            ("Y card", "card"),
             ("S copy it for new starts", "new_starts"),
         ):
             await one.app.pilot.click(offset=(seen(one)[-1].index(key) + 1, 9))

@@ -1,15 +1,18 @@
 """The lines to take home, from the levers and from the chooser."""
 
+import msgspec
 import pytest
 
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.recipe import TakeHome
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import training
+from tests.tui.test_script import script
 from workloads import CATALOGUE
 from workloads.levers import find
 from workloads.take_home import recipe
 
+changed = msgspec.structs.replace
 PRECISION = find(CATALOGUE["encdec"].levers, "precision")
 
 
@@ -23,6 +26,20 @@ async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied():
         assert d.notices() == ["copied: the lines for batch_size=8"]
         await d.press("escape")
         assert d.app.screen is d.app.main_screen
+
+
+async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("\nloader = DataLoader(data, batch_size=16)\n")
+    async with script() as d:
+        d.app.control.plan = changed(d.app.control.plan, command=("python", "train.py"))
+        await d.choose("pin_memory")
+        await d.press("c", "right")
+        assert "train.py:2 in your script:" in d.text()
+        assert "-loader = DataLoader(data, batch_size=16)" in d.text()
+        assert "+loader = DataLoader(data, batch_size=16, pin_memory=True)" in d.text()
 
 
 async def test_the_arrows_go_to_the_other_values():

@@ -83,7 +83,7 @@ def test_a_run_in_full_swing():
         "┊pipelined=on",
     ):
         assert shown in text
-    assert drawn(text) > 30
+    assert drawn(text) > 25
     assert "no GPU is read" not in text
 
 
@@ -236,7 +236,7 @@ async def test_shrinking_and_growing_again_and_again():
         for size in [(200, 50), (20, 5), (80, 24), (61, 17), (120, 40), (2, 2), (120, 40)]:
             await d.pilot.resize_terminal(*size)
             await d.show(training(moved=float(size[0])))
-        assert drawn(d.text()) > 30
+        assert drawn(d.text()) > 25
 
 
 async def test_v_goes_through_what_may_stand_below_the_charts_of_a_small_terminal():

@@ -175,7 +175,7 @@ async def test_values_that_only_a_script_has_have_lines_or_a_reason_why_there_ar
         assert isinstance(d.app.screen, TakeHome)
         await d.press("escape")
         await d.choose("fused_optimizer")
-        await d.press("c", "right")
+        await d.press("c")  # it begins with the value that the answer proposes
         for line in ("fused=True)", "foreach=True)", "foreach=False)"):
             assert f"+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, {line}" in d.text()
             await d.press("right")
@@ -279,7 +279,7 @@ async def test_quitting_asks_whether_the_training_is_to_go_on():
     ("pairs", "recorded", "becomes"),
     [
         (21, True, "the recording keeps its verdict"),
-        (21, False, "its verdict is not kept; esc, then a shows it first"),
+        (21, False, "its verdict so far is left on the terminal"),
         (3, True, "a verdict needs 5 pairs"),
     ],
 )

@@ -232,7 +232,7 @@ def test_after_a_failure_the_exit_code_says_so_and_a_line_why(terminal: Type) ->
     screen.until("✗ failed")
     screen.press("q")
     assert screen.end() == 1
-    assert re.search(r"\?1049l[^\n]*gpudash: .*(SIGKILL|signal 9|killed)", screen.raw)
+    assert re.search(r"\?1049l(?s:.*)\ngpudash: .*(SIGKILL|signal 9|killed)", screen.raw)
 
 
 def test_a_terminal_that_is_closed_ends_the_run_and_completes_its_recording(
@@ -315,6 +315,11 @@ def test_a_record_with_a_screen_is_complete_after_ctrl_c(terminal: Type, tmp_pat
     assert screen.end() == 0
     assert json.loads((tmp_path / "live.json").read_text())["complete"]
     assert (tmp_path / "live.csv").read_text().endswith("\n")
+    assert re.search(
+        r"\?1049l(?s:.*)gpudash: \w+, [\d,]+ steps? in 0:\d\d on .*\r\n"
+        r"  rate  (?s:.*)  again    gpudash replay live.csv\r\n",
+        screen.raw,
+    )
 
 
 def test_a_terminal_that_takes_nothing_more_does_not_keep_it_alive(

@@ -10,10 +10,10 @@ from gpudash.cli.main import parse
 from gpudash.cli.plan import make_plan
 from gpudash.compare.ab import Question
 from gpudash.errors import UsageError
+from gpudash.handout.wording import result_text, verdict_text
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
-from gpudash.tui.wording import result_text, verdict_text
 from tests.tui.comparisons import VERDICT, compared
 from tests.tui.fake_engine import CPU, FakeEngine, result, settings, training
 from tests.tui.test_run import ask, running

@@ -271,8 +271,19 @@ def test_the_end_is_shown_with_the_time_it_took():
     shown = watched.feed(watched.run.finish()).now(later_s=60.0)
     assert (shown.state, shown.status) == ("finished", "finished after 40 steps")
     assert shown.elapsed_s == pytest.approx(2.0)
-    assert shown.steps_per_s is None
     assert not shown.results[0].live
+
+
+@pytest.mark.parametrize(
+    "ends", [lambda run: run.finish(), lambda run: failed(run.now_s, "", "error")]
+)
+def test_what_the_training_has_reached_stays_after_its_end(ends):
+    watched = Watched().trained()
+    reached = watched.now()
+    shown = watched.feed(ends(watched.run)).now(later_s=60.0)
+    for name in ("total_steps", "steps_per_s", "samples_per_s", "step_ms_p50", "loss"):
+        assert getattr(shown, name) == getattr(reached, name)
+    assert shown.steps_per_s == pytest.approx(20.0)
 
 
 def test_the_charts_end_with_the_training_and_go_on_with_the_next_one():
@@ -336,7 +347,6 @@ def test_a_failure_says_what_happened():
     assert shown.state == "failed"
     assert shown.status == "The GPU is full"
     assert shown.pending == {}
-    assert shown.steps_per_s is None
 
 
 def test_a_run_ended_on_purpose_is_stopped():

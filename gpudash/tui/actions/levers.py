@@ -1,6 +1,7 @@
 """Actions on levers: changes and A/Bs."""
 
 from collections.abc import Callable
+from functools import partial
 
 from gpudash.compare.starts import STARTS
 from gpudash.tui.actions.asking import Asking
@@ -92,12 +93,15 @@ class LeverActions(Asking):
 
         By default it is the value that an A/B tests, or else the present one.
         """
-        from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # after the first frame
+        from gpudash.handout.own_line import own_line  # noqa: PLC0415  # after the first frame
+        from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # …
 
         def show() -> None:
             lever = self.control.levers.lever(name)
             wanted = self.control.ab.value_of_interest(lever) if value is None else value
-            self._open(TakeHome(lever, lever.canonical(wanted)))
+            command, found = self.control.plan.command, self.control.snapshot.found
+            place = partial(own_line, command, found, lever.name)
+            self._open(TakeHome(lever, lever.canonical(wanted), place))
 
         self._ask(show)
 
@@ -185,22 +189,18 @@ class LeverActions(Asking):
         """Go on with the last A/B."""
         self._ask_and_notify(self.control.ab.more_pairs)
 
-    def action_copy_command(self) -> None:
-        """Copy the last A/B as a command line."""
-        self._copy_as_command(starts=1)
+    def action_card(self) -> None:
+        """Write the last A/B as a card."""
+        self._ask_and_notify(self.control.ab.card)
 
     def action_new_starts(self) -> None:
         """Copy a command that runs the last A/B in several starts.
 
         They are not started here: two trainings on one GPU would disturb each other.
         """
-        self._copy_as_command(starts=STARTS)
-
-    def _copy_as_command(self, *, starts: int) -> None:
         shown = self.control.snapshot.comparison
         if shown is None:
             self.notify("no A/B has been run here")
             return
-
-        copied = "copied" if starts == 1 else "copied, for when nothing else trains here"
-        self._ask(lambda: self._copy(self.control.ab.command(shown, starts=starts), copied))
+        copied = "copied, for when nothing else trains here"
+        self._ask(lambda: self._copy(self.control.ab.command(shown, starts=STARTS), copied))

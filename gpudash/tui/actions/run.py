@@ -144,7 +144,7 @@ class RunActions(Asking):
             return TOO_FEW
         if recording is not None:
             return "the recording keeps its verdict"
-        return f"its verdict is not kept; esc, then {key_for('compare')} shows it first"
+        return "its verdict so far is left on the terminal"
 
     def action_leave_now(self) -> None:
         """Quit; with a user's script, first send it Ctrl-C, and the next time ask."""

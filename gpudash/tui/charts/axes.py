@@ -33,11 +33,11 @@ RECENT_TICKS = 10
 """A value older than these ticks is out of date."""
 LABEL_WIDTH = 8
 """Columns of a label on the time axis, with its distance from the next."""
-_GROWTH = 1.25
-SHORTEST_S = 30.0
+_GROWTH = 1.15
+SHORTEST_S = 15.0
 """Shortest time axis, so that the first points do not stretch over the chart."""
 SPAN_S = 120.0
-"""Length of the time range shown at first."""
+"""Length to which the time range grows by itself. It then leaves out the start, before any step."""
 _MINUTES = (1, 2, 5, 10, 30, 60, 120, 240, 480, 1440)
 SPANS_S = (2.0, 5.0, 15.0, 30.0, *(60.0 * minutes for minutes in _MINUTES))
 """The zoom levels; after the last one comes the whole run."""
@@ -203,14 +203,25 @@ def range_of(series: Series, columns: int, view: TimeView) -> TimeRange:
     end_s = at_s[-1] if at_s else 0.0
     if view.end_s is not None and view.end_s < end_s:
         end_s = at_s[bisect_left(at_s, view.end_s - _SLACK_S)]  # no tick is cut
-    span_s = _room_for(end_s - max(_begin_of(at_s), 0.0))
+    begin_s = max(_begin_of(at_s), 0.0)
+    if view.span_s == SPAN_S:
+        seen_s = end_s if view.cursor_s is None else view.cursor_s
+        begin_s = _start_left_out(series, begin_s, seen_s)
+    span_s = _room_for(end_s - begin_s)
     if view.span_s is not None:
         span_s = min(view.span_s, span_s)
     return TimeRange(begin_s=end_s - span_s, end_s=end_s, columns=max(columns, 1))
 
 
+def _start_left_out(series: Series, begin_s: float, until_s: float) -> float:
+    """Return when the first step began, if that was before `until_s`; else when the run began."""
+    steps_ms = series.of("step_ms")
+    first = next((tick for tick, ms in enumerate(steps_ms) if ms is not None), 0)
+    return series.at_s[first - 1] if first and series.at_s[first - 1] < until_s else begin_s
+
+
 def _room_for(run_s: float) -> float:
-    """Return the axis's length; it grows in steps of 25 %, between which charts only scroll."""
+    """Return the axis's length; it grows in steps of 15 %, between which charts only scroll."""
     steps = math.ceil(math.log(max(run_s, SHORTEST_S) / SHORTEST_S, _GROWTH) - _SLACK_S)
     return SHORTEST_S * _GROWTH**steps
 

@@ -1,6 +1,7 @@
 """The main screen: updates its panels, moves the focus, and runs the screen's actions."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import ClassVar, get_args
 
 import msgspec
@@ -12,6 +13,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpudash.diagnosis.headline import headline
+from gpudash.errors import UsageError
+from gpudash.handout.wording import result_text, verdict_text
 from gpudash.tui.arrangement import (
     Board,
     ChosenPanel,
@@ -31,7 +34,6 @@ from gpudash.tui.keys import CHARTS, KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.keys import bindings
-from gpudash.tui.wording import result_text, verdict_text
 
 PANELS = ("levers", "throughput", "activity", "step", "pane", "device")
 """The panels in the order of their digits, from 1."""
@@ -222,7 +224,10 @@ class MainScreen(Contained, Screen[None]):
         if row is not None:
             return row.configuration if row.verdict else result_text(row, snapshot.device)
         if self.focus_id == "ab" and shown is not None:
-            return verdict_text(shown, control.workload, snapshot.device)
+            text = verdict_text(shown, control.workload, snapshot.device)
+            with suppress(UsageError):  # the command is not known in a recording
+                text += f"\n{control.ab.command(shown)}"
+            return text
         lever = self.levers.chosen
         return f"{lever.name}={control.levers.value(lever)}" if lever is not None else ""
 

@@ -1,5 +1,6 @@
 """The dialog with the lines of PyTorch that do in the user's script what a lever does here."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -7,6 +8,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from gpudash.handout.own_line import OwnLine, unknown
 from gpudash.tui.screens.dialog import Dialog
 from workloads.levers import Lever
 from workloads.take_home import recipe
@@ -25,11 +27,14 @@ class TakeHome(Dialog[None]):
         Binding("left,h", "move(-1)", "value before", show=False, priority=True),
     ]
 
-    def __init__(self, lever: Lever, value: str) -> None:
+    def __init__(
+        self, lever: Lever, value: str, own_line: Callable[[str], OwnLine | None] = unknown
+    ) -> None:
+        """`own_line` returns the script's own line for a value, if it is known."""
         # the head has the keys, as it stays visible above a long script
         self._head, self._lines = Static(classes="dialog-title"), Static()
         super().__init__(VerticalScroll(self._head, self._lines, classes="dialog wide"))
-        self._lever = lever
+        self._lever, self._own_line = lever, own_line
         self._show(value)
 
     @property
@@ -41,7 +46,11 @@ class TakeHome(Dialog[None]):
         others = "←→ other values · " if self._lever.values else ""
         self._head.update(Content(f"{self._setting} · y copies · {others}esc closes"))
         one = recipe(self._lever, value)
-        lines = (one.note, "", *one.marked, "", one.legend) if one.code else (one.note,)
+        lines = [one.note, "", *one.marked, "", one.legend] if one.code else [one.note]
+        if (own := self._own_line(value)) is not None:
+            changes = value != self._lever.default_text and own.after != own.before
+            marked = (f"-{own.before}", f"+{own.after}") if changes else (f" {own.before}",)
+            lines[:0] = [f"{own.where} in your script:", *marked, ""]
         styled = (Content.styled(line, INKS.get(line[:1], "")) for line in lines)
         self._lines.update(Content("\n").join(styled))
 

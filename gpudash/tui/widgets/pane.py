@@ -438,8 +438,8 @@ def _comparison_cells(
         button("more pairs", "more_pairs", rank=2),
     )
     copies = (
-        button("copy the verdict", "copy", rank=3),
-        button("copy it as a command", "copy_command", rank=4),
+        button("copy the verdict", "copy", rank=4),
+        button("card", "card", rank=3),
         button("copy it for new starts", "new_starts", rank=2 if alone else 5),
     )
     return (what,), (*keys, *copies) if can else copies

@@ -5,7 +5,8 @@ not at its default.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from gpudash import format as fmt
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
@@ -13,7 +14,7 @@ from gpudash.errors import UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
-from gpudash.protocol.training import Device
+from gpudash.protocol.training import Device, LeverOffer
 from gpudash.snapshot import Result
 from workloads import CATALOGUE
 from workloads.levers import phrase
@@ -59,17 +60,27 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
     elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
     if plan.command:
-        return shlex.join([*words, "--", *plan.command])
+        return shlex.join([*words, "--", *_as_typed(plan.command)])
     if workload not in CATALOGUE:
         asked = shlex.join([*words, "--"])
         raise UsageError(f"the arguments of {workload} are not known here: {asked} COMMAND asks it")
-    for name, value in _changed(workload, shown.settings).items():
+    for name, value in changed(workload, shown.settings).items():
         words += ["--set", f"{name}={value}"]
     if plan.nproc > 1:
         words += ["--nproc", str(plan.nproc)]
     if plan.device != "auto":
         words += ["--device", plan.device]
     return shlex.join([*words[:2], workload, *words[2:]])
+
+
+def _as_typed(command: tuple[str, ...]) -> Sequence[str]:
+    """Return the command without the Python that gpudash takes for it anyway."""
+    from gpudash.run.user_command import understand  # noqa: PLC0415  # after the first frame
+
+    with suppress(UsageError):
+        if understand(command[1:]).argv == command:
+            return command[1:]
+    return command
 
 
 def result_text(result: Result, device: Device | None) -> str:
@@ -88,14 +99,18 @@ def result_text(result: Result, device: Device | None) -> str:
 
 def _where(workload: str, device: Device | None, settings: Settings) -> str:
     name = f"{workload} on {device.name}" if device else workload
-    return ", ".join([name, *filter(None, [phrase(_changed(workload, settings))])])
+    return ", ".join([name, *filter(None, [phrase(changed(workload, settings))])])
 
 
-def _changed(workload: str, settings: Settings) -> Settings:
-    """Return the levers that are not at the default, or whose default depends on the device."""
+def changed(workload: str, settings: Settings, offers: Iterable[LeverOffer] = ()) -> Settings:
+    """Return the levers that are not at the default, or whose default depends on the device.
+
+    Of a script: those that are not as its `offers` say that it has them; without any, all.
+    """
     entry = CATALOGUE.get(workload)
     if entry is None:
-        return settings
+        own = {offer.name: offer.default for offer in offers}
+        return {name: value for name, value in settings.items() if own.get(name) != value}
     defaults = {lever.name: lever.default_text for lever in entry.levers_with(settings)}
     return {
         name: value

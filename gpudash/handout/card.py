@@ -1,0 +1,305 @@
+"""The card of a verdict, for a pull request: a picture as SVG, and Markdown. No I/O.
+
+The picture has fixed colours and sizes and no style sheet: what shows a picture in a page, as
+GitHub does, knows neither variables nor the page's fonts.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import floor, log10
+from unicodedata import east_asian_width
+from xml.etree.ElementTree import Element, tostring
+
+import msgspec
+
+from gpudash import __version__
+from gpudash import format as fmt
+from gpudash.compare.ab import contention
+from gpudash.handout.wording import result_of
+from gpudash.markup import NAMESPACE, element, svg
+from gpudash.protocol.session import ComparisonShown
+from gpudash.snapshot import Snapshot
+from workloads.levers import phrase
+
+WIDTH, HEIGHT = 1200.0, 630.0
+"""The size in which pull requests and chats show a picture."""
+LEFT, RIGHT = 60.0, 1140.0
+PLOT = 180.0
+"""Where bars and axis begin, right of their labels."""
+TEXT, DIM, EDGE, GROUND = "#1c2128", "#5a6472", "#dfe3e8", "#ffffff"
+A, B = "#7d8a99", "#1f6fd0"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
+MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+WIDEST = 0.58
+"""Width of a usual letter over the font's size, in the widest of these fonts."""
+SMALLEST = 13.0
+DOUBLED = 1.0
+"""From +100 % on a change is also told as `times as fast`, for the eye."""
+
+
+class SideOfCard(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two settings. None: not measured."""
+
+    label: str
+    rates: dict[str, float | None]
+    """By unit."""
+    step_ms: float | None
+    host_ms: float | None
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What a card says, as text and numbers."""
+
+    claim: str
+    found: str
+    """Change and interval."""
+    pairs: str
+    change: float
+    low: float
+    high: float
+    before: SideOfCard
+    after: SideOfCard
+    unit: str
+    """That of the bars."""
+    where: tuple[str, ...]
+    """Training, batch size, device and versions."""
+    control: str
+    command: str
+    """Empty if it is not known."""
+
+    @property
+    def sides(self) -> tuple[tuple[str, SideOfCard, str], ...]:
+        """Name, side and colour of both."""
+        return ("before", self.before, A), ("after", self.after, B)
+
+
+def card_of(
+    shown: ComparisonShown, snapshot: Snapshot, command: str, starts: int = 1
+) -> Card | None:
+    """Return the card of a comparison, perhaps over several starts; None without an interval."""
+    if shown.verdict is None or shown.change is None or shown.low is None or shown.high is None:
+        return None
+    labels = f"{shown.lever}={shown.a}", f"{shown.lever}={shown.b}"
+    what = f"{shown.lever} {shown.a} → {shown.b}"
+    if shown.doing:
+        labels = phrase(shown.start) or "the start", phrase(shown.best) or "the start"
+        what = labels[1]
+    before, after = (
+        SideOfCard(
+            label=fmt.plain(labels[side]),
+            rates={"samples/s": shown.samples_per_s[side], "steps/s": shown.steps_per_s[side]},
+            step_ms=1000 / rate if (rate := shown.steps_per_s[side]) else None,
+            host_ms=shown.host_ms[side],
+        )
+        for side in (0, 1)
+    )
+    over = f"of {shown.pairs} pairs" if starts == 1 else f"over {starts} starts"
+    return Card(
+        claim=fmt.plain(_claim(what, shown)),
+        found=result_of(shown).removeprefix(f"{shown.b} "),
+        pairs=f"95 % interval {over}",
+        change=shown.change,
+        low=shown.low,
+        high=shown.high,
+        before=before,
+        after=after,
+        unit="samples/s" if all(shown.samples_per_s) else shown.unit,
+        where=tuple(map(fmt.plain, _where(shown, snapshot))),
+        control=_control(shown),
+        command=fmt.plain(command),
+    )
+
+
+def _claim(what: str, shown: ComparisonShown) -> str:
+    change = shown.change or 0.0
+    if shown.check_passed is False:
+        return f"{what}: not proven, as the control failed"
+    if not shown.proven:
+        return f"{what}: no difference shown"
+    if change >= DOUBLED:
+        return f"{what} trains {fmt.significant(1 + change)} times as fast"
+    return f"{what} trains {100 * abs(change):.3g} % {'faster' if change > 0 else 'slower'}"
+
+
+def _where(shown: ComparisonShown, snapshot: Snapshot) -> Iterator[str]:
+    yield snapshot.workload
+    batch = snapshot.settings.get("batch_size", "")
+    if batch.isdecimal() and shown.lever != "batch_size":
+        yield f"batch size {batch}"
+    if snapshot.ranks:
+        yield f"{len(snapshot.ranks)} ranks"
+    if snapshot.device is not None:
+        yield snapshot.device.name
+    if "torch" in snapshot.versions:
+        yield f"torch {snapshot.versions['torch']}"
+    yield f"gpudash {__version__}"
+
+
+def _control(shown: ComparisonShown) -> str:
+    known = {
+        True: "control passed: the same setting twice shows no difference",
+        False: "control failed: the same setting twice differs",
+        None: "no control: too few pairs",
+    }
+    return known[shown.check_passed] + contention(shown.core_wait_pct)
+
+
+# ── Markdown ────────────────────────────────────────────────────────────────────────────
+
+
+def markdown(card: Card) -> str:
+    """Return the card as Markdown, as GitHub and GitLab show it."""
+    before, after = card.before, card.after
+    rows: list[Sequence[str]] = [("", before.label, after.label), ("---", "---", "---")]
+    for unit in ("samples/s", "steps/s"):
+        rates = before.rates[unit], after.rates[unit]
+        if all(rates):
+            rows.append([unit, *map(fmt.significant, rates)])
+    for name, both in (
+        ("one step", (before.step_ms, after.step_ms)),
+        ("of it, the host is busy", (before.host_ms, after.host_ms)),
+    ):
+        if None not in both:
+            rows.append([name, *(f"{fmt.milliseconds(ms)} ms" for ms in both)])
+    table = "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
+    ways = f"{card.pairs}, blocks of both in turns within a training; {card.control}."
+    command = f"\n\n    {card.command}" * bool(card.command)
+    title = f"**{_escaped(card.claim)}: {card.found}**"
+    where = _escaped(", ".join(card.where))
+    return f"{title}\n\n{table}\n\n{ways}\n{where}.{command}\n"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{one}" if one in "\\`*[<|" else one for one in text)
+
+
+# ── the picture ─────────────────────────────────────────────────────────────────────────
+
+
+def picture(card: Card) -> str:
+    """Return the card as SVG."""
+    drawn = [
+        element("rect", width=WIDTH, height=HEIGHT, fill=GROUND),
+        element("rect", width=12.0, height=HEIGHT, fill=B),
+        _text(card.claim, LEFT, 72, size=40, weight="bold"),
+        _text(f"{card.found}, {card.pairs}", LEFT, 110, size=24, fill=DIM),
+        *_rates(card, 148),
+        *_gain(card, 322),
+        *_steps(card, 392),
+        element("line", x1=LEFT, x2=RIGHT, y1=488, y2=488, stroke=EDGE, stroke_width=2),
+        _text(" · ".join(card.where), LEFT, 520, size=19, fill=DIM),
+        _text(card.control, LEFT, 546, size=19, fill=DIM),
+        *_command(card.command, 566),
+    ]
+    about = f"{card.found}, {card.pairs}; {', '.join(card.where)}; {card.control}"
+    whole = svg(card.claim, about, drawn, WIDTH, HEIGHT, xmlns=NAMESPACE, font_family=FONT)
+    whole.attrib |= {"width": f"{WIDTH:.0f}", "height": f"{HEIGHT:.0f}"}
+    return f"{tostring(whole, encoding='unicode')}\n"
+
+
+def _text(
+    text: str,
+    x: float,
+    y: float,
+    *,
+    size: float = 20.0,
+    fill: str = TEXT,
+    room: float = RIGHT - LEFT,
+    **more: object,
+) -> Element:
+    """Return a line of text, as small as it has to be to fit into the room, and then cut."""
+    wide = WIDEST * (1.1 if more.get("weight") == "bold" else 1.0)
+    letters = sum(1.7 if east_asian_width(one) in "WF" else 1.0 for one in text) or 1.0
+    size = max(min(size, room / (wide * letters)), SMALLEST)
+    text = fmt.clip(text, int(len(text) * min(room / (wide * size * letters), 1.0)))
+    if (weight := more.pop("weight", None)) is not None:
+        more["font_weight"] = weight
+    return element("text", text, x=x, y=y, font_size=size, fill=fill, **more)
+
+
+def _bar(x: float, y: float, wide: float, high: float, fill: str) -> Element:
+    return element("rect", x=x, y=y, width=max(wide, 2.0), height=high, fill=fill)
+
+
+def _rates(card: Card, y: float) -> Iterator[Element]:
+    """Yield a bar for the rate of each side."""
+    rates = [side.rates[card.unit] or 0.0 for _, side, _ in card.sides]
+    most = max(*rates, 1e-9)
+    for (name, side, fill), rate in zip(card.sides, rates, strict=True):
+        yield _text(name, LEFT, y + 16, fill=DIM)
+        yield _text(side.label, PLOT, y + 16, room=600.0, weight="bold")
+        told = f"{fmt.significant(side.rates[card.unit])} {card.unit}"
+        yield _text(told, RIGHT, y + 16, room=320.0, weight="bold", text_anchor="end")
+        yield _bar(PLOT, y + 26, (RIGHT - PLOT) * rate / most, 30, fill)
+        y += 76
+
+
+def _gain(card: Card, y: float) -> Iterator[Element]:
+    """Yield the axis from below 0 to beyond the interval, and the interval on it."""
+    ticks = _ticks(min(card.low, 0.0), max(card.high, 0.0))
+    begin, end = ticks[0], ticks[-1]
+
+    def x(change: float) -> float:
+        return PLOT + (RIGHT - PLOT - 20) * (change - begin) / (end - begin)
+
+    yield _text("gain", LEFT, y + 6, fill=DIM)
+    yield element("line", x1=x(begin), x2=x(end), y1=y, y2=y, stroke=EDGE, stroke_width=2)
+    for tick in ticks:
+        zero = abs(tick) < (end - begin) / 1000
+        top, ink = (y - 18, DIM) if zero else (y - 5, EDGE)
+        yield element("line", x1=x(tick), x2=x(tick), y1=top, y2=y + 5, stroke=ink, stroke_width=2)
+        label = "0" if zero else f"{100 * tick:+,.2f}".rstrip("0").rstrip(".")
+        yield _text(
+            f"{label} %" if tick == end else label,
+            x(tick), y + 26, size=16, fill=DIM, room=110.0, text_anchor="middle",
+        )  # fmt: skip
+    low, high = x(card.low), x(card.high)
+    yield element("line", x1=low, x2=high, y1=y, y2=y, stroke=B, stroke_width=4)
+    for at in (low, high):
+        yield element("line", x1=at, x2=at, y1=y - 11, y2=y + 11, stroke=B, stroke_width=4)
+    yield element("circle", cx=x(card.change), cy=y, r=8.0, fill=B)
+
+
+def _ticks(low: float, high: float) -> Sequence[float]:
+    """Return four to eight round values, the first and the last of them around both."""
+    apart = max(high - low, 0.01) / 4
+    power = 10.0 ** floor(log10(apart))
+    apart = next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= apart)
+    first, last = floor(low / apart), -floor(-high / apart)
+    return [apart * number for number in range(first, max(last, first + 1) + 1)]
+
+
+def _steps(card: Card, y: float) -> Iterator[Element]:
+    """Yield the step of each side on one scale, so that it is seen to shrink."""
+    if card.before.step_ms is None or card.after.step_ms is None:
+        return
+    longest = max(card.before.step_ms, card.after.step_ms)
+    busy = card.before.host_ms is not None and card.after.host_ms is not None
+    legend = "one step: its dark part is the host's work" if busy else "one step"
+    yield _text(legend, LEFT, y, fill=DIM)
+    room = RIGHT - PLOT - 130
+    for name, side, fill in card.sides:
+        step_ms, host_ms = side.step_ms or 0.0, min(side.host_ms or 0.0, side.step_ms or 0.0)
+        y += 34
+        yield _text(name, LEFT, y, fill=DIM)
+        wide = max(room * step_ms / longest, 2.0)
+        yield _bar(PLOT, y - 18, wide, 24, fill)
+        if busy:  # what is left is paled: one shape over another shows no seam
+            begin = wide * host_ms / step_ms
+            yield element(
+                "rect", x=PLOT + begin, y=y - 18, width=wide - begin, height=24, fill=GROUND,
+                fill_opacity="0.6",
+            )  # fmt: skip
+        yield _text(
+            f"{fmt.milliseconds(side.step_ms)} ms", PLOT + wide + 10, y, room=120.0, weight="bold"
+        )
+
+
+def _command(command: str, y: float) -> Iterator[Element]:
+    if not command:
+        return
+    yield element("rect", x=LEFT, y=y, width=RIGHT - LEFT, height=42, rx=6, fill="#f1f3f6")
+    yield _text(command, LEFT + 16, y + 27, room=RIGHT - LEFT - 32, size=19, font_family=MONO)
+
+
+FORMS: dict[str, Callable[[Card], str]] = {".svg": picture, ".md": markdown}
+"""What a card is written as, by the end of its file's name."""

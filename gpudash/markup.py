@@ -1,0 +1,64 @@
+"""HTML and SVG as a tree, in which text is always escaped. No I/O."""
+
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element
+
+from gpudash import format as fmt
+
+NAMESPACE = "http://www.w3.org/2000/svg"
+
+
+def element(tag: str, *inside: Element | str | None, **attributes: object) -> Element:
+    """Return an element with these texts and elements inside; None is left out.
+
+    `class_` is the attribute `class`, and `_` in other names stands for `-`. Attributes that are
+    None are left out. Floats are rounded to a tenth.
+    """
+    given = {
+        name.removesuffix("_").replace("_", "-"): _text(value)
+        for name, value in attributes.items()
+        if value is not None
+    }
+    made = Element(tag, given)
+    last: Element | None = None
+    for one in inside:
+        if isinstance(one, Element):
+            made.append(one)
+            last = one
+        elif one is not None and last is None:
+            made.text = (made.text or "") + fmt.plain(one)
+        elif one is not None and last is not None:
+            last.tail = (last.tail or "") + fmt.plain(one)
+    return made
+
+
+def number(value: float) -> str:
+    """Return a coordinate rounded to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def svg(
+    title: str,
+    about: str,
+    inside: Iterable[Element],
+    width: float,
+    height: float,
+    *,
+    begin: float = 0.0,
+    **more: str,
+) -> Element:
+    """Return an SVG of this size; `title` and `about` are for screen readers."""
+    return element(
+        "svg",
+        element("title", title),
+        element("desc", about) if about else None,
+        *inside,
+        viewBox=f"{number(begin)} 0 {number(width)} {number(height)}",
+        role="img",
+        aria_label=title,
+        **more,
+    )
+
+
+def _text(value: object) -> str:
+    return number(value) if isinstance(value, float) else fmt.plain(str(value))
