@@ -41,13 +41,13 @@ STARTING = Snapshot(status="loading torch", elapsed_s=1.9, workload="encdec")
 class Alone(App[None]):
     """A strip without a dashboard; it notes which actions were run."""
 
-    def __init__(self, rows: int, *, framed: bool) -> None:
+    def __init__(self, rows: int) -> None:
         super().__init__()
-        self.rows, self.framed, self.ran = rows, framed, []
+        self.rows, self.ran = rows, []
 
     def compose(self):
         strip = AnswerStrip(id="answer")
-        strip.framed, strip.styles.height = self.framed, self.rows
+        strip.styles.height = self.rows
         yield strip
 
     def action_try_it(self) -> None:
@@ -56,10 +56,16 @@ class Alone(App[None]):
     def action_why(self) -> None:
         self.ran.append("why")
 
+    def action_code(self) -> None:
+        self.ran.append("code")
+
+    def action_compare(self) -> None:
+        self.ran.append("compare")
+
 
 @asynccontextmanager
-async def strip(snapshot, width, height=6, *, framed=True, last_s=None, before=None):
-    app = Alone(height, framed=framed)
+async def strip(snapshot, width, height=7, *, last_s=None, before=None):
+    app = Alone(height)
     async with app.run_test(size=(width, height)) as pilot:
         widget = app.query_one(AnswerStrip)
         widget.show(ask(snapshot, before), snapshot, last_s)
@@ -67,113 +73,80 @@ async def strip(snapshot, width, height=6, *, framed=True, last_s=None, before=N
         yield widget, pilot
 
 
-async def shown(snapshot, width, height=6, **how):
+async def shown(snapshot, width, height=7, **how):
     async with strip(snapshot, width, height, **how) as (widget, _):
         rows = [widget.render_line(y).text for y in range(height)]
     assert all(cell_len(row) == width for row in rows)
     return rows
 
 
-async def test_at_120_columns_answer_evidence_lanes_and_keys_are_in_sight():
+async def test_limit_reason_and_what_to_try_have_a_row_each_and_the_lanes_a_rule():
     rows = await shown(two_streams(), 120)
-    assert "GPU-bound" in rows[0]
-    assert "x try precision=bf16: -3 to +101 % by A/B" in rows[0]
-    assert "e why" in rows[0]
-    assert "the GPU is busy 100 % of 6.83 ms; encode runs beside training 82 % of it" in rows[1]
-    assert [row[2:8].strip() for row in rows[2:5]] == ["train", "encode", "host"]
-    assert "forward 2.72" in rows[2]
-    assert "6.83 ms, the step" in rows[2]
-    assert "1.25 idle" in rows[3]
-    assert "4.22 ahead · data 0" in rows[4]
+    assert rows[0].startswith("▌ GPU-BOUND   the GPU is busy 100 % of 6.83 ms ")
+    assert rows[1].startswith("▌ encode runs beside training 82 % of it")
+    assert rows[2].startswith("▌ x  TRY precision tf32 → bf16   -3 to +101 %   about 10 s, undone")
+    assert rows[2].rstrip().endswith("e why   c code")
+    assert rows[3].startswith(" ─ one step · 6.83 ms ───")
+    assert [row[1:8].strip() for row in rows[4:]] == ["train", "encode", "host"]
+    assert "forward 2.72" in rows[4]
+    assert rows[5].rstrip().endswith("▏1.25 idle")
+    assert "4.22 ahead · data 0" in rows[6]
 
 
-async def test_at_80_columns_it_needs_four_rows_and_no_frame():
-    rows = await shown(two_streams(), 80, 4, framed=False)
-    assert rows[0].startswith(" GPU-BOUND: busy 100 % of 6.83 ms ")
-    assert rows[0].rstrip().endswith("x try precision=bf16: -3 to +101 % (A/B)")
-    assert [row[1:7].strip() for row in rows[1:]] == ["train", "encode", "host"]
+async def test_the_rates_stand_at_the_right_and_give_way_to_the_first_evidence():
+    snapshot = changed(two_streams(), samples_per_s=4678.0, steps_per_s=146.0)
+    wide, narrow = [await shown(snapshot, width) for width in (120, 72)]
+    assert wide[0].rstrip().endswith("4,678 samples/s   146 steps/s")
+    assert "the GPU is busy 100 % of 6.83 ms" in narrow[0]
+    assert narrow[0].rstrip().endswith("4,678 samples/s")
 
 
-async def test_at_200_columns_what_to_try_stands_beside_the_lanes():
-    rows = await shown(two_streams(), 200)
-    assert "x precision=bf16" in rows[2]
-    assert "-3 to +101 %; half the bits for" in rows[2]
-    assert "channels_last=on" in rows[3]
+async def test_what_nothing_is_known_of_is_not_proposed():
+    rows = await shown(cpu_step(), 120)
+    assert "TRY" not in rows[2]
+    assert "no figure for any lever: a compares the one under the cursor, T tunes" in rows[2]
 
 
-async def test_remaining_rows_show_the_proposals():
-    rows = await shown(cpu_step(), 80)
-    assert "  precision=bf16    half the bits for cores and memory" in rows[3]
-    assert "channels_last=on" in rows[4]
+async def test_a_proven_answer_says_so():
+    found = ask(two_streams())
+    proven = changed(found, answer=changed(found.answer, is_proven=True))
+    async with strip(two_streams(), 120) as (widget, _):
+        widget.show(proven, two_streams())
+        assert widget.render_line(1).text.rstrip().endswith("✓ proven by slowing it")
 
 
-async def test_without_a_frame_evidence_comes_before_the_proposals_that_the_title_does_not_have():
-    rows = await shown(cpu_step(), 80, 4, framed=False)
-    assert "x try" not in rows[0]  # nothing is known of them
-    assert rows[1].startswith(" CPU")
-    assert rows[2].strip().startswith("precision=bf16")
-
-
-def without_a_b(**values):
-    """A training of which nothing can be compared, so that nothing is proposed."""
-    return changed(measured(**values), can=("levers",))
-
-
-async def test_remaining_rows_show_more_evidence_below_the_lanes():
-    others = without_a_b(device=CPU, core_wait_pct=48.0, step_ms=320.0, forward_ms=200.0)
-    rows = await shown(others, 120)
-    assert "waits for a core 48 % of the time" in rows[1]
-    assert rows[2][2:5] == "CPU"
-    assert "on an idle machine" in rows[3]
-
-
-async def test_without_a_frame_a_title_that_goes_on_needs_no_colon():
-    profiling = msgspec.structs.replace(gpu_step(), profiling=True)
-    rows = await shown(profiling, 80, 4, framed=False, before=ask(gpu_step()))
-    assert rows[0].strip().startswith("profiling the next steps … before that: GPU-bound")
-
-
-async def test_without_a_frame_a_title_with_a_colon_needs_no_second_one():
-    rows = await shown(comparing(12), 80, 4, framed=False, before=ask(gpu_step()))
-    title = "an A/B is running: pipelined on or off"
-    assert rows[0].strip().startswith(f"{title}; before that: GPU-bound")
-
-
-async def test_a_lane_ends_with_an_edge():
-    rows = await shown(two_streams(), 120)
-    assert "▏6.83 ms, the step" in rows[2]
-    assert "·▏1.25 idle" in rows[3]
-
-
-async def test_without_a_frame_what_does_not_fit_beside_the_title_stands_below():
-    others = without_a_b(device=CPU, core_wait_pct=48.0, step_ms=320.0, forward_ms=200.0)
-    rows = await shown(others, 80, 4, framed=False)
-    assert "the training uses" in rows[2]
-    assert "no setting helps: the machine is full" in rows[3]
+async def test_while_an_a_b_runs_the_key_that_ends_it_has_the_place_of_the_proposal():
+    async with strip(comparing(12), 120, before=ask(gpu_step())) as (widget, pilot):
+        rows = [widget.render_line(y).text for y in range(7)]
+        assert rows[0].startswith("▌ an A/B is running: pipelined on or off")
+        assert "before that: GPU-bound" in rows[0] + rows[1]
+        assert rows[2].startswith("▌ a ends it")
+        await pilot.click(widget, offset=(4, 2))
+        await pilot.pause()
+        assert pilot.app.ran == ["compare"]
 
 
 async def test_lanes_share_one_scale_so_that_a_column_is_one_moment():
     rows = await shown(gpu_step(), 120)
-    host = rows[3]
-    assert host.index("·") - host.index("▏") == pytest.approx(0.3 * (120 - 36), abs=3)
-    begins = {row.index("▏") for row in rows[2:4]}
+    host = rows[5]
+    assert host.index("·") - host.index("▏") == pytest.approx(0.3 * (120 - 18), abs=4)
+    begins = {row.index("▏") for row in rows[4:6]}
     assert len(begins) == 1
 
 
 @pytest.mark.parametrize("snapshot", [two_streams(), gpu_step(), cpu_step(), STARTING, Snapshot()])
-@pytest.mark.parametrize("framed", [True, False])
 @pytest.mark.parametrize("size", [(1, 1), (4, 3), (20, 5), (40, 6), (400, 20)])
-async def test_any_size_is_painted(snapshot, framed, size):
-    rows = await shown(snapshot, *size, framed=framed)
+async def test_any_size_is_painted(snapshot, size):
+    rows = await shown(snapshot, *size)
     assert not any("Error" in row for row in rows)
 
 
-async def test_a_start_shows_its_stage_and_the_length_of_the_last_start():
+async def test_a_start_shows_its_stage_and_what_can_be_done():
     rows = await shown(STARTING, 120, last_s=3.2)
+    assert rows[0].startswith("▌ starting  ✓ worker  ◌ torch 2 s …  · model  · first step")
     assert "about 3 s here last time" in rows[0]
-    assert "✓ worker  ◌ torch 2 s …  · model  · first step" in rows[1]
-    assert "levers work already" in rows[2]
-    assert "⏎ values  w another workload  ? every key" in rows[3]
+    assert "levers work already" in rows[1]
+    assert "⏎ values  w another workload  ? every key" in rows[2]
 
 
 async def test_a_start_shows_the_requested_levers_that_fit_uncut():
@@ -183,7 +156,7 @@ async def test_a_start_shows_the_requested_levers_that_fit_uncut():
         (30, "asked for: batch_size=4096"),
     ):
         rows = await shown(changed(STARTING, requested=asked), width)
-        assert rows[4].strip("┃ ") == said
+        assert any(row.strip("▌ ") == said for row in rows)
 
 
 async def test_a_start_of_a_run_without_levers_promises_none():
@@ -221,24 +194,18 @@ def test_a_restart_counts_its_own_seconds():
 
 async def test_its_keys_are_buttons():
     async with strip(two_streams(), 120) as (widget, pilot):
-        top = widget.render_line(0).text
-        await pilot.click(widget, offset=(top.index("x try"), 0))
-        await pilot.click(widget, offset=(top.index("e why"), 0))
-        await pilot.pause()
-        assert pilot.app.ran == ["try_it", "why"]
-
-
-async def test_without_a_frame_the_title_line_holds_the_button():
-    async with strip(launching(), 80, 4, framed=False) as (widget, pilot):
-        await pilot.click(widget, offset=(widget.render_line(0).text.index("x try"), 0))
+        action = widget.render_line(2).text
+        await pilot.click(widget, offset=(action.index("TRY"), 2))
+        await pilot.click(widget, offset=(action.index("c code"), 2))
+        await pilot.click(widget, offset=(action.index("e why"), 2))
         await pilot.click(widget, offset=(3, 0))
         await pilot.pause()
-        assert pilot.app.ran == ["try_it", "why"]
+        assert pilot.app.ran == ["try_it", "code", "why", "why"]
 
 
 async def test_without_an_answer_there_is_nothing_to_try():
-    async with strip(STARTING, 80, 4, framed=False) as (widget, pilot):
-        await pilot.click(widget, offset=(79, 0))
+    async with strip(STARTING, 80) as (widget, pilot):
+        await pilot.click(widget, offset=(79, 2))
         await pilot.pause()
         assert pilot.app.ran == []
 
@@ -276,25 +243,21 @@ def test_a_part_is_printed_in_exactly_its_columns_and_never_half_a_number(ms, co
 async def test_at_80_columns_every_limit_shows_its_first_evidence():
     for snapshot in (cpu_step(), launching(), measured(data_ms=4.0), measured()):
         first = ask(snapshot).evidence[0]
-        assert first in (await shown(snapshot, 80, 4, framed=False))[0]
+        rows = await shown(snapshot, 80)
+        assert any(first in row for row in rows[:2])
 
 
-async def test_a_levers_gain_is_shown_if_the_evidence_still_fits():
+async def test_what_a_proposal_takes_gives_way_to_its_gain():
     starved = measured("jpeg_input", data_ms=3.0)
-    rows = await shown(starved, 80, 4, framed=False)
-    assert rows[0].startswith(" INPUT-BOUND: waits 3.00 of 10.0 ms")
-    assert rows[0].rstrip().endswith("x try num_workers=8: +39 to +72 % (A/B)")
-    for width, button in (
-        (75, "x try num_workers=8: +39 to +72 %"),
-        (70, "x try num_workers=8 (A/B)"),
-        (62, "x try num_workers=8: +39 to +72 %"),  # the evidence does not fit anyway
-        (46, "x try num_workers=8 (A/B)"),
+    told = "TRY num_workers 4 → 8   +39 to +72 %"
+    for width, says in (
+        (90, f"{told}   about 30 s, undone afterwards"),
+        (80, f"{told}   about 30 s"),
+        (50, told),
     ):
-        narrow = await shown(starved, width, 4, framed=False)
-        assert narrow[0].rstrip().endswith(f" {button}")
-        assert ("waits 3.00" in narrow[0]) == (width >= 69)
-    wide = await shown(starved, 120)
-    assert "x try num_workers=8: +39 to +72 % by A/B" in wide[0]
+        rows = await shown(starved, width)
+        assert says in rows[2]
+    assert "+39" not in (await shown(starved, 36))[2]
 
 
 @pytest.mark.parametrize("width", range(20, 121, 7))
@@ -303,26 +266,22 @@ async def test_a_range_is_shown_whole_or_not_at_all(width):
     assert not any("+39" in row and "+72 %" not in row for row in rows)
 
 
-@pytest.mark.parametrize(("size", "framed"), [((80, 4), False), ((120, 6), True), ((160, 6), True)])
-async def test_other_jobs_are_named_and_the_proposals_have_a_caution(size, framed):
+@pytest.mark.parametrize("width", [80, 120, 160])
+async def test_on_a_machine_too_busy_for_proof_that_has_the_place_of_the_proposal(width):
     waiting = measured("jpeg_input", device=CPU, data_ms=6.0, device_ms=3.0)
     crowded = changed(waiting, host=HostReading(at_s=0.0, values=CROWDED))
     named = changed(crowded, other_jobs=JOBS)
-    rows = await shown(named, *size, framed=framed)
+    rows = await shown(named, width)
     take = "other jobs take 1.2 of 2 cores: end them, or an A/B has a wide interval"
-    assert any(take in row for row in rows)
-    busiest = "stress (pid 42) uses 0.9 cores, train.py (pid 43) 0.3"
-    assert any(busiest in row for row in rows)
-    rows = await shown(crowded, *size, framed=framed)
-    caution = "other jobs take cores: end them, or an A/B has a wide interval"
-    assert "x try" in rows[0]
-    assert any(caution in row for row in rows)
+    assert rows[2].startswith(f"▌ x  {take}")
+    assert "TRY" not in "".join(rows)
+    rows = await shown(crowded, width)
+    assert "other jobs take cores: end them, or an A/B has a wide interval" in rows[2]
     assert any("the training waits for a core 48 % of the time" in row for row in rows)
-    assert not any(caution in row for row in await shown(cpu_step(), *size, framed=framed))
+    assert not any("end them" in row for row in await shown(cpu_step(), width))
     during = changed(named, comparison=comparing().comparison)
-    rows = await shown(during, *size, framed=framed, before=ask(cpu_step()))
+    rows = await shown(during, 160, before=ask(cpu_step()))
     assert any(take.replace("an A/B", "the A/B") in row for row in rows)
     ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
-    rows = await shown(ranks, *size, framed=framed)
-    caution = "too few cores: end other jobs, or an A/B has a wide interval"
-    assert any(caution in row for row in rows)
+    rows = await shown(ranks, width)
+    assert "too few cores: end other jobs, or an A/B has a wide interval" in rows[2]

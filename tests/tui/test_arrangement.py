@@ -2,19 +2,23 @@
 
 from itertools import combinations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.tui.arrangement import BOTTOM, LEAST, PanelChoice, notices_margin, places
+from gpudash.tui.arrangement import LEAST, PanelChoice, notices_margin, places
 
 SHOWN = st.builds(
     PanelChoice,
-    chosen=st.sampled_from(("levers", "device", "activity", "pane")),
+    chosen=st.sampled_from(("levers", "device", "throughput", "activity", "step", "pane")),
     device=st.booleans(),
     zoomed=st.sampled_from(("", "throughput", "step", "pane")),
     scrubber=st.booleans(),
     status_rows=st.integers(1, 3),
+    lanes=st.integers(0, 4),
+    lever_rows=st.integers(1, 70),
+    pane_rows=st.integers(0, 20),
 )
 
 
@@ -40,19 +44,57 @@ def test_a_roomy_terminal_has_a_place_for_every_panel(size):
     }  # fmt: skip
 
 
-def test_fourteen_levers_have_room_at_120_by_40():
-    levers = places(120, 40, PanelChoice())["levers"]
-    assert levers.height >= 14 + 2 + 5  # with the frame and an explanation
+def test_fourteen_levers_have_room_at_120_by_40_with_charts_and_pane():
+    regions = places(120, 40, PanelChoice(lanes=3, lever_rows=16))
+    assert regions["levers"].height == 16
+    assert regions["throughput"].height >= 5
+    assert regions["pane"].height >= 4
 
 
-@pytest.mark.parametrize("chosen", ["levers", "activity", "pane"])
-def test_at_80_by_24_the_panel_chosen_last_has_the_place_below_the_charts(chosen):
-    regions = places(80, 24, PanelChoice(chosen=chosen))
+def test_forty_levers_leave_room_for_charts_and_pane():
+    regions = places(120, 40, PanelChoice(lever_rows=42))
+    assert regions["throughput"].height >= 5
+    assert regions["pane"].height >= 4
+
+
+def test_in_a_wide_terminal_the_charts_are_beside_the_ledger_whose_place_stays():
+    regions = places(200, 50, PanelChoice())
+    assert (regions["levers"].x, regions["levers"].width) == (0, 120)
+    assert {regions[name].x for name in ("throughput", "step", "activity")} == {120}
+
+
+def test_where_there_is_room_for_one_chart_it_is_the_chosen_one():
+    small = PanelChoice(lanes=3, lever_rows=16, pane_rows=10)
+    assert "step" not in places(120, 40, small)
+    assert "throughput" not in places(120, 40, msgspec.structs.replace(small, chosen="step"))
+
+
+def test_an_a_b_gets_its_rows_from_the_charts():
+    usual, more = (places(120, 40, PanelChoice(pane_rows=rows)) for rows in (0, 12))
+    assert more["pane"].height == 12 > usual["pane"].height
+    assert more["levers"] == usual["levers"]
+
+
+@pytest.mark.parametrize("chosen", ["levers", "throughput", "step"])
+def test_at_80_by_24_readings_and_pane_are_below_the_panel_chosen_last(chosen):
+    regions = places(80, 24, PanelChoice(chosen=chosen, lever_rows=9))
     assert set(regions) == {
-        "header", "answer", "throughput", "step", chosen, "status", "footer",
+        "header", "answer", chosen, "activity", "pane", "status", "footer",
     }  # fmt: skip
-    assert regions[chosen].height == 8
-    assert regions[chosen].width == 80
+    assert regions[chosen].height == 9
+    assert regions["activity"].height == 3
+
+
+def test_at_80_by_24_the_pane_takes_the_ledgers_place_if_it_is_chosen():
+    regions = places(80, 24, PanelChoice(chosen="pane"))
+    assert "levers" not in regions
+    assert regions["pane"].height == 12
+
+
+@pytest.mark.parametrize("chosen", ["levers", "pane", "step", "activity"])
+def test_in_the_least_terminal_the_chosen_panel_is_alone_below_the_answer(chosen):
+    regions = places(*LEAST, PanelChoice(chosen=chosen))
+    assert set(regions) == {"header", "answer", chosen, "status", "footer"}
 
 
 def test_the_device_stands_in_the_levers_place():
@@ -74,12 +116,7 @@ def test_below_the_least_size_it_says_so_and_shows_nothing_else(size):
     assert set(places(*size, PanelChoice())) == {"too-small"}
 
 
-@pytest.mark.parametrize("chosen", ["pane", "levers", "device", "activity"])
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 30), (120, 40)])
-def test_notices_are_above_whatever_is_at_the_bottom(size, chosen):
-    shown = PanelChoice(chosen=chosen, device=chosen == "device")
-    lowest = max(
-        (region for name, region in places(*size, shown).items() if name in BOTTOM),
-        key=lambda region: region.bottom,
-    )
-    assert size[1] - notices_margin(*size, shown) == lowest.y
+@pytest.mark.parametrize("size", [(80, 24), (120, 30), (120, 40), (200, 50)])
+def test_notices_are_above_the_pane(size):
+    shown = PanelChoice()
+    assert size[1] - notices_margin(*size, shown) == places(*size, shown)["pane"].y

@@ -95,14 +95,14 @@ class AnswerStrip(Panel):
         shown, room = self._shown, width - 2
         bar = ("▌ ", LIMIT_INKS.get(shown.kind, "border"))
         if shown.kind == "starting":
-            rows: Sequence[Parts] = [
-                (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text")),
-                *(((_fitting(hint, room, "  "), "dim"),) for hint in self._meanwhile),
-                *([((self._took, "dim"),)] if self._took else []),
-            ]
-            rows = [*rows, *[()] * ANSWER_ROWS][:ANSWER_ROWS]
-        else:
-            rows = [self._limit(room), self._reason(room), self._action(room)]
+            stages = (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text"))
+            took: Parts = ((self._took, "dim"),) if self._took else ()
+            first = _apart(stages, took, room) if width_of((*stages, *took)) < room else stages
+            hints = [((_fitting(hint, room, "  "), "dim"),) for hint in self._meanwhile]
+            rows: Sequence[Parts] = [first, *hints]
+            yield from ((bar, *row) for row in rows)
+            return
+        rows = [self._limit(room), self._reason(room), self._action(room)]
         yield from ((bar, *row) for row in rows)
         if height > ANSWER_ROWS:
             yield from self._lanes(width)
@@ -111,9 +111,8 @@ class AnswerStrip(Panel):
         """Return the title with the first evidence, and the rates at the right."""
         shown = self._shown
         says_limit = bool(shown.lanes) and shown.kind not in (*INTERRUPTED, "measuring")
-        title = (
-            shown.title.upper() if says_limit and len(shown.title) <= MOST_CAPITALS else shown.title
-        )
+        is_word = says_limit and len(shown.title) <= MOST_CAPITALS
+        title = shown.title.upper() if is_word else shown.title
         evidence = shown.evidence[0] if shown.evidence else ""
         rates = ["   ".join(self._rates[:count]) for count in range(len(self._rates), 0, -1)]
         whole = cell_len(title) + cell_len(evidence) + 6
@@ -144,7 +143,7 @@ class AnswerStrip(Panel):
         shown, first = self._shown, self._shown.first
         right: Parts = ()
         for action, what in (("why", "why"), ("code", "code")):
-            if shown.lanes and width >= WITH_KEYS:
+            if shown.lanes and width >= WITH_KEYS and not shown.caution:
                 right = (*right, (f"   {key_for(action)}", "key"), (f" {what}", "dim"))
         room = width - width_of(right)
         if shown.kind == "comparing":
@@ -168,8 +167,9 @@ class AnswerStrip(Panel):
         change = fmt.plain(f"{first.lever} {first.before} → {first.value}")
         takes = f"about {first.takes_s:.0f} s" if first.takes_s is not None else ""
         rest = [one for one in (takes, "undone afterwards") if one]
-        key = f"{key_for('try_it')}  "
-        told = f"TRY {change}"
+        key, told = f"{key_for('try_it')}  ", f"TRY {change}"
+        if first.gain.measured:
+            key, told, rest = "", f"PROVEN {change}", ["set it on its row below"]
         gain = f"   {first.gain.label}"
         if cell_len(key + told + gain) > width:
             gain = ""
@@ -226,10 +226,9 @@ class AnswerStrip(Panel):
             self.act("compare")
         elif y == ANSWER_ROWS - 1 and shown.first is not None and x < self.size.width * 3 // 4:
             self.act("try_it")
-        elif y == ANSWER_ROWS - 1 and x >= self.size.width - len("c code "):
-            self.act("code")
         elif shown.lanes:
-            self.act("why")
+            is_code = y == ANSWER_ROWS - 1 and x >= self.size.width - len("c code ")
+            self.act("code" if is_code else "why")
 
 
 def _apart(left: Parts, right: Parts, width: int) -> Parts:

@@ -142,7 +142,7 @@ class LeverPanel(Panel, Scrolled):
                 for text in re.split(r"( {2,})", f"{labels} ")
             ]
         why = fmt.plain(self._why_not or "")
-        head(self._unit, max(columns.worth, len(self._unit) + 2))
+        head(self._unit, len(self._unit) + 2)
         left = width - sum(cell_len(text) for text, _ in row)
         if why and cell_len(why) + 2 > left:
             why = "read only"
@@ -242,7 +242,7 @@ def _columns(rows: Sequence[LedgerRow], width: int) -> _Columns:
     """Return the widths: without room the axis goes, then the state joins the figure."""
     room = max(width - 3, 0)
     names = max((cell_len(one.row.lever.name) for one in rows), default=LEAST_NAME)
-    name = min(max(names + 2, len(TITLE) + 1), MOST_NAME, max(room // 3, 1))
+    name = min(max(names + 2, len(TITLE) + 2), MOST_NAME, max(room // 3, 1))
     texts = (sum(cell_len(text) for text, _ in _change(one, MOST_CHANGE, "")) for one in rows)
     change = min(max([LEAST_CHANGE, *texts]), MOST_CHANGE, max(room - name, 0) // 2)
     state = STATE if width >= STATE_FROM else 0
@@ -254,22 +254,31 @@ def _columns(rows: Sequence[LedgerRow], width: int) -> _Columns:
 def _change(one: LedgerRow, width: int, ink: str) -> Parts:
     """Return `[off] → on`, with the active value in brackets and bold, in at most `width` cells."""
     row = one.row
-    if row.pending is not None:
-        text = f"{fmt.plain(row.value)} → {fmt.plain(row.pending)} …"
-        return ((set_cell_size(cut(text, width - 1), width), "busy"),)
     before, after = fmt.plain(one.before or row.value), fmt.plain(one.after)
-    if one.is_running:
-        text = f"{before} ⇄ {after}"
-        return ((set_cell_size(cut(text, width - 1), width), "text"),)
-    sides = [f"[{text}]" if text == fmt.plain(row.value) else text for text in (before, after)]
+    if row.pending is not None:
+        pending = fmt.plain(row.pending)
+        texts = (f"{fmt.plain(row.value)} → {pending} …", f"→ {pending} …", "…")
+        text = next((text for text in texts if cell_len(text) < width), "…")
+        return ((set_cell_size(text, width), "busy"),)
+    active = fmt.plain(row.value)
+    sides = [f"[{text}]" if text == active and not one.is_running else text
+             for text in (before, after)]  # fmt: skip
     if not after:
-        return ((set_cell_size(cut(sides[0], width - 1), width), ink),)
-    room = max(width - 4, 2)  # of both values, with the arrow between them
-    left = cut(sides[0], max(room - cell_len(sides[1]), room // 2))
-    right = cut(sides[1], room - cell_len(left))
-    pad = " " * max(width - cell_len(left) - cell_len(right) - 3, 0)
+        return ((set_cell_size(_value(sides[0], width - 1), width), ink),)
+    arrow = " ⇄ " if one.is_running else " → "
+    room = max(width - len(arrow) - 1, 0)  # of both values
+    left = _value(sides[0], max(room - cell_len(sides[1]), room // 2))
+    right = _value(sides[1], room - cell_len(left))
     inks = ["strong" if text.startswith("[") and ink == "text" else ink for text in sides]
-    return (left, inks[0]), (" → ", "dim"), (right, inks[1]), (pad, "")
+    pad = " " * max(width - cell_len(left) - cell_len(right) - len(arrow), 0)
+    return (left, inks[0]), (arrow, "dim"), (right, inks[1]), (pad, "")
+
+
+def _value(text: str, width: int) -> str:
+    """Return a value in at most `width` cells; a number is whole or not there."""
+    if cell_len(text) <= width:
+        return text
+    return "…" if any(map(str.isdigit, text)) else cut(text, width)
 
 
 def _bar(one: LedgerRow, axis: Axis, width: int) -> str:
