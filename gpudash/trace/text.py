@@ -1,11 +1,13 @@
-"""Format a profile as plain text, at most 80 columns wide."""
+"""Word a profile: as blocks of rows, which the screen lays out, and as plain text of 80 columns."""
 
 from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
 
 from gpudash.format import (
     ABSENT,
     clip,
-    memory,
     milliseconds,
     percent,
     plain,
@@ -14,75 +16,238 @@ from gpudash.format import (
 )
 from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
 from gpudash.trace.names import short
-from gpudash.trace.summary import CopyUse, IdleCause, KernelUse, Summary, SyncUse
+from gpudash.trace.summary import (
+    CAUSES,
+    CopyUse,
+    IdleCause,
+    KernelUse,
+    Phase,
+    Summary,
+    SyncUse,
+)
 
 WIDTH = 80
 LABEL = 34
+VALUE, SHARE = 10, 7
 MOST = 10
-"""Most lines of a table."""
-CAUSES: dict[IdleCause, str] = {
-    "host": "the host had launched nothing",
-    "stream": "waited for another stream",
-    "communication": "waited for communication",
-    "other": "between kernels, and unknown",
+"""Most rows of a block."""
+PHASE: dict[Phase, str] = {
+    "data": "waits for data",
+    "copy": "copy",
+    "frozen": "forward, frozen",
+    "forward": "forward",
+    "backward": "backward",
+    "communication": "communication",
+    "optimizer": "optimizer",
+    "graph": "graph",
+    "other": "other work",
 }
-GAPS = ("below 10 µs", "10 to 100 µs", "100 µs to 1 ms", "1 to 10 ms", "10 ms and more")
+IDLE: dict[IdleCause, str] = {
+    "host": "nothing was launched",
+    "stream": "waits for another stream",
+    "communication": "waits for communication",
+    "other": "between kernels, unknown",
+}
+GAPS = ("below 10 µs", "of 10 to 100 µs", "of 100 µs to 1 ms", "of 1 to 10 ms", "of 10 ms and more")
+KERNELS, OPERATORS = "kernels and copies (* in tensor cores)", "operators on the host, own time"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a block, a sentence if it has no value."""
+
+    what: str
+    value: str = ""
+    share: str = ""
+    """Of the step, in percent."""
+    more: str = ""
+    """What stands behind it where there is room."""
+    ms: float | None = None
+    """The length of its bar; None for none."""
+    phase: Phase | None = None
+    """The phase whose colour the bar has."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Rows with a common title."""
+
+    title: str
+    rows: tuple[Row, ...]
+    is_list: bool = False
+    """Whether the longest come first, and the last may be left out."""
+
+    def cut(self, most: int) -> "Block":
+        """Return the block with at most so many rows; the last one then counts the others."""
+        if not self.is_list or len(self.rows) <= most or most < 1:
+            return self
+        left = self.rows[most - 1 :]
+        took_ms = sum(row.ms or 0.0 for row in left)
+        value = _ms(took_ms) if took_ms else ""
+        others = Row(what=f"{len(left):,} others", value=value, ms=took_ms or None)
+        return Block(self.title, (*self.rows[: most - 1], others), is_list=True)
+
+
+def blocks(summary: Summary) -> tuple[Block, ...]:
+    """Return a summary as blocks, without those that have no row."""
+    mean = f"one step, mean of {summary.steps:,}" if summary.steps != 1 else "one step"
+    found = (
+        Block(mean, tuple(_phases(summary))),
+        Block(KERNELS, tuple(_kernels(summary)), is_list=True),
+        Block(OPERATORS, () if summary.on_device else tuple(_operators(summary)), is_list=True),
+        Block("the host waits", tuple(_waits(summary)), is_list=True),
+        Block("the GPU", tuple(_device(summary)) if summary.on_device else ()),
+        Block("arithmetic and memory", tuple(_arithmetic(summary))),
+        Block("not in the trace", tuple(_missing(summary))),
+    )
+    return tuple(block for block in found if block.rows)
 
 
 def summary_lines(summary: Summary, most: int = MOST) -> list[str]:
-    """Return a summary as lines; tables show the `most` largest."""
-    return [clip(line, WIDTH).rstrip() for line in _summary(summary, most)]
+    """Return a summary as lines; a block has the `most` longest rows."""
+    steps = f"{summary.steps:,} step{'s' * (summary.steps != 1)} traced"
+    lines = [f"{steps}{f' on {summary.device}' if summary.device else ''}; all values are means"]
+    for block in blocks(summary):
+        lines += ["", block.title, *map(_line, block.cut(most).rows)]
+    return [clip(line, WIDTH).rstrip() for line in lines]
 
 
-def _summary(summary: Summary, most: int) -> Iterator[str]:
-    step_ms = summary.step_ms
-    plural = "s" if summary.steps != 1 else ""
-    where = f" on {summary.device}" if summary.device else ""
-    yield f"{summary.steps:,} step{plural} traced{where}; all values are means for one step"
-    yield _row("step", step_ms)
+def _line(row: Row) -> str:
+    if not row.value:
+        return f"  {row.what}"
+    what = clip(row.what, LABEL - 1)
+    return f"  {what:{LABEL}}{row.value:>{VALUE}}{row.share:>{SHARE}}  {row.more}"
+
+
+# ── the blocks ──────────────────────────────────────────────────────────────────────────
+
+
+def _phases(summary: Summary) -> Iterator[Row]:
+    for phase, ms in summary.phases_ms.items():
+        yield _part(summary, PHASE[phase], ms, phase)
+    rest_ms = summary.step_ms - sum(summary.phases_ms.values())
+    if summary.phases_ms and rest_ms > 0:
+        yield _part(summary, "GPU idle" if summary.on_device else "none of these", rest_ms)
+    yield replace(_part(summary, "step", summary.step_ms), ms=None)
+
+
+def _kernels(summary: Summary) -> Iterator[Row]:
+    rows = [*map(_kernel, summary.kernels), *map(_copy, summary.copies)]
+    yield from sorted(rows, key=lambda row: -(row.ms or 0.0))
+
+
+def _kernel(one: KernelUse) -> Row:
+    name, mark = short(one.name), "* " * one.uses_tensor_cores
+    who = " in ".join(filter(None, (one.operator.removeprefix("aten::"), one.module)))
+    what = plain(f"{mark}{who or name}")
+    return _longest(what, one.ms, one.count, name if who else "")
+
+
+def _copy(one: CopyUse) -> Row:
+    pinned = {True: ", pinned", False: ", pageable", None: ""}[one.is_pinned]
+    size = f"{significant(one.mib)} MiB, {significant(one.gb_s)} GB/s"
+    return replace(_longest(f"copy {one.direction}{pinned}", one.ms, one.count, size), phase="copy")
+
+
+def _operators(summary: Summary) -> Iterator[Row]:
+    for one in summary.operators:
+        yield _longest(plain(one.name), one.self_ms, one.count)
+
+
+def _waits(summary: Summary) -> Iterator[Row]:
     if summary.loader_ms is not None:
-        yield _row("waits for the next batch", summary.loader_ms, step_ms)
-    if not summary.on_device:
-        yield "no device events: this is a trace of the host alone"
-    else:
-        yield _row("device busy", summary.busy_ms, step_ms)
-        yield _row("device idle", sum(summary.idle_ms.values()), step_ms)
-        for cause, ms in summary.idle_ms.items():
-            yield _row(f"  {CAUSES[cause]}", ms, step_ms)
-        yield _row("two streams at once", summary.overlap_ms, step_ms)
+        yield _part(summary, "in next() of the DataLoader", summary.loader_ms, "data")
+    if summary.on_device:
+        yield _part(summary, "for the GPU", summary.blocked_ms)
+        yield _part(summary, "in calls that copy", summary.copy_call_ms)
+        yield from map(_sync, summary.syncs)
+
+
+def _sync(one: SyncUse) -> Row:
+    where = f"{source_line(one.file, one.line)}  " if one.file else ""
+    times = f"{_count(one.count)} times"
+    return Row(what=plain(f"  {where}{one.what}"), value=_ms(one.blocked_ms), more=times)
+
+
+def _device(summary: Summary) -> Iterator[Row]:
+    yield _part(summary, "busy", summary.busy_ms)
+    for cause in CAUSES:
+        if summary.idle_ms.get(cause):
+            yield _part(summary, f"idle: {IDLE[cause]}", summary.idle_ms[cause])
+    if summary.overlap_ms is not None:
+        yield _part(summary, "two streams at once", summary.overlap_ms)
         for stream in summary.streams:
-            yield _row(f"  {stream.label}", stream.busy_ms, step_ms)
-        yield _row("launch calls on the host", summary.launch_ms, step_ms, summary.launches)
-        yield _row("copy calls on the host", summary.copy_call_ms, step_ms)
-        yield _row("host waits for the device", summary.blocked_ms, step_ms)
-        if summary.communication_ms:
-            yield _row("communication", summary.communication_ms, step_ms)
-            yield _row("  nothing else ran meanwhile", summary.exposed_ms, step_ms)
-        yield f"{'kernel time in tensor cores':{LABEL}}{percent(summary.tensor_core_pct):>18}"
-        mfu = f"{'model flops of measured peak':{LABEL}}{percent(summary.mfu_pct):>18}"
-        yield f"{mfu}  {_untraced(summary)}"
-    yield from _table("syncs", "ms", map(_sync, summary.syncs[:most]), len(summary.syncs))
-    yield from _table(
-        "kernels (* in tensor cores)",
-        "ms",
-        (_kernel(one) for one in summary.kernels[:most]),
-        len(summary.kernels),
-    )
-    yield from _table("copies", "ms", map(_copy, summary.copies), len(summary.copies))
-    if summary.gaps:
-        rows = (
-            _table_row(ms, count, name)
-            for name, (_, count, ms) in zip(GAPS, summary.gaps, strict=True)
-        )
-        yield from _table("gaps on the device", "ms", rows, len(GAPS))
-    operators = (_table_row(one.self_ms, one.count, one.name) for one in summary.operators[:most])
-    yield from _table("operators on the host", "self ms", operators, len(summary.operators))
-    if summary.dropped or summary.is_cut:
-        yield ""
+            yield _part(summary, f"  {stream.label}", stream.busy_ms)
+    if summary.communication_ms:
+        yield _part(summary, "communication", summary.communication_ms)
+        yield _part(summary, "  nothing else ran meanwhile", summary.exposed_ms)
+    each_us = 1e3 * (summary.launch_ms or 0.0) / summary.launches if summary.launches else None
+    times = f"{_count(summary.launches or 0.0)} times, {significant(each_us)} µs each"
+    launching = _part(summary, "launch calls on the host", summary.launch_ms)
+    yield replace(launching, more=times if summary.launches else "")
+    for name, (_, count, ms) in zip(GAPS, summary.gaps, strict=False):
+        if count:
+            yield Row(what=f"{_count(count)} gaps {name}", value=_ms(ms))
+
+
+def _arithmetic(summary: Summary) -> Iterator[Row]:
+    noted = summary.profiled
+    if noted is not None and noted.flops is not None:
+        gflop, untraced_ms = noted.flops.step_gflop, noted.untraced_step_ms
+        rate = f"{significant(gflop / (untraced_ms or summary.step_ms))} TFLOP/s"
+        which = "untraced" if untraced_ms else "while traced"
+        yield Row(what=f"{significant(gflop)} GFLOP a step: {rate} {which}")
+        if noted.flops.covered_pct < 99.5:
+            yield Row(what=f"counted in {percent(noted.flops.covered_pct)} of the products")
+        peak = noted.peak.matmul_tflops.get(noted.precision) if noted.peak is not None else None
+        if peak is not None:
+            reached = f"the {significant(peak)} TFLOP/s that {noted.precision} reached here"
+            yield Row(what=f"MFU {percent(summary.mfu_pct)} of {reached}")
+    if summary.tensor_core_pct is not None:
+        yield Row(what=f"{percent(summary.tensor_core_pct)} of kernel time in tensor cores")
+    weights = noted.weights if noted is not None else None
+    if weights is not None:
+        state = f"optimizer state {significant(weights.state_mib)} MiB"
+        yield Row(what=f"weights {significant(weights.mib)} MiB, {state}")
+
+
+def _missing(summary: Summary) -> Iterator[Row]:
+    """Yield what the trace cannot tell, so that nobody takes it for zero."""
+    untraced_ms = summary.profiled.untraced_step_ms if summary.profiled is not None else None
+    if not summary.on_device:
+        yield Row(what="no device events: this is a trace of the host alone")
+    if untraced_ms:
+        slower = f"{summary.step_ms / untraced_ms:.1f} times as long as untraced"
+        yield Row(what=f"a traced step took {slower}: {_ms(untraced_ms)}")
+    else:
+        yield Row(what="how long a step takes untraced: tracing slows the host")
+    if summary.loader_ms is None:
+        yield Row(what="waits for data: no DataLoader was called")
+    else:
+        yield Row(what="what loader workers do: they are processes of their own")
     if summary.is_cut:
-        yield "the file ends early: this is what it holds until there"
+        yield Row(what="what followed: the file ends early")
     if summary.dropped:
-        yield f"{summary.dropped:,} events contradicted themselves and were left out"
+        yield Row(what=f"{summary.dropped:,} events: they contradicted themselves")
+
+
+def _part(summary: Summary, what: str, ms: float | None, phase: Phase | None = None) -> Row:
+    share = percent(100 * ms / summary.step_ms) if ms is not None and summary.step_ms else ""
+    return Row(what=what, value=_ms(ms), share=share, ms=ms, phase=phase)
+
+
+def _longest(what: str, ms: float, count: float, more: str = "") -> Row:
+    times = f"{_count(count)} time{'s' * (count != 1)}"
+    return Row(what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms)
+
+
+def _ms(ms: float | None) -> str:
+    return ABSENT if ms is None else f"{milliseconds(ms)} ms"
+
+
+def _count(count: float) -> str:
+    return f"{count:,.0f}" if count >= 100 or count == round(count) else f"{count:.1f}"
+
+
+# ── changes ─────────────────────────────────────────────────────────────────────────────
 
 
 def comparison_lines(comparison: ProfileComparison, most: int = MOST) -> list[str]:
@@ -96,59 +261,8 @@ def comparison_lines(comparison: ProfileComparison, most: int = MOST) -> list[st
     return [clip(line, WIDTH).rstrip() for line in lines]
 
 
-def _row(
-    what: str, ms: float | None, of_ms: float | None = None, count: float | None = None
-) -> str:
-    share = percent(100 * ms / of_ms) if ms is not None and of_ms else ""
-    times = f"  {_count(count)} times" if count is not None else ""
-    unit = "" if ms is None else "ms"
-    return f"{clip(what, LABEL - 1):{LABEL}}{milliseconds(ms):>7} {unit:2}{share:>8}{times}"
-
-
-def _untraced(summary: Summary) -> str:
-    """Return whether the flops are of an untraced or a traced step."""
-    if summary.mfu_pct is None or summary.profiled is None:
-        return ""
-    untraced_ms = summary.profiled.untraced_step_ms
-    return f"untraced: {milliseconds(untraced_ms)} ms" if untraced_ms else "while traced"
-
-
-def _table(title: str, unit: str, rows: Iterator[str], there_are: int) -> Iterator[str]:
-    shown = list(rows)
-    if shown:
-        yield ""
-        yield f"{unit:>9}{'count':>9}  {title}"
-        yield from shown
-        yield from _more(there_are - len(shown))
-
-
 def _more(left: int) -> list[str]:
     return [f"{'':20}and {left:,} more"] if left > 0 else []
-
-
-def _table_row(ms: float, count: float, what: str) -> str:
-    return f"{milliseconds(ms):>9}{_count(count):>9}  {plain(what)}"
-
-
-def _count(count: float) -> str:
-    return f"{count:,.0f}" if count >= 100 or count == round(count) else f"{count:.1f}"
-
-
-def _kernel(one: KernelUse) -> str:
-    mark = "*" if one.uses_tensor_cores else " "
-    who = " in ".join(filter(None, (one.operator.removeprefix("aten::"), one.module))) or ABSENT
-    return _table_row(one.ms, one.count, f"{mark} {clip(who, 22):22}  {short(one.name)}")
-
-
-def _copy(one: CopyUse) -> str:
-    pinned = {True: ", pinned", False: ", pageable", None: ""}[one.is_pinned]
-    rate = f"{significant(one.gb_s)} GB/s"
-    return _table_row(one.ms, one.count, f"{one.direction}{pinned}  {memory(one.mib)}  {rate}")
-
-
-def _sync(one: SyncUse) -> str:
-    where = f"{source_line(one.file, one.line)}  " if one.file else ""
-    return _table_row(one.blocked_ms, one.count, f"{where}{one.what}")
 
 
 def _total(one: TotalChange) -> str:

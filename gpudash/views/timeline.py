@@ -22,11 +22,14 @@ from gpudash.trace.model import (
     TraceLane,
 )
 from gpudash.trace.names import STEP
+from gpudash.trace.phases import phases
 from gpudash.trace.spans import Spans, overlap
+from gpudash.trace.summary import PHASES, Phase
+from gpudash.trace.text import PHASE
 
 Indices: TypeAlias = NDArray[np.int32]
 Times: TypeAlias = NDArray[np.float64]
-RowKind: TypeAlias = LaneKind | Literal["waits", "overlap"]
+RowKind: TypeAlias = LaneKind | Literal["phase", "waits", "overlap"]
 
 OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
     "host": ON_HOST,
@@ -38,6 +41,8 @@ OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
 LEAST_US = 0.001
 """Drawn length of an event without duration: a trace has nanoseconds."""
 SEVERAL = "two streams or more at work"
+BRIDGED_US = 10.0
+"""Shortest pause between two stretches of a phase; shorter ones lie between kernels."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -57,6 +62,12 @@ class Row(msgspec.Struct, frozen=True):
     """Drawn time of the first n events together, for n from 0 to all."""
     length_us: NDArray[np.float32]
     """As drawn; searched where many events share a cell."""
+    phases: NDArray[np.uint8] | None = None
+    """Of a row of phases: the index of each stretch in `PHASES`."""
+
+    def phase(self, position: int) -> Phase | None:
+        """Return the phase of a stretch; None in other rows."""
+        return None if self.phases is None else PHASES[self.phases[position]]
 
     def end_us(self, position: int) -> float:
         """Return an event's end as drawn."""
@@ -85,7 +96,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: EventKind | None
-    """None for a stretch of overlapping streams, which is no event."""
+    """None for a stretch of a phase or of overlapping streams, which is no event."""
     lane: str
     begin_us: float
     duration_us: float
@@ -112,7 +123,7 @@ def timeline_of(trace: Trace) -> Timeline:
     streams = [row for row in device if row.kind == "stream"]
     both = [_overlap(streams)] if len(streams) > 1 else []
     host = [row for index in _lanes(trace, "host") for row in _host_rows(trace, index)]
-    return Timeline(trace, (*device, *both, *host), max(length_us, LEAST_US))
+    return Timeline(trace, (*_phases(trace), *device, *both, *host), max(length_us, LEAST_US))
 
 
 def _lanes(trace: Trace, kind: LaneKind) -> list[int]:
@@ -176,6 +187,24 @@ def _drawn(
     length = end - begin
     busy = np.concatenate(([0.0], np.cumsum(length)))
     return Row(kind, label, lane, depth, chosen, begin, busy, length.astype(np.float32))
+
+
+def _phases(trace: Trace) -> Iterator[Row]:
+    """Yield a row of what the training does at each moment, if that is known."""
+    found = phases(trace)
+    if not found:
+        return
+    begin = np.concatenate([spans.begin_us for spans in found.values()])
+    end = np.concatenate([spans.end_us for spans in found.values()])
+    counts = [len(spans.begin_us) for spans in found.values()]
+    phase = np.repeat(np.array([PHASES.index(one) for one in found], np.uint8), counts)
+    order = np.argsort(begin, kind="stable")
+    begin, end, phase = begin[order], end[order], phase[order]
+    goes_on = (phase[1:] == phase[:-1]) & (begin[1:] - end[:-1] < BRIDGED_US)
+    is_first = np.concatenate(([True], ~goes_on))
+    begin, end, phase = begin[is_first], end[np.append(~goes_on, True)], phase[is_first]
+    none = np.full(len(begin), -1, np.int32)
+    yield msgspec.structs.replace(_drawn("phase", "phase", -1, 0, none, begin, end), phases=phase)
 
 
 def _overlap(streams: list[Row]) -> Row:
@@ -264,7 +293,7 @@ def details_of(timeline: Timeline, row: Row, position: int) -> Details:
     begin_us = float(row.begin_us[position])
     if event < 0:
         return Details(
-            name=SEVERAL,
+            name=SEVERAL if (phase := row.phase(position)) is None else PHASE[phase],
             kind=None,
             lane=row.label,
             begin_us=begin_us,
