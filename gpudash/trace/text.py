@@ -1,6 +1,7 @@
 """Word a profile: as blocks of rows, which the screen lays out, and as plain text of 80 columns."""
 
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from gpudash.format import (
     source_line,
 )
 from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
+from gpudash.trace.model import EventKind
 from gpudash.trace.names import short
 from gpudash.trace.summary import (
     CAUSES,
@@ -48,8 +50,9 @@ IDLE: dict[IdleCause, str] = {
     "communication": "waits for communication",
     "other": "between kernels, unknown",
 }
+Hue: TypeAlias = Phase | EventKind | Literal["overlap", "idle"]
 GAPS = ("below 10 µs", "of 10 to 100 µs", "of 100 µs to 1 ms", "of 1 to 10 ms", "of 10 ms and more")
-KERNELS, OPERATORS = "kernels and copies (* in tensor cores)", "operators on the host, own time"
+KERNELS, OPERATORS = "kernels and copies (* tensor cores)", "operators on the host, own time"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +66,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What stands behind it where there is room."""
     ms: float | None = None
     """The length of its bar; None for none."""
-    phase: Phase | None = None
-    """The phase whose colour the bar has."""
+    hue: Hue = "idle"
+    """What the bar has the colour of."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -74,6 +77,8 @@ class Block(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
     is_list: bool = False
     """Whether the longest come first, and the last may be left out."""
+    full_ms: float | None = None
+    """What a full bar stands for; None: the longest one."""
 
     def cut(self, most: int) -> "Block":
         """Return the block with at most so many rows; the last one then counts the others."""
@@ -82,19 +87,21 @@ class Block(msgspec.Struct, frozen=True):
         left = self.rows[most - 1 :]
         took_ms = sum(row.ms or 0.0 for row in left)
         value = _ms(took_ms) if took_ms else ""
-        others = Row(what=f"{len(left):,} others", value=value, ms=took_ms or None)
-        return Block(self.title, (*self.rows[: most - 1], others), is_list=True)
+        hue = self.rows[0].hue
+        others = Row(what=f"{len(left):,} others", value=value, ms=took_ms or None, hue=hue)
+        return replace(self, rows=(*self.rows[: most - 1], others))
 
 
 def blocks(summary: Summary) -> tuple[Block, ...]:
     """Return a summary as blocks, without those that have no row."""
+    step_ms = summary.step_ms
     mean = f"one step, mean of {summary.steps:,}" if summary.steps != 1 else "one step"
     found = (
-        Block(mean, tuple(_phases(summary))),
+        Block(mean, tuple(_phases(summary)), full_ms=step_ms),
         Block(KERNELS, tuple(_kernels(summary)), is_list=True),
         Block(OPERATORS, () if summary.on_device else tuple(_operators(summary)), is_list=True),
-        Block("the host waits", tuple(_waits(summary)), is_list=True),
-        Block("the GPU", tuple(_device(summary)) if summary.on_device else ()),
+        Block("the host waits", tuple(_waits(summary)), is_list=True, full_ms=step_ms),
+        Block("the GPU", tuple(_device(summary)) if summary.on_device else (), full_ms=step_ms),
         Block("arithmetic and memory", tuple(_arithmetic(summary))),
         Block("not in the trace", tuple(_missing(summary))),
     )
@@ -135,29 +142,33 @@ def _kernels(summary: Summary) -> Iterator[Row]:
 
 
 def _kernel(one: KernelUse) -> Row:
-    name, mark = short(one.name), "* " * one.uses_tensor_cores
-    who = " in ".join(filter(None, (one.operator.removeprefix("aten::"), one.module)))
-    what = plain(f"{mark}{who or name}")
-    return _longest(what, one.ms, one.count, name if who else "")
+    name, mark = plain(short(one.name)), "* " * one.uses_tensor_cores
+    operator = plain(one.operator.removeprefix("aten::"))
+    if one.module:
+        who = " in ".join(filter(None, (operator, plain(one.module))))
+        return _longest(f"{mark}{who}", one.ms, one.count, name)
+    what = f"{operator} {name.partition('<')[0]}" if operator else name
+    return _longest(f"{mark}{what}", one.ms, one.count)
 
 
 def _copy(one: CopyUse) -> Row:
     pinned = {True: ", pinned", False: ", pageable", None: ""}[one.is_pinned]
     size = f"{significant(one.mib)} MiB, {significant(one.gb_s)} GB/s"
-    return replace(_longest(f"copy {one.direction}{pinned}", one.ms, one.count, size), phase="copy")
+    return replace(_longest(f"copy {one.direction}{pinned}", one.ms, one.count, size), hue="copy")
 
 
 def _operators(summary: Summary) -> Iterator[Row]:
     for one in summary.operators:
-        yield _longest(plain(one.name), one.self_ms, one.count)
+        row = _longest(plain(one.name.removeprefix("aten::")), one.self_ms, one.count)
+        yield replace(row, hue="operator")
 
 
 def _waits(summary: Summary) -> Iterator[Row]:
     if summary.loader_ms is not None:
         yield _part(summary, "in next() of the DataLoader", summary.loader_ms, "data")
     if summary.on_device:
-        yield _part(summary, "for the GPU", summary.blocked_ms)
-        yield _part(summary, "in calls that copy", summary.copy_call_ms)
+        yield _part(summary, "for the GPU", summary.blocked_ms, "sync")
+        yield _part(summary, "in calls that copy", summary.copy_call_ms, "copy")
         yield from map(_sync, summary.syncs)
 
 
@@ -168,24 +179,25 @@ def _sync(one: SyncUse) -> Row:
 
 
 def _device(summary: Summary) -> Iterator[Row]:
-    yield _part(summary, "busy", summary.busy_ms)
+    yield _part(summary, "busy", summary.busy_ms, "kernel")
     for cause in CAUSES:
         if summary.idle_ms.get(cause):
             yield _part(summary, f"idle: {IDLE[cause]}", summary.idle_ms[cause])
     if summary.overlap_ms is not None:
-        yield _part(summary, "two streams at once", summary.overlap_ms)
+        yield _part(summary, "two streams at once", summary.overlap_ms, "overlap")
         for stream in summary.streams:
-            yield _part(summary, f"  {stream.label}", stream.busy_ms)
+            yield _part(summary, f"  {stream.label}", stream.busy_ms, "kernel")
     if summary.communication_ms:
-        yield _part(summary, "communication", summary.communication_ms)
-        yield _part(summary, "  nothing else ran meanwhile", summary.exposed_ms)
+        yield _part(summary, "communication", summary.communication_ms, "collective")
+        yield _part(summary, "  nothing else ran meanwhile", summary.exposed_ms, "collective")
     each_us = 1e3 * (summary.launch_ms or 0.0) / summary.launches if summary.launches else None
     times = f"{_count(summary.launches or 0.0)} times, {significant(each_us)} µs each"
-    launching = _part(summary, "launch calls on the host", summary.launch_ms)
+    launching = _part(summary, "launch calls on the host", summary.launch_ms, "runtime")
     yield replace(launching, more=times if summary.launches else "")
     for name, (_, count, ms) in zip(GAPS, summary.gaps, strict=False):
         if count:
-            yield Row(what=f"{_count(count)} gaps {name}", value=_ms(ms))
+            gaps = f"{_count(count)} gap{'s' * (count != 1)} {name}"
+            yield Row(what=gaps, value=_ms(ms), ms=ms)
 
 
 def _arithmetic(summary: Summary) -> Iterator[Row]:
@@ -229,14 +241,21 @@ def _missing(summary: Summary) -> Iterator[Row]:
         yield Row(what=f"{summary.dropped:,} events: they contradicted themselves")
 
 
-def _part(summary: Summary, what: str, ms: float | None, phase: Phase | None = None) -> Row:
+def _part(
+    summary: Summary,
+    what: str,
+    ms: float | None,
+    hue: Hue = "idle",
+) -> Row:
     share = percent(100 * ms / summary.step_ms) if ms is not None and summary.step_ms else ""
-    return Row(what=what, value=_ms(ms), share=share, ms=ms, phase=phase)
+    return Row(what=what, value=_ms(ms), share=share, ms=ms, hue=hue)
 
 
 def _longest(what: str, ms: float, count: float, more: str = "") -> Row:
     times = f"{_count(count)} time{'s' * (count != 1)}"
-    return Row(what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms)
+    return Row(
+        what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms, hue="kernel"
+    )
 
 
 def _ms(ms: float | None) -> str:

@@ -102,8 +102,6 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     duration_us: float
     delay_us: float | None = None
     """From the launching call's begin to the event's begin; None if unknown."""
-    operator: str = ""
-    """The innermost operator around the event, or around its launch."""
     stack: tuple[str, ...] = ()
     """Events that enclose it, or its launch, outermost first."""
     copied_bytes: int = 0
@@ -268,6 +266,16 @@ def beside(row: Row, at_us: float, direction: int) -> int | None:
     return position if 0 <= position < len(row.begin_us) else None
 
 
+def longest(trace: Trace, row: Row, begin_us: float, end_us: float) -> int | None:
+    """Return the longest event that begins between two moments and is work; None for none."""
+    first, stop = np.searchsorted(row.begin_us, (begin_us, end_us))
+    events = row.events[first:stop]
+    works = trace.events.are("operator", "kernel", "copy", "set")[events]
+    if not works.any():
+        return None
+    return int(first) + int(np.where(works, row.length_us[first:stop], -1.0).argmax())
+
+
 def matches(timeline: Timeline, text: str) -> Indices:
     """Return events with `text` in their name: the device's, or all if the device has none."""
     trace, sought = timeline.trace, text.casefold()
@@ -304,7 +312,6 @@ def details_of(timeline: Timeline, row: Row, position: int) -> Details:
     launch = int(events.launch[event]) if kind in ON_DEVICE else -1
     caller = launch if kind in ON_DEVICE else event
     around = _around(timeline, caller) if caller >= 0 else []
-    operators = [one for one in around if KINDS[events.kind[one]] == "operator"]
     if launch >= 0:
         around.append(launch)
     return Details(
@@ -314,7 +321,6 @@ def details_of(timeline: Timeline, row: Row, position: int) -> Details:
         begin_us=float(events.begin_us[event]),
         duration_us=float(events.duration_us[event]),
         delay_us=float(events.begin_us[event] - events.begin_us[launch]) if launch >= 0 else None,
-        operator=trace.names[events.name[operators[-1]]] if operators else "",
         stack=tuple(trace.names[events.name[one]] for one in around),
         copied_bytes=int(events.bytes[event]),
     )
