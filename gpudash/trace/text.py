@@ -131,8 +131,9 @@ def _phases(summary: Summary) -> Iterator[Row]:
     for phase, ms in summary.phases_ms.items():
         yield _part(summary, PHASE[phase], ms, phase)
     rest_ms = summary.step_ms - sum(summary.phases_ms.values())
+    idle = "otherwise idle" if "data" in summary.phases_ms else "GPU idle"
     if summary.phases_ms and rest_ms > 0:
-        yield _part(summary, "GPU idle" if summary.on_device else "none of these", rest_ms)
+        yield _part(summary, idle if summary.on_device else "none of these", rest_ms)
     yield replace(_part(summary, "step", summary.step_ms), ms=None)
 
 
@@ -143,10 +144,10 @@ def _kernels(summary: Summary) -> Iterator[Row]:
 
 def _kernel(one: KernelUse) -> Row:
     name, mark = plain(short(one.name)), "* " * one.uses_tensor_cores
-    operator = plain(one.operator.removeprefix("aten::"))
+    operator = plain(one.operator.removeprefix("aten::").rpartition(": ")[2])
     if one.module:
-        who = " in ".join(filter(None, (operator, plain(one.module))))
-        return _longest(f"{mark}{who}", one.ms, one.count, name)
+        what = f"{operator or name} in {plain(one.module)}"
+        return _longest(f"{mark}{what}", one.ms, one.count, name if operator else "")
     what = f"{operator} {name.partition('<')[0]}" if operator else name
     return _longest(f"{mark}{what}", one.ms, one.count)
 
@@ -180,9 +181,13 @@ def _sync(one: SyncUse) -> Row:
 
 def _device(summary: Summary) -> Iterator[Row]:
     yield _part(summary, "busy", summary.busy_ms, "kernel")
+    data_ms = summary.phases_ms.get("data", 0.0)
+    if data_ms:
+        yield _part(summary, f"idle: {PHASE['data']}", data_ms, "data")
     for cause in CAUSES:
-        if summary.idle_ms.get(cause):
-            yield _part(summary, f"idle: {IDLE[cause]}", summary.idle_ms[cause])
+        ms = summary.idle_ms.get(cause, 0.0) - (data_ms if cause == "host" else 0.0)
+        if ms > 0:
+            yield _part(summary, f"idle: {IDLE[cause]}", ms)
     if summary.overlap_ms is not None:
         yield _part(summary, "two streams at once", summary.overlap_ms, "overlap")
         for stream in summary.streams:

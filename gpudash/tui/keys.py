@@ -306,7 +306,7 @@ TIMELINE_KEYS = (
     Key("c", "screen.show('changes')", "changes", "What changed since the profile before", "look",
         rank=4),
     Key("x", "screen.try_it", "try it", "A/B of what the dashboard proposes", "prove",
-        needs="blocks", rank=1),
+        needs="blocks", rank=4),
     Key("T", "profile", "new", f"Trace {PROFILED_STEPS} steps anew", "keep", needs="profile",
         rank=2),
     Key("w", "screen.where", "where", "Where the trace is; copies its path", "keep", rank=4),

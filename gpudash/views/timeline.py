@@ -188,9 +188,9 @@ def _drawn(
 
 
 def _phases(trace: Trace) -> Iterator[Row]:
-    """Yield a row of what the training does at each moment, if that is known."""
+    """Yield a row of what the training does at each moment, if the trace tells more than copies."""
     found = phases(trace)
-    if not found:
+    if not found.keys() - {"copy", "communication", "other"}:
         return
     begin = np.concatenate([spans.begin_us for spans in found.values()])
     end = np.concatenate([spans.end_us for spans in found.values()])

@@ -114,8 +114,10 @@ class TimelineScreen(Contained, Screen[None]):
         with self._header.contained():
             self._header.show(self._title(), self._position())
         with self._footer.contained():
-            refused = self._control.refused_now
-            keys = bars.footer(self._control.snapshot, self.keys, roomy=False, refused=refused)
+            snapshot, refused = self._control.snapshot, self._control.refused_now
+            if "try_it" in refused or headline(snapshot).first is None:
+                refused |= {"screen.try_it"}
+            keys = bars.footer(snapshot, self.keys, roomy=False, refused=refused)
             self._footer.show(keys)
 
     def _title(self) -> tuple[Cell, ...]:

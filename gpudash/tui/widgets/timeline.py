@@ -21,6 +21,7 @@ from gpudash.diagnosis.lanes import SHORT
 from gpudash.metrics import METRICS
 from gpudash.trace.model import KINDS
 from gpudash.trace.names import short
+from gpudash.trace.phases import LOADER
 from gpudash.trace.summary import Phase
 from gpudash.trace.text import PHASE
 from gpudash.tui.cells import Parts, fitted, level_of, rule, whole
@@ -41,12 +42,12 @@ SHARES_FROM = 60
 SHARE = 6
 NAMED_BY_KIND = ("phase", "waits", "overlap")
 """Kinds of rows that are named by their kind instead of their lane."""
-WAIT = "·"
-"""Fills a wait for data."""
+WAIT, WAITS = "·", ("line-0", "line-0")
+"""Fills a wait for data, and its inks."""
 ALL_STEPS_FROM = 28
 """Rows from which all steps have a lane above those of the part that is shown."""
 SUMMARY_FROM = 18
-"""Rows from which the summary has more than half of the room."""
+"""Rows from which half of the room is the summary's."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -80,11 +81,11 @@ def places(view: TraceView, width: int, height: int) -> Places:
     gutter = min(longest, GUTTER, width // 3)
     has_shares = width >= SHARES_FROM
     columns = max(width - gutter - SHARE * has_shares, 1)
-    all_steps = 3 if len(steps) > 1 and height >= ALL_STEPS_FROM else 0
+    all_steps = 3 if rows and len(steps) > 1 and height >= ALL_STEPS_FROM else 0
     borders = int(bool(steps) and height >= 6)
     room = height - all_steps - borders - 1
     least = 4 if height >= 14 else 2 if height >= 8 else 1 if height >= 4 else 0
-    most = (room - least) * 2 // 5 if height >= SUMMARY_FROM else room - least
+    most = (room - least) // 2 if height >= SUMMARY_FROM else room - least
     lanes = max(min(len(rows), most), 1)
     details = max(min(room - lanes, least), 0)
     summary = max(room - lanes - details, 0)
@@ -186,13 +187,14 @@ def lane(
             if row.length_us[position] >= cell_us:
                 is_lit = not is_lit
             fill, mark = _inks(view, row, position, is_lit=is_lit)
-            blank = WAIT if row.phase(position) == "data" else " "
+            blank = WAIT if fill == WAITS[0] else " "
             if position == chosen:
                 fill, mark, blank = "cursor", "focus", " "
             _paint(line, shares[begin:end], begin, (blank, fill), mark)
             full = [column for column in range(begin, end) if shares[column] >= FULL]
             if is_named and len(full) >= LEAST_LABEL:
-                line.put(full[0], _name(view, row, position, len(full)), fill)
+                ink = "dim" if blank == WAIT else fill
+                line.put(full[0], _name(view, row, position, len(full)), ink)
         begin = end
     if chosen is None:
         line.mark(int((view.at_us - span.begin_us) // cell_us), "│")
@@ -203,7 +205,7 @@ def _paint(
     line: CellRow, shares: list[float], begin: int, full: tuple[str, str], mark: str
 ) -> None:
     for column, share in enumerate(shares, begin):
-        if share >= FULL:
+        if share >= FULL or full[0] == WAIT:
             line.put(column, *full)
         else:
             line.put(column, level_of(share), mark)
@@ -217,13 +219,12 @@ def hue_of(phase: Phase) -> int:
 
 def _inks(view: TraceView, row: Row, position: int, *, is_lit: bool) -> tuple[str, str]:
     """Return the inks of an event's full cells and of the others."""
-    phase = row.phase(position)
-    if phase == "data":
-        return "line-0", "line-0"
+    phase, event, trace = row.phase(position), int(row.events[position]), view.timeline.trace
+    if phase == "data" or (event >= 0 and trace.names[trace.events.name[event]].startswith(LOADER)):
+        return WAITS
     if phase is not None:
         return f"fill-{hue_of(phase)}", f"line-{hue_of(phase)}"
-    event = int(row.events[position])
-    kind = KINDS[view.timeline.trace.events.kind[event]] if event >= 0 else "overlap"
+    kind = KINDS[trace.events.kind[event]] if event >= 0 else "overlap"
     return f"{'lit' if is_lit else 'dusk'}-{kind}", f"mark-{kind}"
 
 
@@ -240,6 +241,8 @@ def _name(view: TraceView, row: Row, position: int, width: int) -> str:
 @lru_cache(maxsize=4096)
 def _shown(name: str) -> str:
     """Return a name for a lane, in characters of one column each."""
+    if name.startswith(LOADER):
+        return "next(DataLoader) "
     return as_ascii(fmt.plain(short(name.rpartition(": ")[2]) or name))
 
 
