@@ -46,12 +46,12 @@ PHASE: dict[Phase, str] = {
 }
 IDLE: dict[IdleCause, str] = {
     "host": "nothing was launched",
-    "stream": "waits for another stream",
-    "communication": "waits for communication",
-    "other": "between kernels, unknown",
+    "stream": "another stream",
+    "communication": "communication",
+    "other": "between kernels",
 }
 Hue: TypeAlias = Phase | EventKind | Literal["overlap", "idle"]
-GAPS = ("below 10 µs", "of 10 to 100 µs", "of 100 µs to 1 ms", "of 1 to 10 ms", "of 10 ms and more")
+GAPS = ("below 10 µs", "of 10 to 100 µs", "of 0.1 to 1 ms", "of 1 to 10 ms", "over 10 ms")
 KERNELS, OPERATORS = "kernels and copies (* tensor cores)", "operators on the host, own time"
 
 
@@ -166,7 +166,7 @@ def _operators(summary: Summary) -> Iterator[Row]:
 
 def _waits(summary: Summary) -> Iterator[Row]:
     if summary.loader_ms is not None:
-        yield _part(summary, "in next() of the DataLoader", summary.loader_ms, "data")
+        yield _part(summary, "in next(DataLoader)", summary.loader_ms, "data")
     if summary.on_device:
         yield _part(summary, "for the GPU", summary.blocked_ms, "sync")
         yield _part(summary, "in calls that copy", summary.copy_call_ms, "copy")
@@ -175,29 +175,30 @@ def _waits(summary: Summary) -> Iterator[Row]:
 
 def _sync(one: SyncUse) -> Row:
     where = f"{source_line(one.file, one.line)}  " if one.file else ""
-    times = f"{_count(one.count)} times"
+    times = _times(one.count)
     return Row(what=plain(f"  {where}{one.what}"), value=_ms(one.blocked_ms), more=times)
 
 
 def _device(summary: Summary) -> Iterator[Row]:
     yield _part(summary, "busy", summary.busy_ms, "kernel")
+    yield _part(summary, "idle", sum(summary.idle_ms.values()))
     data_ms = summary.phases_ms.get("data", 0.0)
     if data_ms:
-        yield _part(summary, f"idle: {PHASE['data']}", data_ms, "data")
+        yield _part(summary, f"  {PHASE['data']}", data_ms, "data")
     for cause in CAUSES:
         ms = summary.idle_ms.get(cause, 0.0) - (data_ms if cause == "host" else 0.0)
         if ms > 0:
-            yield _part(summary, f"idle: {IDLE[cause]}", ms)
+            yield _part(summary, f"  {IDLE[cause]}", ms)
     if summary.overlap_ms is not None:
         yield _part(summary, "two streams at once", summary.overlap_ms, "overlap")
         for stream in summary.streams:
             yield _part(summary, f"  {stream.label}", stream.busy_ms, "kernel")
     if summary.communication_ms:
         yield _part(summary, "communication", summary.communication_ms, "collective")
-        yield _part(summary, "  nothing else ran meanwhile", summary.exposed_ms, "collective")
+        yield _part(summary, "  nothing else ran", summary.exposed_ms, "collective")
     each_us = 1e3 * (summary.launch_ms or 0.0) / summary.launches if summary.launches else None
-    times = f"{_count(summary.launches or 0.0)} times, {significant(each_us)} µs each"
-    launching = _part(summary, "launch calls on the host", summary.launch_ms, "runtime")
+    times = f"{_times(summary.launches or 0.0)}, {significant(each_us)} µs each"
+    launching = _part(summary, "launch calls", summary.launch_ms, "runtime")
     yield replace(launching, more=times if summary.launches else "")
     for name, (_, count, ms) in zip(GAPS, summary.gaps, strict=False):
         if count:
@@ -257,7 +258,7 @@ def _part(
 
 
 def _longest(what: str, ms: float, count: float, more: str = "") -> Row:
-    times = f"{_count(count)} time{'s' * (count != 1)}"
+    times = _times(count)
     return Row(
         what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms, hue="kernel"
     )
@@ -265,6 +266,10 @@ def _longest(what: str, ms: float, count: float, more: str = "") -> Row:
 
 def _ms(ms: float | None) -> str:
     return ABSENT if ms is None else f"{milliseconds(ms)} ms"
+
+
+def _times(count: float) -> str:
+    return f"{_count(count)} time{'s' * (count != 1)}"
 
 
 def _count(count: float) -> str:

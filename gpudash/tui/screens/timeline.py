@@ -92,7 +92,7 @@ class TimelineScreen(Contained, Screen[None]):
         if now.answer is None:
             return ()
         promise = [f"{key_for('try_it')}  try {proposed.promise}"] if proposed is not None else []
-        rows = (now.answer.title, *now.answer.evidence[:1], *promise)
+        rows = (*promise, now.answer.title, *now.answer.evidence[:1])
         return (
             Block(
                 "what follows: the dashboard's answer",

@@ -21,8 +21,10 @@ VALUE, SHARE = 9, 6
 LONGEST_BAR = 24
 LEAST_MORE = 16
 """Fewest columns of what stands behind a bar."""
-FEW, MOST = 6, 30
-"""Rows of a list beside other blocks, and on a page of its own."""
+FEWEST, FEW, MOST = 3, 6, 30
+"""Rows of a list where there is little room, beside other blocks, and on a page of its own."""
+LITTLE = 14
+"""Rows that are little room."""
 ALL = 1_000_000
 """More rows than any table has."""
 
@@ -33,11 +35,11 @@ def summary_rows(blocks: Sequence[Block], width: int, height: int = ALL) -> Iter
     each = width // count
     columns: list[list[Block]] = [[] for _ in range(count)]
     free = [height] * count
-    few = MOST if height == ALL else FEW
+    few = MOST if height == ALL else FEW if height >= LITTLE else FEWEST
     for block in [_wrapped(block, each - 4) for block in blocks]:
         place = max(range(count), key=lambda number: free[number])
         needed = 1 + len(block.cut(few).rows)
-        if free[place] >= min(needed, 3):
+        if height > FEWEST and free[place] >= min(needed, FEWEST):
             columns[place].append(block)
             free[place] -= needed
     painted = [
