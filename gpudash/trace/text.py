@@ -87,8 +87,7 @@ class Block(msgspec.Struct, frozen=True):
         left = self.rows[most - 1 :]
         took_ms = sum(row.ms or 0.0 for row in left)
         value = _ms(took_ms) if took_ms else ""
-        hue = self.rows[0].hue
-        others = Row(what=f"{len(left):,} others", value=value, ms=took_ms or None, hue=hue)
+        others = Row(what=f"{len(left):,} others", value=value)
         return replace(self, rows=(*self.rows[: most - 1], others))
 
 
@@ -236,7 +235,7 @@ def _missing(summary: Summary) -> Iterator[Row]:
         slower = f"{summary.step_ms / untraced_ms:.1f} times as long as untraced"
         yield Row(what=f"a traced step took {slower}: {_ms(untraced_ms)}")
     else:
-        yield Row(what="how long a step takes untraced: tracing slows the host")
+        yield Row(what="how long a step takes untraced: tracing slows it")
     if summary.loader_ms is None:
         yield Row(what="waits for data: no DataLoader was called")
     else:
