@@ -24,7 +24,15 @@ def link(number, ts, back_ts, back_at=AUTOGRAD):
     """The arrow from an operator to its operator in the backward pass."""
     ends = ("s", ts, (100, 100)), ("f", back_ts, back_at)
     return [
-        {"ph": ph, "cat": "fwdbwd", "id": number, "ts": at, "pid": pid, "tid": tid, "name": "fwdbwd"}
+        {
+            "ph": ph,
+            "cat": "fwdbwd",
+            "id": number,
+            "ts": at,
+            "pid": pid,
+            "tid": tid,
+            "name": "fwdbwd",
+        }
         for ph, at, (pid, tid) in ends
     ]
 

@@ -1,4 +1,4 @@
-"""The timeline of a profile: how it is asked for, and what its keys and the mouse do."""
+"""The screen of a profile: how it is asked for, what it shows, what keys and mouse do."""
 
 import threading
 from contextlib import asynccontextmanager
@@ -10,23 +10,32 @@ import pytest
 from textual.content import Content
 
 from gpudash.errors import UsageError
+from gpudash.metrics import METRICS
 from gpudash.protocol.commands import Plan
+from gpudash.trace.accounting import summarise
 from gpudash.tui.app import Dashboard
 from gpudash.tui.keys import PROFILED_STEPS, TIMELINE_KEYS
 from gpudash.tui.screens.timeline import TimelineScreen
 from tests.tui.driving import dashboard, strips_of
-from tests.tui.fake_engine import FakeEngine, recording, training
-from tests.tui.traces import LANES, SUMMARY, profiled, shown, trace_of, training_trace
+from tests.tui.fake_engine import FakeEngine, answered, recording, training
+from tests.tui.traces import LANES, SUMMARY, WAITING, profiled, shown, trace_of, training_trace
 
 changed = msgspec.structs.replace
 RUNNING = changed(training(), can=(*training().can, "profile"))
 
 
+ANSWERED = changed(answered(RUNNING), profile_of=("train.py", {}))
+WAITS_DOES = ("copy", "forward", "backward", "optimizer")
+WAITS = changed(training_trace(3, WAITING), device="NVIDIA H200")
+
+
 @asynccontextmanager
-async def timeline(trace=None, size=(80, 24), before=None, **options):
-    """The timeline of a trace, above the dashboard."""
-    async with dashboard(size, snapshot=RUNNING, **options) as d:
-        made = shown(training_trace() if trace is None else trace, before)
+async def timeline(
+    trace=None, size=(80, 24), before=None, summary=SUMMARY, snapshot=RUNNING, **options
+):
+    """The profile of a trace, above the dashboard."""
+    async with dashboard(size, snapshot=snapshot, **options) as d:
+        made = shown(training_trace() if trace is None else trace, before, summary)
         d.app.push_screen(TimelineScreen(d.app.control, made))
         await d.settle()
         yield d
@@ -192,7 +201,7 @@ async def test_the_timeline_does_not_wait_for_the_summary(traces, monkeypatch, k
         await d.press(key)
         assert "the trace is being summed up …" in d.text()
         is_asked_for.set()
-        await d.until("device busy")
+        await d.until("step" if key == "s" else "one step, mean of 3")
         assert d.notices() == []
 
 
@@ -259,36 +268,69 @@ async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
 # ── what is seen ────────────────────────────────────────────────────────────────────────
 
 LOOK = """\
- timeline  NVIDIA H200  3 steps                      step 2 of 3  10.0 ms shown
-            10 ms ▾     12 ms       14 ms        16 ms       18 ms
- steps      ┊10,341 · 10.0 ms
-▸stream 7   ┊     ▆conv<float, 4>    wgrad[bold] Me…▃                       55 %
- stream 13  ┊     │              ▃encode_kern…▁        ▅nccl…               29 %
- copies     ┊     │                              ▆  ▃                        5 %
- nccl       ┊     │                                    ▅nccl…                9 %
- overlap    ┊     │              ▃            ▁                             20 %
- waits      ┊     │             ▄cudaSt…▄                                   13 %
- main       conv2d│           ▅▂item     ▁                                  45 %
-            ▃cudnn│convo…▁      ▄cudaSt…▄                                   33 %
-            ┊  ▅  │                                                          1 %
-
- void cudnn::conv<float, 4>(int)
- 3.00 ms from 11.0 ms · stream 7 · launched 500 µs before it began
- operator aten::cudnn_convolution
- aten::conv2d
-   aten::cudnn_convolution
-     cudaLaunchKernel
-
-
-
-
+ train.py  profile  NVIDIA H200                      step 2 of 3  10.0 ms shown
+ ─ step ───┊ 10,341 · 10.0 ms ──────────────────────────────────────────────────
+           10 ms       12 ms        14 ms       16 ms          ▾
+ phase     waits for data 7.00 ms ·····················▃  ▃fwd bwd      ▆
+▸stream 7  ┊                                           ▂  ▃con…wgrad    ▆   26 %
+ copies    ┊                                           ▂  ▂    │             4 %
+ waits     ┊                                                   │ ▆cudaS…▆   12 %
+ main      next(DataLoader) ···························▄  ▆ ▃ ▅▅▄▆cudaS…▆   91 %
+           ┊                                           ▁  ▁  ▁ ▁             0 %
+ ─ under the cursor ────────────────────────────────────────────────────────────
+ wgrad
+ 1.00 ms from 18.3 ms · stream 7 · launched 350 µs before it began
+ in autograd::engine::evaluate_function: Conv > cudaLaunchKernel
+ ─ one step, mean of 3 ───────────────── ─ kernels and copies (* tensor cores) ─
+   waits for data  7.00 ms  70 %  ····     Conv wgrad                1.00 ms  ██
+   copy            0.40 ms   4 %  ▎        conv<float, 4> in Net     0.70 ms  █▍
+   forward         0.70 ms   7 %  ▍        adamw                     0.50 ms  █
+   backward        1.00 ms  10 %  ▋        copy to device, pageable  0.40 ms  ▊
+   optimizer       0.50 ms   5 %  ▎      ─ what follows: the dashboard's answer
+   otherwise idle  0.40 ms   4 %           x  try fused_optimizer off → on: up
+   step            10.0 ms 100 %           to +9 %
+ ─ arithmetic and memory ───────────────   GPU-bound
+   0 % of kernel time in tensor cores      busy 94 % of 3.73 ms
  tab event  / find  . step  [ zoom  0 all  s summary  T new  ? help  esc back
 """
 
 
-async def test_a_step_in_the_middle_is_shown_first_with_its_first_kernel():
-    async with timeline() as d:
+async def test_a_step_in_the_middle_is_shown_first_with_the_longest_kernel_and_the_summary():
+    async with timeline(WAITS, snapshot=ANSWERED, summary=summarise(WAITS)) as d:
         assert "".join(f"{line.rstrip()}\n" for line in d.lines()) == LOOK
+
+
+async def test_a_tall_screen_has_all_steps_above_the_one_that_is_shown():
+    async with timeline(WAITS, size=(120, 40), summary=summarise(WAITS)) as d:
+        lane, bracket = d.lines()[2:4]
+        assert d.lines()[1].startswith(" ─ all 3 steps · 30.0 ms ─")
+        assert lane.count("··········") >= 3
+        assert "┘ shown below" in bracket
+        titles = ("the host waits", "the GPU", "not in the trace", "arithmetic and memory")
+        assert all(f"─ {title} ─" in d.text() for title in titles)
+
+
+async def test_phases_have_the_dashboards_colours_and_waits_for_data_are_dotted():
+    async with timeline(WAITS, size=(120, 24)) as d:
+        lanes = d.app.screen.lanes
+        (_, *phases, _) = list(lanes.rows(*lanes.size))[2]
+        dotted = "".join(text for text, ink in phases if ink == "line-0")
+        assert set(dotted) == {"·"}
+        filled = [int(ink[-1]) for _, ink in phases if ink.startswith("fill-")]
+        assert filled == [METRICS[f"{one}_ms"].hue for one in WAITS_DOES]
+
+
+async def test_what_is_not_in_the_trace_is_said():
+    async with timeline(WAITS, size=(120, 40), summary=summarise(WAITS)) as d:
+        assert "what loader workers do: they are processes of their own" in d.text()
+        assert "how long a step takes untraced: tracing slows it" in d.text()
+
+
+async def test_x_goes_back_and_proves_what_the_dashboard_proposes():
+    async with timeline(WAITS, snapshot=ANSWERED) as d:
+        await d.press("x")
+        assert d.app.screen is d.app.main_screen
+        await until(d, lambda: d.engine.calls_of("compare"))
 
 
 async def test_waits_are_red_and_neighbours_alternate_in_brightness():
@@ -327,7 +369,9 @@ async def test_a_name_is_shown_as_it_is_whatever_it_contains():
 )
 async def test_every_key_at_every_size_leaves_the_screen_whole(trace):
     keys = [name for key in TIMELINE_KEYS for name in key.keys.split(",")]
-    stay = [key for key in keys if key not in ("escape", "q", "t", "slash", "question_mark", "T")]
+    stay = [
+        key for key in keys if key not in ("escape", "q", "t", "x", "slash", "question_mark", "T")
+    ]
     async with timeline(trace, before=SUMMARY) as d:
         for width, height in [(20, 5), (400, 120), (21, 6), (60, 8), (80, 24), (40, 13)]:
             await d.resize(width, height)
@@ -478,6 +522,17 @@ async def test_a_click_puts_the_cursor_where_it_is():
         assert view(d).details(d.app.screen.lanes.cell_us).name == "encode_kernel"
 
 
+async def test_a_click_into_all_steps_goes_there_and_one_into_the_summary_goes_nowhere():
+    async with timeline(size=(120, 40)) as d:
+        before = view(d).at_us
+        await d.click("─ one step, mean of 3")
+        assert view(d).at_us == before
+        await d.pilot.click(offset=(14, 2))
+        await d.settle()
+        assert view(d).at_us < 10_000
+        assert view(d).span.holds(view(d).at_us)
+
+
 async def test_a_drag_pans_and_puts_no_cursor():
     async with timeline() as d:
         before = view(d)
@@ -515,38 +570,35 @@ async def test_a_click_on_a_key_of_the_footer_does_what_it_does():
 # ── the other pages ─────────────────────────────────────────────────────────────────────
 
 
-async def test_s_shows_where_the_time_of_a_step_goes():
-    async with timeline(size=(80, 60)) as d:
+async def test_s_shows_the_whole_summary_in_place_of_the_lanes():
+    async with timeline(size=(120, 40)) as d:
         await d.press("s")
         text = d.text()
-        assert "64 %" in d.lines()[1]
-        legend = d.lines()[2].split("   ")
-        assert [one.strip() for one in legend if one.strip()][:2] == ["busy", "nothing launched"]
-        for words in ("device busy", "train.py:41", "aten::item", "conv<float, 4>", "to device"):
+        assert "profile: summary" in text
+        assert "stream 7   ┊" not in text
+        for words in ("train.py:41", "aten::item", "conv2d in Conv2d_0", "copy to device"):
             assert words in text
         await d.press("s")
-        assert "stream 13" in d.lines()[4]
+        assert "stream 13  ┊" in d.text()
 
 
 async def test_the_summary_scrolls_and_escape_leads_back_to_the_lanes():
-    async with timeline() as d:
+    async with timeline(size=(60, 16)) as d:
         await d.press("s", "end")
-        assert "operators on the host" in d.text()
-        assert "steps traced" not in d.text()
+        assert "not in the trace" in d.text()
+        assert "mean of 3" not in d.text()
         await d.press("home")
-        assert "3 steps traced" in d.text()
+        assert "one step, mean of 3" in d.text()
         await d.press("pagedown", "escape")
         assert "2 of 3" in d.text()
 
 
-async def test_a_trace_without_device_events_says_so_and_has_no_bar():
-    async with timeline() as d:
-        d.app.screen.shown = changed(
-            d.app.screen.shown, summary=changed(SUMMARY, on_device=False, busy_ms=None)
-        )
-        await d.press("s")
-        assert "3 steps traced" in d.lines()[1]
-        assert "no device events" in d.text()
+async def test_a_trace_without_device_events_says_so():
+    summary = changed(SUMMARY, on_device=False, busy_ms=None, phases_ms={"backward": 4.0})
+    async with timeline(summary=summary, size=(120, 40)) as d:
+        assert "no device events: this is a trace of the host alone" in d.text()
+        assert "─ the GPU ─" not in d.text()
+        assert "operators on the host, own time" in d.text()
 
 
 async def test_c_lays_the_profile_before_beside_it():
@@ -557,7 +609,7 @@ async def test_c_lays_the_profile_before_beside_it():
         assert step == ["step", "(ms)", "12.0", "10.0", "−2.00"]
         assert "+2.00  wgrad[bold]" in d.text()
         await d.press("s")
-        assert "3 steps traced" in d.text()
+        assert "one step, mean of 3" in d.text()
         await d.press("escape")
         assert "2 of 3" in d.text()
 
@@ -582,7 +634,7 @@ async def test_w_copies_the_path_and_y_what_is_under_the_cursor():
             "3.00 ms from 11.0 ms · stream 7 · launched 500 µs before it began",
         ]
         await d.press("s", "y")
-        assert "3 steps traced" in d.app.clipboard
+        assert "one step, mean of 3" in d.app.clipboard
 
 
 async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions():
