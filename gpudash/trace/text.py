@@ -1,7 +1,6 @@
 """Word a profile: as blocks of rows, which the screen lays out, and as plain text of 80 columns."""
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +15,6 @@ from gpudash.format import (
     source_line,
 )
 from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
-from gpudash.trace.model import EventKind
 from gpudash.trace.names import short
 from gpudash.trace.summary import (
     CAUSES,
@@ -50,7 +48,7 @@ IDLE: dict[IdleCause, str] = {
     "communication": "communication",
     "other": "between kernels",
 }
-Hue: TypeAlias = Phase | EventKind | Literal["overlap", "idle"]
+EVALUATE = "autograd::engine::evaluate_function: "
 GAPS = ("below 10 µs", "of 10 to 100 µs", "of 0.1 to 1 ms", "of 1 to 10 ms", "over 10 ms")
 KERNELS, OPERATORS = "kernels and copies (* tensor cores)", "operators on the host, own time"
 
@@ -66,8 +64,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What stands behind it where there is room."""
     ms: float | None = None
     """The length of its bar; None for none."""
-    hue: Hue = "idle"
-    """What the bar has the colour of."""
+    hue: str = "idle"
+    """What the bar has the colour of: a phase, a kind of event, `overlap` or `idle`."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -132,7 +130,10 @@ def _phases(summary: Summary) -> Iterator[Row]:
     rest_ms = summary.step_ms - sum(summary.phases_ms.values())
     idle = "otherwise idle" if "data" in summary.phases_ms else "GPU idle"
     if summary.phases_ms and rest_ms > 0:
-        yield _part(summary, idle if summary.on_device else "none of these", rest_ms)
+        if summary.on_device:
+            yield _part(summary, idle, rest_ms)
+        else:
+            yield _part(summary, "none of these", rest_ms, "other")
     yield replace(_part(summary, "step", summary.step_ms), ms=None)
 
 
@@ -143,12 +144,17 @@ def _kernels(summary: Summary) -> Iterator[Row]:
 
 def _kernel(one: KernelUse) -> Row:
     name, mark = plain(short(one.name)), "* " * one.uses_tensor_cores
-    operator = plain(one.operator.removeprefix("aten::").rpartition(": ")[2])
+    operator = _operator(one.operator)
     if one.module:
         what = f"{operator or name} in {plain(one.module)}"
         return _longest(f"{mark}{what}", one.ms, one.count, name if operator else "")
     what = f"{operator} {name.partition('<')[0]}" if operator else name
     return _longest(f"{mark}{what}", one.ms, one.count)
+
+
+def _operator(name: str) -> str:
+    """Return an operator's name without torch's namespaces."""
+    return plain(name.removeprefix("aten::").replace(EVALUATE, "autograd: "))
 
 
 def _copy(one: CopyUse) -> Row:
@@ -159,7 +165,7 @@ def _copy(one: CopyUse) -> Row:
 
 def _operators(summary: Summary) -> Iterator[Row]:
     for one in summary.operators:
-        row = _longest(plain(one.name.removeprefix("aten::")), one.self_ms, one.count)
+        row = _longest(_operator(one.name), one.self_ms, one.count)
         yield replace(row, hue="operator")
 
 
@@ -232,8 +238,8 @@ def _missing(summary: Summary) -> Iterator[Row]:
     if not summary.on_device:
         yield Row(what="no device events: this is a trace of the host alone")
     if untraced_ms:
-        slower = f"{summary.step_ms / untraced_ms:.1f} times as long as untraced"
-        yield Row(what=f"a traced step took {slower}: {_ms(untraced_ms)}")
+        slower = f"traced {summary.step_ms / untraced_ms:.1f} times that"
+        yield Row(what=f"untraced a step took {_ms(untraced_ms)}, {slower}")
     else:
         yield Row(what="how long a step takes untraced: tracing slows it")
     if summary.loader_ms is None:
@@ -250,7 +256,7 @@ def _part(
     summary: Summary,
     what: str,
     ms: float | None,
-    hue: Hue = "idle",
+    hue: str = "idle",
 ) -> Row:
     share = percent(100 * ms / summary.step_ms) if ms is not None and summary.step_ms else ""
     return Row(what=what, value=_ms(ms), share=share, ms=ms, hue=hue)

@@ -18,10 +18,12 @@ from gpudash.tui.widgets.timeline import WAIT, hue_of
 COLUMNS = (0, 76, 165)
 """Widths from which there is one column of blocks, or two, or three."""
 VALUE, SHARE = 9, 6
+LABEL = 62
+"""Most of a column's width that names may take, in percent: bars need some."""
 LONGEST_BAR = 24
 LEAST_MORE = 16
 """Fewest columns of what stands behind a bar."""
-FEWEST, FEW, MOST = 3, 6, 30
+FEWEST, FEW, MOST = 3, 6, 20
 """Rows of a list where there is little room, beside other blocks, and on a page of its own."""
 LITTLE = 14
 """Rows that are little room."""
@@ -65,7 +67,7 @@ def _grown(blocks: Sequence[Block], few: int, left: int) -> Iterator[Block]:
     """Yield a column's blocks; the first lists take the rows that are left, if they are few."""
     left = 0 if left > ALL // 2 else left
     for block in blocks:
-        cut = block.cut(few + max(left, 0))
+        cut = block.cut(min(few + max(left, 0), MOST))
         left -= len(cut.rows) - len(block.cut(few).rows)
         yield cut
 
@@ -77,7 +79,7 @@ def _block_rows(block: Block, width: int) -> Iterator[Parts]:
     valued = [row for row in rows if row.value]
     shares = SHARE * any(row.share for row in valued)
     longest = max((cell_len(row.what) for row in valued), default=0)
-    label = max(min(longest, width - 3 - VALUE - shares), 1)
+    label = max(min(longest, width - 3 - VALUE - shares, width * LABEL // 100), 1)
     room = width - 3 - label - VALUE - shares - 2
     full_ms = block.full_ms or max((row.ms or 0.0 for row in valued), default=0.0)
     for row in rows:
