@@ -1,6 +1,6 @@
 """The screen of a profile: lanes over time with a summary below them, or tables in their place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Literal, TypeAlias
 
 from textual.app import ComposeResult
@@ -8,7 +8,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from gpudash import format as fmt
-from gpudash.diagnosis.headline import headline
+from gpudash.diagnosis.headline import Headline, headline
 from gpudash.trace.compare import compare
 from gpudash.trace.text import Block, Row, blocks, comparison_lines
 from gpudash.tui import bars
@@ -37,6 +37,14 @@ Neighbouring events alternate in brightness. Red waits for the
 device. The share at the right is of the time that is shown."""
 
 
+def _following(now: Headline) -> Iterator[str]:
+    """Yield what the dashboard proposes and answers; nothing without an answer."""
+    if now.first is not None:
+        yield f"{key_for('try_it')}  try {now.first.promise}"
+    if now.answer is not None:
+        yield from (now.answer.title, *now.answer.evidence[:1])
+
+
 class TimelineScreen(Contained, Screen[None]):
     """Shows a profile; the app's actions make requests to the run."""
 
@@ -47,6 +55,7 @@ class TimelineScreen(Contained, Screen[None]):
         self._control = control
         self.shown = shown
         self._page: Page = "lanes"
+        self._follows: tuple[Row, ...] = ()  # what the dashboard makes of the training now
         self.keys: tuple[Key, ...] = TIMELINE_KEYS
         """The keys of footer, help and palette."""
         self._header, self._footer = Bar(id="header"), Bar(id="footer")
@@ -83,22 +92,9 @@ class TimelineScreen(Contained, Screen[None]):
         if summary is None:
             return ((("   the trace is being summed up …", "dim"),),)
         first, second, *others = blocks(summary)
-        return summary_rows([first, second, *self._follows(), *others], width, height)
-
-    def _follows(self) -> tuple[Block, ...]:
-        """Return what the dashboard makes of the training now; nothing without an answer."""
-        now = headline(self._control.snapshot)
-        proposed = now.first
-        if now.answer is None:
-            return ()
-        promise = [f"{key_for('try_it')}  try {proposed.promise}"] if proposed is not None else []
-        rows = (*promise, now.answer.title, *now.answer.evidence[:1])
-        return (
-            Block(
-                "what follows: the dashboard's answer",
-                tuple(Row(what=fmt.plain(row)) for row in rows),
-            ),
-        )
+        follows = [Block("what follows: the dashboard's answer", self._follows)]
+        shown = [first, second, *(follows if self._follows else ()), *others]
+        return summary_rows(shown, width, height)
 
     def take(self, shown: ShownProfile) -> None:
         """Update the profile with its summary, if it is the one that is shown."""
@@ -115,10 +111,16 @@ class TimelineScreen(Contained, Screen[None]):
             self._header.show(self._title(), self._position())
         with self._footer.contained():
             snapshot, refused = self._control.snapshot, self._control.refused_now
-            if "try_it" in refused or headline(snapshot).first is None:
+            now = headline(snapshot)
+            if "try_it" in refused or now.first is None:
                 refused |= {"screen.try_it"}
             keys = bars.footer(snapshot, self.keys, roomy=False, refused=refused)
             self._footer.show(keys)
+            follows = tuple(Row(what=fmt.plain(line)) for line in _following(now))
+            if follows != self._follows:
+                self._follows = follows
+                self.lanes.repaint()
+                self.tables.repaint()
 
     def _title(self) -> tuple[Cell, ...]:
         trace = self.shown.timeline.trace

@@ -15,12 +15,12 @@ from gpudash.tui.widgets.log import wrapped
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.timeline import WAIT, hue_of
 
-COLUMNS = (0, 76, 165)
+COLUMNS = (0, 76, 240)
 """Widths from which there is one column of blocks, or two, or three."""
 VALUE, SHARE = 9, 6
 LABEL = 62
 """Most of a column's width that names may take, in percent: bars need some."""
-LONGEST_BAR = 24
+LONGEST_BAR = 36
 LEAST_MORE = 16
 """Fewest columns of what stands behind a bar."""
 FEWEST, FEW, MOST = 3, 6, 20
