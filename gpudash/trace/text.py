@@ -215,14 +215,14 @@ def _arithmetic(summary: Summary) -> Iterator[Row]:
     noted = summary.profiled
     if noted is not None and noted.flops is not None:
         gflop, untraced_ms = noted.flops.step_gflop, noted.untraced_step_ms
-        rate = f"{significant(gflop / (untraced_ms or summary.step_ms))} TFLOP/s"
+        rate = _flop(gflop / (untraced_ms or summary.step_ms) * 1e3)
         which = "untraced" if untraced_ms else "while traced"
-        yield Row(what=f"{significant(gflop)} GFLOP a step: {rate} {which}")
+        yield Row(what=f"{_flop(gflop)} a step: {rate}/s {which}")
         if noted.flops.covered_pct < 99.5:
             yield Row(what=f"counted in {percent(noted.flops.covered_pct)} of the products")
         peak = noted.peak.matmul_tflops.get(noted.precision) if noted.peak is not None else None
         if peak is not None:
-            reached = f"the {significant(peak)} TFLOP/s that {noted.precision} reached here"
+            reached = f"the {_flop(peak * 1e3)}/s that {noted.precision} reached here"
             yield Row(what=f"MFU {percent(summary.mfu_pct)} of {reached}")
     if summary.tensor_core_pct is not None:
         yield Row(what=f"{percent(summary.tensor_core_pct)} of kernel time in tensor cores")
@@ -267,6 +267,12 @@ def _longest(what: str, ms: float, count: float, more: str = "") -> Row:
     return Row(
         what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms, hue="kernel"
     )
+
+
+def _flop(gflop: float) -> str:
+    units = ((1e3, "TFLOP"), (1.0, "GFLOP"), (1e-3, "MFLOP"))
+    size, unit = next((one for one in units if gflop >= one[0]), units[-1])
+    return f"{significant(gflop / size)} {unit}"
 
 
 def _ms(ms: float | None) -> str:

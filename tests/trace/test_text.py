@@ -125,7 +125,7 @@ def test_no_line_is_wider_than_a_terminal(real):
     ("untraced_ms", "rate", "tracing"),
     [
         (4.0, "1.00 TFLOP/s untraced", "untraced a step took 4.00 ms, traced 1.2 times that"),
-        (None, "0.80 TFLOP/s while traced", "how long a step takes untraced: tracing slows it"),
+        (None, "800 GFLOP/s while traced", "how long a step takes untraced: tracing slows it"),
     ],
 )
 def test_the_step_of_the_flops_is_named(untraced_ms, rate, tracing):

@@ -21,7 +21,7 @@ VALUE, SHARE = 9, 6
 LABEL = 62
 """Most of a column's width that names may take, in percent: bars need some."""
 LONGEST_BAR = 36
-LEAST_MORE = 16
+LEAST_MORE = 8
 """Fewest columns of what stands behind a bar."""
 FEWEST, FEW, MOST = 3, 6, 20
 """Rows of a list where there is little room, beside other blocks, and on a page of its own."""
