@@ -186,6 +186,10 @@ def _sync(one: SyncUse) -> Row:
 
 def _device(summary: Summary) -> Iterator[Row]:
     yield _part(summary, "busy", summary.busy_ms, "kernel")
+    for stream in summary.streams if len(summary.streams) > 1 else ():
+        yield _part(summary, f"  {stream.label}", stream.busy_ms, "kernel")
+    if summary.overlap_ms is not None:
+        yield _part(summary, "  two streams at once", summary.overlap_ms, "overlap")
     yield _part(summary, "idle", sum(summary.idle_ms.values()))
     data_ms = summary.phases_ms.get("data", 0.0)
     if data_ms:
@@ -194,10 +198,6 @@ def _device(summary: Summary) -> Iterator[Row]:
         ms = summary.idle_ms.get(cause, 0.0) - (data_ms if cause == "host" else 0.0)
         if ms > 0:
             yield _part(summary, f"  {IDLE[cause]}", ms)
-    if summary.overlap_ms is not None:
-        yield _part(summary, "two streams at once", summary.overlap_ms, "overlap")
-        for stream in summary.streams:
-            yield _part(summary, f"  {stream.label}", stream.busy_ms, "kernel")
     if summary.communication_ms:
         yield _part(summary, "communication", summary.communication_ms, "collective")
         yield _part(summary, "  nothing else ran", summary.exposed_ms, "collective")

@@ -31,8 +31,8 @@ from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.time_axis import CellRow, borders, duration, ruler
 from gpudash.views.timeline import Cells, Details, Row, cells_of
 
-FULL = 0.9
-"""Share of a cell from which it is drawn as full."""
+FULL, HALF = 0.9, 0.5
+"""Shares of a cell from which it is drawn as full, and as a wait for data."""
 LEAST_LABEL = 3
 """Fewest cells for an event's name."""
 GUTTER = 16
@@ -122,12 +122,8 @@ def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
     if where.all_steps:
         yield from _all_steps(view, where, width)
     if where.steps:
-        end = (("─" * (width - where.gutter - where.columns), "border"),)
-        yield (
-            *rule("step", where.gutter),
-            *borders(view.timeline.trace.steps, span, where.columns),
-            *end,
-        )
+        steps = borders(view.timeline.trace.steps, span, where.columns)
+        yield *rule("step", where.gutter), *steps, ("─" * SHARE * where.has_shares, "border")
     yield ((" " * where.gutter, "dim"), *ruler(span, where.columns, view.at_us))
     event = view.event(cell_us)
     shown = rows_in_sight(view.timeline.rows, view.lane, where.lanes)
@@ -205,7 +201,7 @@ def _paint(
     line: CellRow, shares: list[float], begin: int, full: tuple[str, str], mark: str
 ) -> None:
     for column, share in enumerate(shares, begin):
-        if share >= FULL or full[0] == WAIT:
+        if share >= (HALF if full[0] == WAIT else FULL):
             line.put(column, *full)
         else:
             line.put(column, level_of(share), mark)
@@ -213,8 +209,8 @@ def _paint(
 
 def hue_of(phase: Phase) -> int:
     """Return the number of the dashboard's colour of a phase."""
-    metric = METRICS.get(f"{phase}_ms")
-    return {"data": 0, "other": 10}.get(phase) or (metric.hue if metric is not None else 0) or 0
+    metric = METRICS.get("your_code_ms" if phase == "other" else f"{phase}_ms")
+    return (metric and metric.hue) or 0
 
 
 def _inks(view: TraceView, row: Row, position: int, *, is_lit: bool) -> tuple[str, str]:
