@@ -72,8 +72,8 @@ LOOK = """\
    forward         0.70 ms   7 %  ▍        adamw                     0.50 ms  █
    backward        1.00 ms  10 %  ▋        copy to device, pageable  0.40 ms  ▊
    optimizer       0.50 ms   5 %  ▎      ─ what follows: the dashboard's answer
-   otherwise idle  0.40 ms   4 %           x  try fused_optimizer off → on: up
-   step            10.0 ms 100 %           to +9 %
+   otherwise idle  0.40 ms   4 %           x  try fused_optimizer off → on
+   step            10.0 ms 100 %              up to +9 %
  ─ arithmetic and memory ───────────────   GPU-bound
    0 % of kernel time in tensor cores      busy 94 % of 3.73 ms
  tab event  / find  . step  [ zoom  0 all  s summary  T new  ? help  esc back

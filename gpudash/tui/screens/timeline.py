@@ -40,7 +40,8 @@ device. The share at the right is of the time that is shown."""
 def _following(now: Headline) -> Iterator[str]:
     """Yield what the dashboard proposes and answers; nothing without an answer."""
     if now.first is not None:
-        yield f"{key_for('try_it')}  try {now.first.promise}"
+        change, _, gain = now.first.promise.partition(": ")
+        yield from (f"{key_for('try_it')}  try {change}", f"   {gain}")
     if now.answer is not None:
         yield from (now.answer.title, *now.answer.evidence[:1])
 
