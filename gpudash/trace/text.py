@@ -53,7 +53,7 @@ GAPS = ("below 10 µs", "of 10 to 100 µs", "of 0.1 to 1 ms", "of 1 to 10 ms", "
 KERNELS, OPERATORS = "kernels and copies (* tensor cores)", "operators on the host, own time"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """A row of a block, a sentence if it has no value."""
 
     what: str
@@ -68,39 +68,39 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What the bar has the colour of: a phase, a kind of event, `overlap` or `idle`."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class Section(msgspec.Struct, frozen=True):
     """Rows with a common title."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[Figure, ...]
     is_list: bool = False
     """Whether the longest come first, and the last may be left out."""
     full_ms: float | None = None
     """What a full bar stands for; None: the longest one."""
 
-    def cut(self, most: int) -> "Block":
+    def cut(self, most: int) -> "Section":
         """Return the block with at most so many rows; the last one then counts the others."""
         if not self.is_list or len(self.rows) <= most or most < 1:
             return self
         left = self.rows[most - 1 :]
         took_ms = sum(row.ms or 0.0 for row in left)
         value = _ms(took_ms) if took_ms else ""
-        others = Row(what=f"{len(left):,} others", value=value)
+        others = Figure(what=f"{len(left):,} others", value=value)
         return replace(self, rows=(*self.rows[: most - 1], others))
 
 
-def blocks(summary: Summary) -> tuple[Block, ...]:
+def blocks(summary: Summary) -> tuple[Section, ...]:
     """Return a summary as blocks, without those that have no row."""
     step_ms = summary.step_ms
     mean = f"one step, mean of {summary.steps:,}" if summary.steps != 1 else "one step"
     found = (
-        Block(mean, tuple(_phases(summary)), full_ms=step_ms),
-        Block(KERNELS, tuple(_kernels(summary)), is_list=True),
-        Block(OPERATORS, () if summary.on_device else tuple(_operators(summary)), is_list=True),
-        Block("the host waits", tuple(_waits(summary)), is_list=True, full_ms=step_ms),
-        Block("the GPU", tuple(_device(summary)) if summary.on_device else (), full_ms=step_ms),
-        Block("arithmetic and memory", tuple(_arithmetic(summary))),
-        Block("not in the trace", tuple(_missing(summary))),
+        Section(mean, tuple(_phases(summary)), full_ms=step_ms),
+        Section(KERNELS, tuple(_kernels(summary)), is_list=True),
+        Section(OPERATORS, () if summary.on_device else tuple(_operators(summary)), is_list=True),
+        Section("the host waits", tuple(_waits(summary)), is_list=True, full_ms=step_ms),
+        Section("the GPU", tuple(_device(summary)) if summary.on_device else (), full_ms=step_ms),
+        Section("arithmetic and memory", tuple(_arithmetic(summary))),
+        Section("not in the trace", tuple(_missing(summary))),
     )
     return tuple(block for block in found if block.rows)
 
@@ -114,7 +114,7 @@ def summary_lines(summary: Summary, most: int = MOST) -> list[str]:
     return [clip(line, WIDTH).rstrip() for line in lines]
 
 
-def _line(row: Row) -> str:
+def _line(row: Figure) -> str:
     if not row.value:
         return f"  {row.what}"
     what = clip(row.what, LABEL - 1)
@@ -124,7 +124,7 @@ def _line(row: Row) -> str:
 # ── the blocks ──────────────────────────────────────────────────────────────────────────
 
 
-def _phases(summary: Summary) -> Iterator[Row]:
+def _phases(summary: Summary) -> Iterator[Figure]:
     for phase, ms in summary.phases_ms.items():
         yield _part(summary, PHASE[phase], ms, phase)
     rest_ms = summary.step_ms - sum(summary.phases_ms.values())
@@ -137,12 +137,12 @@ def _phases(summary: Summary) -> Iterator[Row]:
     yield replace(_part(summary, "step", summary.step_ms), ms=None)
 
 
-def _kernels(summary: Summary) -> Iterator[Row]:
+def _kernels(summary: Summary) -> Iterator[Figure]:
     rows = [*map(_kernel, summary.kernels), *map(_copy, summary.copies)]
     yield from sorted(rows, key=lambda row: -(row.ms or 0.0))
 
 
-def _kernel(one: KernelUse) -> Row:
+def _kernel(one: KernelUse) -> Figure:
     name, mark = plain(short(one.name)), "* " * one.uses_tensor_cores
     operator = _operator(one.operator)
     if one.module:
@@ -157,19 +157,19 @@ def _operator(name: str) -> str:
     return plain(name.removeprefix("aten::").replace(EVALUATE, "autograd: "))
 
 
-def _copy(one: CopyUse) -> Row:
+def _copy(one: CopyUse) -> Figure:
     pinned = {True: ", pinned", False: ", pageable", None: ""}[one.is_pinned]
     size = f"{significant(one.mib)} MiB, {significant(one.gb_s)} GB/s"
     return replace(_longest(f"copy {one.direction}{pinned}", one.ms, one.count, size), hue="copy")
 
 
-def _operators(summary: Summary) -> Iterator[Row]:
+def _operators(summary: Summary) -> Iterator[Figure]:
     for one in summary.operators:
         row = _longest(_operator(one.name), one.self_ms, one.count)
         yield replace(row, hue="operator")
 
 
-def _waits(summary: Summary) -> Iterator[Row]:
+def _waits(summary: Summary) -> Iterator[Figure]:
     if summary.loader_ms is not None:
         yield _part(summary, "in next(DataLoader)", summary.loader_ms, "data")
     if summary.on_device:
@@ -178,13 +178,13 @@ def _waits(summary: Summary) -> Iterator[Row]:
         yield from map(_sync, summary.syncs)
 
 
-def _sync(one: SyncUse) -> Row:
+def _sync(one: SyncUse) -> Figure:
     where = f"{source_line(one.file, one.line)}  " if one.file else ""
     times = _times(one.count)
-    return Row(what=plain(f"  {where}{one.what}"), value=_ms(one.blocked_ms), more=times)
+    return Figure(what=plain(f"  {where}{one.what}"), value=_ms(one.blocked_ms), more=times)
 
 
-def _device(summary: Summary) -> Iterator[Row]:
+def _device(summary: Summary) -> Iterator[Figure]:
     yield _part(summary, "busy", summary.busy_ms, "kernel")
     for stream in summary.streams if len(summary.streams) > 1 else ():
         yield _part(summary, f"  {stream.label}", stream.busy_ms, "kernel")
@@ -208,48 +208,48 @@ def _device(summary: Summary) -> Iterator[Row]:
     for name, (_, count, ms) in zip(GAPS, summary.gaps, strict=False):
         if count:
             gaps = f"{_count(count)} gap{'s' * (count != 1)} {name}"
-            yield Row(what=gaps, value=_ms(ms), ms=ms)
+            yield Figure(what=gaps, value=_ms(ms), ms=ms)
 
 
-def _arithmetic(summary: Summary) -> Iterator[Row]:
+def _arithmetic(summary: Summary) -> Iterator[Figure]:
     noted = summary.profiled
     if noted is not None and noted.flops is not None:
         gflop, untraced_ms = noted.flops.step_gflop, noted.untraced_step_ms
         rate = _flop(gflop / (untraced_ms or summary.step_ms) * 1e3)
         which = "untraced" if untraced_ms else "while traced"
-        yield Row(what=f"{_flop(gflop)} a step: {rate}/s {which}")
+        yield Figure(what=f"{_flop(gflop)} a step: {rate}/s {which}")
         if noted.flops.covered_pct < 99.5:
-            yield Row(what=f"counted in {percent(noted.flops.covered_pct)} of the products")
+            yield Figure(what=f"counted in {percent(noted.flops.covered_pct)} of the products")
         peak = noted.peak.matmul_tflops.get(noted.precision) if noted.peak is not None else None
         if peak is not None:
             reached = f"the {_flop(peak * 1e3)}/s that {noted.precision} reached here"
-            yield Row(what=f"MFU {percent(summary.mfu_pct)} of {reached}")
+            yield Figure(what=f"MFU {percent(summary.mfu_pct)} of {reached}")
     if summary.tensor_core_pct is not None:
-        yield Row(what=f"{percent(summary.tensor_core_pct)} of kernel time in tensor cores")
+        yield Figure(what=f"{percent(summary.tensor_core_pct)} of kernel time in tensor cores")
     weights = noted.weights if noted is not None else None
     if weights is not None:
         state = f"optimizer state {significant(weights.state_mib)} MiB"
-        yield Row(what=f"weights {significant(weights.mib)} MiB, {state}")
+        yield Figure(what=f"weights {significant(weights.mib)} MiB, {state}")
 
 
-def _missing(summary: Summary) -> Iterator[Row]:
+def _missing(summary: Summary) -> Iterator[Figure]:
     """Yield what the trace cannot tell, so that nobody takes it for zero."""
     untraced_ms = summary.profiled.untraced_step_ms if summary.profiled is not None else None
     if not summary.on_device:
-        yield Row(what="no device events: this is a trace of the host alone")
+        yield Figure(what="no device events: this is a trace of the host alone")
     if untraced_ms:
         slower = f"traced {summary.step_ms / untraced_ms:.1f} times that"
-        yield Row(what=f"untraced a step took {_ms(untraced_ms)}, {slower}")
+        yield Figure(what=f"untraced a step took {_ms(untraced_ms)}, {slower}")
     else:
-        yield Row(what="how long a step takes untraced: tracing slows it")
+        yield Figure(what="how long a step takes untraced: tracing slows it")
     if summary.loader_ms is None:
-        yield Row(what="waits for data: no DataLoader was called")
+        yield Figure(what="waits for data: no DataLoader was called")
     else:
-        yield Row(what="what loader workers do: they are processes of their own")
+        yield Figure(what="what loader workers do: they are processes of their own")
     if summary.is_cut:
-        yield Row(what="what followed: the file ends early")
+        yield Figure(what="what followed: the file ends early")
     if summary.dropped:
-        yield Row(what=f"{summary.dropped:,} events: they contradicted themselves")
+        yield Figure(what=f"{summary.dropped:,} events: they contradicted themselves")
 
 
 def _part(
@@ -257,14 +257,14 @@ def _part(
     what: str,
     ms: float | None,
     hue: str = "idle",
-) -> Row:
+) -> Figure:
     share = percent(100 * ms / summary.step_ms) if ms is not None and summary.step_ms else ""
-    return Row(what=what, value=_ms(ms), share=share, ms=ms, hue=hue)
+    return Figure(what=what, value=_ms(ms), share=share, ms=ms, hue=hue)
 
 
-def _longest(what: str, ms: float, count: float, more: str = "") -> Row:
+def _longest(what: str, ms: float, count: float, more: str = "") -> Figure:
     times = _times(count)
-    return Row(
+    return Figure(
         what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms, hue="kernel"
     )
 

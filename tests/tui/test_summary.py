@@ -3,29 +3,31 @@
 import pytest
 from rich.cells import cell_len
 
-from gpudash.trace.text import Block, Row
+from gpudash.trace.text import Figure, Section
 from gpudash.tui.widgets.summary import ALL, summary_rows
 from tests.tui.driving import text_of
 
-STEP = Block(
+STEP = Section(
     "one step",
     (
-        Row(what="waits for data", value="7.00 ms", share="70 %", ms=7.0, hue="data"),
-        Row(what="backward", value="3.00 ms", share="30 %", ms=3.0, hue="backward"),
-        Row(what="step", value="10.0 ms", share="100 %"),
+        Figure(what="waits for data", value="7.00 ms", share="70 %", ms=7.0, hue="data"),
+        Figure(what="backward", value="3.00 ms", share="30 %", ms=3.0, hue="backward"),
+        Figure(what="step", value="10.0 ms", share="100 %"),
     ),
     full_ms=10.0,
 )
-KERNELS = Block(
+KERNELS = Section(
     "kernels",
     tuple(
-        Row(what=f"kernel {n}", value=f"{n}.00 ms", more=f"{n} times", ms=float(n), hue="kernel")
+        Figure(what=f"kernel {n}", value=f"{n}.00 ms", more=f"{n} times", ms=float(n), hue="kernel")
         for n in range(9, 0, -1)
     ),
     is_list=True,
 )
-SAID = Block("not in the trace", (Row(what="what loader workers do: they are other processes"),))
-WIDE = Block("核函数", (Row(what="核函数" * 30, value="12,345 ms", ms=1.0, more="核 " * 50),))
+SAID = Section(
+    "not in the trace", (Figure(what="what loader workers do: they are other processes"),)
+)
+WIDE = Section("核函数", (Figure(what="核函数" * 30, value="12,345 ms", ms=1.0, more="核 " * 50),))
 
 
 def lines(blocks, width, height=ALL):

@@ -10,7 +10,7 @@ from textual.screen import Screen
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import Headline, headline
 from gpudash.trace.compare import compare
-from gpudash.trace.text import Block, Row, blocks, comparison_lines
+from gpudash.trace.text import Figure, Section, blocks, comparison_lines
 from gpudash.tui import bars
 from gpudash.tui.cells import Cell, Parts, cell, fitted
 from gpudash.tui.charts.trace_view import PAN, TraceView, view_of
@@ -56,7 +56,7 @@ class TimelineScreen(Contained, Screen[None]):
         self._control = control
         self.shown = shown
         self._page: Page = "lanes"
-        self._follows: tuple[Row, ...] = ()  # what the dashboard makes of the training now
+        self._follows: tuple[Figure, ...] = ()  # what the dashboard makes of the training now
         self.keys: tuple[Key, ...] = TIMELINE_KEYS
         """The keys of footer, help and palette."""
         self._header, self._footer = Bar(id="header"), Bar(id="footer")
@@ -93,7 +93,7 @@ class TimelineScreen(Contained, Screen[None]):
         if summary is None:
             return ((("   the trace is being summed up …", "dim"),),)
         first, second, *others = blocks(summary)
-        follows = [Block("what follows: the dashboard's answer", self._follows)]
+        follows = [Section("what follows: the dashboard's answer", self._follows)]
         shown = [first, second, *(follows if self._follows else ()), *others]
         return summary_rows(shown, width, height)
 
@@ -117,7 +117,7 @@ class TimelineScreen(Contained, Screen[None]):
                 refused |= {"screen.try_it"}
             keys = bars.footer(snapshot, self.keys, roomy=False, refused=refused)
             self._footer.show(keys)
-            follows = tuple(Row(what=fmt.plain(line)) for line in _following(now))
+            follows = tuple(Figure(what=fmt.plain(line)) for line in _following(now))
             if follows != self._follows:
                 self._follows = follows
                 self.lanes.repaint()

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.trace.summary import PHASES
-from gpudash.trace.text import Block, Row
+from gpudash.trace.text import Figure, Section
 from gpudash.tui.cells import Parts, bar_of, beside, fitted, rule
 from gpudash.tui.widgets.log import wrapped
 from gpudash.tui.widgets.painted import Scrolled
@@ -31,11 +31,11 @@ ALL = 1_000_000
 """More rows than any table has."""
 
 
-def summary_rows(blocks: Sequence[Block], width: int, height: int = ALL) -> Iterator[Parts]:
+def summary_rows(blocks: Sequence[Section], width: int, height: int = ALL) -> Iterator[Parts]:
     """Yield the blocks in columns of about the same height; those that do not fit are left out."""
     count = sum(width >= least for least in COLUMNS)
     each = width // count
-    columns: list[list[Block]] = [[] for _ in range(count)]
+    columns: list[list[Section]] = [[] for _ in range(count)]
     free = [height] * count
     few = MOST if height == ALL else FEW if height >= LITTLE else FEWEST
     for block in [_wrapped(block, each - 4) for block in blocks]:
@@ -54,16 +54,16 @@ def summary_rows(blocks: Sequence[Block], width: int, height: int = ALL) -> Iter
     yield from rows
 
 
-def _wrapped(block: Block, width: int) -> Block:
+def _wrapped(block: Section, width: int) -> Section:
     """Return the block with sentences in rows of this width."""
     rows = (
-        [row] if row.value else [Row(what=line) for line in wrapped(row.what, max(width, 1))]
+        [row] if row.value else [Figure(what=line) for line in wrapped(row.what, max(width, 1))]
         for row in block.rows
     )
     return replace(block, rows=tuple(chain.from_iterable(rows)))
 
 
-def _grown(blocks: Sequence[Block], few: int, left: int) -> Iterator[Block]:
+def _grown(blocks: Sequence[Section], few: int, left: int) -> Iterator[Section]:
     """Yield a column's blocks; the first lists take the rows that are left, if they are few."""
     left = 0 if left > ALL // 2 else left
     for block in blocks:
@@ -72,7 +72,7 @@ def _grown(blocks: Sequence[Block], few: int, left: int) -> Iterator[Block]:
         yield cut
 
 
-def _block_rows(block: Block, width: int) -> Iterator[Parts]:
+def _block_rows(block: Section, width: int) -> Iterator[Parts]:
     """Yield the title and the rows, with bars on one scale."""
     rows = block.rows
     yield rule(block.title, width)
@@ -100,7 +100,7 @@ def _block_rows(block: Block, width: int) -> Iterator[Parts]:
         )
 
 
-def _bar(row: Row, full_ms: float, width: int) -> tuple[str, str] | None:
+def _bar(row: Figure, full_ms: float, width: int) -> tuple[str, str] | None:
     """Return a bar with its ink; None if the row has none, or there is no room."""
     if row.ms is None or full_ms <= 0 or width < 1:
         return None
