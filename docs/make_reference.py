@@ -115,7 +115,7 @@ The palette (`Ctrl+P`) has every action too, and the mouse reaches all of them. 
 of the focused panel first.
 """
 TIMELINE_HEAD = """
-## In the timeline
+## In a profile
 
 These are fixed: `[keys]` does not change them.
 

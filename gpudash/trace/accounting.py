@@ -10,12 +10,11 @@ from gpudash.protocol.inspections import Profiled
 from gpudash.trace.model import ON_DEVICE, Trace, TraceEvents
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost, modules_around
+from gpudash.trace.phases import LOADER, phases
 from gpudash.trace.spans import Spans, ends_last, overlap, union
 from gpudash.trace.summary import CAUSES, CopyUse, KernelUse, OperatorUse, StreamUse, Summary
 from gpudash.trace.syncs import syncs
 
-LOADER = "enumerate(DataLoader)"
-"""Prefix of torch's annotation of a call of a loader's `next`."""
 GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 
@@ -32,6 +31,10 @@ def summarise(trace: Trace) -> Summary:
         steps=steps,
         step_ms=per_step.ms(end_us - begin_us),
         on_device=bool(events.are(*ON_DEVICE).any()),
+        phases_ms={
+            phase: per_step.ms(spans.within(begin_us, end_us).total_us)
+            for phase, spans in phases(trace).items()
+        },
         loader_ms=per_step.loader_ms(),
         operators=per_step.operators(),
         syncs=syncs(trace),

@@ -15,6 +15,21 @@ IdleCause: TypeAlias = Literal["host", "stream", "communication", "other"]
 collective, or the cause is unknown."""
 CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
 
+Phase: TypeAlias = Literal[
+    "data",
+    "copy",
+    "frozen",
+    "forward",
+    "backward",
+    "communication",
+    "optimizer",
+    "graph",
+    "other",
+]
+"""What a moment of a step belongs to: the next batch is awaited, it is copied, frozen modules work,
+others do, …, a CUDA graph is replayed, or work was launched in none of these."""
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
 
 class StreamUse(msgspec.Struct, frozen=True):
     """The use of one stream."""
@@ -77,6 +92,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of a step while it was traced."""
     on_device: bool
     """Whether the trace holds device events; without any, the device's values are None or empty."""
+    phases_ms: dict[Phase, float] = {}
+    """On the device, or else on the host; at each moment one, and the rest of the step is none."""
     loader_ms: float | None = None
     """The host's time inside `next` of a DataLoader; None if the trace has none."""
     busy_ms: float | None = None

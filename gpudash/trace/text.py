@@ -1,11 +1,13 @@
-"""Format a profile as plain text, at most 80 columns wide."""
+"""Word a profile: as blocks of rows, which the screen lays out, and as plain text of 80 columns."""
 
 from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
 
 from gpudash.format import (
     ABSENT,
     clip,
-    memory,
     milliseconds,
     percent,
     plain,
@@ -14,75 +16,278 @@ from gpudash.format import (
 )
 from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
 from gpudash.trace.names import short
-from gpudash.trace.summary import CopyUse, IdleCause, KernelUse, Summary, SyncUse
+from gpudash.trace.summary import (
+    CAUSES,
+    CopyUse,
+    IdleCause,
+    KernelUse,
+    Phase,
+    Summary,
+    SyncUse,
+)
 
 WIDTH = 80
 LABEL = 34
+VALUE, SHARE = 10, 7
 MOST = 10
-"""Most lines of a table."""
-CAUSES: dict[IdleCause, str] = {
-    "host": "the host had launched nothing",
-    "stream": "waited for another stream",
-    "communication": "waited for communication",
-    "other": "between kernels, and unknown",
+"""Most rows of a block."""
+PHASE: dict[Phase, str] = {
+    "data": "waits for data",
+    "copy": "copy",
+    "frozen": "forward, frozen",
+    "forward": "forward",
+    "backward": "backward",
+    "communication": "communication",
+    "optimizer": "optimizer",
+    "graph": "graph",
+    "other": "other work",
 }
-GAPS = ("below 10 µs", "10 to 100 µs", "100 µs to 1 ms", "1 to 10 ms", "10 ms and more")
+IDLE: dict[IdleCause, str] = {
+    "host": "nothing was launched",
+    "stream": "another stream",
+    "communication": "communication",
+    "other": "between kernels",
+}
+EVALUATE = "autograd::engine::evaluate_function: "
+GAPS = ("below 10 µs", "of 10 to 100 µs", "of 0.1 to 1 ms", "of 1 to 10 ms", "over 10 ms")
+KERNELS, OPERATORS = "kernels and copies (* tensor cores)", "operators on the host, own time"
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a block, a sentence if it has no value."""
+
+    what: str
+    value: str = ""
+    share: str = ""
+    """Of the step, in percent."""
+    more: str = ""
+    """What stands behind it where there is room."""
+    ms: float | None = None
+    """The length of its bar; None for none."""
+    hue: str = "idle"
+    """What the bar has the colour of: a phase, a kind of event, `overlap` or `idle`."""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Rows with a common title."""
+
+    title: str
+    rows: tuple[Figure, ...]
+    is_list: bool = False
+    """Whether the longest come first, and the last may be left out."""
+    full_ms: float | None = None
+    """What a full bar stands for; None: the longest one."""
+
+    def cut(self, most: int) -> "Section":
+        """Return the block with at most so many rows; the last one then counts the others."""
+        if not self.is_list or len(self.rows) <= most or most < 1:
+            return self
+        left = self.rows[most - 1 :]
+        took_ms = sum(row.ms or 0.0 for row in left)
+        value = _ms(took_ms) if took_ms else ""
+        others = Figure(what=f"{len(left):,} others", value=value)
+        return replace(self, rows=(*self.rows[: most - 1], others))
+
+
+def blocks(summary: Summary) -> tuple[Section, ...]:
+    """Return a summary as blocks, without those that have no row."""
+    step_ms = summary.step_ms
+    mean = f"one step, mean of {summary.steps:,}" if summary.steps != 1 else "one step"
+    found = (
+        Section(mean, tuple(_phases(summary)), full_ms=step_ms),
+        Section(KERNELS, tuple(_kernels(summary)), is_list=True),
+        Section(OPERATORS, () if summary.on_device else tuple(_operators(summary)), is_list=True),
+        Section("the host waits", tuple(_waits(summary)), is_list=True, full_ms=step_ms),
+        Section("the GPU", tuple(_device(summary)) if summary.on_device else (), full_ms=step_ms),
+        Section("arithmetic and memory", tuple(_arithmetic(summary))),
+        Section("not in the trace", tuple(_missing(summary))),
+    )
+    return tuple(block for block in found if block.rows)
 
 
 def summary_lines(summary: Summary, most: int = MOST) -> list[str]:
-    """Return a summary as lines; tables show the `most` largest."""
-    return [clip(line, WIDTH).rstrip() for line in _summary(summary, most)]
+    """Return a summary as lines; a block has the `most` longest rows."""
+    steps = f"{summary.steps:,} step{'s' * (summary.steps != 1)} traced"
+    lines = [f"{steps}{f' on {summary.device}' if summary.device else ''}; all values are means"]
+    for block in blocks(summary):
+        lines += ["", block.title, *map(_line, block.cut(most).rows)]
+    return [clip(line, WIDTH).rstrip() for line in lines]
 
 
-def _summary(summary: Summary, most: int) -> Iterator[str]:
-    step_ms = summary.step_ms
-    plural = "s" if summary.steps != 1 else ""
-    where = f" on {summary.device}" if summary.device else ""
-    yield f"{summary.steps:,} step{plural} traced{where}; all values are means for one step"
-    yield _row("step", step_ms)
+def _line(row: Figure) -> str:
+    if not row.value:
+        return f"  {row.what}"
+    what = clip(row.what, LABEL - 1)
+    return f"  {what:{LABEL}}{row.value:>{VALUE}}{row.share:>{SHARE}}  {row.more}"
+
+
+# ── the blocks ──────────────────────────────────────────────────────────────────────────
+
+
+def _phases(summary: Summary) -> Iterator[Figure]:
+    for phase, ms in summary.phases_ms.items():
+        yield _part(summary, PHASE[phase], ms, phase)
+    rest_ms = summary.step_ms - sum(summary.phases_ms.values())
+    idle = "otherwise idle" if "data" in summary.phases_ms else "GPU idle"
+    if summary.phases_ms and rest_ms > 0:
+        if summary.on_device:
+            yield _part(summary, idle, rest_ms)
+        else:
+            yield _part(summary, "none of these", rest_ms, "other")
+    yield replace(_part(summary, "step", summary.step_ms), ms=None)
+
+
+def _kernels(summary: Summary) -> Iterator[Figure]:
+    rows = [*map(_kernel, summary.kernels), *map(_copy, summary.copies)]
+    yield from sorted(rows, key=lambda row: -(row.ms or 0.0))
+
+
+def _kernel(one: KernelUse) -> Figure:
+    name, mark = plain(short(one.name)), "* " * one.uses_tensor_cores
+    operator = _operator(one.operator)
+    if one.module:
+        what = f"{operator or name} in {plain(one.module)}"
+        return _longest(f"{mark}{what}", one.ms, one.count, name if operator else "")
+    what = f"{operator} {name.partition('<')[0]}" if operator else name
+    return _longest(f"{mark}{what}", one.ms, one.count)
+
+
+def _operator(name: str) -> str:
+    """Return an operator's name without torch's namespaces."""
+    return plain(name.removeprefix("aten::").replace(EVALUATE, "autograd: "))
+
+
+def _copy(one: CopyUse) -> Figure:
+    pinned = {True: ", pinned", False: ", pageable", None: ""}[one.is_pinned]
+    size = f"{significant(one.mib)} MiB, {significant(one.gb_s)} GB/s"
+    return replace(_longest(f"copy {one.direction}{pinned}", one.ms, one.count, size), hue="copy")
+
+
+def _operators(summary: Summary) -> Iterator[Figure]:
+    for one in summary.operators:
+        row = _longest(_operator(one.name), one.self_ms, one.count)
+        yield replace(row, hue="operator")
+
+
+def _waits(summary: Summary) -> Iterator[Figure]:
     if summary.loader_ms is not None:
-        yield _row("waits for the next batch", summary.loader_ms, step_ms)
+        yield _part(summary, "in next(DataLoader)", summary.loader_ms, "data")
+    if summary.on_device:
+        yield _part(summary, "for the GPU", summary.blocked_ms, "sync")
+        yield _part(summary, "in calls that copy", summary.copy_call_ms, "copy")
+        yield from map(_sync, summary.syncs)
+
+
+def _sync(one: SyncUse) -> Figure:
+    where = f"{source_line(one.file, one.line)}  " if one.file else ""
+    times = _times(one.count)
+    return Figure(what=plain(f"  {where}{one.what}"), value=_ms(one.blocked_ms), more=times)
+
+
+def _device(summary: Summary) -> Iterator[Figure]:
+    yield _part(summary, "busy", summary.busy_ms, "kernel")
+    for stream in summary.streams if len(summary.streams) > 1 else ():
+        yield _part(summary, f"  {stream.label}", stream.busy_ms, "kernel")
+    if summary.overlap_ms is not None:
+        yield _part(summary, "  two streams at once", summary.overlap_ms, "overlap")
+    yield _part(summary, "idle", sum(summary.idle_ms.values()))
+    data_ms = summary.phases_ms.get("data", 0.0)
+    if data_ms:
+        yield _part(summary, f"  {PHASE['data']}", data_ms, "data")
+    for cause in CAUSES:
+        ms = summary.idle_ms.get(cause, 0.0) - (data_ms if cause == "host" else 0.0)
+        if ms > 0:
+            yield _part(summary, f"  {IDLE[cause]}", ms)
+    if summary.communication_ms:
+        yield _part(summary, "communication", summary.communication_ms, "collective")
+        yield _part(summary, "  nothing else ran", summary.exposed_ms, "collective")
+    each_us = 1e3 * (summary.launch_ms or 0.0) / summary.launches if summary.launches else None
+    times = f"{_times(summary.launches or 0.0)}, {significant(each_us)} µs each"
+    launching = _part(summary, "launch calls", summary.launch_ms, "runtime")
+    yield replace(launching, more=times if summary.launches else "")
+    for name, (_, count, ms) in zip(GAPS, summary.gaps, strict=False):
+        if count:
+            gaps = f"{_count(count)} gap{'s' * (count != 1)} {name}"
+            yield Figure(what=gaps, value=_ms(ms), ms=ms)
+
+
+def _arithmetic(summary: Summary) -> Iterator[Figure]:
+    noted = summary.profiled
+    if noted is not None and noted.flops is not None:
+        gflop, untraced_ms = noted.flops.step_gflop, noted.untraced_step_ms
+        rate = _flop(gflop / (untraced_ms or summary.step_ms) * 1e3)
+        which = "untraced" if untraced_ms else "while traced"
+        yield Figure(what=f"{_flop(gflop)} a step: {rate}/s {which}")
+        if noted.flops.covered_pct < 99.5:
+            yield Figure(what=f"counted in {percent(noted.flops.covered_pct)} of the products")
+        peak = noted.peak.matmul_tflops.get(noted.precision) if noted.peak is not None else None
+        if peak is not None:
+            reached = f"the {_flop(peak * 1e3)}/s that {noted.precision} reached here"
+            yield Figure(what=f"MFU {percent(summary.mfu_pct)} of {reached}")
+    if summary.tensor_core_pct is not None:
+        yield Figure(what=f"{percent(summary.tensor_core_pct)} of kernel time in tensor cores")
+    weights = noted.weights if noted is not None else None
+    if weights is not None:
+        state = f"optimizer state {significant(weights.state_mib)} MiB"
+        yield Figure(what=f"weights {significant(weights.mib)} MiB, {state}")
+
+
+def _missing(summary: Summary) -> Iterator[Figure]:
+    """Yield what the trace cannot tell, so that nobody takes it for zero."""
+    untraced_ms = summary.profiled.untraced_step_ms if summary.profiled is not None else None
     if not summary.on_device:
-        yield "no device events: this is a trace of the host alone"
+        yield Figure(what="no device events: this is a trace of the host alone")
+    if untraced_ms:
+        slower = f"traced {summary.step_ms / untraced_ms:.1f} times that"
+        yield Figure(what=f"untraced a step took {_ms(untraced_ms)}, {slower}")
     else:
-        yield _row("device busy", summary.busy_ms, step_ms)
-        yield _row("device idle", sum(summary.idle_ms.values()), step_ms)
-        for cause, ms in summary.idle_ms.items():
-            yield _row(f"  {CAUSES[cause]}", ms, step_ms)
-        yield _row("two streams at once", summary.overlap_ms, step_ms)
-        for stream in summary.streams:
-            yield _row(f"  {stream.label}", stream.busy_ms, step_ms)
-        yield _row("launch calls on the host", summary.launch_ms, step_ms, summary.launches)
-        yield _row("copy calls on the host", summary.copy_call_ms, step_ms)
-        yield _row("host waits for the device", summary.blocked_ms, step_ms)
-        if summary.communication_ms:
-            yield _row("communication", summary.communication_ms, step_ms)
-            yield _row("  nothing else ran meanwhile", summary.exposed_ms, step_ms)
-        yield f"{'kernel time in tensor cores':{LABEL}}{percent(summary.tensor_core_pct):>18}"
-        mfu = f"{'model flops of measured peak':{LABEL}}{percent(summary.mfu_pct):>18}"
-        yield f"{mfu}  {_untraced(summary)}"
-    yield from _table("syncs", "ms", map(_sync, summary.syncs[:most]), len(summary.syncs))
-    yield from _table(
-        "kernels (* in tensor cores)",
-        "ms",
-        (_kernel(one) for one in summary.kernels[:most]),
-        len(summary.kernels),
-    )
-    yield from _table("copies", "ms", map(_copy, summary.copies), len(summary.copies))
-    if summary.gaps:
-        rows = (
-            _table_row(ms, count, name)
-            for name, (_, count, ms) in zip(GAPS, summary.gaps, strict=True)
-        )
-        yield from _table("gaps on the device", "ms", rows, len(GAPS))
-    operators = (_table_row(one.self_ms, one.count, one.name) for one in summary.operators[:most])
-    yield from _table("operators on the host", "self ms", operators, len(summary.operators))
-    if summary.dropped or summary.is_cut:
-        yield ""
+        yield Figure(what="how long a step takes untraced: tracing slows it")
+    if summary.loader_ms is None:
+        yield Figure(what="waits for data: no DataLoader was called")
+    else:
+        yield Figure(what="what loader workers do: they are processes of their own")
     if summary.is_cut:
-        yield "the file ends early: this is what it holds until there"
+        yield Figure(what="what followed: the file ends early")
     if summary.dropped:
-        yield f"{summary.dropped:,} events contradicted themselves and were left out"
+        yield Figure(what=f"{summary.dropped:,} events: they contradicted themselves")
+
+
+def _part(
+    summary: Summary,
+    what: str,
+    ms: float | None,
+    hue: str = "idle",
+) -> Figure:
+    share = percent(100 * ms / summary.step_ms) if ms is not None and summary.step_ms else ""
+    return Figure(what=what, value=_ms(ms), share=share, ms=ms, hue=hue)
+
+
+def _longest(what: str, ms: float, count: float, more: str = "") -> Figure:
+    times = _times(count)
+    return Figure(
+        what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms, hue="kernel"
+    )
+
+
+def _flop(gflop: float) -> str:
+    units = ((1e3, "TFLOP"), (1.0, "GFLOP"), (1e-3, "MFLOP"))
+    size, unit = next((one for one in units if gflop >= one[0]), units[-1])
+    return f"{significant(gflop / size)} {unit}"
+
+
+def _ms(ms: float | None) -> str:
+    return ABSENT if ms is None else f"{milliseconds(ms)} ms"
+
+
+def _times(count: float) -> str:
+    return f"{_count(count)} time{'s' * (count != 1)}"
+
+
+def _count(count: float) -> str:
+    return f"{count:,.0f}" if count >= 100 or count == round(count) else f"{count:.1f}"
+
+
+# ── changes ─────────────────────────────────────────────────────────────────────────────
 
 
 def comparison_lines(comparison: ProfileComparison, most: int = MOST) -> list[str]:
@@ -96,59 +301,8 @@ def comparison_lines(comparison: ProfileComparison, most: int = MOST) -> list[st
     return [clip(line, WIDTH).rstrip() for line in lines]
 
 
-def _row(
-    what: str, ms: float | None, of_ms: float | None = None, count: float | None = None
-) -> str:
-    share = percent(100 * ms / of_ms) if ms is not None and of_ms else ""
-    times = f"  {_count(count)} times" if count is not None else ""
-    unit = "" if ms is None else "ms"
-    return f"{clip(what, LABEL - 1):{LABEL}}{milliseconds(ms):>7} {unit:2}{share:>8}{times}"
-
-
-def _untraced(summary: Summary) -> str:
-    """Return whether the flops are of an untraced or a traced step."""
-    if summary.mfu_pct is None or summary.profiled is None:
-        return ""
-    untraced_ms = summary.profiled.untraced_step_ms
-    return f"untraced: {milliseconds(untraced_ms)} ms" if untraced_ms else "while traced"
-
-
-def _table(title: str, unit: str, rows: Iterator[str], there_are: int) -> Iterator[str]:
-    shown = list(rows)
-    if shown:
-        yield ""
-        yield f"{unit:>9}{'count':>9}  {title}"
-        yield from shown
-        yield from _more(there_are - len(shown))
-
-
 def _more(left: int) -> list[str]:
     return [f"{'':20}and {left:,} more"] if left > 0 else []
-
-
-def _table_row(ms: float, count: float, what: str) -> str:
-    return f"{milliseconds(ms):>9}{_count(count):>9}  {plain(what)}"
-
-
-def _count(count: float) -> str:
-    return f"{count:,.0f}" if count >= 100 or count == round(count) else f"{count:.1f}"
-
-
-def _kernel(one: KernelUse) -> str:
-    mark = "*" if one.uses_tensor_cores else " "
-    who = " in ".join(filter(None, (one.operator.removeprefix("aten::"), one.module))) or ABSENT
-    return _table_row(one.ms, one.count, f"{mark} {clip(who, 22):22}  {short(one.name)}")
-
-
-def _copy(one: CopyUse) -> str:
-    pinned = {True: ", pinned", False: ", pageable", None: ""}[one.is_pinned]
-    rate = f"{significant(one.gb_s)} GB/s"
-    return _table_row(one.ms, one.count, f"{one.direction}{pinned}  {memory(one.mib)}  {rate}")
-
-
-def _sync(one: SyncUse) -> str:
-    where = f"{source_line(one.file, one.line)}  " if one.file else ""
-    return _table_row(one.blocked_ms, one.count, f"{where}{one.what}")
 
 
 def _total(one: TotalChange) -> str:

@@ -94,6 +94,12 @@ def fitted(text: str, width: int) -> str:
     return set_cell_size(text, width)
 
 
+def rule(title: str, width: int) -> Parts:
+    """Return a thin rule of this width, with a title."""
+    text = fitted(title, min(cell_len(title), max(width - 4, 0)))
+    return (" ─ ", "border"), (text, "head"), (f" {'─' * (width - cell_len(text) - 4)}", "border")
+
+
 def level_of(share: float) -> str:
     """Return the character that is filled up to this share of its height."""
     level = int(min(max(share, 0.0), 1.0) * len(LEVELS))

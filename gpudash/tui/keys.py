@@ -214,8 +214,8 @@ KEYS = (
         elsewhere=False, rank=7),
     Key("comma", "screen.to_marker(-1)", "", "Cursor to the lever change before", "look"),
     Key("full_stop", "screen.to_marker(1)", "", "Cursor to the next lever change", "look"),
-    Key("t", "timeline", "timeline",
-        f"The timeline of the newest profile; the first one traces {PROFILED_STEPS} steps", "look",
+    Key("t", "timeline", "profile",
+        f"The newest profile; the first one traces {PROFILED_STEPS} steps", "look",
         rank=1, needs="profile"),
     Key("d,g", "screen.device", "device", "Every value of the device, or why none is read", "look",
         rank=6),
@@ -302,20 +302,22 @@ TIMELINE_KEYS = (
     Key("0", "screen.whole", "all", "The whole trace", "look", rank=3),
     Key("z", "screen.zoom_to_event", "to event", "Zoom to the event under the cursor", "look",
         rank=4),
-    Key("s", "screen.show('summary')", "summary", "What a step's time goes into, or the lanes",
+    Key("s", "screen.show('summary')", "summary", "The whole summary, or the lanes",
         "look", rank=1),
     Key("c", "screen.show('changes')", "changes", "What changed since the profile before", "look",
         rank=4),
+    Key("x", "screen.try_it", "try it", "A/B of what the dashboard proposes", "prove",
+        needs="blocks", rank=4),
     Key("T", "profile", "new", f"Trace {PROFILED_STEPS} steps anew", "keep", needs="profile",
         rank=2),
     Key("w", "screen.where", "where", "Where the trace is; copies its path", "keep", rank=4),
     Key("y", "screen.copy", "copy", "Copy what is under the cursor", "keep", rank=5),
-    Key("question_mark", "screen.help", "help", "Every key of the timeline", "app", rank=0),
+    Key("question_mark", "screen.help", "help", "Every key of the profile", "app", rank=0),
     Key("escape,q,t", "screen.leave", "back", "End a search; back to the dashboard", "app", rank=0,
         palette=False),
 )
 # fmt: on
-"""Keys of the timeline screen."""
+"""Keys of the profile's screen."""
 
 
 def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...]:

@@ -22,11 +22,14 @@ from gpudash.trace.model import (
     TraceLane,
 )
 from gpudash.trace.names import STEP
+from gpudash.trace.phases import phases
 from gpudash.trace.spans import Spans, overlap
+from gpudash.trace.summary import PHASES, Phase
+from gpudash.trace.text import PHASE
 
 Indices: TypeAlias = NDArray[np.int32]
 Times: TypeAlias = NDArray[np.float64]
-RowKind: TypeAlias = LaneKind | Literal["waits", "overlap"]
+RowKind: TypeAlias = LaneKind | Literal["phase", "waits", "overlap"]
 
 OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
     "host": ON_HOST,
@@ -38,6 +41,8 @@ OF_LANE: dict[LaneKind, tuple[EventKind, ...]] = {
 LEAST_US = 0.001
 """Drawn length of an event without duration: a trace has nanoseconds."""
 SEVERAL = "two streams or more at work"
+BRIDGED_US = 10.0
+"""Shortest pause between two stretches of a phase; shorter ones lie between kernels."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -57,6 +62,12 @@ class Row(msgspec.Struct, frozen=True):
     """Drawn time of the first n events together, for n from 0 to all."""
     length_us: NDArray[np.float32]
     """As drawn; searched where many events share a cell."""
+    phases: NDArray[np.uint8] | None = None
+    """Of a row of phases: the index of each stretch in `PHASES`."""
+
+    def phase(self, position: int) -> Phase | None:
+        """Return the phase of a stretch; None in other rows."""
+        return None if self.phases is None else PHASES[self.phases[position]]
 
     def end_us(self, position: int) -> float:
         """Return an event's end as drawn."""
@@ -85,14 +96,12 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: EventKind | None
-    """None for a stretch of overlapping streams, which is no event."""
+    """None for a stretch of a phase or of overlapping streams, which is no event."""
     lane: str
     begin_us: float
     duration_us: float
     delay_us: float | None = None
     """From the launching call's begin to the event's begin; None if unknown."""
-    operator: str = ""
-    """The innermost operator around the event, or around its launch."""
     stack: tuple[str, ...] = ()
     """Events that enclose it, or its launch, outermost first."""
     copied_bytes: int = 0
@@ -112,7 +121,7 @@ def timeline_of(trace: Trace) -> Timeline:
     streams = [row for row in device if row.kind == "stream"]
     both = [_overlap(streams)] if len(streams) > 1 else []
     host = [row for index in _lanes(trace, "host") for row in _host_rows(trace, index)]
-    return Timeline(trace, (*device, *both, *host), max(length_us, LEAST_US))
+    return Timeline(trace, (*_phases(trace), *device, *both, *host), max(length_us, LEAST_US))
 
 
 def _lanes(trace: Trace, kind: LaneKind) -> list[int]:
@@ -178,6 +187,24 @@ def _drawn(
     return Row(kind, label, lane, depth, chosen, begin, busy, length.astype(np.float32))
 
 
+def _phases(trace: Trace) -> Iterator[Row]:
+    """Yield a row of what the training does at each moment, if the trace tells more than copies."""
+    found = phases(trace)
+    if not found.keys() - {"copy", "communication", "other"}:
+        return
+    begin = np.concatenate([spans.begin_us for spans in found.values()])
+    end = np.concatenate([spans.end_us for spans in found.values()])
+    counts = [len(spans.begin_us) for spans in found.values()]
+    phase = np.repeat(np.array([PHASES.index(one) for one in found], np.uint8), counts)
+    order = np.argsort(begin, kind="stable")
+    begin, end, phase = begin[order], end[order], phase[order]
+    goes_on = (phase[1:] == phase[:-1]) & (begin[1:] - end[:-1] < BRIDGED_US)
+    is_first = np.concatenate(([True], ~goes_on))
+    begin, end, phase = begin[is_first], end[np.append(~goes_on, True)], phase[is_first]
+    none = np.full(len(begin), -1, np.int32)
+    yield msgspec.structs.replace(_drawn("phase", "phase", -1, 0, none, begin, end), phases=phase)
+
+
 def _overlap(streams: list[Row]) -> Row:
     """Return the stretches in which two streams or more are at work."""
     both = overlap([Spans(row.begin_us, row.begin_us + np.diff(row.busy_us)) for row in streams])
@@ -239,6 +266,16 @@ def beside(row: Row, at_us: float, direction: int) -> int | None:
     return position if 0 <= position < len(row.begin_us) else None
 
 
+def longest(trace: Trace, row: Row, begin_us: float, end_us: float) -> int | None:
+    """Return the longest event that begins between two moments and is work; None for none."""
+    first, stop = np.searchsorted(row.begin_us, (begin_us, end_us))
+    events = row.events[first:stop]
+    works = trace.events.are("operator", "kernel", "copy", "set")[events]
+    if not works.any():
+        return None
+    return int(first) + int(np.where(works, row.length_us[first:stop], -1.0).argmax())
+
+
 def matches(timeline: Timeline, text: str) -> Indices:
     """Return events with `text` in their name: the device's, or all if the device has none."""
     trace, sought = timeline.trace, text.casefold()
@@ -264,7 +301,7 @@ def details_of(timeline: Timeline, row: Row, position: int) -> Details:
     begin_us = float(row.begin_us[position])
     if event < 0:
         return Details(
-            name=SEVERAL,
+            name=SEVERAL if (phase := row.phase(position)) is None else PHASE[phase],
             kind=None,
             lane=row.label,
             begin_us=begin_us,
@@ -275,7 +312,6 @@ def details_of(timeline: Timeline, row: Row, position: int) -> Details:
     launch = int(events.launch[event]) if kind in ON_DEVICE else -1
     caller = launch if kind in ON_DEVICE else event
     around = _around(timeline, caller) if caller >= 0 else []
-    operators = [one for one in around if KINDS[events.kind[one]] == "operator"]
     if launch >= 0:
         around.append(launch)
     return Details(
@@ -285,7 +321,6 @@ def details_of(timeline: Timeline, row: Row, position: int) -> Details:
         begin_us=float(events.begin_us[event]),
         duration_us=float(events.duration_us[event]),
         delay_us=float(events.begin_us[event] - events.begin_us[launch]) if launch >= 0 else None,
-        operator=trace.names[events.name[operators[-1]]] if operators else "",
         stack=tuple(trace.names[events.name[one]] for one in around),
         copied_bytes=int(events.bytes[event]),
     )

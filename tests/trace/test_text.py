@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.inspections import Flops, Peak, Profiled, Weights
 from gpudash.trace.accounting import summarise
 from gpudash.trace.compare import compare
 from gpudash.trace.read import read
-from gpudash.trace.summary import CopyUse, KernelUse, Summary, SyncUse
-from gpudash.trace.text import WIDTH, comparison_lines, summary_lines
+from gpudash.trace.summary import CopyUse, KernelUse, OperatorUse, Summary, SyncUse
+from gpudash.trace.text import KERNELS, WIDTH, blocks, comparison_lines, summary_lines
 from tests.trace.made import H200
 
 
@@ -21,6 +21,8 @@ def test_a_summary_reads_as_follows():
         step_ms=5.0,
         on_device=True,
         device="NVIDIA H200",
+        phases_ms={"data": 0.5, "forward": 4.0},
+        loader_ms=0.6,
         busy_ms=4.0,
         idle_ms={"host": 0.75, "stream": 0.0, "communication": 0.0, "other": 0.25},
         launches=181.0,
@@ -33,59 +35,84 @@ def test_a_summary_reads_as_follows():
         copies=(CopyUse("to device", False, 1.0, 24.0, 0.25, 5.83),),
         syncs=(SyncUse("train.py", 31, "step", "item", 1.0, 0.5),),
         tensor_core_pct=87.5,
+        gaps=((0.0, 0.0, 0.0), (10.0, 2.0, 0.1)),
         dropped=2,
     )
     assert summary_lines(summary) == [
-        "10 steps traced on NVIDIA H200; all values are means for one step",
-        "step                                 5.00 ms",
-        "device busy                          4.00 ms    80 %",
-        "device idle                          1.00 ms    20 %",
-        "  the host had launched nothing      0.75 ms    15 %",
-        "  waited for another stream          0.00 ms     0 %",
-        "  waited for communication           0.00 ms     0 %",
-        "  between kernels, and unknown       0.25 ms     5 %",
-        "two streams at once                     –",
-        "launch calls on the host             1.50 ms    30 %  181 times",
-        "copy calls on the host                  –",
-        "host waits for the device            0.50 ms    10 %",
-        "kernel time in tensor cores                     88 %",
-        "model flops of measured peak                       –",
+        "10 steps traced on NVIDIA H200; all values are means",
         "",
-        "       ms    count  syncs",
-        "     0.50        1  train.py:31  item",
+        "one step, mean of 10",
+        "  waits for data                       0.50 ms   10 %",
+        "  forward                              4.00 ms   80 %",
+        "  otherwise idle                       0.50 ms   10 %",
+        "  step                                 5.00 ms  100 %",
         "",
-        "       ms    count  kernels (* in tensor cores)",
-        "     3.50        2  * mm in Linear_0          gemm<float>",
-        "     0.50      0.1    –                       fill",
+        "kernels and copies (* tensor cores)",
+        "  * mm in Linear_0                     3.50 ms         2 times, gemm<float>",
+        "  fill                                 0.50 ms         0.1 times",
+        "  copy to device, pageable             0.25 ms         1 time, 24.0 MiB, 5.83 G…",
         "",
-        "       ms    count  copies",
-        "     0.25        1  to device, pageable  24 MiB  5.83 GB/s",
+        "the host waits",
+        "  in next(DataLoader)                  0.60 ms   12 %",
+        "  for the GPU                          0.50 ms   10 %",
+        "  in calls that copy                         –",
+        "    train.py:31  item                  0.50 ms         1 time",
         "",
-        "2 events contradicted themselves and were left out",
+        "the GPU",
+        "  busy                                 4.00 ms   80 %",
+        "  idle                                 1.00 ms   20 %",
+        "    waits for data                     0.50 ms   10 %",
+        "    nothing was launched               0.25 ms    5 %",
+        "    between kernels                    0.25 ms    5 %",
+        "  launch calls                         1.50 ms   30 %  181 times, 8.29 µs each",
+        "  2 gaps of 10 to 100 µs               0.10 ms",
+        "",
+        "arithmetic and memory",
+        "  88 % of kernel time in tensor cores",
+        "",
+        "not in the trace",
+        "  how long a step takes untraced: tracing slows it",
+        "  what loader workers do: they are processes of their own",
+        "  2 events: they contradicted themselves",
     ]
 
 
-def test_a_trace_of_the_host_alone_says_so():
+def test_a_trace_of_the_host_alone_says_so_and_has_operators_and_no_gpu():
+    operators = (OperatorUse("aten::mm", 2.0, 1.5),)
+    found = Summary(steps=1, step_ms=5.0, on_device=False, operators=operators)
+    lines = summary_lines(found)
+    assert lines[0] == "1 step traced; all values are means"
+    assert "  no device events: this is a trace of the host alone" in lines
+    assert "  mm                                   1.50 ms         2 times" in lines
+    assert "the GPU" not in lines
+
+
+def test_whether_a_step_waits_for_data_is_not_known_without_a_loader():
     lines = summary_lines(Summary(steps=1, step_ms=5.0, on_device=False))
-    assert lines[0].startswith("1 step traced;")
-    assert lines[-1] == "no device events: this is a trace of the host alone"
+    assert "  waits for data: no DataLoader was called" in lines
+    assert "the host waits" not in lines
 
 
-def test_a_wait_for_the_next_batch_stands_below_the_step():
-    lines = summary_lines(Summary(steps=1, step_ms=5.0, on_device=False, loader_ms=4.0))
-    assert lines[2].split() == ["waits", "for", "the", "next", "batch", "4.00", "ms", "80", "%"]
+def test_what_lies_in_no_phase_is_a_row_so_that_they_add_up_to_the_step():
+    found = Summary(steps=1, step_ms=5.0, on_device=False, phases_ms={"backward": 4.0})
+    (block, *_) = blocks(found)
+    assert [(row.what, row.value) for row in block.rows] == [
+        ("backward", "4.00 ms"),
+        ("none of these", "1.00 ms"),
+        ("step", "5.00 ms"),
+    ]
 
 
 def test_the_line_that_waits_is_shown_however_long_its_path_is():
     file = f"/home/{'deeply/' * 12}losses/masked.py"
     sync = SyncUse(file, 1041, "step", "nonzero", 1.0, 0.5)
     lines = summary_lines(Summary(steps=1, step_ms=5.0, on_device=True, syncs=(sync,)))
-    assert "     0.50        1  losses/masked.py:1041  nonzero" in lines
+    assert any(line.startswith("    losses/masked.py:1041  nonzero") for line in lines)
 
 
 def test_a_cut_trace_says_so(real):
     lines = summary_lines(msgspec.structs.replace(real, is_cut=True))
-    assert "the file ends early: this is what it holds until there" in lines
+    assert "  what followed: the file ends early" in lines
 
 
 def test_no_line_is_wider_than_a_terminal(real):
@@ -95,9 +122,13 @@ def test_no_line_is_wider_than_a_terminal(real):
 
 
 @pytest.mark.parametrize(
-    ("untraced_ms", "which"), [(4.2, "untraced: 4.20 ms"), (None, "while traced")]
+    ("untraced_ms", "rate", "tracing"),
+    [
+        (4.0, "1.00 TFLOP/s untraced", "untraced a step took 4.00 ms, traced 1.2 times that"),
+        (None, "800 GFLOP/s while traced", "how long a step takes untraced: tracing slows it"),
+    ],
 )
-def test_the_step_of_the_flops_is_named(untraced_ms, which):
+def test_the_step_of_the_flops_is_named(untraced_ms, rate, tracing):
     noted = Profiled(
         at_s=0.0,
         path="",
@@ -106,15 +137,33 @@ def test_the_step_of_the_flops_is_named(untraced_ms, which):
         steps_ms=5.0,
         took_ms=1.0,
         untraced_step_ms=untraced_ms,
+        precision="tf32",
+        flops=Flops(step_gflop=4.0, covered_pct=97.0),
+        peak=Peak(matmul_tflops={"tf32": 2.5}, memory_gb_s=1.0),
+        weights=Weights(mib=3.0, state_mib=6.0),
     )
-    summary = Summary(steps=1, step_ms=5.0, on_device=True, mfu_pct=40.0, profiled=noted)
-    line = f"model flops of measured peak                    40 %  {which}"
-    assert line in summary_lines(summary)
+    lines = summary_lines(
+        Summary(steps=1, step_ms=5.0, on_device=True, mfu_pct=40.0, profiled=noted)
+    )
+    assert f"  4.00 GFLOP a step: {rate}" in lines
+    assert "  counted in 97 % of the products" in lines
+    assert "  MFU 40 % of the 2.50 TFLOP/s that tf32 reached here" in lines
+    assert "  weights 3.00 MiB, optimizer state 6.00 MiB" in lines
+    assert f"  {tracing}" in lines
 
 
-def test_the_rest_of_a_long_table_is_counted(real):
-    lines = summary_lines(real, most=3)
-    assert f"{'':20}and {len(real.kernels) - 3} more" in lines
+def test_the_last_row_of_a_long_list_has_what_the_others_take_together(real):
+    (kernels,) = (one for one in blocks(real) if one.title == KERNELS)
+    there_are, took_ms = len(kernels.rows), sum(row.ms for row in kernels.rows[2:])
+    *_, others = kernels.cut(3).rows
+    assert others.what == f"{there_are - 2} others"
+    assert others.value == f"{took_ms:.2f} ms"
+    assert kernels.cut(there_are) == kernels
+
+
+def test_a_sum_is_not_cut_however_many_parts_it_has(real):
+    (step, *_) = blocks(real)
+    assert step.cut(2) == step
 
 
 def test_a_comparison_reads_as_follows():

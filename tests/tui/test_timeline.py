@@ -1,56 +1,39 @@
-"""The timeline of a profile: how it is asked for, and what its keys and the mouse do."""
+"""The screen of a profile: what it shows, and what its keys and the mouse do."""
 
-import threading
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 import pytest
 from textual.content import Content
 
-from gpudash.errors import UsageError
+from gpudash.metrics import METRICS
 from gpudash.protocol.commands import Plan
+from gpudash.trace.accounting import summarise
 from gpudash.tui.app import Dashboard
-from gpudash.tui.keys import PROFILED_STEPS, TIMELINE_KEYS
+from gpudash.tui.keys import TIMELINE_KEYS
 from gpudash.tui.screens.timeline import TimelineScreen
 from tests.tui.driving import dashboard, strips_of
-from tests.tui.fake_engine import FakeEngine, recording, training
-from tests.tui.traces import LANES, SUMMARY, profiled, shown, trace_of, training_trace
+from tests.tui.fake_engine import FakeEngine, answered, training
+from tests.tui.traces import LANES, SUMMARY, WAITING, shown, trace_of, training_trace
 
 changed = msgspec.structs.replace
 RUNNING = changed(training(), can=(*training().can, "profile"))
+ANSWERED = changed(answered(RUNNING), profile_of=("train.py", {}))
+WAITS_DOES = ("copy", "forward", "backward", "optimizer")
+WAITS = changed(training_trace(3, WAITING), device="NVIDIA H200")
 
 
 @asynccontextmanager
-async def timeline(trace=None, size=(80, 24), before=None, **options):
-    """The timeline of a trace, above the dashboard."""
-    async with dashboard(size, snapshot=RUNNING, **options) as d:
-        made = shown(training_trace() if trace is None else trace, before)
+async def timeline(
+    trace=None, size=(80, 24), before=None, summary=SUMMARY, snapshot=RUNNING, **options
+):
+    """The profile of a trace, above the dashboard."""
+    async with dashboard(size, snapshot=snapshot, **options) as d:
+        made = shown(training_trace() if trace is None else trace, before, summary)
         d.app.push_screen(TimelineScreen(d.app.control, made))
         await d.settle()
         yield d
-
-
-@pytest.fixture
-def traces(monkeypatch, tmp_path):
-    """Traces by their path; what is not here cannot be read."""
-    known = {}
-
-    def load(path: Path):
-        if path not in known:
-            raise UsageError(f"{path} is no trace of torch.profiler")
-        assert threading.current_thread() is not threading.main_thread()
-        return changed(shown(known[path]), path=path, summary=None)
-
-    def summary(_trace):
-        assert threading.current_thread() is not threading.main_thread()
-        return SUMMARY
-
-    monkeypatch.setattr("gpudash.tui.profiles.load", load)
-    monkeypatch.setattr("gpudash.tui.profiles.summarise", summary)
-    monkeypatch.setattr("gpudash.tui.profiles.folder", lambda: tmp_path / "traces")
-    return known
 
 
 def view(d):
@@ -67,228 +50,83 @@ async def until(d, predicate):
     await d.settle()
 
 
-async def until_open(d):
-    await until(d, lambda: is_open(d))
-
-
-async def asked(d) -> Path:
-    """The path that the engine was given."""
-    while not d.engine.calls_of("profile"):
-        await d.pilot.pause(0.01)
-    steps, path = d.engine.calls_of("profile")[-1]
-    assert steps == PROFILED_STEPS
-    return path
-
-
-# ── asking for one ──────────────────────────────────────────────────────────────────────
-
-
-async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tmp_path):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        path = await asked(d)
-        assert path.parent == tmp_path / "traces"
-        await d.show(changed(RUNNING, profiling=True, status="profiling"))
-        assert d.lines()[-2].startswith(f" profiling {PROFILED_STEPS} steps …")
-        assert d.lines()[-2].count("profiling") == 1
-        traces[path] = training_trace()
-        await d.show(changed(RUNNING, profile=profiled(path=str(path))))
-        await until_open(d)
-        assert "10,341" in d.text()
-        await d.press("escape")
-        assert "profiling" not in d.text()
-        await d.press("t")
-        assert is_open(d)
-        assert len(d.engine.calls_of("profile")) == 1
-
-
-async def test_a_profile_that_ended_early_says_how_many_of_the_steps_it_has(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        path = await asked(d)
-        traces[path] = training_trace()
-        await d.show(changed(RUNNING, profile=profiled(path=str(path), steps=3)))
-        await until_open(d)
-        assert d.notices() == [f"the profile ended early: it has 3 of {PROFILED_STEPS} steps"]
-
-
-async def test_asking_for_memory_does_not_end_a_profile(traces):
-    snapshot = changed(RUNNING, can=(*RUNNING.can, "memory"))
-    async with dashboard(snapshot=snapshot) as d:
-        await d.press("t")
-        await asked(d)
-        await d.press("M")
-        assert d.notices() == ["a profile is being made: ask for memory afterwards"]
-        assert d.engine.calls_of("memory_owners") == []
-
-
-async def test_asking_twice_is_asking_once(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        await asked(d)
-        await d.press("t")
-        assert d.notices() == ["a profile is being made"]
-        assert len(d.engine.calls_of("profile")) == 1
-
-
-async def test_a_profile_that_is_refused_can_be_asked_for_again(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        await asked(d)
-        await d.show(RUNNING)
-        assert not is_open(d)
-        assert "profiling" not in d.text()
-        d.engine.calls.clear()
-        await d.press("t")
-        await asked(d)
-
-
-async def test_a_trace_that_cannot_be_read_is_a_line_of_the_status(traces):
-    async with dashboard(snapshot=changed(RUNNING, profile=profiled())) as d:
-        await d.press("t")
-        await d.until("/traces/trace.json is no trace of torch.profiler")
-        assert not is_open(d)
-
-
-async def test_a_profile_of_a_run_that_has_ended_is_still_shown(traces):
-    traces[Path("/traces/trace.json")] = training_trace()
-    ended = changed(RUNNING, state="finished", status="finished", profile=profiled())
-    async with dashboard(snapshot=ended) as d:
-        await d.press("t")
-        await until_open(d)
-        await d.press("T")
-        assert d.notices() == ["nothing is running to profile; press R first"]
-
-
-async def test_a_new_profile_takes_the_place_of_the_one_shown_and_knows_it(traces):
-    first, second = Path("/traces/trace.json"), Path("/traces/second.json")
-    traces[first], traces[second] = training_trace(3), training_trace(2)
-    snapshot = changed(RUNNING, profile=profiled())
-    async with dashboard(snapshot=snapshot) as d:
-        await d.press("t")
-        await until_open(d)
-        await d.press("T")
-        await asked(d)
-        await d.show(changed(snapshot, profiling=True))
-        assert f"profiling {PROFILED_STEPS} steps …" in d.text()
-        await d.show(changed(snapshot, profile=profiled(2, str(second))))
-        await d.until("2 steps")
-        await until(d, lambda: d.app.screen.shown.before == SUMMARY)
-        await d.press("escape")
-        assert d.app.screen is d.app.main_screen
-
-
-@pytest.mark.parametrize("key", ["s", "c"])
-async def test_the_timeline_does_not_wait_for_the_summary(traces, monkeypatch, key):
-    is_asked_for = threading.Event()
-    monkeypatch.setattr(
-        "gpudash.tui.profiles.summarise", lambda _trace: is_asked_for.wait(60) and SUMMARY
-    )
-    traces[Path("/traces/trace.json")] = training_trace()
-    async with dashboard(snapshot=changed(RUNNING, profile=profiled())) as d:
-        await d.press("t")
-        await until_open(d)
-        assert "stream 7" in d.text()
-        await d.press(key)
-        assert "the trace is being summed up …" in d.text()
-        is_asked_for.set()
-        await d.until("device busy")
-        assert d.notices() == []
-
-
-async def test_the_answer_rests_on_a_profile_only_with_the_settings_that_it_was_made_with(traces):
-    traces[Path("/traces/trace.json")] = training_trace()
-    made = changed(
-        RUNNING,
-        profile=profiled(),
-        profile_of=(RUNNING.workload, RUNNING.settings),
-    )
-    others = changed(made, settings={**RUNNING.settings, "batch_size": "4"})
-    async with dashboard(snapshot=others) as d:  # changed as soon as it was there
-        await d.press("t")
-        await until_open(d)
-        await until(d, lambda: d.engine.calls_of("deepen"))
-    assert d.engine.calls_of("deepen") == [(RUNNING.workload, RUNNING.settings)]
-
-
-async def test_a_profile_does_not_open_above_a_dialog(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        path = await asked(d)
-        traces[path] = training_trace()
-        await d.press("slash")
-        await d.show(changed(RUNNING, profile=profiled(path=str(path))))
-        while not d.notices():
-            await d.pilot.pause(0.01)
-        assert d.notices() == ["the profile is there; t shows it"]
-        assert not is_open(d)
-
-
-async def test_a_trace_goes_beside_the_recording(traces, tmp_path):
-    snapshot = changed(RUNNING, recording=recording(str(tmp_path / "run.csv")))
-    async with dashboard(snapshot=snapshot) as d:
-        await d.press("t")
-        path = await asked(d)
-        assert path.parent == tmp_path
-        assert path.name.startswith("run-profile-")
-
-
-async def test_the_newest_traces_are_kept(traces, tmp_path):
-    folder = tmp_path / "traces"
-    folder.mkdir()
-    for number in range(9):
-        (folder / f"encdec-{number}.json").write_text("{}")
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        await asked(d)
-    assert len(list(folder.iterdir())) == 4
-
-
-async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
-    traces[Path("/traces/trace.json")] = training_trace()
-    async with dashboard(snapshot=RUNNING) as d:
-        d.app.main_screen.open_tab("timeline")
-        await d.settle()
-        assert "no profile of this run yet: t makes one" in d.text()
-        await d.show(changed(RUNNING, profile=profiled(steps=3)))
-        assert "steps 10,340 to 10,342 were traced: t shows their timeline" in d.text()
-        await d.press("enter")
-        await until_open(d)
-
-
 # ── what is seen ────────────────────────────────────────────────────────────────────────
 
 LOOK = """\
- timeline  NVIDIA H200  3 steps                      step 2 of 3  10.0 ms shown
-            10 ms ▾     12 ms       14 ms        16 ms       18 ms
- steps      ┊10,341 · 10.0 ms
-▸stream 7   ┊     ▆conv<float, 4>    wgrad[bold] Me…▃                       55 %
- stream 13  ┊     │              ▃encode_kern…▁        ▅nccl…               29 %
- copies     ┊     │                              ▆  ▃                        5 %
- nccl       ┊     │                                    ▅nccl…                9 %
- overlap    ┊     │              ▃            ▁                             20 %
- waits      ┊     │             ▄cudaSt…▄                                   13 %
- main       conv2d│           ▅▂item     ▁                                  45 %
-            ▃cudnn│convo…▁      ▄cudaSt…▄                                   33 %
-            ┊  ▅  │                                                          1 %
-
- void cudnn::conv<float, 4>(int)
- 3.00 ms from 11.0 ms · stream 7 · launched 500 µs before it began
- operator aten::cudnn_convolution
- aten::conv2d
-   aten::cudnn_convolution
-     cudaLaunchKernel
-
-
-
-
+ train.py  profile  NVIDIA H200                      step 2 of 3  10.0 ms shown
+ ─ step ───┊ 10,341 · 10.0 ms ──────────────────────────────────────────────────
+           10 ms       12 ms        14 ms       16 ms          ▾
+ phase     waits for data 7.00 ms ·····················▃  ▃fwd bwd      ▆
+▸stream 7  ┊                                           ▂  ▃con…wgrad    ▆   26 %
+ copies    ┊                                           ▂  ▂    │             4 %
+ waits     ┊                                                   │ ▆cudaS…▆   12 %
+ main      next(DataLoader) ···························▄  ▆ ▃ ▅▅▄▆cudaS…▆   91 %
+           ┊                                           ▁  ▁  ▁ ▁             0 %
+ ─ under the cursor ────────────────────────────────────────────────────────────
+ wgrad
+ 1.00 ms from 18.3 ms · stream 7 · launched 350 µs before it began
+ in autograd::engine::evaluate_function: Conv > cudaLaunchKernel
+ ─ one step, mean of 3 ───────────────── ─ kernels and copies (* tensor cores) ─
+   waits for data  7.00 ms  70 %  ····     autograd: Conv wgrad      1.00 ms  ██
+   copy            0.40 ms   4 %  ▎        conv<float, 4> in Net     0.70 ms  █▍
+   forward         0.70 ms   7 %  ▍        adamw                     0.50 ms  █
+   backward        1.00 ms  10 %  ▋        copy to device, pageable  0.40 ms  ▊
+   optimizer       0.50 ms   5 %  ▎      ─ what follows: the dashboard's answer
+   otherwise idle  0.40 ms   4 %           x  try fused_optimizer off → on
+   step            10.0 ms 100 %              up to +9 %
+ ─ arithmetic and memory ───────────────   GPU-bound
+   0 % of kernel time in tensor cores      busy 94 % of 3.73 ms
  tab event  / find  . step  [ zoom  0 all  s summary  T new  ? help  esc back
 """
 
 
-async def test_a_step_in_the_middle_is_shown_first_with_its_first_kernel():
-    async with timeline() as d:
-        assert "".join(f"{line.rstrip()}\n" for line in d.lines()) == LOOK
+async def test_a_step_in_the_middle_is_shown_first_with_the_longest_kernel_and_the_summary():
+    async with timeline(WAITS, snapshot=ANSWERED, summary=summarise(WAITS)) as d:
+        shown = "".join(f"{line.rstrip()}\n" for line in d.lines())
+        assert shown.replace("\N{NO-BREAK SPACE}", " ") == LOOK
+
+
+async def test_a_tall_screen_has_all_steps_above_the_one_that_is_shown():
+    async with timeline(WAITS, size=(120, 40), summary=summarise(WAITS)) as d:
+        lane, bracket = d.lines()[2:4]
+        assert d.lines()[1].startswith(" ─ all 3 steps · 30.0 ms ─")
+        assert lane.count("··········") >= 3
+        assert "┘ shown below" in bracket
+        titles = ("the host waits", "the GPU", "not in the trace", "arithmetic and memory")
+        assert all(f"─ {title} ─" in d.text() for title in titles)
+
+
+async def test_phases_have_the_dashboards_colours_and_waits_for_data_are_dotted():
+    async with timeline(WAITS, size=(120, 24)) as d:
+        lanes = d.app.screen.lanes
+        (_, *phases, _) = list(lanes.rows(*lanes.size))[2]
+        dotted = "".join(text for text, ink in phases if ink == "line-0")
+        assert dotted.count("·") > 40
+        filled = [int(ink[-1]) for _, ink in phases if ink.startswith("fill-")]
+        assert filled == [METRICS[f"{one}_ms"].hue for one in WAITS_DOES]
+
+
+async def test_what_is_not_in_the_trace_is_said():
+    async with timeline(WAITS, size=(120, 40), summary=summarise(WAITS)) as d:
+        assert "what loader workers do: they are processes of their own" in d.text()
+        assert "how long a step takes untraced: tracing slows it" in d.text()
+
+
+async def test_what_follows_is_what_the_dashboard_answers_now():
+    async with timeline(WAITS, snapshot=ANSWERED) as d:
+        assert "x  try fused_optimizer" in d.text()
+        found = changed(ANSWERED.answer, title="input-bound", tries=(), evidence=())
+        await d.show(changed(ANSWERED, answer=found))
+        await d.press("right")
+        assert "x  try" not in d.text()
+        assert "   input-bound" in d.text()
+
+
+async def test_x_goes_back_and_proves_what_the_dashboard_proposes():
+    async with timeline(WAITS, snapshot=ANSWERED) as d:
+        await d.press("x")
+        assert d.app.screen is d.app.main_screen
+        await until(d, lambda: d.engine.calls_of("compare"))
 
 
 async def test_waits_are_red_and_neighbours_alternate_in_brightness():
@@ -327,7 +165,9 @@ async def test_a_name_is_shown_as_it_is_whatever_it_contains():
 )
 async def test_every_key_at_every_size_leaves_the_screen_whole(trace):
     keys = [name for key in TIMELINE_KEYS for name in key.keys.split(",")]
-    stay = [key for key in keys if key not in ("escape", "q", "t", "slash", "question_mark", "T")]
+    stay = [
+        key for key in keys if key not in ("escape", "q", "t", "x", "slash", "question_mark", "T")
+    ]
     async with timeline(trace, before=SUMMARY) as d:
         for width, height in [(20, 5), (400, 120), (21, 6), (60, 8), (80, 24), (40, 13)]:
             await d.resize(width, height)
@@ -478,6 +318,17 @@ async def test_a_click_puts_the_cursor_where_it_is():
         assert view(d).details(d.app.screen.lanes.cell_us).name == "encode_kernel"
 
 
+async def test_a_click_into_all_steps_goes_there_and_one_into_the_summary_goes_nowhere():
+    async with timeline(size=(120, 40)) as d:
+        before = view(d).at_us
+        await d.click("─ one step, mean of 3")
+        assert view(d).at_us == before
+        await d.pilot.click(offset=(14, 2))
+        await d.settle()
+        assert view(d).at_us < 10_000
+        assert view(d).span.holds(view(d).at_us)
+
+
 async def test_a_drag_pans_and_puts_no_cursor():
     async with timeline() as d:
         before = view(d)
@@ -515,38 +366,35 @@ async def test_a_click_on_a_key_of_the_footer_does_what_it_does():
 # ── the other pages ─────────────────────────────────────────────────────────────────────
 
 
-async def test_s_shows_where_the_time_of_a_step_goes():
-    async with timeline(size=(80, 60)) as d:
+async def test_s_shows_the_whole_summary_in_place_of_the_lanes():
+    async with timeline(size=(120, 40)) as d:
         await d.press("s")
         text = d.text()
-        assert "64 %" in d.lines()[1]
-        legend = d.lines()[2].split("   ")
-        assert [one.strip() for one in legend if one.strip()][:2] == ["busy", "nothing launched"]
-        for words in ("device busy", "train.py:41", "aten::item", "conv<float, 4>", "to device"):
+        assert "profile: summary" in text
+        assert "stream 7   ┊" not in text
+        for words in ("train.py:41", "aten::item", "conv2d in Conv2d_0", "copy to device"):
             assert words in text
         await d.press("s")
-        assert "stream 13" in d.lines()[4]
+        assert "stream 13  ┊" in d.text()
 
 
 async def test_the_summary_scrolls_and_escape_leads_back_to_the_lanes():
-    async with timeline() as d:
+    async with timeline(size=(60, 16)) as d:
         await d.press("s", "end")
-        assert "operators on the host" in d.text()
-        assert "steps traced" not in d.text()
+        assert "not in the trace" in d.text()
+        assert "mean of 3" not in d.text()
         await d.press("home")
-        assert "3 steps traced" in d.text()
+        assert "one step, mean of 3" in d.text()
         await d.press("pagedown", "escape")
         assert "2 of 3" in d.text()
 
 
-async def test_a_trace_without_device_events_says_so_and_has_no_bar():
-    async with timeline() as d:
-        d.app.screen.shown = changed(
-            d.app.screen.shown, summary=changed(SUMMARY, on_device=False, busy_ms=None)
-        )
-        await d.press("s")
-        assert "3 steps traced" in d.lines()[1]
-        assert "no device events" in d.text()
+async def test_a_trace_without_device_events_says_so():
+    summary = changed(SUMMARY, on_device=False, busy_ms=None, phases_ms={"backward": 4.0})
+    async with timeline(summary=summary, size=(120, 40)) as d:
+        assert "no device events: this is a trace of the host alone" in d.text()
+        assert "─ the GPU ─" not in d.text()
+        assert "operators on the host, own time" in d.text()
 
 
 async def test_c_lays_the_profile_before_beside_it():
@@ -557,7 +405,7 @@ async def test_c_lays_the_profile_before_beside_it():
         assert step == ["step", "(ms)", "12.0", "10.0", "−2.00"]
         assert "+2.00  wgrad[bold]" in d.text()
         await d.press("s")
-        assert "3 steps traced" in d.text()
+        assert "one step, mean of 3" in d.text()
         await d.press("escape")
         assert "2 of 3" in d.text()
 
@@ -582,7 +430,7 @@ async def test_w_copies_the_path_and_y_what_is_under_the_cursor():
             "3.00 ms from 11.0 ms · stream 7 · launched 500 µs before it began",
         ]
         await d.press("s", "y")
-        assert "3 steps traced" in d.app.clipboard
+        assert "one step, mean of 3" in d.app.clipboard
 
 
 async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions():

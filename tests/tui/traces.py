@@ -44,6 +44,24 @@ STEP: tuple[Made, ...] = (
 )
 """Of 10 ms."""
 
+WAITING: tuple[Made, ...] = (
+    (0.0, 7000.0, "annotation", "enumerate(DataLoader)#_Iter.__next__", MAIN),
+    (7050.0, 60.0, "operator", "aten::copy_", MAIN),
+    (7060.0, 20.0, "runtime", "cudaMemcpyAsync", MAIN),
+    (7100.0, 400.0, "copy", "Memcpy HtoD (Pageable -> Device)", TRAIN, 2, 2**22),
+    (7500.0, 300.0, "annotation", "nn.Module: Net", MAIN),
+    (7510.0, 10.0, "runtime", "cudaLaunchKernel", MAIN),
+    (7600.0, 700.0, "kernel", "void cudnn::conv<float, 4>(int)", TRAIN, 5, 0),
+    (7900.0, 300.0, "operator", "autograd::engine::evaluate_function: Conv", MAIN),
+    (7950.0, 10.0, "runtime", "cudaLaunchKernel", MAIN),
+    (8300.0, 200.0, "annotation", "Optimizer.step#AdamW.step", MAIN),
+    (8300.0, 1000.0, "kernel", "wgrad", TRAIN, 8, 0),
+    (8350.0, 10.0, "runtime", "cudaLaunchKernel", MAIN),
+    (8600.0, 1200.0, "sync", "cudaStreamSynchronize", MAIN),
+    (9300.0, 500.0, "kernel", "adamw", TRAIN, 11, 0),
+)
+"""The same, of which the device waits 7 ms for data."""
+
 
 def trace_of(
     made: Sequence[Made], lanes: Sequence[TraceLane] = LANES, steps: int = 0, device: str = ""
@@ -73,13 +91,13 @@ def trace_of(
     )
 
 
-def training_trace(steps: int = 3) -> Trace:
+def training_trace(steps: int = 3, of: Sequence[Made] = STEP) -> Trace:
     """Some steps that are all alike."""
     made = []
     for step in range(steps):
-        for begin, duration, kind, name, lane, *more in STEP:
+        for begin, duration, kind, name, lane, *more in of:
             launch, copied = more or (-1, 0)
-            launch += len(STEP) * step * (launch >= 0)
+            launch += len(of) * step * (launch >= 0)
             made.append((begin + 10_000 * step, duration, kind, name, lane, launch, copied))
     return trace_of(made, steps=steps, device="NVIDIA H200")
 
@@ -88,6 +106,7 @@ SUMMARY = Summary(
     steps=3,
     step_ms=10.0,
     on_device=True,
+    phases_ms={"copy": 0.5, "forward": 3.0, "backward": 2.0, "communication": 0.9},
     busy_ms=6.4,
     idle_ms={"host": 2.1, "stream": 0.5, "communication": 0.9, "other": 0.1},
     streams=(StreamUse("stream 7", 5.5, 3.0), StreamUse("stream 13", 2.9, 2.0)),
@@ -110,9 +129,11 @@ SUMMARY = Summary(
 )
 
 
-def shown(trace: Trace, before: Summary | None = None) -> ShownProfile:
+def shown(
+    trace: Trace, before: Summary | None = None, summary: Summary | None = SUMMARY
+) -> ShownProfile:
     """A trace as the screen shows it."""
-    return ShownProfile(Path("/traces/trace.json"), timeline_of(trace), SUMMARY, before)
+    return ShownProfile(Path("/traces/trace.json"), timeline_of(trace), summary, before)
 
 
 def profiled(

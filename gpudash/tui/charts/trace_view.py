@@ -12,6 +12,7 @@ from gpudash.views.timeline import (
     beside,
     cells_of,
     details_of,
+    longest,
     matches,
     place_of,
 )
@@ -143,9 +144,10 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         else:
             position = self.position + direction
             position = position if 0 <= position < len(self.row.begin_us) else None
-        return self if position is None else self._on(self.lane, position)
+        return self if position is None else self.on(self.lane, position)
 
-    def _on(self, lane: int, position: int) -> "TraceView":
+    def on(self, lane: int, position: int) -> "TraceView":
+        """Return a view with the cursor on an event of a row."""
         begin_us = float(self.timeline.rows[lane].begin_us[position])
         return replace(self.at(begin_us), lane=lane, position=position)
 
@@ -178,7 +180,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         begin_us, end_us = float(self.row.begin_us[position]), self.row.end_us(position)
         margin_us = AROUND * (end_us - begin_us)
         span = self.span.of(begin_us - margin_us, end_us + margin_us)
-        return replace(self._on(self.lane, position), span=span)
+        return replace(self.on(self.lane, position), span=span)
 
     @property
     def step(self) -> int | None:
@@ -233,7 +235,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
             side = np.searchsorted(self.found, event, side="right" if direction > 0 else "left")
             number = int(side) - (direction < 0)
         place = place_of(self.timeline, int(self.found[number % len(self.found)]))
-        return self if place is None else self._on(*place)
+        return self if place is None else self.on(*place)
 
     @property
     def _event(self) -> int | None:
@@ -245,10 +247,22 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view_of(timeline: Timeline) -> TraceView:
-    """Return the first view: a step in the middle, or the whole trace without steps."""
-    span = span_of(timeline.length_us)
-    view = TraceView(timeline=timeline, span=span)
+    """Return the first view: a step in the middle, or the whole trace without steps.
+
+    The cursor is on the longest event there that is no wait: of the device, or else an operator.
+    """
+    view = TraceView(timeline=timeline, span=span_of(timeline.length_us))
     steps = timeline.trace.steps
     view = view.on_step(len(steps) // 2) if steps else view
-    on_first = view.beside(1)
-    return on_first if on_first.span == view.span else view
+    kind = "stream" if any(row.kind == "stream" for row in timeline.rows) else "host"
+    candidates = [
+        (float(row.length_us[position]), number, position)
+        for number, row in enumerate(timeline.rows)
+        if row.kind == kind
+        for position in (longest(timeline.trace, row, view.span.begin_us, view.span.end_us),)
+        if position is not None
+    ]
+    if not candidates:
+        return view
+    _, number, position = max(candidates, key=lambda one: one[0])
+    return replace(view.on(number, position), span=view.span)  # its own class

@@ -1,7 +1,6 @@
-"""The screen of a profile: lanes over time, summary of the step time, and changes."""
+"""The screen of a profile: lanes over time with a summary below them, or tables in their place."""
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Literal, TypeAlias
 
 from textual.app import ComposeResult
@@ -9,117 +8,42 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from gpudash import format as fmt
+from gpudash.diagnosis.headline import Headline, headline
 from gpudash.trace.compare import compare
-from gpudash.trace.summary import IdleCause, Summary
-from gpudash.trace.text import comparison_lines, summary_lines
+from gpudash.trace.text import Figure, Section, blocks, comparison_lines
 from gpudash.tui import bars
-from gpudash.tui.cells import Cell, Parts, cell, fitted, fitting
+from gpudash.tui.cells import Cell, Parts, cell, fitted
 from gpudash.tui.charts.trace_view import PAN, TraceView, view_of
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
-from gpudash.tui.keys import TIMELINE_KEYS, Key
+from gpudash.tui.keys import TIMELINE_KEYS, Key, key_for
 from gpudash.tui.profiles import ShownProfile
 from gpudash.tui.screens.dialog import AskText
 from gpudash.tui.screens.keys import Help, bindings
 from gpudash.tui.widgets.bars import Bar
-from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.timeline import Lanes, duration, facts
-
-MOST = 30
-"""Most lines of a table, which can be scrolled."""
-IDLE: dict[IdleCause, tuple[str, str]] = {
-    "host": ("nothing launched", "operator"),
-    "stream": ("another stream", "copy"),
-    "communication": ("communication", "collective"),
-    "other": ("unknown", "runtime"),
-}
-"""Cause of idle time → words, and the hue (of a timeline's events)."""
-
-
-def summary_rows(summary: Summary, width: int) -> Iterator[Parts]:
-    """Yield the device time of a step as a bar, then all numbers."""
-    if summary.on_device:
-        yield from _bar(summary, width - 2)
-        yield ()
-    yield from _rows(summary_lines(summary, MOST), width)
-
-
-def change_rows(before: Summary, after: Summary, width: int) -> Iterator[Parts]:
-    """Yield the changes from one profile to the next."""
-    yield from _rows(comparison_lines(compare(before, after), MOST), width)
-
-
-def _rows(lines: Iterable[str], width: int) -> Iterator[Parts]:
-    """Yield lines; the first one and those after a blank line are heads."""
-    ink = "head"
-    for line in lines:
-        yield ((fitted(f" {line}", width), ink),)
-        ink = "text" if line else "head"
-
-
-def _bar(summary: Summary, width: int) -> Iterator[Parts]:
-    """Yield the device time of a step as a bar, and its legend."""
-    idle = [(*IDLE[cause], ms) for cause, ms in summary.idle_ms.items() if ms > 0]
-    parts = [("busy", "kernel", summary.busy_ms or 0.0), *idle]
-    whole_ms = sum(ms for *_, ms in parts) or 1.0
-    until_ms, bar, legend = 0.0, [(" ", "text")], []
-    for name, hue, ms in parts:
-        begin, until_ms = round(until_ms / whole_ms * width), until_ms + ms
-        columns = max(round(until_ms / whole_ms * width) - begin, 0)
-        share = f" {fmt.percent(100 * ms / whole_ms)}"
-        bar.append((f"{share if len(share) < columns else '':{columns}}", f"lit-{hue}"))
-        legend.append(Cell(parts=(("  ", f"lit-{hue}"), (f" {name}", "dim"))))
-    yield tuple(bar)
-    kept = fitting(legend, width)
-    yield ((" ", "text"), *(part for one in kept for part in (*one.parts, ("  ", "text"))))
-
-
-Painter: TypeAlias = Callable[[int], Iterable[Parts]]
-"""A function that returns all rows for a width."""
-COPIED_COLUMNS = 120
-
-
-class Tables(Scrolled):
-    """Shows the rows of a painter."""
-
-    def __init__(self) -> None:
-        super().__init__(id="tables")
-        self._painter: Painter = lambda _width: ()
-        self._first = 0
-
-    def show(self, painter: Painter) -> None:
-        """Show a table from its first row on."""
-        self._painter, self._first = painter, 0
-        self.redraw()
-
-    def scroll_rows(self, direction: int) -> None:
-        """Scroll down by rows, or up if negative; not beyond the ends."""
-        width, height = self.size
-        beyond = sum(1 for _ in self._painter(width)) - height
-        self._first = max(min(self._first + direction, beyond), 0)
-        self.repaint()
-
-    @property
-    def text(self) -> str:
-        """All rows as text to copy."""
-        rows = self._painter(COPIED_COLUMNS)
-        return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
-
-    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # the base cuts them
-        """Yield the rows from the topmost visible one on."""
-        yield from list(self._painter(width))[self._first :]
-
+from gpudash.tui.widgets.summary import ALL, MOST, Painter, Tables, summary_rows
+from gpudash.tui.widgets.time_axis import duration
+from gpudash.tui.widgets.timeline import Lanes, facts
 
 Page: TypeAlias = Literal["lanes", "summary", "changes"]
-ALL = 1_000_000
-"""More rows than any table has."""
 READING = """\
-A lane is a CUDA stream, or a thread of the host by how deep its
-calls are nested. Copies and collectives have lanes besides.
+The first lane has the phases in the dashboard's colours; dots
+wait for data. A lane below it is a CUDA stream, or a thread of
+the host by how deep its calls are nested. Copies and
+collectives have lanes besides.
 A full cell is filled by events; otherwise its height says how
 much of it is. The name is that of the event that fills most.
 Neighbouring events alternate in brightness. Red waits for the
 device. The share at the right is of the time that is shown."""
+
+
+def _following(now: Headline) -> Iterator[str]:
+    """Yield what the dashboard proposes and answers; nothing without an answer."""
+    if now.first is not None:
+        change, _, gain = now.first.promise.partition(": ")
+        yield from (f"{key_for('try_it')}  try {change}", f"   {gain}")
+    if now.answer is not None:
+        yield from (now.answer.title, *now.answer.evidence[:1])
 
 
 class TimelineScreen(Contained, Screen[None]):
@@ -132,10 +56,11 @@ class TimelineScreen(Contained, Screen[None]):
         self._control = control
         self.shown = shown
         self._page: Page = "lanes"
+        self._follows: tuple[Figure, ...] = ()  # what the dashboard makes of the training now
         self.keys: tuple[Key, ...] = TIMELINE_KEYS
         """The keys of footer, help and palette."""
         self._header, self._footer = Bar(id="header"), Bar(id="footer")
-        self.lanes = Lanes(view_of(shown.timeline), self.show_bars)
+        self.lanes = Lanes(view_of(shown.timeline), self.show_bars, self._below)
         self.tables = Tables()
 
     def compose(self) -> ComposeResult:
@@ -157,38 +82,58 @@ class TimelineScreen(Contained, Screen[None]):
 
     def _table(self, page: Page) -> Painter:
         summary, before = self.shown.summary, self.shown.before
+        if page == "changes" and before is not None and summary is not None:
+            lines = comparison_lines(compare(before, summary), MOST)
+            return lambda width: (((fitted(f" {line}", width), "text"),) for line in lines)
+        return lambda width: self._below(width, ALL)
+
+    def _below(self, width: int, height: int) -> Iterable[Parts]:
+        """Return the summary in so many rows."""
+        summary = self.shown.summary
         if summary is None:
-            return lambda _width: ((("the trace is being summed up …", "dim"),),)
-        if page == "changes" and before is not None:
-            return partial(change_rows, before, summary)
-        return partial(summary_rows, summary)
+            return ((("   the trace is being summed up …", "dim"),),)
+        first, second, *others = blocks(summary)
+        follows = [Section("what follows: the dashboard's answer", self._follows)]
+        shown = [first, second, *(follows if self._follows else ()), *others]
+        return summary_rows(shown, width, height)
 
     def take(self, shown: ShownProfile) -> None:
         """Update the profile with its summary, if it is the one that is shown."""
         if shown.timeline is not self.shown.timeline:
             return
         self.shown = shown
-        if self._page != "lanes" and self.is_mounted:
-            self._turn_to("summary" if shown.before is None else self._page)
+        if self.is_mounted:
+            self._turn_to("summary" if self._page == "changes" and not shown.before else self._page)
+            self.lanes.repaint()
 
     def show_bars(self) -> None:
         """Update header and footer."""
         with self._header.contained():
             self._header.show(self._title(), self._position())
         with self._footer.contained():
-            refused = self._control.refused_now
-            keys = bars.footer(self._control.snapshot, self.keys, roomy=False, refused=refused)
+            snapshot, refused = self._control.snapshot, self._control.refused_now
+            now = headline(snapshot)
+            if "try_it" in refused or now.first is None:
+                refused |= {"screen.try_it"}
+            keys = bars.footer(snapshot, self.keys, roomy=False, refused=refused)
             self._footer.show(keys)
+            follows = tuple(Figure(what=fmt.plain(line)) for line in _following(now))
+            if follows != self._follows:
+                self._follows = follows
+                self.lanes.repaint()
+                self.tables.repaint()
 
     def _title(self) -> tuple[Cell, ...]:
         trace = self.shown.timeline.trace
         status = fmt.plain(self._control.profile_status)
-        steps = f"{len(trace.steps)} steps" if len(trace.steps) != 1 else "one step"
+        count, what = len(trace.steps), fmt.plain(self._control.snapshot.profile_of[0])
+        steps = f"{fmt.steps(count)} from step {trace.steps[0].number:,}" if count else ""
         return (
-            cell({"lanes": "timeline"}.get(self._page, self._page), "strong"),
+            *((cell(fmt.clip(what, 32), "strong", rank=3),) if what else ()),
+            cell("profile" if self._page == "lanes" else f"profile: {self._page}", "strong"),
             *((cell(status, "busy", rank=1),) if status else ()),
+            *((cell(steps, "text", rank=5),) if steps else ()),
             *((cell(fmt.plain(trace.device), rank=4),) if trace.device else ()),
-            *((cell(steps, "dim", rank=5),) if trace.steps else ()),
             *((cell(f"{trace.dropped:,} dropped", "dim", rank=6),) if trace.dropped else ()),
         )
 
@@ -287,6 +232,11 @@ class TimelineScreen(Contained, Screen[None]):
         else:
             self._turn_to("lanes" if page == self._page else page)
 
+    def action_try_it(self) -> None:
+        """Go back to the dashboard, and run an A/B of what it proposes."""
+        self.dismiss()
+        self.app.call_later(self.app.run_action, "try_it")
+
     def action_where(self) -> None:
         """Show and copy the path of the trace."""
         path = str(self.shown.path)
@@ -305,7 +255,7 @@ class TimelineScreen(Contained, Screen[None]):
             self.app.notify(f"copied: {fmt.plain(copied.partition(chr(10))[0])}", markup=False)
 
     def action_help(self) -> None:
-        """List every key of the timeline."""
+        """List every key of the profile's screen."""
         self.app.push_screen(Help(self.keys, reading=READING))
 
     def action_leave(self) -> None:

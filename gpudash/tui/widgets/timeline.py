@@ -1,30 +1,38 @@
-"""The timeline of a profile: a `TraceView` as rows of cells, and the widget of its lanes.
+"""The lanes of a profile: a `TraceView` as rows of cells, and the widget that shows it.
 
 Full cells have a background, on which the event's name is printed. In other cells the height is
-the filled share. Neighbouring events alternate in brightness.
+the filled share. Neighbouring events alternate in brightness; phases have the dashboard's colours,
+and a wait for data is dotted.
 """
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 
 import msgspec
+from msgspec.structs import replace
+from rich.cells import cell_len
 from textual import events
 
 from gpudash import format as fmt
 from gpudash.ascii import as_ascii
+from gpudash.diagnosis.lanes import SHORT
+from gpudash.metrics import METRICS
 from gpudash.trace.model import KINDS
 from gpudash.trace.names import short
-from gpudash.tui.cells import Parts, fitted, level_of, whole
-from gpudash.tui.charts.trace_view import Span, TraceView
+from gpudash.trace.phases import LOADER
+from gpudash.trace.summary import Phase
+from gpudash.trace.text import PHASE
+from gpudash.tui.cells import Parts, fitted, level_of, rule, whole
+from gpudash.tui.charts.trace_view import Span, TraceView, span_of
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Painted
+from gpudash.tui.widgets.time_axis import CellRow, borders, duration, ruler
 from gpudash.views.timeline import Cells, Details, Row, cells_of
 
-FULL = 0.9
-"""Share of a cell from which it is drawn as full."""
+FULL, HALF = 0.9, 0.5
+"""Shares of a cell from which it is drawn as full, and as a wait for data."""
 LEAST_LABEL = 3
 """Fewest cells for an event's name."""
 GUTTER = 16
@@ -32,74 +40,56 @@ GUTTER = 16
 SHARES_FROM = 60
 """Columns from which each lane ends with its busy share."""
 SHARE = 6
-DEEPEST = 12
-"""Most levels by which a stack is indented."""
-APART = 3
-"""Columns between two labels of the ruler."""
-NAMED_BY_KIND = ("waits", "overlap")
+NAMED_BY_KIND = ("phase", "waits", "overlap")
 """Kinds of rows that are named by their kind instead of their lane."""
-
-
-class CellRow:
-    """A row of cells that can be painted over."""
-
-    def __init__(self, width: int) -> None:
-        self._text = [" "] * width
-        self._inks = ["text"] * width
-
-    def put(self, column: int, text: str, ink: str) -> None:
-        """Paint text; characters beyond the ends are left out."""
-        for at, character in enumerate(text, column):
-            if 0 <= at < len(self._text):
-                self._text[at], self._inks[at] = character, ink
-
-    def mark(self, column: int, glyph: str) -> None:
-        """Put a glyph into a cell, and keep the cell's ink."""
-        if 0 <= column < len(self._text):
-            self._text[column] = glyph
-
-    def is_free(self, begin: int, end: int) -> bool:
-        """Return whether the cells exist and are blank."""
-        return begin >= 0 and end <= len(self._text) and set(self._text[begin:end]) <= {" "}
-
-    @property
-    def parts(self) -> Parts:
-        """The cells, grouped by ink."""
-        grouped = groupby(zip(self._text, self._inks, strict=True), key=lambda cell: cell[1])
-        return tuple(("".join(text for text, _ in cells), ink) for ink, cells in grouped)
+WAIT, WAITS = "·", ("line-0", "line-0")
+"""Fills a wait for data, and its inks."""
+ALL_STEPS_FROM = 28
+"""Rows from which all steps have a lane above those of the part that is shown."""
+SUMMARY_FROM = 18
+"""Rows from which half of the room is the summary's."""
 
 
 class Places(msgspec.Struct, frozen=True):
-    """The layout of a timeline in a widget of some size."""
+    """The layout of a profile in a widget of some size, from top to bottom."""
 
     gutter: int
     columns: int
     """Columns of the time axis."""
+    all_steps: int
+    """Rows of all steps, …"""
+    steps: int
+    """… of the borders of the shown ones, above one row of the time axis, …"""
     lanes: int
-    """Rows of the lanes."""
+    """… of the lanes, …"""
     details: int
-    """Rows below the lanes."""
-    has_steps: bool
+    """… of the event under the cursor, …"""
+    summary: int
+    """… and of the summary."""
     has_shares: bool
 
     @property
     def above(self) -> int:
         """Number of rows above the lanes."""
-        return 1 + self.has_steps
+        return self.all_steps + self.steps + 1
 
 
 def places(view: TraceView, width: int, height: int) -> Places:
     """Return the layout for this size."""
-    rows = view.timeline.rows
-    longest = max((len(fmt.plain(row.label)) for row in rows), default=0) + 3
+    rows, steps = view.timeline.rows, view.timeline.trace.steps
+    longest = max((cell_len(_label(row)) for row in rows), default=0) + 3
     gutter = min(longest, GUTTER, width // 3)
-    has_steps = bool(view.timeline.trace.steps) and height >= 6
     has_shares = width >= SHARES_FROM
     columns = max(width - gutter - SHARE * has_shares, 1)
-    room = height - 1 - has_steps
-    least = 5 if height >= 14 else 2 if height >= 8 else 1 if height >= 4 else 0
-    lanes = max(min(len(rows), room - least), 1)
-    return Places(gutter, columns, lanes, max(room - lanes, 0), has_steps, has_shares)
+    all_steps = 3 if rows and len(steps) > 1 and height >= ALL_STEPS_FROM else 0
+    borders = int(bool(steps) and height >= 6)
+    room = height - all_steps - borders - 1
+    least = 4 if height >= 14 else 2 if height >= 8 else 1 if height >= 4 else 0
+    most = (room - least) // 2 if height >= SUMMARY_FROM else room - least
+    lanes = max(min(len(rows), most), 1)
+    details = max(min(room - lanes, least), 0)
+    summary = max(room - lanes - details, 0)
+    return Places(gutter, columns, all_steps, borders, lanes, details, summary, has_shares)
 
 
 def rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
@@ -126,13 +116,15 @@ def rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
 
 
 def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
-    """Yield ruler, steps, lanes, and details of the event under the cursor."""
+    """Yield all steps, steps and time axis of the shown part, its lanes, the cursor's event."""
     where = places(view, width, height)
     span, cell_us = view.span, view.span.length_us / where.columns
-    blank = " " * where.gutter
-    yield ((blank, "dim"), *ruler(span, where.columns, view.at_us))
-    if where.has_steps:
-        yield ((fitted(" steps", where.gutter), "dim"), *_steps(view, where.columns))
+    if where.all_steps:
+        yield from _all_steps(view, where, width)
+    if where.steps:
+        steps = borders(view.timeline.trace.steps, span, where.columns)
+        yield *rule("step", where.gutter), *steps, ("─" * SHARE * where.has_shares, "border")
+    yield ((" " * where.gutter, "dim"), *ruler(span, where.columns, view.at_us))
     event = view.event(cell_us)
     shown = rows_in_sight(view.timeline.rows, view.lane, where.lanes)
     for number in shown:
@@ -140,86 +132,43 @@ def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
         cells = cells_of(row, span.begin_us, span.end_us, where.columns)
         line = lane(view, row, cells, event if here else None)
         ink = "strong" if here else "dim"
-        share = ((f"{fmt.percent(100 * cells.share.mean()):>{SHARE}}", ink),)
-        yield ((_label(row, where.gutter, here=here), ink), *line, *share * where.has_shares)
+        busy = "" if row.kind == "phase" else fmt.percent(100 * cells.share.mean())
+        share = ((f"{busy:>{SHARE}}", ink),)
+        label = fitted(f"{'▸' if here else ' '}{_label(row)}", max(where.gutter - 1, 1))
+        yield ((f"{label} "[: where.gutter], ink), *line, *share * where.has_shares)
     if where.details > 2:
-        yield ()
-    yield from details_rows(view, view.details(cell_us), width, where.details - 1)
+        yield rule("under the cursor", width)
+    yield from details_rows(view, view.details(cell_us), width)[: where.details]
 
 
-def _label(row: Row, width: int, *, here: bool) -> str:
-    label = "" if row.depth else fmt.plain(row.label)
-    name = row.kind if row.kind in NAMED_BY_KIND else label
-    return fitted(f"{'▸' if here else ' '}{name}", width - 1) + " " if width > 1 else " " * width
+def _all_steps(view: TraceView, where: Places, width: int) -> Iterator[Parts]:
+    """Yield the whole trace in one lane, and a bracket below the part that is shown."""
+    whole = replace(view, span=span_of(view.span.whole_us))
+    steps, row = view.timeline.trace.steps, view.timeline.rows[0]
+    yield rule(f"all {len(steps):,} steps · {duration(view.span.whole_us)}", width)
+    cells = cells_of(row, 0.0, view.span.whole_us, where.columns)
+    yield (("".ljust(where.gutter), "dim"), *lane(whole, row, cells, None, is_named=False))
+    cell_us = view.span.whole_us / where.columns
+    first, last = int(view.span.begin_us // cell_us), int(view.span.end_us / cell_us - 1e-9)
+    bracket = f"└{'─' * (last - first - 1)}┘" if last > first else "▴"
+    text = f"{' ' * (where.gutter + first)}{bracket} shown below"
+    yield ((text if len(text) <= width else text[:width], "dim"),)
 
 
-# ── time ────────────────────────────────────────────────────────────────────────────────
-
-
-def duration(us: float) -> str:
-    """Return a duration in µs, ms or s."""
-    if us <= 0:
-        return "0 µs"
-    if us < 1e3:
-        return f"{fmt.significant(us)} µs"
-    return f"{fmt.significant(us / 1e3)} ms" if us < 1e6 else f"{fmt.significant(us / 1e6)} s"
-
-
-def ruler(span: Span, columns: int, cursor_us: float) -> Parts:
-    """Return the time axis with a mark at the cursor."""
-    line, cell_us = CellRow(columns), span.length_us / columns
-    line.put(int((cursor_us - span.begin_us) // cell_us), "▾", "strong")
-    for at_us, text in _ticks(span, columns):
-        column = int((at_us - span.begin_us) / cell_us + 1e-6)
-        if line.is_free(max(column - 1, 0), column + len(text)):
-            line.put(column, text, "dim")
-    return line.parts
-
-
-def _ticks(span: Span, columns: int) -> Iterator[tuple[float, str]]:
-    """Yield round moments with their labels, as many as fit."""
-    power = math.floor(math.log10(span.length_us / columns))
-    rounds = [nice * 10.0**one for one in range(power, power + 4) for nice in (1, 2, 5)]
-    for step_us in rounds:
-        last = math.floor(span.end_us / step_us + 1e-9)
-        width = len(_moment(last * step_us, step_us))
-        if step_us * columns >= (width + APART) * span.length_us:
-            break
-    for number in range(math.ceil(span.begin_us / step_us - 1e-9), last + 1):
-        yield number * step_us, _moment(number * step_us, step_us)
-
-
-def _moment(at_us: float, step_us: float) -> str:
-    """Return a moment with enough digits to differ from the next one."""
-    scale, unit = (1e3, "ms") if step_us >= 10 else (1.0, "µs")
-    decimals = max(-math.floor(math.log10(step_us / scale) + 1e-9), 0)
-    return f"{at_us / scale:,.{decimals}f} {unit}"
-
-
-def _steps(view: TraceView, columns: int) -> Parts:
-    """Return the borders of the steps, with the number and duration of each."""
-    line, span = CellRow(columns), view.span
-    cell_us = span.length_us / columns
-    for step in view.timeline.trace.steps:
-        if step.end_us <= span.begin_us or step.begin_us >= span.end_us:
-            continue
-        border = math.floor((step.begin_us - span.begin_us) / cell_us)
-        room = min(math.floor((step.end_us - span.begin_us) / cell_us), columns)
-        begin = max(border + 1, 0)
-        line.put(border, "┊", "dim")
-        took = duration(step.end_us - step.begin_us)
-        for text in (f"{step.number:,} · {took}", f"{step.number:,}"):
-            if begin + len(text) <= room:
-                line.put(begin, text, "dim")
-                break
-    return line.parts
+def _label(row: Row) -> str:
+    """Return a lane's name; a thread's lanes have it once, without the command's name."""
+    if row.kind in NAMED_BY_KIND:
+        return row.kind
+    return "" if row.depth else fmt.plain(row.label).partition(" (")[0]
 
 
 # ── a lane ──────────────────────────────────────────────────────────────────────────────
 
 
-def lane(view: TraceView, row: Row, cells: Cells, chosen: int | None) -> Parts:
-    """Return a lane as cells; the event `chosen` is highlighted."""
+def lane(
+    view: TraceView, row: Row, cells: Cells, chosen: int | None, *, is_named: bool = True
+) -> Parts:
+    """Return a lane as cells, with names if asked; the event `chosen` is highlighted."""
     columns = len(cells.position)
     line, span = CellRow(columns), view.span
     cell_us = span.length_us / columns
@@ -233,65 +182,82 @@ def lane(view: TraceView, row: Row, cells: Cells, chosen: int | None) -> Parts:
         if position >= 0:
             if row.length_us[position] >= cell_us:
                 is_lit = not is_lit
-            kind = _kind(view, row, position)
-            fill = "cursor" if position == chosen else f"{'lit' if is_lit else 'dusk'}-{kind}"
-            mark = "focus" if position == chosen else f"mark-{kind}"
-            _paint(line, shares[begin:end], begin, fill, mark)
+            fill, mark = _inks(view, row, position, is_lit=is_lit)
+            blank = WAIT if fill == WAITS[0] else " "
+            if position == chosen:
+                fill, mark, blank = "cursor", "focus", " "
+            _paint(line, shares[begin:end], begin, (blank, fill), mark)
             full = [column for column in range(begin, end) if shares[column] >= FULL]
-            if len(full) >= LEAST_LABEL:
-                line.put(full[0], fmt.clip(_name(view, row, position), len(full)), fill)
+            if is_named and len(full) >= LEAST_LABEL:
+                ink = "dim" if blank == WAIT else fill
+                line.put(full[0], _name(view, row, position, len(full)), ink)
         begin = end
     if chosen is None:
         line.mark(int((view.at_us - span.begin_us) // cell_us), "│")
     return line.parts
 
 
-def _paint(line: CellRow, shares: list[float], begin: int, fill: str, mark: str) -> None:
+def _paint(
+    line: CellRow, shares: list[float], begin: int, full: tuple[str, str], mark: str
+) -> None:
     for column, share in enumerate(shares, begin):
-        if share >= FULL:
-            line.put(column, " ", fill)
+        if share >= (HALF if full[0] == WAIT else FULL):
+            line.put(column, *full)
         else:
             line.put(column, level_of(share), mark)
 
 
-def _kind(view: TraceView, row: Row, position: int) -> str:
-    event = int(row.events[position])
-    return KINDS[view.timeline.trace.events.kind[event]] if event >= 0 else "overlap"
+def hue_of(phase: Phase) -> int:
+    """Return the number of the dashboard's colour of a phase."""
+    metric = METRICS.get("your_code_ms" if phase == "other" else f"{phase}_ms")
+    return (metric and metric.hue) or 0
 
 
-def _name(view: TraceView, row: Row, position: int) -> str:
-    event, trace = int(row.events[position]), view.timeline.trace
-    return _shown(trace.names[trace.events.name[event]]) if event >= 0 else ""
+def _inks(view: TraceView, row: Row, position: int, *, is_lit: bool) -> tuple[str, str]:
+    """Return the inks of an event's full cells and of the others."""
+    phase, event, trace = row.phase(position), int(row.events[position]), view.timeline.trace
+    if phase == "data" or (event >= 0 and trace.names[trace.events.name[event]].startswith(LOADER)):
+        return WAITS
+    if phase is not None:
+        return f"fill-{hue_of(phase)}", f"line-{hue_of(phase)}"
+    kind = KINDS[trace.events.kind[event]] if event >= 0 else "overlap"
+    return f"{'lit' if is_lit else 'dusk'}-{kind}", f"mark-{kind}"
+
+
+def _name(view: TraceView, row: Row, position: int, width: int) -> str:
+    """Return an event's name in so many columns; a phase's has a short form."""
+    event, trace, phase = int(row.events[position]), view.timeline.trace, row.phase(position)
+    if phase is not None:
+        took = f"{PHASE[phase]} {duration(float(row.length_us[position]))}"
+        took = took.replace(" ", "\N{NO-BREAK SPACE}")  # a texture fills the other blanks
+        forms = (f"{took} ", PHASE[phase], SHORT.get(phase, phase if len(phase) < 5 else phase[:3]))
+        return next((form for form in forms if len(form) <= width), "")
+    return fmt.clip(_shown(trace.names[trace.events.name[event]]), width) if event >= 0 else ""
 
 
 @lru_cache(maxsize=4096)
 def _shown(name: str) -> str:
     """Return a name for a lane, in characters of one column each."""
+    if name.startswith(LOADER):
+        return "next(DataLoader) "
     return as_ascii(fmt.plain(short(name.rpartition(": ")[2]) or name))
 
 
 # ── details of the event under the cursor ───────────────────────────────────────────────
 
 
-def details_rows(view: TraceView, found: Details | None, width: int, height: int) -> list[Parts]:
-    """Return the event under the cursor: name, times, operator, and the enclosing calls."""
+def details_rows(view: TraceView, found: Details | None, width: int) -> list[Parts]:
+    """Return the event under the cursor in three rows: name, times, and the enclosing calls."""
     room = max(width - 2, 1)
     if found is None:
         where = f"nothing here at {duration(view.at_us)}" if view.row else "the trace has no events"
         return [((f" {fitted(where, room)}", "dim"),)]
     alarm = "bad" if found.kind == "sync" else "strong"
-    rows: list[Parts] = [
+    return [
         ((f" {fmt.clip(fmt.plain(found.name), room)}", alarm),),
         ((f" {whole(facts(found), room)}", "text"),),
+        ((f" {_stack(found.stack, room)}", "dim"),),
     ]
-    if found.operator:
-        rows.append(((f" {fmt.clip(f'operator {fmt.plain(found.operator)}', room)}", "text"),))
-    if len(found.stack) > height - len(rows):
-        return [*rows, ((f" {_stack(found.stack, room)}", "dim"),)]
-    for depth, name in enumerate(found.stack):
-        indent = "  " * min(depth, DEEPEST)
-        rows.append(((f" {fmt.clip(f'{indent}{fmt.plain(name)}', room)}", "dim"),))
-    return rows
 
 
 def facts(found: Details) -> list[str]:
@@ -328,11 +294,16 @@ LEAST_DRAG = 1
 class Lanes(Painted):
     """The lanes. A click puts the cursor, a drag pans, the wheel zooms around the pointer."""
 
-    def __init__(self, view: TraceView, changed: Callable[[], object]) -> None:
-        """Call `changed` whenever the view changes."""
+    def __init__(
+        self,
+        view: TraceView,
+        changed: Callable[[], object],
+        summary: Callable[[int, int], Iterable[Parts]],
+    ) -> None:
+        """Call `changed` whenever the view changes; `summary` paints the free rows."""
         super().__init__(id="lanes")
         self.view = view
-        self._changed = changed
+        self._changed, self._summary = changed, summary
         self._pressed_at: int | None = None
         self._dragged = False
 
@@ -352,16 +323,20 @@ class Lanes(Painted):
         self._changed()
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:
-        """Return the timeline's rows."""
-        return timeline_rows(self.view, width, height)
+        """Yield the profile's rows, and the summary in those that are free."""
+        where = places(self.view, width, height)
+        above = list(timeline_rows(self.view, width, height))
+        yield from above
+        yield from [()] * (height - where.summary - len(above))
+        yield from self._summary(width, where.summary)
 
     # ── the mouse ───────────────────────────────────────────────────────────────────────
 
-    def time_at(self, x: int) -> float:
-        """Return the moment in this column, or in the nearest one of the trace."""
-        where = self._places
+    def time_at(self, x: int, span: Span | None = None) -> float:
+        """Return the moment in this column of the shown span, or of another one."""
+        where, span = self._places, span or self.view.span
         column = min(max(x - where.gutter, 0), where.columns - 1)
-        return self.view.span.begin_us + (column + 0.5) * self.cell_us
+        return span.begin_us + (column + 0.5) * span.length_us / where.columns
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Remember where a drag may begin."""
@@ -377,7 +352,7 @@ class Lanes(Painted):
         self.show(self.view.panned(by_us))
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Put the cursor, unless the lanes were dragged."""
+        """Put the cursor, unless the lanes were dragged; in all steps, go there."""
         self.release_mouse()
         pressed, self._pressed_at = self._pressed_at, None
         if pressed is None or self._dragged:
@@ -385,8 +360,12 @@ class Lanes(Painted):
         where = self._places
         shown = rows_in_sight(self.view.timeline.rows, self.view.lane, where.lanes)
         number = event.y - where.above
-        view = self.view.in_lane(shown[number]) if 0 <= number < len(shown) else self.view
-        self.show(view.at(self.time_at(event.x)))
+        if event.y < where.all_steps:
+            self.show(self.view.at(self.time_at(event.x, span_of(self.view.span.whole_us))))
+        elif number < 0:
+            self.show(self.view.at(self.time_at(event.x)))
+        elif number < len(shown):
+            self.show(self.view.in_lane(shown[number]).at(self.time_at(event.x)))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Show less time."""
