@@ -54,11 +54,11 @@ def test_workloads_never_load_gpudash() -> None:
 
 def test_listing_loads_neither_textual_nor_psutil() -> None:
     loaded = loaded_by("from gpudash.cli.main import main; main(['list'])")
-    assert not loaded & {"textual", "psutil", "pynvml", "plotext", "rich"}
+    assert not loaded & {"textual", "psutil", "pynvml", "rich"}
 
 
 def test_a_headless_run_loads_no_screen() -> None:
-    assert not loaded_by("import gpudash.cli.headless") & {"textual", "plotext", "rich"}
+    assert not loaded_by("import gpudash.cli.headless") & {"textual", "rich"}
 
 
 def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
@@ -73,12 +73,11 @@ def test_what_the_screen_knows_loads_no_widget() -> None:
 
 
 def test_the_dashboard_leaves_out_what_libraries_bring_along_and_it_never_uses():
-    loaded = loaded_by("import gpudash.run.session, gpudash.tui.app, gpudash.tui.charts.curve")
+    loaded = loaded_by("import gpudash.run.session, gpudash.tui.app")
     assert "textual" in loaded
-    assert "plotext" in loaded
     assert not loaded & {"ssl", "PIL", "unittest", "multiprocessing", "numpy"}
 
 
 def test_what_was_left_out_can_be_imported_later():
-    code = "import gpudash.tui.app, gpudash.tui.charts.curve, ssl, unittest"
+    code = "import gpudash.tui.app, ssl, unittest"
     assert {"ssl", "unittest"} <= loaded_by(code)

@@ -20,7 +20,7 @@ from gpudash.tui import preferences
 from workloads import DEFAULT, find_workload
 from workloads.cache import cache_directory, compiled_directory, data_directory
 
-PACKAGES = ("torch", "torchvision", "textual", "plotext", "nvidia-ml-py")
+PACKAGES = ("torch", "torchvision", "textual", "nvidia-ml-py")
 FOLDERS: dict[str, Callable[[], Path]] = {
     "data": data_directory,
     "cache": cache_directory,

@@ -1,26 +1,25 @@
-"""The dashboard: the only place that imports Textual and plotext, and without what it never uses.
+"""The dashboard: the only place that imports Textual, and without what it never uses.
 
 That saves memory and time.
 """
 
 import importlib
 import sys
-from collections.abc import Mapping
-from types import ModuleType
 
 
-def import_without(stand_ins: Mapping[str, object], name: str) -> ModuleType:
-    """Import a module, with stand-ins for modules that it imports; None: as if not installed.
+def import_without(absent: str, name: str) -> None:
+    """Import a module as if another one, which it imports if it is there, were not installed.
 
-    A module that is loaded already is not replaced.
+    One that is loaded already stays.
     """
-    absent = {one: stand_in for one, stand_in in stand_ins.items() if one not in sys.modules}
-    sys.modules.update(absent)  # type: ignore[arg-type]  # None makes an import fail
+    if absent in sys.modules:
+        importlib.import_module(name)
+        return
+    sys.modules[absent] = None  # type: ignore[assignment]  # makes an import fail
     try:
-        return importlib.import_module(name)
+        importlib.import_module(name)
     finally:
-        for one in absent:
-            del sys.modules[one]
+        del sys.modules[absent]
 
 
-import_without({"ssl": None}, "asyncio")  # OpenSSL takes 4 MB, and the dashboard needs no TLS
+import_without("ssl", "asyncio")  # OpenSSL takes 4 MB, and the dashboard needs no TLS

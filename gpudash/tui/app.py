@@ -5,7 +5,6 @@ screen appears before anything is loaded.
 """
 
 import asyncio
-import importlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from rich.markup import escape
-from textual import events, work
+from textual import events
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
@@ -118,12 +117,6 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def _begin(self) -> None:
         self._ask(lambda: self.control.begin(self.inbox))
-        self._load_plotext()
-
-    @work
-    async def _load_plotext(self) -> None:
-        await asyncio.to_thread(importlib.import_module, "gpudash.tui.charts.curve")
-        self.main_screen.allow_drawing()
 
     async def on_event(self, event: events.Event) -> None:
         """Let a key of a text field act in order with the letters around it.

@@ -15,8 +15,6 @@ TEXT = 4.5
 """The contrast that WCAG 2 requires of text."""
 MARK = 3.0
 """The contrast that WCAG 2 requires of meaningful graphics."""
-SHADE = 1.3
-"""Contrast of the shade behind a curve; it may be faint, as letters repeat its meaning."""
 FILL = 0.7
 """A fill's share of its hue: text is printed on it, and rows of fills stay separate."""
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
@@ -84,10 +82,6 @@ INKS = {
     "focus": Ink("$primary", TEXT, bold=True),
     "cursor": Ink("$block-cursor-background", MARK, bold=True, printed_on=True),
     **HUES,
-    **{  # behind a curve
-        f"shade-{side}": Ink(HUES[side].colour, SHADE, share=0.25, printed_on=True)
-        for side in ("a", "b")
-    },
     **{
         f"fill-{name.removeprefix('line-')}": Ink(
             hue.colour, MARK + FILL * (hue.contrast - MARK), share=FILL, printed_on=True

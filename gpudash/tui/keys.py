@@ -144,7 +144,7 @@ def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
 
 
 def no_new_row(snapshot: Snapshot) -> str | None:
-    """Return why no new row of results can begin; None if it can."""
+    """Return why no new row of the history can begin; None if it can."""
     if snapshot.state not in ENDED:
         return None
     ended = fmt.plain(snapshot.workload) if is_script(snapshot) else "the training"
@@ -181,7 +181,7 @@ KEYS = (
         rank=2),
     Key("u", "undo", "undo", "Undo the last lever change", needs="levers", rank=5),
     Key("U", "redo", "", "Redo the lever change that was undone", needs="levers"),
-    Key("n", "new_row", "new row", "New row of the results from here", rank=8),
+    Key("n", "new_row", "new row", "New row of the history from here", rank=8),
     Key("w", "workload", "workload", "Choose another workload and start it", needs="restart",
         rank=7),
     Key("R", "restart", "restart", "Restart the training with the levers as they are shown",
@@ -219,7 +219,7 @@ KEYS = (
         rank=1, needs="profile"),
     Key("d,g", "screen.device", "device", "Every value of the device, or why none is read", "look",
         rank=6),
-    Key("v", "screen.view", "view", "The next of levers, results, A/B and log", "look", rank=7),
+    Key("v", "screen.view", "view", "The next of levers, history, A/B and log", "look", rank=7),
     Key("M", "memory", "", "Who owns device memory, by line, over the next two steps", "look",
         needs="memory"),
     Key("tab", "screen.panel(1)", "panel", "Next panel", "move", rank=6, palette=False),
@@ -228,7 +228,7 @@ KEYS = (
         Key(str(number), f"screen.panel_number({number})", "", f"Panel {number}: {name}", "move",
             palette=False)
         for number, name in enumerate(
-            ("throughput", "GPU and host", "step time", "levers", "results, A/B, log", "device"), 1
+            ("levers", "rate", "GPU and host", "step time", "history, A/B, log", "all readings"), 1
         )
     ),
     Key("down,j", "screen.move(0, 1)", "", "Next lever, row or line", "move", palette=False),
@@ -240,7 +240,7 @@ KEYS = (
     Key("enter", "screen.enter", "values",
         "Choose a value; use a row; set the A/B's second; type; zoom", "move", needs="levers",
         panels=("levers",), elsewhere=False, rank=3, palette=False),
-    Key("pageup", "screen.scroll(-1)", "", "Scroll results or log up", "move", palette=False),
+    Key("pageup", "screen.scroll(-1)", "", "Scroll history or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",
         palette=False),
     Key("slash", "find", "find", "Find a lever, a row or a line of the log", "move", rank=8),

@@ -150,7 +150,6 @@ def _frame(
     control, panels = _control_of(snapshot), Panels()
     panels.pane.open(view.tab)
     panels.throughput.maximised = view.panels.zoomed == "throughput"
-    panels.throughput.can_draw = True
     panels.answer.show(headline(snapshot), snapshot, last_start_s)
     panels.show(control, mail, view.time)
     panels.show_footer(control, keys, view, size)

@@ -41,7 +41,10 @@ def test_a_limit_is_named_with_its_evidence():
     assert ask(gpu_step()).evidence[0] == "the GPU is busy 99 % of 10.0 ms"
     waiting = ask(measured(core_wait_pct=50.0))
     assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
-    assert waiting.evidence[-2:] == ("no setting helps: the machine is full", "on an idle machine up to +515 %")
+    assert waiting.evidence[-2:] == (
+        "no setting helps: the machine is full",
+        "on an idle machine up to +515 %",
+    )
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
     assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
@@ -96,11 +99,16 @@ def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
 @pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
 def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
     first, second, *_ = said_on_a_cpu("data", loader_cores)
-    assert (first.startswith("loader workers"), second.startswith("the training waits for data")) == (is_first, is_first)
+    assert (
+        first.startswith("loader workers"),
+        second.startswith("the training waits for data"),
+    ) == (is_first, is_first)
 
 
 def test_without_the_hosts_time_nothing_is_said_of_it():
-    assert ask(measured(device_ms=9.9, host_ms=None)).evidence == ("the GPU is busy 99 % of 10.0 ms",)
+    assert ask(measured(device_ms=9.9, host_ms=None)).evidence == (
+        "the GPU is busy 99 % of 10.0 ms",
+    )
 
 
 def test_an_input_bound_training_names_its_core_wait_from_where_that_warns():

@@ -100,7 +100,7 @@ def test_the_readme_begins_with_the_two_lines_and_names_both_commands_of_a_fresh
 def test_the_environments_size_and_bounds_are_those_of_the_page() -> None:
     page = PAGES[0].read_text(encoding="utf-8")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    for name, bound in (("msgspec", "0.21"), ("textual", "8.2.5"), ("plotext", "6.1")):
+    for name, bound in (("msgspec", "0.21"), ("textual", "8.2.5")):
         assert f'"{name}>={bound}' in project
         assert re.search(rf"`{name}` {re.escape(bound)}", page)
 

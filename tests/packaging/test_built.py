@@ -97,7 +97,7 @@ def test_the_installed_program_trains(installed: Path, tmp_path: Path) -> None:
 # ── what is needed, and what is declared ────────────────────────────────────────────────
 
 
-BY_NAME = ("import_module", "import_without")
+BY_NAME = ("import_module",)
 """Functions that import what their argument names."""
 
 

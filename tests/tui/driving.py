@@ -158,8 +158,6 @@ async def dashboard(
         driver = Driver(app=app, engine=engine, pilot=pilot)
         while engine.listener is None:
             await pilot.pause(0.001)
-        while not app.main_screen.query_one("#throughput").can_draw:  # plotext loads in a thread
-            await pilot.pause(0.001)
         if snapshot is not None:
             await driver.show(snapshot)
         yield driver

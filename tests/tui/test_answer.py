@@ -2,7 +2,6 @@
 
 from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

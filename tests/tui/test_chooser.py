@@ -1,4 +1,4 @@
-"""The chooser: the measurements of each value of a lever, and the answers of the dialog."""
+"""The chooser: what A/Bs have shown of each value of a lever, and the answers of the dialog."""
 
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from textual.app import App
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import LeverOffer
 from gpudash.tui.cells import bar_of
-from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, unit_of
+from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable, change_text
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard, strips_of
@@ -48,37 +48,17 @@ def verdict(a, b, change, **active):
 # ── what is known of the values ─────────────────────────────────────────────────────────
 
 
-def test_rows_that_differ_in_this_lever_alone_are_compared():
-    rows = [
-        row(1, 2188.0, pipelined="off"),
-        row(2, 2583.0, pipelined="on"),
-        row(3, 3626.0, pipelined="on", batch_size="16"),
-        row(4, 3121.0, pipelined="off", batch_size="16"),
-    ]
-    values = known(BATCH_SIZE, "8", rows, pipelined="on")
-    assert values["8"] == MeasuredValue(value="8", rate=2583.0, how="row 2")
-    assert values["16"] == MeasuredValue(
-        value="16", rate=3626.0, change=3626 / 2583 - 1, how="row 3"
-    )
-    assert values["32"] == MeasuredValue(value="32")
+def test_settings_tried_one_after_another_prove_nothing_of_a_value():
+    rows = [row(1, 2583.0), row(2, 3626.0, batch_size="16")]
+    values = known(BATCH_SIZE, "8", rows)
+    assert values["8"] == MeasuredValue(value="8")
+    assert values["16"] == MeasuredValue(value="16")
 
 
-def test_the_newest_row_of_a_value_counts_and_rows_without_steps_do_not():
-    rows = [
-        row(1, 100.0),
-        row(2, 110.0),
-        changed(row(3, 500.0), steps=0, samples_per_s=None),
-        changed(row(4, 500.0), workload="augment"),
-        changed(row(5, 500.0), verdict=True, settings={}, steps=0),
-    ]
-    assert known(PIPELINED, "off", rows)["off"].how == "row 2"
-
-
-def test_a_verdict_outweighs_rows_and_is_read_from_either_side():
-    rows = [row(1, 100.0), row(2, 150.0, batch_size="16")]
-    here = known(BATCH_SIZE, "8", rows, [verdict("8", "16", 0.25)])
-    assert here["16"] == MeasuredValue(value="16", rate=150.0, change=0.25, how="A/B")
-    back = known(BATCH_SIZE, "16", rows, [verdict("8", "16", 0.25)], batch_size="16")
+def test_a_verdict_is_read_from_either_side():
+    here = known(BATCH_SIZE, "8", [], [verdict("8", "16", 0.25)])
+    assert here["16"] == MeasuredValue(value="16", change=0.25, how="A/B")
+    back = known(BATCH_SIZE, "16", [], [verdict("8", "16", 0.25)], batch_size="16")
     assert back["8"].change == pytest.approx(-0.2)
     assert back["8"].how == "A/B"
 
@@ -88,7 +68,7 @@ def test_a_verdict_found_with_other_levers_set_says_nothing_here():
     assert values["16"] == MeasuredValue(value="16")
 
 
-def test_numbers_offered_are_those_measured_the_default_and_neighbours():
+def test_numbers_offered_are_those_tried_the_default_and_neighbours():
     rows = [row(1, 1.0, batch_size="100")]
     offered = list(known(BATCH_SIZE, "48", rows, batch_size="48"))
     assert offered == ["8", "16", "32", "48", "64", "100", "128", "256", "512"]
@@ -105,7 +85,7 @@ async def test_the_default_offered_is_the_one_on_this_device(device, default):
         assert values[-1].value == default
 
 
-async def test_a_scripts_lever_shows_its_measurements_though_others_are_unknown():
+async def test_a_scripts_lever_shows_its_verdict_though_others_are_unknown():
     """Its recorded settings leave out unknown values, such as of a loader that was not found."""
     offers = (offer("precision", "script", "bf16"), offer("num_workers", "unknown"))
     plain = {"precision": "script"}
@@ -115,22 +95,19 @@ async def test_a_scripts_lever_shows_its_measurements_though_others_are_unknown(
         workload="train.py",
         levers=offers,
         settings=plain,
-        results=(changed(result(1, "a row", 100.0, settings=plain), workload="train.py"),),
         verdicts=(changed(shown, settings={}),),
     )
     async with dashboard(snapshot=snapshot) as d:
         control = d.app.control
         script, bf16 = control.levers.values(control.levers.lever("precision"))
-        assert script.how == "row 1"
+        assert script.how == ""
         assert (bf16.how, bf16.change) == ("A/B", 0.25)
 
 
 def test_a_training_without_samples_is_shown_in_steps_per_s():
-    rows = [changed(row(1, 10.0), samples_per_s=None)]
-    snapshot = changed(training(), results=tuple(rows))
-    assert unit_of(PIPELINED, snapshot) == "steps/s"
-    assert unit_of(BATCH_SIZE, snapshot) == "samples/s"
-    assert measured_values(PIPELINED, "off", "off", settings(), snapshot)[0].rate == 10.0
+    assert rate_unit([changed(row(1, 10.0), samples_per_s=None)]) == "steps/s"
+    assert rate_unit([row(1, 10.0)]) == "samples/s"
+    assert rate_unit([]) == "samples/s"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +144,7 @@ def estimates(*rows, **active):
     now = str(rows[-1][0])
     shown = changed(training(), results=tuple(found), host=HELD)
     values = measured_values(BATCH_SIZE, now, "8", settings(**{"batch_size": now, **active}), shown)
-    return {one.value: one.how for one in values if not one.how.startswith("row")}
+    return {one.value: one.how for one in values}
 
 
 def test_a_larger_batch_is_estimated_from_the_two_largest_that_were_measured():
@@ -213,7 +190,7 @@ def test_no_estimate_for_another_lever_or_without_readings():
 # ── the dialog ──────────────────────────────────────────────────────────────────────────
 
 ROWS = (row(2, 2583.0), row(3, 3626.0, batch_size="16"), row(6, 4690.0, batch_size="32"))
-SNAPSHOT = changed(training(), results=ROWS)
+SNAPSHOT = changed(training(), results=ROWS, verdicts=(verdict("8", "16", 0.4),))
 NAMES = Choice(
     name="שכבה",
     default="value-0",
@@ -239,7 +216,7 @@ class Host(App):
 
 def chooser(lever=BATCH_SIZE, now="8"):
     values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
-    return Chooser(ValueTable(lever, now, values, unit_of(lever, SNAPSHOT)))
+    return Chooser(ValueTable(lever, now, values))
 
 
 @asynccontextmanager
@@ -254,16 +231,16 @@ def shown(app):
     return [strip.text for strip in strips_of(app)]
 
 
-async def test_it_shows_rates_changes_and_where_they_are_from():
+async def test_it_shows_changes_and_how_they_are_known_and_no_rates():
     async with asked() as (app, _):
-        lines = [line.strip(" ┃") for line in shown(app) if line.strip()]
-        assert lines[0].startswith("┏━ batch_size ━")
+        lines = [line.strip(" │") for line in shown(app) if line.strip()]
+        assert lines[0].startswith("╭─ batch_size ─")
         assert "new loader" in lines[0]
-        assert lines[1].split() == ["value", "samples/s", "here", "change", "how"]
+        assert lines[1].split() == ["value", "change", "how"]
         rows = {line.split()[0]: line.split() for line in lines[2:-2]}
-        assert rows["▸"][:3] + rows["▸"][-3:] == ["▸", "8", "2,583", "now", "row", "2"]
-        assert rows["16"][1:2] + rows["16"][-4:] == ["3,626", "~+40", "%", "row", "3"]
-        assert rows["64"] == ["64", "–"]
+        assert rows["▸"] == ["▸", "8", "now"]
+        assert rows["16"] == ["16", "+40", "%", "A/B"]
+        assert rows["64"] == ["64"]
         assert "type any number to 1,048,576" in lines[-2]
         for words in ("enter set", "a A/B against 8", "esc"):
             assert words in lines[-1]
@@ -305,7 +282,7 @@ SIDES = Choice(
 )
 async def test_the_chooser_of_an_ab_preselects_the_next_value(lever, now, meant):
     values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
-    app = Host(Chooser(ValueTable(lever, now, values, "samples/s", compares=True)))
+    app = Host(Chooser(ValueTable(lever, now, values, compares=True)))
     async with app.run_test() as pilot:
         await pilot.press("enter")
         await pilot.pause()
@@ -412,10 +389,10 @@ async def test_it_stands_at_any_size(lever, now, size):
 async def test_an_error_is_shown_in_full_and_an_empty_column_has_no_title():
     snapshot = changed(training(), results=())
     values = measured_values(BATCH_SIZE, "8", "8", settings(), snapshot)
-    app = Host(Chooser(ValueTable(BATCH_SIZE, "8", values, "samples/s")))
+    app = Host(Chooser(ValueTable(BATCH_SIZE, "8", values)))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("0", "enter")
         await pilot.pause()
         text = "\n".join(shown(app))
         assert "0 is not valid: a whole number from 1 to" in text
-        assert "change ┃" in text
+        assert " how" not in text

@@ -1,4 +1,4 @@
-"""The pane at the bottom, mounted alone: tabs, results, log, and scrolling."""
+"""The pane at the bottom, mounted alone: tabs, history, log, and scrolling."""
 
 import math
 import re
@@ -16,9 +16,9 @@ from gpudash import format as fmt
 from gpudash.snapshot import KEPT_LINES, BlockShown
 from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
+from gpudash.tui.widgets.history import history_rows, in_sight, table_of
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
-from gpudash.tui.widgets.results import in_sight, ratio_text, result_rows, table_of
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing, text_of
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import result, settings, training
@@ -73,22 +73,22 @@ def seen(one):
 
 def numbers(one):
     """Of the rows in sight."""
-    return [line.split()[1] for line in seen(one)[2:-1]]
+    return [line.strip("▸ ").split()[0] for line in seen(one)[2:-1]]
 
 
 def drawn(results, width, *, rows=9, **options):
     table = table_of(results, on_gpu=True)
     shown = in_sight(table, Scroll(), rows)
-    return text_of(result_rows(table, shown, width, **options))
+    return text_of(history_rows(table, shown, width, **options))
 
 
 # ── tabs ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_tabs_stand_in_the_border_with_what_is_in_them():
+async def test_tabs_stand_in_the_rule_with_what_is_in_them():
     snapshot = changed(CONCLUDED, verdicts=(CONCLUDED.comparison,))
     async with pane(snapshot, lines=["one", "two"]) as one:
-        assert "⁵results 2 ━ A/B 1 ━ timeline ━ log 2 ━" in seen(one)[0]
+        assert "⁵history 2 ━ A/B 1 ━ timeline ━ log 2 ━" in seen(one)[0]
 
 
 async def test_the_open_tab_is_marked_without_colour():
@@ -117,7 +117,7 @@ async def test_a_tab_is_a_button():
 
 async def test_titles_shorten_where_there_is_little_room():
     async with pane(size=(40, 6)) as one:
-        assert seen(one)[0].startswith("┏━ ⁵res ━ A/B ━ time ━ log ━")
+        assert seen(one)[0].startswith(" ━ ⁵hist ━ A/B ━ time ━ log ━")
 
 
 async def test_a_running_comparison_is_seen_from_every_tab():
@@ -148,21 +148,27 @@ async def test_only_rows_that_changed_are_painted_and_none_without_news(monkeypa
         one.show(training(moved=1.0))
 
 
-# ── results ─────────────────────────────────────────────────────────────────────────────
+# ── history ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_each_number_stands_under_its_title_with_a_unit():
     (head, first, _) = drawn(training().results, 118)
-    titles = "# configuration samples/s, mean of the row × row 1 p50 ms p95 ms host ms GPU % steps"
-    assert " ".join(head.split()) == titles
-    for title, number in (("× row 1", "1.00×"), ("p50 ms", "3.62"), ("steps", "1,240")):
+    assert " ".join(head.split()) == "samples/s step, ms GPU busy setting"
+    for title, number in (("step, ms", "3.62"), ("GPU busy", "86 %")):
         assert head.index(title) + len(title) == first.index(number) + len(number)
+    assert head.index("setting") == first.index("batch_size=8")
+
+
+def test_no_row_says_how_it_compares_with_another():
+    text = "\n".join(drawn((*training().results, result(3, "fast", 552.8)), 118))
+    for sign in ("×", "%", "faster", "proven"):
+        assert sign not in text.replace("86 %", "").replace("87 %", "").replace("88 %", "")
 
 
 def test_bars_are_to_scale():
     rows = (result(1, "a", 100.0), result(2, "b", 200.0), result(3, "c", 50.0))
     bars = [line.count("█") for line in drawn(rows, 118)[1:]]
-    assert bars[1] >= 30
+    assert bars[1] >= 20
     assert bars[1] // 2 == bars[0]
     assert bars[1] // 4 == bars[2]
 
@@ -186,9 +192,8 @@ def test_steps_are_counted_where_samples_are_unknown():
 
 @pytest.mark.parametrize("absent", [None, math.nan, math.inf])
 def test_what_was_not_measured_is_a_dash_without_a_bar(absent):
-    row = result(1, "a", 1.0, samples_per_s=absent, live=True)
-    values = {} if absent is None else {"host_ms": absent}
-    row = msgspec.structs.replace(row, values={"gpu_util_pct": 85.0} | values)
+    row = result(1, "a", 1.0, samples_per_s=absent, step_ms_p50=absent, live=True)
+    row = msgspec.structs.replace(row, values={"gpu_util_pct": 85.0})
     line = drawn((result(2, "b", 5.0), row), 118)[-1]
     assert line.count("–") == 2
     assert "█" not in line
@@ -199,13 +204,12 @@ def test_what_was_not_measured_is_a_dash_without_a_bar(absent):
 def test_no_number_is_cut_at_any_width(value, width):
     rows = (result(1, "pipelined=on batch_size=16", value), result(2, "x " * 60, value))
     head, *lines = drawn(rows, width)
-    numbers = table_of(rows, on_gpu=True).numbers
-    titles = [title for title in numbers if f" {title}" in head]
+    assert cell_len(head) <= width
     for line, row in zip(lines, rows, strict=True):
         assert cell_len(line) <= width
         assert fmt.significant(row.samples_per_s) in line.split()
-        shown = [numbers[title](row) for title in titles]
-        assert line.split()[len(line.split()) - len(titles) :] == shown
+        if "step, ms" in head:
+            assert fmt.milliseconds(row.step_ms_p50) in line.split()
 
 
 @given(st.text(), st.integers(0, 40))
@@ -213,18 +217,19 @@ def test_a_fitted_text_takes_exactly_its_room(text, width):
     assert cell_len(fitted(fmt.plain(text), width)) == width
 
 
-def test_a_narrow_table_goes_without_columns_in_their_order():
-    for width in range(58, 140):
+def test_a_narrow_history_goes_without_columns_in_their_order():
+    for width in range(50, 140):
         head = drawn(training().results, width)[0]
-        kept = [title in head for title in ("p95 ms", "steps", "host ms", "p50 ms", "GPU %")]
+        kept = [title in head for title in ("GPU busy", "step, ms")]
         assert kept == sorted(kept)
         assert "samples/s" in head
-        assert "× row 1" in head
+        assert "setting" in head
 
 
-def test_a_name_loses_whole_words_not_half_a_number():
-    lines = drawn((result(1, "pipelined=on channels_last=on batch_size=1024", 1.0),), 58)
-    assert re.search(r"(batch_size=1024|channels_last=on…|pipelined=on…) ", lines[1])
+def test_a_setting_loses_whole_words_not_half_a_number():
+    lines = drawn((result(1, "pipelined=on channels_last=on batch_size=1024", 1.0),), 42)
+    assert re.search(r"(channels_last=on…|pipelined=on…)", lines[1])
+    assert "batch_size=1" not in lines[1]
 
 
 @pytest.mark.parametrize(
@@ -239,10 +244,9 @@ def test_a_text_of_one_word_loses_a_number_whole(text, shown):
     assert fitted(text, 14) == shown
 
 
-def test_the_first_row_stays_and_the_newest_are_in_sight():
+def test_the_newest_rows_are_in_sight():
     lines = drawn(BATCHES, 118)
-    assert [line.split()[0] for line in lines[1:-1]] == ["1", *map(str, range(493, 500))]
-    assert lines[-1].startswith(" ▸ 500 batch_size=500")
+    assert [line.split()[0] for line in lines[1:]] == [*map(str, range(492, 501))]
 
 
 def test_painting_reads_only_the_rows_in_sight():
@@ -259,45 +263,28 @@ def test_painting_reads_only_the_rows_in_sight():
             raise AssertionError("all rows are read")
 
     table = changed(table_of(BATCHES, on_gpu=True), results=Watched(BATCHES))
-    list(result_rows(table, in_sight(table, Scroll(), 9), 118))
+    list(history_rows(table, in_sight(table, Scroll(), 9), 118))
     assert len(read) == 9
 
 
-def verdict_row(text=VERDICT):
-    return result(2, text, 1.0, verdict=True)
+def test_before_a_setting_was_tried_it_says_what_will_stand_here():
+    assert drawn((), 78) == ["   each setting that you try has a row here"]
 
 
-def test_a_verdict_stands_out_and_is_marked_where_it_is_proven():
-    rows = (*training().results, verdict_row())
-    assert drawn(rows, 118, proven={VERDICT})[-1].endswith("  ✓ proven")
-    assert f"A/B {VERDICT}" in drawn(rows, 118)[-1]
-    assert "proven" not in drawn(rows, 118)[-1]
+def test_a_verdict_is_no_setting():
+    verdict = result(2, VERDICT, 1.0, verdict=True)
+    text = "\n".join(drawn((*training().results, verdict), 118))
+    assert VERDICT not in text
 
 
-async def test_a_verdict_is_proven_by_the_comparison_that_it_is_of():
-    rows = (*training().results, verdict_row())
-    shown = changed(training(), results=rows, verdicts=(CONCLUDED.comparison,))
-    unproven = changed(CONCLUDED.comparison, low=-0.1)
-    async with pane(shown) as one:
-        assert "✓ proven" in seen(one)[4]
-        one.show(changed(shown, verdicts=(unproven,)))
-        assert "proven" not in seen(one)[4]
-
-
-def test_many_verdicts_do_not_push_the_live_row_out_of_sight():
-    verdicts = tuple(verdict_row(f"batch_size={number} is faster") for number in range(9))
-    lines = drawn((*training().results, *verdicts), 78, rows=5)
-    assert lines[2].startswith(" ▸ 2 pipelined=on")
-    assert "batch_size=8 is faster" in lines[-1]
-
-
-def test_no_row_but_a_proven_verdict_is_coloured():
-    rows = (*training().results, result(3, "slow", 10.0), verdict_row())
+def test_nothing_in_the_history_is_coloured_and_the_present_setting_is_bold():
+    rows = (*training().results, result(3, "slow", 10.0))
     table = table_of(rows, on_gpu=True)
-    inks = [ink for parts in result_rows(table, range(4), 118) for _, ink in parts]
-    assert set(inks) <= {"head", "text", "strong", "rate", "better"}
-    marked = [parts[-1] for parts in result_rows(table, range(4), 118, proven={VERDICT})]
-    assert marked[-1] == ("  ✓ proven", "better")
+    head, first, live, last = history_rows(table, range(3), 118)
+    assert {ink for _, ink in head} == {"head"}
+    for row in (first, last):
+        assert {ink for _, ink in row} == {"dim", "text", "rate"}
+    assert {ink for _, ink in live} == {"dim", "strong", "rate"}
 
 
 # ── the cursor ──────────────────────────────────────────────────────────────────────────
@@ -306,11 +293,11 @@ def test_no_row_but_a_proven_verdict_is_coloured():
 async def test_the_row_under_the_cursor_is_marked_while_the_panel_has_the_focus():
     async with pane() as one:
         one.scroll_rows(-1)
-        assert [line[1] for line in seen(one)[2:4]] == [">", " "]
+        assert [line[1] for line in seen(one)[2:4]] == ["▸", " "]
         assert one.chosen_result.number == 1
         one.blur()
         await one.app.pilot.pause()
-        assert ">" not in "".join(seen(one))
+        assert "▸" not in "".join(seen(one))
 
 
 async def test_the_cursor_stops_at_both_ends_and_follows_the_last_row_again():
@@ -326,14 +313,14 @@ async def test_the_cursor_stays_on_its_row_as_the_oldest_ones_are_dropped():
     async with pane(changed(training(), results=BATCHES[:50])) as one:
         one.find("batch_size=30")
         before = numbers(one)
-        one.show(changed(training(), results=(BATCHES[0], *BATCHES[4:53])))
+        one.show(changed(training(), results=BATCHES[4:53]))
         assert one.chosen_result.number == 30
         assert numbers(one) == before  # nothing has scrolled
-        one.show(changed(training(), results=(BATCHES[0], *BATCHES[40:90])))
+        one.show(changed(training(), results=BATCHES[40:90]))
         assert one.chosen_result.number > 30  # it is gone itself
 
 
-async def test_what_is_out_of_sight_is_counted_in_the_border():
+async def test_what_is_out_of_sight_is_counted_in_the_rule():
     async with pane(changed(training(), results=BATCHES)) as one:
         assert "493 rows above ↑" in seen(one)[0]
         one.scroll_pages(-1)
@@ -343,12 +330,12 @@ async def test_what_is_out_of_sight_is_counted_in_the_border():
         assert [where for _, where in before] == ["above", "below"]
 
 
-async def test_a_click_chooses_the_row_under_the_pointer_also_the_pinned_one():
+async def test_a_click_chooses_the_row_under_the_pointer():
     async with pane(changed(training(), results=BATCHES)) as one:
         await one.app.pilot.click(offset=(20, 4))
         assert one.chosen_result.number == 496
         await one.app.pilot.click(offset=(20, 2))
-        assert one.chosen_result.number == 1
+        assert one.chosen_result.number == 494
 
 
 async def test_the_wheel_moves_the_cursor():
@@ -365,12 +352,10 @@ async def test_a_row_does_not_offer_its_levers_where_none_can_be_moved():
         assert "use these levers" in seen(one)[-1]
 
 
-async def test_a_row_offers_its_levers_and_a_verdict_only_its_text():
-    rows = (*training().results, verdict_row())
-    async with pane(changed(training(), results=rows)) as one:
-        assert "⏎ use these levers" not in seen(one)[-1]
+async def test_a_row_offers_its_levers_and_says_that_it_proves_nothing():
+    async with pane() as one:
+        assert seen(one)[-1].strip().startswith("tried one after another: no proof")
         assert "y copy" in seen(one)[-1]
-        one.scroll_rows(-1)
         assert "⏎ use these levers" in seen(one)[-1]
         await one.app.pilot.click(offset=(seen(one)[-1].index("use these"), 9))
         assert "use_row" in one.app.ran
@@ -392,14 +377,10 @@ async def test_find_goes_from_one_match_to_the_next_and_round():
 # ── the A/B ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_running_comparison_can_be_ended_and_one_that_is_over_offers_what_to_do():
+async def test_a_running_comparison_says_how_far_it_is_and_one_that_is_over_offers_what_to_do():
     async with pane(comparing(9)) as one:
         one.open("ab")
-        assert "pipelined=off ━ 9 of at most 40 pairs ━┓" in seen(one)[0]
-        blocks = tuple(BlockShown(begin_s=float(at_s), side="a") for at_s in range(20))
-        one.show(changed(comparing(10), blocks=blocks))
-        assert "a ends it ━ about 60 s left ━" in seen(one)[-1]
-        assert "a ends it" in seen(one)[-1]
+        assert "pipelined=off ━ 9 of at most 40 pairs ━━" in seen(one)[0]
         one.show(CONCLUDED)
         for key, action in (
             ("⏎ sets off", "keep"),
@@ -428,7 +409,7 @@ async def test_earlier_comparisons_stand_below_or_where_it_is_wide_beside():
     async with pane(snapshot, size=(100, 16)) as one:
         one.open("ab")
         (line,) = [line for line in seen(one) if "channels_last=on" in line]
-        assert line.startswith("┃ channels_last=on")
+        assert line.startswith(" channels_last=on")
         await one.app.pilot.resize_terminal(200, 12)
         await one.app.pilot.pause()
         assert "│  channels_last=on" in seen(one)[2]
@@ -493,16 +474,16 @@ async def test_the_log_follows_its_end_until_it_is_scrolled():
     lines = [f"line {number}" for number in range(100)]
     async with pane(lines=lines) as one:
         one.open("log")
-        assert "line 99 " in seen(one)[-2]
+        assert "line 99 " in seen(one)[-1]
         one.scroll_rows(-1)
         one.show(training(), ["more"])
-        assert "line 98 " in seen(one)[-2]
+        assert "line 98 " in seen(one)[-1]
         assert "2 lines below ↓" in seen(one)[0]
         one.scroll_rows(-1000)
         assert "line 0 " in seen(one)[1]
         one.scroll_rows(1000)
         one.show(training(), ["last"])
-        assert "last " in seen(one)[-2]
+        assert "last " in seen(one)[-1]
 
 
 async def test_what_is_being_read_stays_as_the_oldest_lines_are_dropped():
@@ -510,7 +491,7 @@ async def test_what_is_being_read_stays_as_the_oldest_lines_are_dropped():
         one.open("log")
         one.find("line 1500.")
         one.show(training(), ["more"] * 100)
-        assert "line 1500." in seen(one)[-2]
+        assert "line 1500." in seen(one)[-1]
 
 
 async def test_a_rewound_log_replaces_the_earlier_lines():
@@ -527,7 +508,6 @@ async def test_a_rewound_log_replaces_the_earlier_lines():
 @pytest.mark.parametrize("tab", TITLES)
 async def test_any_size_and_any_name_is_painted_whole(tab):
     rows = tuple(result(number, name, 10.0**number) for number, name in enumerate(NAMES, 1))
-    rows += tuple(verdict_row(name) for name in NAMES)
     hostile = [compared(n, a=name, b=name, lever=name) for n, name in enumerate(NAMES)]
     async with pane(changed(training(), results=rows), lines=NAMES) as one:
         one.open(tab)
@@ -545,26 +525,18 @@ async def test_any_size_and_any_name_is_painted_whole(tab):
             one.find("批")
 
 
-async def test_it_is_painted_without_a_frame_and_without_colour(monkeypatch):
+async def test_it_is_painted_without_colour(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     async with pane(CONCLUDED, size=(80, 6)) as one:
-        one.framed = False
         for tab in TITLES:
             one.open(tab)
             one.redraw()
             assert "failed" not in "".join(seen(one))
         one.open("results")
         one.redraw()
-        assert ">▸ 2" in seen(one)[2]
+        assert " ▸ 2" in seen(one)[3]
 
 
 def test_before_a_step_is_measured_the_rate_to_come_is_in_samples():
     unmeasured = changed(result(1, "a", 100.0), steps=0, steps_per_s=None, samples_per_s=None)
     assert table_of((unmeasured,), on_gpu=False).unit == "samples/s"
-
-
-def test_a_ratio_that_both_rows_vary_too_much_for_is_only_about():
-    row = result(2, "batch_size=16", 552.8)
-    assert ratio_text(row) == "~2.00×"
-    assert ratio_text(changed(row, ratio_is_clear=True)) == "2.00×"
-    assert ratio_text(changed(row, ratio=None)) == "–"

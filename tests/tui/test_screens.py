@@ -14,7 +14,7 @@ from gpudash.diagnosis.answer import Answers
 from gpudash.offers import levers_of
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
-from gpudash.tui.arrangement import PanelChoice, is_wide
+from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.inbox import Mail
 from gpudash.tui.panels import View, frame
 from tests.tui import scenes, scripts
@@ -89,11 +89,10 @@ def mail_of(name: str) -> Mail:
     return Mail(lines=deque(logged), output=deque(printed))
 
 
-def view_of(name: str, size: tuple[int, int]) -> View:
+def view_of(name: str) -> View:
     """What the user, or the app, has opened in a state."""
     tab = TAB.get(name, "output" if name.startswith("script") else "results")
-    in_pane = name in TAB or (name.startswith("script") and not is_wide(size[0]))
-    focus = "pane" if in_pane else "levers"
+    focus = "pane" if name in TAB else "levers"
     return View(tab=tab, focus=focus, panels=PanelChoice(chosen=focus))
 
 
@@ -101,7 +100,7 @@ def view_of(name: str, size: tuple[int, int]) -> View:
 @pytest.mark.parametrize("name", STATES)
 def test_a_state_looks_like_its_golden_file(name, size):
     last_start_s = None if name.startswith("script") else 4.8
-    view, mail = view_of(name, size), mail_of(name)
+    view, mail = view_of(name), mail_of(name)
     shown = frame(shown_in(name), view, size, mail=mail, last_start_s=last_start_s)
     seen = "".join(f"{line.rstrip()}\n" for line in map(text_of, shown))
     path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"

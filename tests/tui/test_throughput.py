@@ -203,7 +203,6 @@ class Chart:
         self.actions = pilot.app.actions
         self.widget = pilot.app.query_one(ThroughputChart)
         self.widget.styles.width, self.widget.styles.height = "100%", "100%"
-        self.widget.allow_drawing()
 
     async def show(self, snapshot, view=LIVE):
         self.widget.show(snapshot, view)

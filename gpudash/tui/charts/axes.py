@@ -261,8 +261,7 @@ def cut(
 ) -> Runs:
     """Return one mean per bin as runs of points, split where a whole bin is missing.
 
-    With `at_s`, ticks weigh by their length. None, NaN and infinity are left out: they would end
-    the process inside plotext.
+    With `at_s`, ticks weigh by their length. None, NaN and infinity are left out.
     """
     runs: Runs = []
     last = None

@@ -19,6 +19,7 @@ from gpudash.tui.charts.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
 """Time after a change, five ticks, whose points do not set the scale."""
+BLOCKS = " ▁▂▃▄▅▆▇█"
 EIGHTHS = 8
 """Shares of a column that the eye can distinguish."""
 SLIVER = 1e-6
@@ -55,6 +56,19 @@ def throughput(snapshot: Snapshot) -> Throughput:
     unit = "samples/s" if samples else "steps/s"
     now = snapshot.samples_per_s if samples else snapshot.steps_per_s
     return Throughput(unit, now, snapshot.series.of(_metric(unit)))
+
+
+def drawn_columns(runs: Runs, top: float, time_range: TimeRange, rows: int) -> list[str]:
+    """Return `rows` rows of text with a column for each point; `top` is the axis's end."""
+    eighths = [0] * time_range.columns
+    for at_s, value in (point for run in runs for point in run):
+        # what is measured is seen, however small
+        height = max(round(min(max(value / top, 0.0), 1.0) * rows * EIGHTHS), 1)
+        eighths[time_range.column_of(at_s)] = height
+    return [
+        "".join(BLOCKS[min(max(one - EIGHTHS * below, 0), EIGHTHS)] for one in eighths)
+        for below in reversed(range(rows))
+    ]
 
 
 def newest_row(snapshot: Snapshot) -> Result | None:

@@ -21,7 +21,6 @@ from gpudash.tui.arrangement import (
     PanelChoice,
     is_roomy,
     is_too_small,
-    is_wide,
     notices_margin,
     places,
     too_small,
@@ -79,7 +78,7 @@ class MainScreen(Contained, Screen[None]):
     def on_mount(self) -> None:
         """Show the initial snapshot, so that the first frame has content."""
         self.pane.open(self.chosen_tab)
-        if self.chosen_tab == "output" and not is_wide(self.app.size.width):
+        if self.chosen_tab == "output" and "pane" not in places(*self.app.size, self._board.shown):
             self.pane.focus()  # else it is hidden, and a script may ask something
         self.show()
 
@@ -131,10 +130,6 @@ class MainScreen(Contained, Screen[None]):
 
     def _show_footer(self) -> None:
         self._panels.show_footer(self._control, self.keys, self.view, self.size)
-
-    def allow_drawing(self) -> None:
-        """Let the chart draw: plotext has been imported."""
-        self._chart.allow_drawing()
 
     # ── focus and arrangement ───────────────────────────────────────────────────────────
 

@@ -110,7 +110,7 @@ class AnswerStrip(Panel):
     def _limit(self, width: int) -> Parts:
         """Return the title with the first evidence, and the rates at the right."""
         shown = self._shown
-        says_limit = bool(shown.lanes) and shown.kind not in (*INTERRUPTED, "measuring")
+        says_limit = bool(shown.lanes) and shown.kind not in (*INTERRUPTED, "measuring", "ended")
         is_word = says_limit and len(shown.title) <= MOST_CAPITALS
         title = shown.title.upper() if is_word else shown.title
         evidence = shown.evidence[0] if shown.evidence else ""
@@ -190,7 +190,7 @@ class AnswerStrip(Panel):
                 f"no figure for any lever: {key_for('compare')} compares the one under the cursor, "
                 f"{key_for('tune')} tunes"
             )
-        return "no lever of this training would make it faster, as far as the model knows"
+        return "no lever is known to make it faster: each says why in its row"
 
     def _lanes(self, width: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""

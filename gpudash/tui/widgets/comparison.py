@@ -198,7 +198,7 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
     else:
         text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {_change(shown)}"
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
-    rates = [f"{fmt.plain(value)}: {_figure(rate)}" for value, rate in sides]
+    rates = [f"{shown.lever}={fmt.plain(value)} {_figure(rate)}" for value, rate in sides]
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
     return _fields(
         [(text, "strong"), ("  ".join(rates) + f" {shown.unit}", "text"), (goal, "dim")], width
@@ -210,8 +210,8 @@ def _check(shown: ComparisonShown, width: int) -> Parts:
         said = f"needs about {pairs_until_check(shown.blocks)} more pairs"
     else:
         said = "✓ passed so far" if shown.check_passed else "✗ failed so far"
-    check = (f"A/A check {said}", "bad" if shown.check_passed is False else "dim")
-    return _fields([check, ("it compares blocks of the same setting", "dim")], width)
+    ink = "bad" if shown.check_passed is False else "dim"
+    return _fields([(f"control (the same setting twice): {said}", ink)], width)
 
 
 def _figure(value: float | None) -> str:

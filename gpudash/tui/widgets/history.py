@@ -68,11 +68,12 @@ def history_rows(
         return
     rates = [fmt.significant(table.rate(row)) for row in rows]
     steps = [fmt.milliseconds(row.step_ms_p50) for row in rows]
-    digits = max(map(len, rates))
+    digits = max(map(len, [table.unit, *rates]))
+    step_room = max(map(len, [STEP, *steps]))
     numbers = len(str(rows[-1].number))
     room = width - numbers - 4 - digits
-    with_step = room >= LEAST_NAME + GAP + len(STEP)
-    room -= (GAP + len(STEP)) * with_step
+    with_step = room >= LEAST_NAME + GAP + step_room
+    room -= (GAP + step_room) * with_step
     busy = BUSY if table.on_gpu else CORES
     with_busy = room >= LEAST_NAME + GAP + len(busy)
     room -= (GAP + len(busy)) * with_busy
@@ -80,16 +81,15 @@ def history_rows(
     bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room // 2)) - 1)
     bar = bar if bar >= LEAST_BAR else 0
     name = max(room - GAP - (bar + 1 if bar else 0), 1)
-    unit_room = digits + (bar + 1 if bar else 0)
-    head = f"{'':{numbers + 4}}{fmt.clip(table.unit, unit_room):<{unit_room}}"
-    head += f"{'':{GAP}}{STEP}" * with_step + f"{'':{GAP}}{busy}" * with_busy
+    head = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}"
+    head += f"{'':{GAP}}{STEP:>{step_room}}" * with_step + f"{'':{GAP}}{busy}" * with_busy
     yield ((f"{head}{'':{GAP}}{fitted('setting', name)}", "head"),)
     for index, row, rate, step in zip(shown, rows, rates, steps, strict=True):
         ink = "strong" if row.live else "text"
         value = table.rate(row)
         share = value / table.full if fmt.is_measured(value) else 0.0
         drawn = f" {bar_of(share, bar):<{bar}}" if bar else ""
-        cells = f"{'':{GAP}}{step:>{len(STEP)}}" * with_step
+        cells = f"{'':{GAP}}{step:>{step_room}}" * with_step
         cells += f"{'':{GAP}}{table.busy(row):>{len(busy)}}" * with_busy
         mark = "▸" if index == cursor else " "
         yield (

@@ -30,7 +30,7 @@ TITLES: dict[Tab, tuple[str, str]] = {
     "results": ("history", "hist"),
     "ab": ("A/B", "A/B"),
     "ranks": ("ranks", "rank"),
-    "timeline": ("timeline", "time"),
+    "timeline": ("profile", "prof"),
     "output": ("output", "out"),
     "log": ("log", "log"),
 }

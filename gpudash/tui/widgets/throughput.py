@@ -1,10 +1,8 @@
-"""The throughput chart over the common time axis; maximised, with a histogram of step times.
-
-plotext draws the curve, only when it or the size has changed. Everything else is painted here.
-"""
+"""The throughput chart over the common time axis; maximised, with a histogram of step times."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, pairwise, repeat
+from operator import itemgetter
 
 from rich.cells import cell_len
 
@@ -13,7 +11,6 @@ from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.bars import button
 from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
 from gpudash.tui.charts.axes import (
-    Runs,
     TimeRange,
     bins_of,
     cut,
@@ -27,6 +24,7 @@ from gpudash.tui.charts.throughput import (
     classes_in,
     columns_of,
     compared_in,
+    drawn_columns,
     label_in,
     newest_row,
     nothing,
@@ -64,9 +62,6 @@ class ThroughputChart(TimePanel):
 
     maximised = False
     """Whether it has labels on its time axis, and the histogram of step times."""
-    can_draw = False
-    """Whether plotext has been imported."""
-    _drawn: tuple[object, Sequence[str]] = ((), ())
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
         """Return the parts of a snapshot that the panel shows."""
@@ -75,11 +70,6 @@ class ThroughputChart(TimePanel):
             *(snapshot.blocks, snapshot.step_histogram, newest_row(snapshot)),
             *(is_live(snapshot), nothing(snapshot)),
         )
-
-    def allow_drawing(self) -> None:
-        """Paint the curve from now on: plotext has been imported."""
-        self.can_draw = True
-        self.repaint()
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
@@ -148,7 +138,7 @@ class ThroughputChart(TimePanel):
         at_s, values = snapshot.series.at_s, throughput(snapshot).values
         time_range = range_of(snapshot.series, columns, self.view)
         runs = cut(values, bins_of(at_s, time_range), time_range, at_s)
-        if not runs or not self.can_draw:
+        if not runs:
             yield from self._empty(width, height)
             return
         marked = columns_of(snapshot.markers, time_range)
@@ -158,7 +148,7 @@ class ThroughputChart(TimePanel):
         timed = named and self.maximised
         rows = height - named - banded - timed
         top = scale_of(runs, snapshot.markers)
-        canvas = self._curve(runs, top, time_range, columns, rows)
+        canvas = drawn_columns(runs, top, time_range, rows)
         cut_off = highest(runs) > top
         for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
             yield (*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row)
@@ -174,16 +164,6 @@ class ThroughputChart(TimePanel):
             text = fmt.clip(nothing(self._snapshot), width) if y == height // 2 else ""
             yield ((text.center(width), "faint"),)
 
-    def _curve(
-        self, runs: Runs, top: float, time_range: TimeRange, columns: int, rows: int
-    ) -> Sequence[str]:
-        from gpudash.tui.charts.curve import curve  # noqa: PLC0415  # 0.1 s, after the first paint
-
-        key = (runs, top, time_range, columns, rows)
-        if self._drawn[0] != key:
-            self._drawn = (key, curve(runs, top, time_range, columns, rows))
-        return self._drawn[1]
-
     def _overlaid(
         self,
         canvas: Sequence[str],
@@ -191,25 +171,25 @@ class ThroughputChart(TimePanel):
         marked: Iterable[int],
         compared: Mapping[int, float],
     ) -> Iterator[Parts]:
-        """Yield the rows of the plot: the curve over markers and cursor, over shaded blocks."""
-        columns = len(canvas[0]) if canvas else 0
+        """Yield the rows of the plot: columns in the hue of their block, markers and cursor."""
         behind = dict.fromkeys(marked, MARKER)
         cursor_s = self.view.cursor_s
         if cursor_s is not None and time_range.holds(cursor_s):
             behind[time_range.column_of(cursor_s)] = CURSOR
-        shades = {
-            x: f"/shade-{side}" for x, share_b in compared.items() if (side := side_of(share_b))
-        }
-        pieces = _pieces(behind, shades, columns)
+        inks = ["rate"] * time_range.columns
+        for x, share_b in compared.items():
+            inks[x] = side_of(share_b) or "rate"
         for line in canvas:
-            row = []
-            for begin, end in pieces:
-                text, ink = line[begin:end], "rate"
-                if text == " " and begin in behind:
-                    text = behind[begin]
-                    ink = "faint" if text == MARKER else "strong"
-                row.append((text, ink + shades.get(begin, "")))
-            yield row
+            cells = [*zip(line, inks, strict=True)]
+            for x, mark in behind.items():
+                if mark == CURSOR:
+                    cells[x] = CURSOR, f"strong/{inks[x]}" if line[x] == "█" else "strong"
+                elif line[x] == " ":
+                    cells[x] = MARKER, "faint"
+            yield tuple(
+                ("".join(character for character, _ in same), ink)
+                for ink, same in groupby(cells, key=itemgetter(1))
+            )
 
     def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[tuple[str, str]]:
         """Yield the side of an A/B in each column: its letter, or B's share if both ran."""
@@ -280,12 +260,3 @@ def _split(width: int) -> tuple[int, int]:
     """Return the columns of the axis and of the plot."""
     gutter = gutter_of(width)
     return gutter, max(width - gutter, 1)
-
-
-def _pieces(
-    behind: Mapping[int, str], shades: Mapping[int, str], columns: int
-) -> list[tuple[int, int]]:
-    """Return begin and end of the pieces of a row with the same ink."""
-    borders = {0, columns, *behind, *(x + 1 for x in behind)}
-    borders |= {x for x in range(columns) if shades.get(x) != shades.get(x - 1)}
-    return list(pairwise(sorted(borders)))

@@ -1,0 +1,54 @@
+"""Numbers on screen change at most every two seconds; what happens is shown at once."""
+
+import msgspec
+import pytest
+
+from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.tui.quiet import Quiet
+
+changed = msgspec.structs.replace
+FIRST = Snapshot(
+    state="training",
+    workload="encdec",
+    elapsed_s=10.0,
+    total_steps=100,
+    steps_per_s=10.0,
+    series=Series(at_s=(10.0,)),
+)
+LATER = changed(
+    FIRST, elapsed_s=11.0, total_steps=111, steps_per_s=11.0, series=Series(at_s=(10.0, 10.5))
+)
+
+
+def shown(*snapshots):
+    quiet = Quiet()
+    return [quiet.of(one) for one in snapshots][-1]
+
+
+def test_within_two_seconds_numbers_and_curves_stay_and_the_clock_goes_on():
+    one = shown(FIRST, LATER)
+    assert (one.steps_per_s, one.total_steps, one.series) == (10.0, 100, FIRST.series)
+    assert one.elapsed_s == 11.0
+
+
+def test_after_two_seconds_they_are_new():
+    assert shown(FIRST, LATER, changed(LATER, elapsed_s=12.0)).steps_per_s == 11.0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"state": "paused"},
+        {"settings": {"a": "on"}},
+        {"pending": {"a": "on"}},
+        {"markers": (Marker(at_s=10.5, label="a=on"),)},
+        {"workload": "other"},
+        {"quiet_s": 8.0},
+    ],
+)
+def test_what_happens_is_shown_at_once_with_the_newest_numbers(event):
+    assert shown(FIRST, changed(LATER, **event)).steps_per_s == 11.0
+
+
+def test_before_the_first_step_nothing_is_held():
+    assert shown(changed(FIRST, total_steps=0), LATER).steps_per_s == 11.0
