@@ -1,4 +1,4 @@
-"""The table of all metrics: meaning, unit, CSV column, and where each is shown.
+"""The table of all metrics: meaning, unit, CSV column, exported name, and where each is shown.
 
 The table's order is that of the CSV's columns, so new metrics are only appended.
 
@@ -56,6 +56,9 @@ class Metric(Struct, frozen=True):
     csv: Column | None = None
     """What its column holds: decimals, whole numbers, text, or several `name=value;name=value`.
     None if it has no column."""
+    exported: str = ""
+    """OpenTelemetry's name, where `sinks/exported.py` would derive another one; `{label}` if it is
+    a label of other values, `@` if it is their time."""
     label: str = ""
     """Label in the device panel; a metric without one is not shown there."""
     chart: Literal["throughput", "step time"] | None = None
@@ -94,12 +97,16 @@ METRICS: dict[str, Metric] = {
     "time_s": Metric(
         "run", "s", "Time from the begin of the recording to the end of the row.", "last", csv=3
     ),
-    "wall_time_utc": _row("End of the row by the wall clock."),
-    "workload": _row("Name of the workload."),
+    "wall_time_utc": _row("End of the row by the wall clock.", exported="@"),
+    "workload": _row("Name of the workload.", exported="{workload}"),
     "segment": _count("Number of lever changes and restarts so far in the run."),
     "batch_size": _count("Batch size of the active settings."),
-    "levers": _row("The active settings: `name=value;name=value`.", csv="pairs"),
-    "step": _count("Number of steps so far. A restarted worker begins at 0."),
+    "levers": _row(
+        "The active settings: `name=value;name=value`.", csv="pairs", exported="gpudash.lever.info"
+    ),
+    "step": _count(
+        "Number of steps so far. A restarted worker begins at 0.", exported="gpudash.step_number"
+    ),
     "steps": Metric("step", "", "Steps that the device finished.", "sum", "one", csv="whole"),
     "steps_per_s": Metric(
         "step", "steps/s", "Steps finished per second.", "rate", "one", csv=4, chart="throughput"
@@ -113,8 +120,8 @@ METRICS: dict[str, Metric] = {
         csv=3,
         chart="throughput",
     ),
-    "step_ms_p50": _step("Median step time.", "p50"),
-    "step_ms_p95": _step("95th percentile of the step time.", "p95"),
+    "step_ms_p50": _step("Median step time.", "p50", exported="gpudash.step_p50"),
+    "step_ms_p95": _step("95th percentile of the step time.", "p95", exported="gpudash.step_p95"),
     "data_ms": _time(
         "Host time: waiting for a batch.", chart="step time", spark="data wait", rank="data ms"
     ),
@@ -125,20 +132,33 @@ METRICS: dict[str, Metric] = {
         "Device time of a step. Overlap of the streams counts once.", in_steps="some"
     ),
     "loss": Metric("step", "", "Newest loss that the host has read.", "last", csv=6),
-    "gpu_index": Metric("gpu", "", "Number of the GPU in the driver.", "last", csv="whole"),
-    "gpu_uuid": Metric("gpu", "", "UUID of the GPU in the driver.", "last", csv="text"),
+    "gpu_index": Metric(
+        "gpu", "", "Number of the GPU in the driver.", "last", csv="whole", exported="{hw.name}"
+    ),
+    "gpu_uuid": Metric(
+        "gpu", "", "UUID of the GPU in the driver.", "last", csv="text", exported="{hw.id}"
+    ),
     "gpu_util_pct": _util(
         "Share of time in which at least one kernel ran. It says nothing about occupancy.",
+        exported="hw.gpu.utilization",
         label="utilisation",
         spark="busy",
     ),
     "mem_util_pct": _util(
-        "Share of time in which device memory was read or written.", label="memory bus busy"
+        "Share of time in which device memory was read or written.",
+        exported="gpudash.mem_copy_util",
+        label="memory bus busy",
     ),
     "mem_used_mib": _gpu(
-        "MiB", "Device memory in use, by all processes.", label="memory used", spark="memory"
+        "MiB",
+        "Device memory in use, by all processes.",
+        exported="hw.gpu.memory.usage",
+        label="memory used",
+        spark="memory",
     ),
-    "mem_total_mib": Metric("gpu", "MiB", "Size of the device memory.", "last"),
+    "mem_total_mib": Metric(
+        "gpu", "MiB", "Size of the device memory.", "last", exported="hw.gpu.memory.limit"
+    ),
     "mem_free_mib": Metric("gpu", "MiB", "Device memory that no process uses.", "last"),
     "sm_active_pct": _active(
         "Share of time in which an SM had work, averaged over all SMs.",
@@ -150,6 +170,7 @@ METRICS: dict[str, Metric] = {
     ),
     "tensor_active_pct": _active(
         "Share of time in which the tensor cores were busy.",
+        exported="gpudash.pipe_tensor_active",
         label="tensor cores active",
         spark="tensor",
     ),
@@ -160,10 +181,23 @@ METRICS: dict[str, Metric] = {
     ),
     "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe"),
     "pcie_tx_mib_s": _link("PCIe traffic from the GPU."),
-    "power_w": _gpu("W", "Power draw of the GPU.", label="power", spark="power"),
-    "energy_j": Metric("gpu", "J", "Energy used, from the GPU's counter.", "difference", csv=3),
+    "power_w": _gpu(
+        "W", "Power draw of the GPU.", exported="hw.power", label="power", spark="power"
+    ),
+    "energy_j": Metric(
+        "gpu",
+        "J",
+        "Energy used, from the GPU's counter.",
+        "difference",
+        csv=3,
+        exported="hw.energy",
+    ),
     "temperature_c": _gpu(
-        "°C", "Temperature of the GPU core.", label="temperature", spark="temperature"
+        "°C",
+        "Temperature of the GPU core.",
+        exported="hw.temperature",
+        label="temperature",
+        spark="temperature",
     ),
     "sm_clock_mhz": Metric("gpu", "MHz", "SM clock.", csv=0, label="SM clock", spark="clock"),
     "throttle": Metric(
@@ -245,7 +279,7 @@ METRICS: dict[str, Metric] = {
     ),
     "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
-    "rank": _count("Rank of the row's training process."),
+    "rank": _count("Rank of the row's training process.", exported="{rank}"),
     "world_size": _count("Training processes that train together."),
     "collective_bus_mib": _collective(
         "MiB",

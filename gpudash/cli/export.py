@@ -2,16 +2,18 @@
 
 import argparse
 
-from gpudash.cli.options import add_file, add_output
+from gpudash.cli.options import OF_A_RECORDING, add_destinations, add_file, add_output, once_each
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import complain_of_left_out
-from gpudash.errors import Exit
+from gpudash.errors import Exit, UsageError
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `export`."""
     add_file(parser, "recording", "LOG", "FILE.jsonl, or the CSV beside it")
-    add_output(parser, "FILE", "ends in .csv (FILE.json is written too), .jsonl or .parquet")
+    what = "ends in .csv (FILE.json is written too), .jsonl or .parquet"
+    add_output(parser, "FILE", what, required=False)
+    add_destinations(parser, OF_A_RECORDING, "to other programs")
 
 
 VERB = Verb(
@@ -20,18 +22,26 @@ VERB = Verb(
     examples=(
         ("gpudash export run.jsonl -o again.csv", "the CSV and its JSON, from the log"),
         ("gpudash export run.jsonl -o rows.parquet", "the rows as Parquet"),
+        ("gpudash export run.jsonl --to trace:run.trace.json", "for ui.perfetto.dev"),
     ),
 )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write the recording in the requested format; return the exit code.
+    """Write the recording in the requested formats; return the exit code.
 
     Raises UsageError if it cannot be read, and RecordingError if it cannot be written.
     """
-    from gpudash.sinks.export import export
+    from gpudash.sinks.export import export, export_to
 
-    recording = arguments.recording
-    refused = export(recording, arguments.output, force=arguments.force)
+    recording, output = arguments.recording, arguments.output
+    if output is None and not arguments.to:
+        raise UsageError("export needs a target; valid: -o FILE, --to NAME:TARGET")
+    once_each(arguments.to)
+    refused = 0
+    if output is not None:
+        refused = export(recording, output, force=arguments.force)
+    if arguments.to:
+        refused = export_to(recording, arguments.to, force=arguments.force)
     complain_of_left_out(refused, recording)
     return Exit.DONE

@@ -69,6 +69,12 @@ SINKS = {
     "recording": "gpudash.sinks.recording:RecordingWriter",
     "csv": "gpudash.sinks.rows:CsvRows",
     "jsonl": "gpudash.sinks.rows:JsonRows",
+    "openmetrics": "gpudash.sinks.history:History",
+    "otlp": "gpudash.sinks.otlp:Otlp",
+    "prometheus": "gpudash.sinks.prometheus:Prometheus",
+    "tensorboard": "gpudash.sinks.tensorboard:Tensorboard",
+    "textfile": "gpudash.sinks.textfile:Textfile",
+    "trace": "gpudash.sinks.trace:Trace",
 }
 """Name → module and class, so that only what is used is imported."""
 
