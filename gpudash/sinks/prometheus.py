@@ -6,8 +6,8 @@ Each reader has a thread of its own for some seconds at most, so one that hangs 
 import socket
 import socketserver
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from time import monotonic as now_s
 from typing import Any
 
 from gpudash.addresses import resolved, to_listen, why_not
@@ -62,13 +62,14 @@ class Prometheus(Sink):
 
     def _scraped(self, *, as_openmetrics: bool) -> str:
         with self._lock:
-            families = self._current.families(time.monotonic())
+            families = self._current.families(now_s())
         return openmetrics(families) if as_openmetrics else classic(families)
 
 
 class _Server(socketserver.ThreadingMixIn, HTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = MOST_READERS
 
     def __init__(self, family: socket.AddressFamily, place: Any, scraped: Any) -> None:
         self.address_family = family
