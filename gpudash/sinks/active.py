@@ -90,6 +90,10 @@ class _Active:
         self.is_ending = True
         self._do(self._abandon)
 
+    def discard(self) -> None:
+        self.is_ending = True
+        self._do(self._discard)
+
     @property
     def is_over(self) -> bool:
         return self.is_ending and not self._thread.is_alive()
@@ -132,6 +136,11 @@ class _Active:
         self._has_ended = True
         with suppress(Exception):  # it has failed already
             self.sink.abandon()
+
+    def _discard(self) -> None:
+        self._has_ended = True
+        with suppress(Exception):  # nothing was lost
+            self.sink.discard()
 
 
 class ActiveSinks:
@@ -234,6 +243,11 @@ class ActiveSinks:
         """End all sinks as incomplete."""
         for active in self._going():
             active.abandon()
+
+    def discard(self) -> None:
+        """End all sinks of a session that never began; they leave no file."""
+        for active in self._going():
+            active.discard()
 
     def wait(self, timeout_s: float) -> None:
         """Wait until all closed sinks have written what they had; at most so long."""

@@ -54,6 +54,10 @@ class Sink(Protocol):
         """End it because it failed, or the session itself: what it has is incomplete."""
         self.close(None)
 
+    def discard(self) -> None:
+        """End it before the training began, as where another sink is refused: leave no file."""
+        self.abandon()
+
 
 class Opener(Protocol):
     """A class of sinks."""

@@ -66,6 +66,10 @@ class Tensorboard(Sink):
         """Close the file."""
         self._file.close()
 
+    def discard(self) -> None:
+        """Remove the file; the folder may be another one's."""
+        self._file.discard()
+
 
 def _tag(subject: Subject, metric: str, name: str) -> str:
     """Return the name of a chart: of each kind of metrics is a group, of each GPU and rank too."""

@@ -70,6 +70,10 @@ class Trace(Sink):
         self._file.append(b"\n]}\n")
         self._file.close()
 
+    def discard(self) -> None:
+        """Remove the file."""
+        self._file.discard()
+
     def _row(self, subject: Subject, at_s: float) -> None:
         labels = dict(subject.labels)
         rank = labels.get("rank", "0")
