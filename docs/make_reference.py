@@ -58,8 +58,8 @@ OF_RANKS = ("step", "phase")
 """Kinds of metrics that each rank has of its steps."""
 OF_STEPS = ("steps", "ranks")
 """Further columns of these."""
-EXPORTED = "exported"
-"""The last column."""
+LAST = ("exported", "measured by")
+"""The last columns."""
 WINDOWS = {
     "utilisation": " Mean over up to 1 s before the reading.",
     "activity": " Mean over the second before the reading.",
@@ -240,7 +240,7 @@ def metrics() -> str:
     sections = []
     for kind, meaning in KINDS.items():
         rows = [_row(name, metric) for name, metric in METRICS.items() if metric.kind == kind]
-        titles = [*COLUMNS, *(OF_STEPS if kind in OF_RANKS else ()), EXPORTED]
+        titles = [*COLUMNS, *(OF_STEPS if kind in OF_RANKS else ()), *LAST]
         table = f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         sections.append(f"\n## {TITLES[kind]}\n\n{meaning}\n\n{table}{''.join(rows)}")
     beside = [f"| {_exported(one)} | {one.help} |\n" for one in exported.BESIDE]
@@ -258,7 +258,7 @@ def _row(name: str, metric: Metric) -> str:
     ]
     if metric.kind in OF_RANKS:
         cells += [metric.in_steps or "", metric.over_ranks]
-    cells.append(_exported(exported.exported(name, metric)))
+    cells += [_exported(exported.exported(name, metric)), metric.measured_by]
     return f"| {' | '.join(cells)} |\n"
 
 

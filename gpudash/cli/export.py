@@ -5,15 +5,16 @@ import argparse
 from gpudash.cli.options import OF_A_RECORDING, add_destinations, add_file, add_output, once_each
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import complain_of_left_out
-from gpudash.errors import Exit, UsageError
+from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `export`."""
     add_file(parser, "recording", "LOG", "FILE.jsonl, or the CSV beside it")
+    one_of = parser.add_mutually_exclusive_group(required=True)
     what = "ends in .csv (FILE.json is written too), .jsonl or .parquet"
-    add_output(parser, "FILE", what, required=False)
-    add_destinations(parser, OF_A_RECORDING, "to other programs")
+    add_output(parser, "FILE", what, one_of)
+    add_destinations(one_of, OF_A_RECORDING, "to other programs")
 
 
 VERB = Verb(
@@ -34,14 +35,11 @@ def main(arguments: argparse.Namespace) -> int:
     """
     from gpudash.sinks.export import export, export_to
 
-    recording, output = arguments.recording, arguments.output
-    if output is None and not arguments.to:
-        raise UsageError("export needs a target; valid: -o FILE, --to NAME:TARGET")
-    once_each(arguments.to)
-    refused = 0
-    if output is not None:
-        refused = export(recording, output, force=arguments.force)
+    recording, force = arguments.recording, arguments.force
     if arguments.to:
-        refused = export_to(recording, arguments.to, force=arguments.force)
+        once_each(arguments.to)
+        refused = export_to(recording, arguments.to, force=force)
+    else:
+        refused = export(recording, arguments.output, force=force)
     complain_of_left_out(refused, recording)
     return Exit.DONE

@@ -183,11 +183,19 @@ def add_whole(
 
 
 def add_output(
-    parser: argparse.ArgumentParser, metavar: str, what: str, *, required: bool = True
+    parser: argparse.ArgumentParser,
+    metavar: str,
+    what: str,
+    one_of: "argparse._MutuallyExclusiveGroup | None" = None,
 ) -> None:
-    """Add --output and --force."""
-    parser.add_argument(
-        "-o", "--output", type=FileName("--output"), required=required, metavar=metavar, help=what
+    """Add --output and --force; --output is required, or one of a group."""
+    (one_of or parser).add_argument(
+        "-o",
+        "--output",
+        type=FileName("--output"),
+        required=one_of is None,
+        metavar=metavar,
+        help=what,
     )
     add_switch(parser, "--force", "overwrite what exists")
 

@@ -343,8 +343,9 @@ class Session:
                 self._thread.join()
             elif not self._ended.is_set():  # never started: at most sinks were requested
                 self._requests.obey()
-                self._sinks.discard()
-                self._ended.set()
+                if self._training is None and not self._greeted:
+                    self._sinks.discard()
+                self._end()
             self._sinks.wait(PATIENCE_S)
             for source in self._beside:
                 source.close()

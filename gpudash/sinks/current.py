@@ -25,6 +25,8 @@ FRESH_S = 10.0
 """A gauge is current for so long, and for three rows: a slow reading is in every second one."""
 
 
+LONGEST = 19
+"""Digits that no batch size has."""
 NOT_DRAWN = {"time_s", *(name for name in METRICS if exported.of(name).beside)}
 """Metrics that are labels of the others, or their time."""
 
@@ -60,8 +62,8 @@ def subjects(interval: Interval, origin: Origin) -> Iterator[Subject]:
     """Yield the values of a row: the job's, each rank's, each GPU's; absent if not measured."""
     length_s = interval.ended_s - interval.began_s
     job = of_job(interval, origin)
-    batch_size = str(job["batch_size"])
-    job["batch_size"] = int(batch_size) if batch_size.isdecimal() else None
+    size = str(job["batch_size"])
+    job["batch_size"] = int(size) if size.isdecimal() and len(size) < LONGEST else None
     for rank in interval.ranks:
         values = of_rank(rank, length_s)
         if rank.steps:
@@ -112,7 +114,7 @@ class Current:
         """Fold a message or a row."""
         if isinstance(item, Interval):
             self._row(item)
-        elif not item.rank:
+        elif not item.rank or isinstance(item.body, GpuReading):
             self._tell(item.body)
 
     def families(self, now_s: float) -> list[Family]:

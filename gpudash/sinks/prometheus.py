@@ -25,7 +25,7 @@ PATIENCE_S = 5.0
 """Seconds until a reader that sends or takes nothing is given up."""
 MOST_READERS = 32
 """Readers at once; another one is turned away."""
-VALID = "[HOST:]PORT, as 9400; without a host, only this machine reaches it"
+VALID = "[HOST:]PORT, as 9742; without a host, only this machine reaches it"
 
 
 class Prometheus(Sink):

@@ -88,7 +88,7 @@ def record(body: bytes) -> bytes:
 
 
 def _event(at_s: float, step: int, what: bytes) -> bytes:
-    return b"\x09" + struct.pack("<d", at_s) + b"\x10" + _varint(step) + what
+    return b"\x09" + struct.pack("<d", at_s) + b"\x10" + _varint(max(step, 0)) + what
 
 
 def _field(number: int, content: bytes) -> bytes:

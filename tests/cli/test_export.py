@@ -35,8 +35,8 @@ def test_invalid_lines_are_counted(tmp_path, capsys, lines, said):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "the following arguments are required: LOG"),
-        (["run.jsonl"], "export needs a target; valid: -o FILE, --to NAME:TARGET"),
+        ([], "the following arguments are required: LOG; usage: gpudash export LOG ("),
+        (["run.jsonl"], "one of the arguments -o/--output --to is required"),
         (["none.jsonl", "-o", "x.csv"], "cannot read none.jsonl: no such file or directory"),
         (["", "-o", "x.csv"], "LOG '' is not valid; valid: a file's name"),
         (["other.jsonl", "-o", "x.csv"], "other.jsonl is not a recording"),
