@@ -216,7 +216,7 @@ def main() -> None:
     for ranks in (1, 8, 64):
         found = scrapes_ms(ranks)
         print(f"| {ranks} | {statistics.median(found):.1f} | {max(found):.1f} |")
-    print("| exporter | % of a core, 1 GPU | 8 GPUs |")
+    print("| exporter | % of a core, 1 rank and GPU | 8 | 64 |")
     with tempfile.TemporaryDirectory() as folder, collector() as address:
         targets = {
             "prometheus": str(free_port()),
@@ -226,8 +226,8 @@ def main() -> None:
             "trace": f"{folder}/trace.json",
         }
         for name, target in targets.items():
-            one, eight = (share_pct(name, target, ranks) for ranks in (1, 8))
-            print(f"| {name} | {one:.2f} | {eight:.2f} |")
+            shares = (f"{share_pct(name, target, ranks):.2f}" for ranks in (1, 8, 64))
+            print(f"| {name} | {' | '.join(shares)} |")
 
 
 if __name__ == "__main__":

@@ -355,6 +355,7 @@ METRICS: dict[str, Metric] = {
         "Time of the collectives of a step, hidden behind computation or not. In "
         "DistributedDataParallel from the begin of a backward pass's first to the end of its last; "
         "with `fully_shard` while at least one runs.",
+        exported="gpudash.collective_time",
     ),
     "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
@@ -378,6 +379,7 @@ METRICS: dict[str, Metric] = {
     "cpu_ms": _time(
         "CPU time of the training process in a step, all threads. Not measured on a GPU.",
         csv=None,
+        exported="gpudash.cpu_time",
         source="the process's CPU clock",
     ),
     "rollout_ms": replace(

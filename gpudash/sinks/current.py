@@ -180,7 +180,7 @@ class Current:
         self._points(of)[labels] = Point(labels, value, self.at_s)
 
     def _points(self, of: Exported) -> dict[Labels, Point]:
-        return self._families.setdefault(of.sample, (of, {}))[1]
+        return self._families.setdefault(of.name, (of, {}))[1]
 
 
 def wall_s(origin: Origin, at_s: float) -> float:
