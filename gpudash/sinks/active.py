@@ -73,9 +73,10 @@ class _Active:
         if sink.apart:
             self._thread.start()
 
-    @property
-    def wants_steps(self) -> bool:
-        return self.sink.every_step and self._calls.qsize() < MOST_WAITING
+    def wants(self, body: object) -> bool:
+        """Return whether the sink takes this step or reading, which is also in a row."""
+        is_read = self.sink.every_reading and not isinstance(body, Progress)
+        return (self.sink.every_step or is_read) and self._calls.qsize() < MOST_WAITING
 
     def take(self, item: Envelope | Interval) -> None:
         self._do(partial(self._take, item))
@@ -198,12 +199,12 @@ class ActiveSinks:
         """Hand a message to all sinks that end after it.
 
         Steps and readings are in rows. So only the first reading of each GPU is handed over, for
-        its name, unless a sink has every step.
+        its name, unless a sink wants them.
         """
-        is_new = self._remember(envelope)
-        in_rows = isinstance(envelope.body, Progress | GpuReading | HostReading)
+        is_new, body = self._remember(envelope), envelope.body
+        in_rows = isinstance(body, Progress | GpuReading | HostReading)
         for active in self._going():
-            wanted = is_new or not in_rows or active.wants_steps
+            wanted = is_new or not in_rows or active.wants(body)
             if wanted and envelope.sent_s < active.until_s:
                 active.take(envelope)
 

@@ -11,7 +11,7 @@ from gpudash.format import is_measured
 from gpudash.metrics import METRICS
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.readings import GpuReading
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.training import State
 from gpudash.recording.csv_format import of_gpu, of_job, of_rank
 from gpudash.recording.gpu_interval import GpuInterval
@@ -83,7 +83,7 @@ def _is_jobs(name: str) -> bool:
     return name in METRICS and METRICS[name].over_ranks == "one"
 
 
-def _labels(gpu: GpuInterval) -> Labels:
+def _labels(gpu: GpuInterval | GpuReading) -> Labels:
     return (("hw.id", gpu.uuid), ("hw.name", f"GPU {gpu.index}"), ("hw.type", "gpu"))
 
 
@@ -93,7 +93,7 @@ class Point(NamedTuple):
     labels: Labels
     value: float
     at_s: float
-    """End of the row that had it."""
+    """When it was read, or the end of the row that had it."""
 
 
 Family = tuple[Exported, list[Point]]
@@ -108,14 +108,14 @@ class Current:
         self._fresh_s = max(FRESH_S, 3 * origin.interval_s)
         self._families: dict[str, tuple[Exported, dict[Labels, Point]]] = {}
         self.at_s = origin.began_s
-        """End of the newest row."""
+        """The newest moment that is known: of a reading, or the end of a row."""
 
     def take(self, item: Envelope | Interval) -> None:
         """Fold a message or a row."""
         if isinstance(item, Interval):
             self._row(item)
-        elif not item.rank or isinstance(item.body, GpuReading):
-            self._tell(item.body)
+        else:
+            self._tell(item.rank, item.body)
 
     def families(self, now_s: float) -> list[Family]:
         """Return what is current at `now_s`, by name."""
@@ -126,19 +126,30 @@ class Current:
         )
         return [family for family in found if family[1]]
 
-    def _tell(self, body: object) -> None:
+    def _tell(self, rank: int, body: object) -> None:
         match body:
-            case State():
+            case State() if not rank:
                 why = f"{body.phase}, {body.why}" if body.why else body.phase
                 self._set(exported.TRAINING, (("workload", body.workload),), why)
-            case AnswerShown(answer=answer) if answer is not None:
+            case AnswerShown(answer=answer) if answer is not None and not rank:
                 self._set(exported.LIMIT, (("title", answer.title),), answer.limit)
             case GpuReading():
-                labels = (("hw.id", body.uuid), ("hw.type", "gpu"))
-                self._set(exported.GPU, labels, body.name)
+                self._set(exported.GPU, (("hw.id", body.uuid), ("hw.type", "gpu")), body.name)
+                self._read(body, _labels(body))
+            case HostReading():
+                self._read(body, (("rank", str(rank)),))
+
+    def _read(self, reading: Reading, labels: Labels) -> None:
+        """Take gauges from a reading: they go on while no step finishes, and so no row is whole."""
+        self.at_s = max(self.at_s, reading.at_s)
+        for name, value in reading.values.items():
+            of = exported.of(name)
+            if of.name and not of.is_counter:
+                self._set(of, of.labels + labels, value, reading.at_s)
 
     def _row(self, interval: Interval) -> None:
-        self.at_s = interval.ended_s
+        at_s = interval.ended_s
+        self.at_s = max(self.at_s, at_s)
         for subject in subjects(interval, self._origin):
             counted = set[tuple[str, Labels]]()
             for name, value in subject.values.items():
@@ -149,12 +160,12 @@ class Current:
                 if isinstance(value, dict):
                     label = name.partition("_")[0].removesuffix("s")  # `levers`, `transform_ms`
                     for key, one in value.items():
-                        self._set(of, (*labels, (label, key)), one)
+                        self._set(of, (*labels, (label, key)), one, at_s)
                 elif not of.is_counter:
-                    self._set(of, labels, value)
+                    self._set(of, labels, value, at_s)
                 elif is_measured(value) and (of.name, labels) not in counted:
                     counted.add((of.name, labels))  # both the steps and their rate are known
-                    self._count(of, labels, subject.counted(name, value))
+                    self._count(of, labels, subject.counted(name, value), at_s)
         self._last_step(interval.ranks[0], interval.ended_s)
 
     def _last_step(self, rank: RankSteps, ended_s: float) -> None:
@@ -162,22 +173,28 @@ class Current:
             burst = rank.bursts[-1]
             took_s = sum(ms * count for ms, count in burst.step_times) / 1e3
             at_s = min(burst.began_s + took_s, ended_s)
-            self._put(exported.LAST_STEP, (), wall_s(self._origin, at_s))
+            self._put(exported.LAST_STEP, (), wall_s(self._origin, at_s), ended_s)
 
-    def _set(self, of: Exported, labels: Labels, value: float | str) -> None:
-        """Note a number, or a text as a label: it replaces the text before."""
+    def _set(
+        self, of: Exported, labels: Labels, value: float | str, at_s: float | None = None
+    ) -> None:
+        """Note a number, or a text as a label, unless a newer one is known."""
+        at_s = self.at_s if at_s is None else at_s
+        key = _key(of, labels)
+        before = self._points(of).get(key)
+        if before is not None and before.at_s > at_s:
+            return
         if of.text:
-            point = Point((*labels, (of.text, str(value))), 1, self.at_s)
-            self._points(of)[_key(of, labels)] = point
+            self._points(of)[key] = Point((*labels, (of.text, str(value))), 1, at_s)
         elif not isinstance(value, str) and is_measured(value):
-            self._put(of, labels, value * of.unit.scale)
+            self._put(of, labels, value * of.unit.scale, at_s)
 
-    def _count(self, of: Exported, labels: Labels, more: float) -> None:
+    def _count(self, of: Exported, labels: Labels, more: float, at_s: float) -> None:
         before = self._points(of).get(labels)
-        self._put(of, labels, (before.value if before else 0) + more * of.unit.scale)
+        self._put(of, labels, (before.value if before else 0) + more * of.unit.scale, at_s)
 
-    def _put(self, of: Exported, labels: Labels, value: float) -> None:
-        self._points(of)[labels] = Point(labels, value, self.at_s)
+    def _put(self, of: Exported, labels: Labels, value: float, at_s: float) -> None:
+        self._points(of)[labels] = Point(labels, value, at_s)
 
     def _points(self, of: Exported) -> dict[Labels, Point]:
         return self._families.setdefault(of.name, (of, {}))[1]

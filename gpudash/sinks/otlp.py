@@ -6,6 +6,7 @@ cumulative: what a collector misses while it is away, it has again with the next
 
 import http.client
 import json
+import math
 import time
 from contextlib import suppress
 from typing import Any
@@ -39,14 +40,14 @@ class Otlp(Sink):
     A collector that goes away is told once; once it is back, it has everything.
     """
 
-    every_step = False
+    every_step, every_reading = False, True
 
     def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
         """Connect to `HOST:PORT`; nothing is overwritten. Raises UsageError, RecordingError."""
         del force
         self._address = to_connect(target, "--to otlp:")
         self._current, self._origin = Current(origin), origin
-        self._due_s = self._retry_s = 0.0
+        self._due_s, self._retry_s = math.nextafter(origin.began_s, math.inf), 0.0
         self._is_away = False
         try:
             connection = self._connection()
@@ -62,7 +63,7 @@ class Otlp(Sink):
         """Fold a message or a row, and send now and then. Raises RecordingError."""
         self._current.take(item)
         at_s = self._current.at_s
-        if isinstance(item, Interval) and at_s >= self._due_s and time.monotonic() >= self._retry_s:
+        if at_s >= self._due_s and time.monotonic() >= self._retry_s:
             self._due_s = at_s + EVERY_S
             self._send()
 

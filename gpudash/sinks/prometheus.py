@@ -31,7 +31,7 @@ VALID = "[HOST:]PORT, as 9742; without a host, only this machine reaches it"
 class Prometheus(Sink):
     """Serves `/metrics` from its begin to its end."""
 
-    every_step = False
+    every_step, every_reading = False, True
 
     def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
         """Listen on `[HOST:]PORT`; nothing is overwritten. Raises UsageError, RecordingError."""

@@ -29,6 +29,8 @@ class Sink(Protocol):
 
     Where it is far behind, they are left out. Rows and other messages never are.
     """
+    every_reading: bool = False
+    """Whether it takes all readings, but no single steps."""
     apart: bool = True
     """Whether it has a thread of its own. Without, it delays the session."""
 

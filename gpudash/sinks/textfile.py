@@ -24,7 +24,7 @@ SUFFIX = ".prom"
 class Textfile(Sink):
     """Replaces the file every few seconds, and at the end: a reader never sees half of it."""
 
-    every_step = False
+    every_step, every_reading = False, True
     failed = False
 
     def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:

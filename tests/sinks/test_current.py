@@ -7,7 +7,7 @@ from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.rank_steps import Burst, RankSteps
 from gpudash.sinks.current import FRESH_S, Current, subjects
 from tests.lives import said
-from tests.scripted_run import BEGAN_S, started
+from tests.scripted_run import BEGAN_S, gpu, host, started
 from tests.sinks.exporting import BEGAN_UTC, ORIGIN, answer, reading, row, told
 
 
@@ -33,8 +33,8 @@ def test_what_is_counted_grows_from_row_to_row() -> None:
         found = values(folded(*(row(number) for number in range(rows))))
         assert found["gpudash_steps_total"] == 5 * rows
         assert found["gpudash_samples_total{rank=0}"] == 40 * rows
-        gpu = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
-        assert found[f"hw_energy_joules_total{gpu}"] == 150 * rows
+        labels = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
+        assert found[f"hw_energy_joules_total{labels}"] == 150 * rows
         assert found["gpudash_train_seconds_total"] == 0.5 * rows
         assert found["gpudash_step_seconds_total{rank=0}"] == pytest.approx(0.5 * rows)
 
@@ -48,9 +48,9 @@ def test_the_time_of_a_phase_is_that_of_all_steps_also_of_a_workloads_own() -> N
 
 def test_values_are_in_base_units() -> None:
     found = values(folded(row(0)))
-    gpu = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
-    assert found[f"hw_gpu_memory_usage_bytes{gpu}"] == 2**30
-    assert found[f"hw_gpu_utilization_ratio{gpu}"] == 0.8
+    labels = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
+    assert found[f"hw_gpu_memory_usage_bytes{labels}"] == 2**30
+    assert found[f"hw_gpu_utilization_ratio{labels}"] == 0.8
     assert found["gpudash_step_p50_seconds{rank=0}"] == 0.1
     assert found["gpudash_batch_size"] == 8
 
@@ -93,6 +93,28 @@ def test_there_is_one_limit_and_one_state_the_newest() -> None:
 def test_the_name_of_a_gpu_comes_from_its_first_reading() -> None:
     found = values(folded(reading()))
     assert found == {"gpudash_gpu_info{hw.id=GPU-1111,hw.type=gpu,hw.model=NVIDIA H200}": 1}
+
+
+def test_readings_go_on_where_a_hang_completes_no_row() -> None:
+    later_s = BEGAN_S + 60
+    current = folded(
+        row(0),
+        said(gpu(later_s, power_w=120.0, energy_j=9e9), source="telemetry", at_s=later_s),
+        said(host(later_s, cpu_pct=100.0), rank=1, source="telemetry", at_s=later_s),
+    )
+    found, labels = values(current), "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
+    assert found[f"hw_power_watts{labels}"] == 120
+    assert found["gpudash_cpu_ratio{rank=1}"] == 1
+    assert f"hw_temperature_celsius{labels}" not in found
+    assert found[f"hw_energy_joules_total{labels}"] == 150
+    assert found["gpudash_steps_total"] == 5
+
+
+def test_a_row_that_comes_late_does_not_replace_what_was_read_since() -> None:
+    since = said(gpu(BEGAN_S + 0.6, power_w=120.0), source="telemetry", at_s=BEGAN_S + 0.6)
+    labels = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
+    assert values(folded(since, row(0)))[f"hw_power_watts{labels}"] == 120
+    assert values(folded(since, row(0), row(1)))[f"hw_power_watts{labels}"] == 300
 
 
 def test_each_setting_is_a_lever_with_its_value_alone() -> None:
