@@ -3,8 +3,9 @@
 python benchmarks/bench_exporters.py
 python benchmarks/bench_exporters.py --prometheus /usr/bin/prometheus
 
-A run has two rows a second; each rank has a GPU, and all values of a row. The second command has a
-Prometheus scrape a training, stops that training, and says how long the alert took.
+A run has two rows a second; each rank has a GPU, and all values of a row. Between two rows come
+three readings of each GPU, for exporters that take them. The second command has a Prometheus scrape
+a training, stops that training, and says how long the alert took.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from urllib.request import urlopen
 import psutil
 
 from gpudash.metrics import METRICS
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.readings import GpuReading
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
@@ -34,6 +37,7 @@ from gpudash.sinks.sink import Sink, opener
 
 ROWS = 600
 ROW_S = 0.5
+READINGS = 3
 SCRAPES = 200
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "docs" / "guide" / "exporters" / "alerts.yml"
@@ -90,6 +94,17 @@ def row(number: int, ranks: int, began_s: float) -> Interval:
     )
 
 
+def readings(number: int, ranks: int, began_s: float) -> Iterator[Envelope]:
+    """Yield the readings of the GPUs in a row."""
+    for part in range(READINGS):
+        at_s = began_s + (number + part / READINGS) * ROW_S
+        for place in range(ranks):
+            reading = GpuReading(
+                at_s=at_s, index=place, uuid=f"GPU-{place}", name="H200", values=values(("gpu",))
+            )
+            yield Envelope(source="telemetry", seq=number, sent_s=at_s, body=reading)
+
+
 def opened(name: str, target: str, began_s: float) -> Sink:
     """Return a sink of a run that began then."""
     origin = Origin(
@@ -143,10 +158,13 @@ def collector() -> Iterator[str]:
 def share_pct(name: str, target: str, ranks: int) -> float:
     """Return the CPU time that a sink's rows take, in percent of a core."""
     began_s = time.monotonic()
-    rows = [row(number, ranks, began_s) for number in range(ROWS)]
     sink = opened(name, target, began_s)
+    items: list[Envelope | Interval] = []
+    for number in range(ROWS):
+        items += readings(number, ranks, began_s) if sink.every_reading else ()
+        items.append(row(number, ranks, began_s))
     from_s = time.process_time()
-    for one in rows:
+    for one in items:
         sink.take(one)
     spent_s = time.process_time() - from_s
     sink.close(None)

@@ -20,11 +20,14 @@ from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankSteps
 from gpudash.sinks import exported
 from gpudash.sinks.exported import Exported, Labels
+from gpudash.snapshot import ENDED
 
 FRESH_S = 10.0
 """A gauge is current for so long, and for three rows: a slow reading is in every second one."""
 
 
+UNWATCHED = "unwatched"
+"""The state of a training that gpudash has left, or ended as it was left."""
 LONGEST = 19
 """Digits that no batch size has."""
 NOT_DRAWN = {"time_s", *(name for name in METRICS if exported.of(name).beside)}
@@ -107,6 +110,7 @@ class Current:
         self._origin = origin
         self._fresh_s = max(FRESH_S, 3 * origin.interval_s)
         self._families: dict[str, tuple[Exported, dict[Labels, Point]]] = {}
+        self._state: State | None = None
         self.at_s = origin.began_s
         """The newest moment that is known: of a reading, or the end of a row."""
 
@@ -116,6 +120,11 @@ class Current:
             self._row(item)
         else:
             self._tell(item.rank, item.body)
+
+    def end(self) -> None:
+        """Note that nothing more is told: whether a training goes on is not known then."""
+        if self._state is not None and self._state.phase not in ENDED:
+            self._say(UNWATCHED)
 
     def families(self, now_s: float) -> list[Family]:
         """Return what is current at `now_s`, by name."""
@@ -129,8 +138,8 @@ class Current:
     def _tell(self, rank: int, body: object) -> None:
         match body:
             case State() if not rank:
-                why = f"{body.phase}, {body.why}" if body.why else body.phase
-                self._set(exported.TRAINING, (("workload", body.workload),), why)
+                self._state = body
+                self._say(f"{body.phase}, {body.why}" if body.why else body.phase)
             case AnswerShown(answer=answer) if answer is not None and not rank:
                 self._set(exported.LIMIT, (("title", answer.title),), answer.limit)
             case GpuReading():
@@ -138,6 +147,10 @@ class Current:
                 self._read(body, _labels(body))
             case HostReading():
                 self._read(body, (("rank", str(rank)),))
+
+    def _say(self, state: str) -> None:
+        workload = self._state.workload if self._state is not None else ""
+        self._set(exported.TRAINING, (("workload", workload),), state)
 
     def _read(self, reading: Reading, labels: Labels) -> None:
         """Take gauges from a reading: they go on while no step finishes, and so no row is whole."""

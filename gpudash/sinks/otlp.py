@@ -69,6 +69,7 @@ class Otlp(Sink):
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
         """Send what is current at the end. Raises RecordingError."""
+        self._current.end()
         self._send()
 
     def abandon(self) -> None:

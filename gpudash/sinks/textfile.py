@@ -49,6 +49,7 @@ class Textfile(Sink):
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
         """Write how the training has ended. Raises RecordingError."""
+        self._current.end()
         self._write()
 
     def abandon(self) -> None:

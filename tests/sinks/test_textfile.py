@@ -7,6 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpudash.errors import ExistsError, RecordingError, UsageError
 from gpudash.sinks.textfile import EVERY_S, Textfile
+from tests.lives import finished
+from tests.lives import said as told
+from tests.scripted_run import BEGAN_S, started
 from tests.sinks.exporting import ORIGIN, row
 
 
@@ -31,6 +34,17 @@ def test_the_file_is_there_at_once_renewed_now_and_then_and_at_the_end(path: Pat
     assert 3 <= len(seen) <= 5
     sink.close(None)
     assert steps(path) == 5 * rows
+
+
+def test_the_last_file_says_how_the_training_ended_or_that_nobody_watches_it(path: Path) -> None:
+    for more, said in (((), "unwatched"), ((finished(BEGAN_S + 1),), "finished")):
+        sink, state = Textfile(str(path), ORIGIN), started(BEGAN_S)
+        sink.take(told(state))
+        for one in more:
+            sink.take(told(one.after(state)))
+        sink.close(None)
+        assert f'state="{said}"' in path.read_text()
+        assert 'state="training"' not in path.read_text()
 
 
 def test_a_reader_never_sees_half_of_it_nor_a_draft(path: Path) -> None:
