@@ -24,8 +24,6 @@ from gpudash.snapshot import ENDED
 
 FRESH_S = 10.0
 """A gauge is current for so long, and for three rows: a slow reading is in every second one."""
-
-
 UNWATCHED = "unwatched"
 """The state of a training that gpudash has left, or ended as it was left."""
 LONGEST = 19
@@ -140,7 +138,9 @@ class Current:
             case State() if not rank:
                 self._state = body
                 self._say(f"{body.phase}, {body.why}" if body.why else body.phase)
-            case AnswerShown(answer=answer) if answer is not None and not rank:
+            case AnswerShown(answer=None):
+                self._points(exported.LIMIT).clear()
+            case AnswerShown(answer=answer) if answer is not None:
                 self._set(exported.LIMIT, (("title", answer.title),), answer.limit)
             case GpuReading():
                 self._set(exported.GPU, (("hw.id", body.uuid), ("hw.type", "gpu")), body.name)

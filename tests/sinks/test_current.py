@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.training import Progress
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.rank_steps import Burst, RankSteps
@@ -88,6 +89,11 @@ def test_there_is_one_limit_and_one_state_the_newest() -> None:
         "gpudash_limit_info{title=copy-bound,limit=copy}"
     ]
     assert "gpudash_training_info{workload=encdec,state=training}" in found
+
+
+def test_after_a_change_there_is_no_limit_until_it_is_known_again() -> None:
+    unknown = said(AnswerShown(at_s=BEGAN_S + 1, answer=None), source="session")
+    assert "gpudash_limit_info" not in "".join(values(folded(answer(), unknown)))
 
 
 def test_the_name_of_a_gpu_comes_from_its_first_reading() -> None:
