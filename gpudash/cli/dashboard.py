@@ -17,6 +17,7 @@ from gpudash.cli.options import (
     add_switch,
     add_training_options,
     add_whole,
+    once_each,
 )
 from gpudash.cli.parser import Parser, Verb, definitions
 from gpudash.cli.stdout import complain, on_terminal, say
@@ -156,10 +157,8 @@ def opening(
 
 def begin_destinations(session: "Session", arguments: argparse.Namespace) -> None:
     """Begin the sinks of `--to`. Raises UsageError and RecordingError."""
-    names = [name for name, _ in arguments.to]
+    once_each(arguments.to)
     for name, target in arguments.to:
-        if names.count(name) > 1:
-            raise UsageError(f"--to {name} is given twice; valid: each name once")
         session.begin_sink(name, target, force=arguments.force)
 
 
