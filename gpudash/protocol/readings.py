@@ -65,7 +65,11 @@ class OtherJobs(Record, frozen=True, kw_only=True):
 
 
 class GpuMissing(Record, frozen=True, kw_only=True):
-    """Whether a GPU is read has changed."""
+    """What of the GPUs cannot be read has changed."""
 
     why: str | None
-    """Why none is read, as a sentence; None if one is read."""
+    """Why rank 0's is not read, as a sentence; None if it is."""
+    values: dict[str, str] = {}
+    """Name of a reading of rank 0's GPU that is missing while others are read → the reason."""
+    others: dict[str, str] = {}
+    """UUID of a GPU of another rank that was read and no longer is → the reason."""

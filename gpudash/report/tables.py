@@ -233,6 +233,14 @@ def _others(tried: Iterable[str], value: str) -> Iterator[Element]:
         yield element("small", f" also {', '.join(others)}")
 
 
+def _unread(snapshot: Snapshot) -> str:
+    """Return what could not be read of the GPUs at the end; empty if all was."""
+    if snapshot.gpu_missing:
+        return snapshot.gpu_missing
+    lost = {f"GPU {uuid}": why for uuid, why in snapshot.gpus_lost.items()}
+    return "; ".join(f"{what}: {why}" for what, why in (snapshot.gpu_unread | lost).items())
+
+
 def provenance(run: Replayed) -> Iterator[Element]:
     """Yield the sections about the recording's origin and gpudash's notices."""
     process, origin = run.process, run.origin
@@ -246,7 +254,7 @@ def provenance(run: Replayed) -> Iterator[Element]:
         ("platform", origin.platform),
         *versions.items(),
         ("recorded every", f"{origin.interval_s:g} s"),
-        ("GPU readings", run.snapshot.gpu_missing or ""),
+        ("GPU readings", _unread(run.snapshot)),
         ("samples", "; ".join(unreadable(run.snapshot.skipped_samples))),
     ]
     known = [(name, value) for name, value in rows if value]

@@ -19,12 +19,12 @@ class TelemetrySource(Source):
         self._seq = itertools.count()
         self._arrived: SimpleQueue[Envelope] = SimpleQueue()
         self._sampler = Sampler(self._put)
-        self._missing: str | None = None
+        self._missing = GpuMissing(why=None)
         self._watched: dict[int, TrainingProcess] = {}  # of each rank, replaced as a whole
         self._put(Hello())
 
     def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:
-        """Read the rank's processes and GPU from now on, on two threads.
+        """Read the rank's processes and GPU from now on.
 
         Those of another node are read there.
         """
@@ -50,10 +50,10 @@ class TelemetrySource(Source):
         self._watched = {rank: of for rank, of in self._watched.items() if rank == 0}
 
     def read(self) -> list[Envelope]:
-        """Return the readings since the last call, or why there are none of a GPU."""
-        missing, self._missing = self._missing, self._sampler.gpu_missing
+        """Return the readings since the last call, or what cannot be read."""
+        missing, self._missing = self._missing, self._sampler.missing
         if missing != self._missing:
-            self._put(GpuMissing(why=self._missing))
+            self._put(self._missing)
         return [self._arrived.get_nowait() for _ in range(self._arrived.qsize())]
 
     def close(self) -> None:
