@@ -171,7 +171,7 @@ def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
                 value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
                 one = msgspec.structs.replace(one, value=_joined(one.value, beside[0], value))
             yield one
-    missing = snapshot.gpu_unread | {f"GPU {uuid}": why for uuid, why in snapshot.gpus_lost.items()}
+    missing = snapshot.gpu_unread | snapshot.gpus_lost
     for what, why in missing.items():
         yield from map(Text, textwrap.wrap(fmt.plain(f"{what}: {why}"), TEXT_WIDTH))
 
