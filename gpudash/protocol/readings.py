@@ -39,6 +39,18 @@ class HostReading(_Reading, frozen=True, kw_only=True):
     """The training process; the rank's other processes are its descendants."""
 
 
+class EnergyTick(Record, frozen=True, kw_only=True):
+    """The energy counter of a GPU has moved on; read only where energy was asked for."""
+
+    at_s: float
+    uuid: str
+    energy_j: float
+    within_s: float
+    """Largest error of `at_s`."""
+    period_s: float | None = None
+    """Seconds between two ticks; None until it is measured."""
+
+
 Reading: TypeAlias = GpuReading | HostReading
 
 

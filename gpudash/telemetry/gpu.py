@@ -198,8 +198,12 @@ class Gpu:
     def energy(self) -> Values:
         """Return the energy used since the driver was loaded, in joules."""
         self._energy_at_s = time.monotonic()
+        return {"energy_j": self.joules()}
+
+    def joules(self) -> float:
+        """Return the energy used since the driver was loaded."""
         millijoules = self._nvml.call("nvmlDeviceGetTotalEnergyConsumption", self._handle)
-        return {"energy_j": float(millijoules) / 1000}
+        return float(millijoules) / 1000
 
     def activity(self) -> Values:
         """Return GPM's metrics since the previous reading; see `gpm.ActivityReader.read`."""

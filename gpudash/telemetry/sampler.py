@@ -13,7 +13,14 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading, OtherJobs, Reading
+from gpudash.protocol.readings import (
+    EnergyTick,
+    GpuMissing,
+    GpuReading,
+    HostReading,
+    OtherJobs,
+    Reading,
+)
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.other_jobs import OtherJobsReader
 from gpudash.telemetry.pace import ticks
@@ -32,8 +39,12 @@ class Sampler:
     `emit` is called on one of the sampler's threads, never on two at once, and must not raise.
     """
 
-    def __init__(self, emit: Callable[[Reading | OtherJobs], None]) -> None:
+    def __init__(
+        self, emit: Callable[[Reading | OtherJobs | EnergyTick], None], *, energy: bool = False
+    ) -> None:
+        """`energy`: emit the ticks of the GPUs' energy counters too."""
         self._emit = emit
+        self._energy = energy
         self._emitting = threading.Lock()
         self._worker: HostReader | None = None
         self._uuid: str | None = None  # of the worker's GPU
@@ -112,7 +123,8 @@ class Sampler:
         uuids = self._others | ({self._uuid} if self._uuid else set())
         known = self._gpus
         self._gpus = {
-            uuid: known.get(uuid) or WatchedGpu(uuid, self._pass_on_gpu) for uuid in uuids
+            uuid: known.get(uuid) or WatchedGpu(uuid, self._pass_on_gpu, energy=self._energy)
+            for uuid in uuids
         }
         for uuid in known.keys() - uuids:
             known[uuid].stop()
@@ -143,17 +155,20 @@ class Sampler:
             return self._other_jobs.read(pids, reading.number("core_wait_pct"))
         return None
 
-    def _pass_on_gpu(self, gpu: WatchedGpu, reading: GpuReading) -> None:
+    def _pass_on_gpu(self, gpu: WatchedGpu, reading: GpuReading | EnergyTick) -> None:
         if time.monotonic() - reading.at_s < STALE_S:  # else nobody knows when it was so
             self._pass_on(reading, lambda: self._gpus.get(gpu.uuid) is gpu)
 
     def _pass_on(
-        self, sample: Reading | OtherJobs, is_watched: Callable[[], bool] = lambda: True
+        self,
+        sample: Reading | OtherJobs | EnergyTick,
+        is_watched: Callable[[], bool] = lambda: True,
     ) -> None:
         """Emit a sample, stamped so that the samples of all threads come in order."""
         with self._emitting:
             if is_watched() and not self._stopped.is_set():
-                self._emit(replace(sample, at_s=time.monotonic()))
+                is_tick = isinstance(sample, EnergyTick)  # its moment is what it says
+                self._emit(sample if is_tick else replace(sample, at_s=time.monotonic()))
 
     def _read_processes(self) -> Iterator[HostReading]:
         """Yield readings of the other ranks' processes; none for a process that has ended."""

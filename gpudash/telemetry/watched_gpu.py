@@ -8,13 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 from operator import methodcaller
+from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from gpudash.protocol.readings import GpuReading
+from gpudash.protocol.readings import EnergyTick, GpuReading
+from gpudash.telemetry.energy_ticks import TickReader
 from gpudash.telemetry.gpu import Gpu, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
 from gpudash.telemetry.pace import ticks
+
+FoundT = TypeVar("FoundT", GpuReading, EnergyTick)
 
 FAST_S = 0.2
 SLOW_S = 1.0
@@ -24,18 +28,29 @@ as one that hangs; a value that has failed for this long is told as missing."""
 REOPEN_S, REOPEN_MOST_S = 2.0, 16.0
 """Seconds until a GPU is looked up again, doubled each time. They are more than `SLOW_S`: a driver
 that was reloaded answers once all connections of the process to the one before are closed."""
+TICK_S = 0.01
+"""Less than the shortest time between two ticks of an energy counter."""
 HANGS = "the NVIDIA driver does not answer"
 
 
 class WatchedGpu:
     """Reads a GPU from `start` to `stop`, and passes each reading to `take`."""
 
-    def __init__(self, uuid: str, take: Callable[["WatchedGpu", GpuReading], None]) -> None:
-        """`take` is called on one thread."""
+    def __init__(
+        self,
+        uuid: str,
+        take: Callable[["WatchedGpu", GpuReading | EnergyTick], None],
+        *,
+        energy: bool = False,
+    ) -> None:
+        """`energy`: the ticks of the energy counter too. `take` is called on several threads."""
         self.uuid = uuid
         self._take = take
-        self._slow = Reader(uuid, methodcaller("slow"), SLOW_S)
+        self._slow: Reader[GpuReading] = Reader(uuid, methodcaller("slow"), SLOW_S)
         self._fast = Reader(uuid, self._read_fast, FAST_S, self._pass_on)
+        self._readers: list[Reader[GpuReading] | Reader[EnergyTick]] = [self._slow, self._fast]
+        if energy:
+            self._readers.append(Reader(uuid, TickReader(uuid).next, TICK_S, self._pass_on))
 
     @property
     def missing(self) -> str | None:
@@ -58,18 +73,18 @@ class WatchedGpu:
 
     def start(self) -> None:
         """Start reading."""
-        self._slow.start()
-        self._fast.start()
+        for reader in self._readers:
+            reader.start()
 
     def stop(self) -> None:
         """Stop reading; a thread ends, and closes its connection, once its call has returned."""
-        self._slow.stopped.set()
-        self._fast.stopped.set()
+        for reader in self._readers:
+            reader.stopped.set()
 
     def join(self, deadline_s: float) -> None:
         """Wait for the threads until this moment."""
-        self._slow.join(deadline_s)
-        self._fast.join(deadline_s)
+        for reader in self._readers:
+            reader.join(deadline_s)
 
     def _read_fast(self, gpu: Gpu) -> GpuReading:
         """Return the values now, with the slow ones unless they are older than `STALE_S`."""
@@ -79,26 +94,28 @@ class WatchedGpu:
             return reading
         return replace(slow, at_s=reading.at_s, values=reading.values | slow.values)
 
-    def _pass_on(self, reading: GpuReading) -> None:
+    def _pass_on(self, reading: GpuReading | EnergyTick) -> None:
         self._take(self, reading)
 
 
-class Reader:
+class Reader(Generic[FoundT]):
     """One kind of reading of one GPU, again and again, on a thread of its own."""
 
     def __init__(
         self,
         uuid: str,
-        read: Callable[[Gpu], GpuReading],
+        read: Callable[[Gpu], FoundT],
         period_s: float,
-        take: Callable[[GpuReading], None] = lambda _: None,
+        take: Callable[[FoundT], None] = lambda _: None,
     ) -> None:
         self.stopped = threading.Event()
-        self.newest: GpuReading | None = None
+        self.newest: FoundT | None = None
         """The newest reading; None after a failure."""
         self.was_read = False
         """Whether there has been a reading."""
-        self._uuid, self._read, self._period_s, self._take = uuid, read, period_s, take
+        self._uuid, self._period_s = uuid, period_s
+        self._read: Callable[[Gpu], FoundT] = read
+        self._take: Callable[[FoundT], None] = take
         self._why: str | None = "the GPU is being opened"
         self._asked_s: float | None = None  # since when the driver is asked; None between readings
         self._reopen_s, self._wait_s = 0.0, REOPEN_S

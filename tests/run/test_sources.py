@@ -229,7 +229,7 @@ class Watching:
 
     missing = GpuMissing(why=None)
 
-    def __init__(self, _emit: object) -> None:
+    def __init__(self, _emit: object, *, energy: bool) -> None:
         self.gpus: set[str] = set()
         self.processes: set[int] = set()
 

@@ -12,6 +12,7 @@
  *   lost 15                               the code that every call about a device returns
  *   generation 2                          a driver loaded anew: handles of a library opened under
  *                                         the one before answer 999
+ *   energy.tick_ms 100, energy.w 300      the energy counter grows by 300 W, in steps of 100 ms
  *   field.186 250000, field.186.error 3   field values, each with its own code
  *   gpm.2 96.5, gpm.2.error 3             GPM metrics likewise ("nan" is a value)
  *
@@ -255,7 +256,15 @@ UNSIGNED_VALUE_OF(nvmlDeviceGetPcieThroughput, 1) /* there to show that nobody c
 UNSIGNED_VALUE(nvmlDeviceGetPowerUsage, unsigned, 240000)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, 0)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 0)
-UNSIGNED_VALUE(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, 12345678)
+
+int nvmlDeviceGetTotalEnergyConsumption(void *gpu, unsigned long long *millijoules) {
+    int device = device_of(gpu);
+    BEGIN(device);
+    double tick_ms = number(device, 0, "energy.tick_ms"), past_j = VALUE(device, 12345678);
+    double ticks = tick_ms ? floor(now_ms() / tick_ms) : 0;
+    *millijoules = (unsigned long long)(past_j + ticks * tick_ms * number(device, 0, "energy.w"));
+    return SUCCESS;
+}
 
 /* ── field values ────────────────────────────────────────────────────────────────────── */
 
