@@ -19,33 +19,36 @@ from statistics import median
 from tests.telemetry.shim import Driver, build
 
 MEASURE = "--measure"
+COUNTER = "nvmlDeviceGetTotalEnergyConsumption"
 
 
 def main() -> None:
     """Compile the stand-in, and measure with eight GPUs and with none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--energy", action="store_true", help="the ticks of the counters too")
     parser.add_argument(MEASURE, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure is not None:
-        measure(arguments.measure, arguments.seconds)
+        measure(arguments.measure, arguments.seconds, energy=arguments.energy)
         return
     with tempfile.TemporaryDirectory() as folder:
         library = build(Path(folder))
         driver = Driver(Path(folder) / "gpu")
         driver.says("gpus 8", *(f"uuid.{number} GPU-{number}" for number in range(8)))
         driver.says("nvmlGpmQueryDeviceSupport.error 3", "quiet 1")
+        driver.says("energy.tick_ms 100", "energy.w 300", f"{COUNTER}.delay_ms 2.3")
         driver.says("field.197.delay_ms 20", "field.198.delay_ms 20")
         for gpus in (8, 2, 1, 0):
             command = [sys.executable, "-m", "benchmarks.bench_sampler", MEASURE, str(gpus)]
             subprocess.run(
-                [*command, "--seconds", str(arguments.seconds)],
+                [*command, "--seconds", str(arguments.seconds), *["--energy"] * arguments.energy],
                 env=driver.environment(library),
                 check=True,
             )
 
 
-def measure(gpus: int, seconds: float) -> None:
+def measure(gpus: int, seconds: float, *, energy: bool) -> None:
     """Run the sampler on this many GPUs, and print its figures."""
     from gpudash.protocol.readings import GpuReading
     from gpudash.telemetry.sampler import Sampler
@@ -57,7 +60,7 @@ def measure(gpus: int, seconds: float) -> None:
         if isinstance(sample, GpuReading):
             stamps.setdefault(sample.uuid, []).append(time.monotonic())
 
-    sampler = Sampler(take)
+    sampler = Sampler(take, energy=energy)
     sampler.start()
     if gpus:
         sampler.watch(os.getpid(), "GPU-0")
