@@ -107,10 +107,11 @@ def main(arguments: argparse.Namespace) -> int:
         if headless:
             from gpudash.cli.headless import run_headless, run_streaming
 
+            said = {"quiet": arguments.quiet, "price": arguments.price}
             if record is not None:
-                return run_headless(open_session(), record, quiet=arguments.quiet)
+                return run_headless(open_session(), record, **said)
             if rows is not None:
-                return run_streaming(open_session(), rows, quiet=arguments.quiet)
+                return run_streaming(open_session(), rows, **said)
         if arguments.once:
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
         code = show(open_session, plan, arguments)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COMMAND_LINE = "command line"
 """What has set the settings that the command line names."""
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "": ("workload", "device", "interval", "rate", "ascii", "color"),
+    "": ("workload", "device", "interval", "rate", "ascii", "color", "price"),
     "ab": ("pairs", "precision"),
     "replay": ("speed",),
     "sweep": ("rounds", "steps"),
@@ -90,6 +90,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     add_switch(recording, "--live", "with --record: the dashboard too")
     what = "seconds between rows (default 0.5)"
     add_number(recording, "--interval", 0.05, 3600, "S", what, 0.5)
+    add_price(recording)
     add_switch(recording, "--every-step", "with --record: FILE.jsonl tells of each step")
     add_switch(recording, "--force", "overwrite an existing record file")
     add_destinations(recording, OF_A_RUN, "each row to others too, as it comes")
@@ -142,6 +143,17 @@ def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 def add_json(group: "argparse._ActionsContainer") -> None:
     """Add --json."""
     add_switch(group, "--json", "print one JSON document")
+
+
+def add_price(group: "argparse._ActionsContainer") -> None:
+    """Add --price."""
+    what = "what a GPU costs for an hour: print the cost too"
+    add_number(group, "--price", 0.0001, 1e6, "P", what)
+
+
+def add_energy(group: "argparse._ArgumentGroup") -> None:
+    """Add --energy."""
+    add_switch(group, "--energy", "joules of a sample too: blocks last at least 2 s")
 
 
 def add_switch(group: "argparse._ActionsContainer", option: str, what: str) -> None:

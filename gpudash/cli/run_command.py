@@ -56,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
         script.follow(session)
         failures = own_failures(session)
         if not arguments.quiet:
-            for line in script.summary(session, record):
+            for line in script.summary(session, record, arguments.price):
                 complain(line)
         elif failures:
             complain(f"gpudash: {'; '.join(failures)}")

@@ -36,7 +36,7 @@ def a_quarter_faster(settings):
 
 
 def run(session, asked=None, *, as_json=False, exit_code=False):
-    arguments = Namespace(json=as_json, exit_code=exit_code, quiet=False)
+    arguments = Namespace(json=as_json, exit_code=exit_code, quiet=False, price=None)
     return conclude(run_ab(session, Comparison(asked or question()), arguments), arguments)
 
 
@@ -223,7 +223,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
     while comparison.shown().pairs < 5:
         conducted.turn()
     comparison.cancel("the training was stopped")
-    arguments = Namespace(json=False, exit_code=False)
+    arguments = Namespace(json=False, exit_code=False, price=None)
     assert conclude(Trial(comparison, Snapshot(), interrupted=True), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
 

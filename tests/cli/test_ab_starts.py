@@ -34,7 +34,13 @@ class Starts:
 
     def __init__(self, *sessions, **arguments):
         self.sessions = list(sessions)
-        given = {"json": False, "exit_code": False, "quiet": False, "starts": len(sessions)}
+        given = {
+            "json": False,
+            "exit_code": False,
+            "quiet": False,
+            "starts": len(sessions),
+            "price": None,
+        }
         self.arguments = Namespace(**{**given, **arguments})
         self.asked = []
 
