@@ -12,6 +12,8 @@ from gpudash.cli.schema import DOCUMENTS, record
 from gpudash.cli.verbs import VERBS, load
 from gpudash.errors import Exit
 from gpudash.metrics import KINDS, METRICS, Metric
+from gpudash.sinks import exported
+from gpudash.sinks.exported import Exported
 from gpudash.tui.keys import (
     GROUPS,
     KEYS,
@@ -56,6 +58,8 @@ OF_RANKS = ("step", "phase")
 """Kinds of metrics that each rank has of its steps."""
 OF_STEPS = ("steps", "ranks")
 """Further columns of these."""
+LAST = ("exported", "measured by")
+"""The last columns."""
 WINDOWS = {
     "utilisation": " Mean over up to 1 s before the reading.",
     "activity": " Mean over the second before the reading.",
@@ -72,6 +76,14 @@ METRICS_HEAD = f"""\
 - “Steps” says whether each step has a value, or two of each 100 ms.
 - “Ranks” says what several processes have together: rank 0's value, the sum of all, or one value,
   which stands in rank 0's row of the CSV alone.
+- “Exported” is the name in Prometheus, and OpenTelemetry's unit. [Exporters](../guide/exporters.md)
+  tells more.
+"""
+BESIDE_HEAD = """
+## What is exported besides
+
+| exported | what it is |
+|---|---|
 """
 COMMANDS_HEAD = f"""\
 # Command line
@@ -228,10 +240,11 @@ def metrics() -> str:
     sections = []
     for kind, meaning in KINDS.items():
         rows = [_row(name, metric) for name, metric in METRICS.items() if metric.kind == kind]
-        titles = [*COLUMNS, *(OF_STEPS if kind in OF_RANKS else ())]
+        titles = [*COLUMNS, *(OF_STEPS if kind in OF_RANKS else ()), *LAST]
         table = f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         sections.append(f"\n## {TITLES[kind]}\n\n{meaning}\n\n{table}{''.join(rows)}")
-    return METRICS_HEAD + "".join(sections)
+    beside = [f"| {_exported(one)} | {one.help} |\n" for one in exported.BESIDE]
+    return "".join([METRICS_HEAD, *sections, BESIDE_HEAD, *beside])
 
 
 def _row(name: str, metric: Metric) -> str:
@@ -245,7 +258,17 @@ def _row(name: str, metric: Metric) -> str:
     ]
     if metric.kind in OF_RANKS:
         cells += [metric.in_steps or "", metric.over_ranks]
+    cells += [_exported(exported.exported(name, metric)), metric.measured_by]
     return f"| {' | '.join(cells)} |\n"
+
+
+def _exported(one: Exported) -> str:
+    if one.beside == "@":
+        return "time of each value"
+    if not one.name:
+        return f"label `{one.beside.replace('.', '_')}`"
+    labels = "".join(f'{{{name}="{value}"}}' for name, value in one.labels)
+    return f"`{one.sample}{labels}`" + (f", {one.unit.ucum}" if one.unit.ucum else "")
 
 
 PAGES: dict[str, Callable[[], str]] = {

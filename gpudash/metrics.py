@@ -1,4 +1,4 @@
-"""The table of all metrics: meaning, unit, CSV column, and where each is shown.
+"""The table of all metrics: meaning, unit, CSV column, exported name, and where each is shown.
 
 The table's order is that of the CSV's columns, so new metrics are only appended.
 
@@ -38,6 +38,16 @@ KINDS: dict[Kind, str] = {
     "own": "What gpudash itself uses.",
 }
 """What each kind of metric is about, and how it treats several ranks and GPUs."""
+SOURCES: dict[Kind, str] = {
+    "run": "the training process says it, or gpudash's clock",
+    "step": "ends of steps by CUDA events, on a CPU by the clock",
+    "phase": "CUDA events between phases, in two steps of each 100 ms; on a CPU the clock",
+    "input": "the loader workers",
+    "gpu": "NVML",
+    "host": "/proc, of the process and its children",
+    "own": "/proc, of gpudash itself",
+}
+"""What measures the metrics of a kind, where a metric does not say it."""
 
 
 class Metric(Struct, frozen=True):
@@ -56,6 +66,9 @@ class Metric(Struct, frozen=True):
     csv: Column | None = None
     """What its column holds: decimals, whole numbers, text, or several `name=value;name=value`.
     None if it has no column."""
+    exported: str = ""
+    """OpenTelemetry's name, where `sinks/exported.py` would derive another one; `{label}` if it is
+    a label of other values, `@` if it is their time."""
     label: str = ""
     """Label in the device panel; a metric without one is not shown there."""
     chart: Literal["throughput", "step time"] | None = None
@@ -68,22 +81,35 @@ class Metric(Struct, frozen=True):
     """Title of its column in the table of ranks. Phases have columns by their own labels."""
     window: Literal["utilisation", "activity"] | None = None
     """The window before a reading over which it is a mean; None for an instantaneous value."""
+    source: str = ""
+    """What measures it, in a few words, where that is not what measures all of its kind."""
+
+    @property
+    def measured_by(self) -> str:
+        """What measures it."""
+        return self.source or SOURCES[self.kind]
 
 
+COLLECTIVES = "DistributedDataParallel's statistics; with `fully_shard` sizes and CUDA events"
+ALLOCATOR = "torch.cuda.memory_stats"
+PCIE = "NVML's GPM, or its byte counters"
+OF_HOST = "the host's clock, in the training process"
 _row = partial(Metric, "run", "", over_time="last", csv="text")
 _count = partial(_row, csv="whole")
 _step = partial(Metric, "step", "ms", csv=4)
 _time = partial(_step, in_steps="each")
 _gpu = partial(Metric, "gpu", csv=1)
-_util = partial(Metric, "gpu", "%", csv=1, window="utilisation")
-_active = partial(Metric, "gpu", "%", csv=1, window="activity")
-_link = partial(Metric, "gpu", "MiB/s", csv=3, window="activity")
+_util = partial(
+    Metric, "gpu", "%", csv=1, window="utilisation", source="nvmlDeviceGetUtilizationRates"
+)
+_active = partial(Metric, "gpu", "%", csv=1, window="activity", source="NVML's GPM")
+_link = partial(Metric, "gpu", "MiB/s", csv=3, window="activity", source="NVML's GPM")
 _host = partial(Metric, "host", csv=1)
-_collective = partial(Metric, "host", over_time="last", csv=3)
+_collective = partial(Metric, "host", over_time="last", csv=3, source=COLLECTIVES)
 
 
 def _memory(meaning: str, label: str) -> Metric:
-    return _host("MiB", meaning, label=label, spark=label)
+    return _host("MiB", meaning, label=label, spark=label, source=ALLOCATOR)
 
 
 def _phase(meaning: str, hue: int, csv: int | None = None) -> Metric:
@@ -92,14 +118,27 @@ def _phase(meaning: str, hue: int, csv: int | None = None) -> Metric:
 
 METRICS: dict[str, Metric] = {
     "time_s": Metric(
-        "run", "s", "Time from the begin of the recording to the end of the row.", "last", csv=3
+        "run",
+        "s",
+        "Time from the begin of the recording to the end of the row.",
+        "last",
+        csv=3,
+        source="gpudash's monotonic clock",
     ),
-    "wall_time_utc": _row("End of the row by the wall clock."),
-    "workload": _row("Name of the workload."),
+    "wall_time_utc": _row(
+        "End of the row by the wall clock.",
+        exported="@",
+        source="the wall clock at the begin, the monotonic clock since",
+    ),
+    "workload": _row("Name of the workload.", exported="{workload}"),
     "segment": _count("Number of lever changes and restarts so far in the run."),
     "batch_size": _count("Batch size of the active settings."),
-    "levers": _row("The active settings: `name=value;name=value`.", csv="pairs"),
-    "step": _count("Number of steps so far. A restarted worker begins at 0."),
+    "levers": _row(
+        "The active settings: `name=value;name=value`.", csv="pairs", exported="gpudash.lever.info"
+    ),
+    "step": _count(
+        "Number of steps so far. A restarted worker begins at 0.", exported="gpudash.step_number"
+    ),
     "steps": Metric("step", "", "Steps that the device finished.", "sum", "one", csv="whole"),
     "steps_per_s": Metric(
         "step", "steps/s", "Steps finished per second.", "rate", "one", csv=4, chart="throughput"
@@ -113,33 +152,73 @@ METRICS: dict[str, Metric] = {
         csv=3,
         chart="throughput",
     ),
-    "step_ms_p50": _step("Median step time.", "p50"),
-    "step_ms_p95": _step("95th percentile of the step time.", "p95"),
+    "step_ms_p50": _step("Median step time.", "p50", exported="gpudash.step_p50"),
+    "step_ms_p95": _step("95th percentile of the step time.", "p95", exported="gpudash.step_p95"),
     "data_ms": _time(
-        "Host time: waiting for a batch.", chart="step time", spark="data wait", rank="data ms"
+        "Host time: waiting for a batch.",
+        chart="step time",
+        spark="data wait",
+        rank="data ms",
+        source=OF_HOST,
     ),
     "host_ms": _time(
-        "Host time: busy with a step. Waiting for a batch is not included.", spark="host busy"
+        "Host time: busy with a step. Waiting for a batch is not included.",
+        spark="host busy",
+        source=OF_HOST,
     ),
     "device_ms": _step(
-        "Device time of a step. Overlap of the streams counts once.", in_steps="some"
+        "Device time of a step. Overlap of the streams counts once.",
+        in_steps="some",
+        source="CUDA events, in two steps of each 100 ms; on a CPU the clock",
     ),
-    "loss": Metric("step", "", "Newest loss that the host has read.", "last", csv=6),
-    "gpu_index": Metric("gpu", "", "Number of the GPU in the driver.", "last", csv="whole"),
-    "gpu_uuid": Metric("gpu", "", "UUID of the GPU in the driver.", "last", csv="text"),
+    "loss": Metric(
+        "step",
+        "",
+        "Newest loss that the host has read.",
+        "last",
+        csv=6,
+        source="the training's own loss, copied once the device has it",
+    ),
+    "gpu_index": Metric(
+        "gpu", "", "Number of the GPU in the driver.", "last", csv="whole", exported="{hw.name}"
+    ),
+    "gpu_uuid": Metric(
+        "gpu", "", "UUID of the GPU in the driver.", "last", csv="text", exported="{hw.id}"
+    ),
     "gpu_util_pct": _util(
         "Share of time in which at least one kernel ran. It says nothing about occupancy.",
+        exported="hw.gpu.utilization",
         label="utilisation",
         spark="busy",
     ),
     "mem_util_pct": _util(
-        "Share of time in which device memory was read or written.", label="memory bus busy"
+        "Share of time in which device memory was read or written.",
+        exported="gpudash.mem_copy_util",
+        label="memory bus busy",
     ),
     "mem_used_mib": _gpu(
-        "MiB", "Device memory in use, by all processes.", label="memory used", spark="memory"
+        "MiB",
+        "Device memory in use, by all processes.",
+        exported="hw.gpu.memory.usage",
+        label="memory used",
+        spark="memory",
+        source="nvmlDeviceGetMemoryInfo_v2",
     ),
-    "mem_total_mib": Metric("gpu", "MiB", "Size of the device memory.", "last"),
-    "mem_free_mib": Metric("gpu", "MiB", "Device memory that no process uses.", "last"),
+    "mem_total_mib": Metric(
+        "gpu",
+        "MiB",
+        "Size of the device memory.",
+        "last",
+        exported="hw.gpu.memory.limit",
+        source="nvmlDeviceGetMemoryInfo_v2",
+    ),
+    "mem_free_mib": Metric(
+        "gpu",
+        "MiB",
+        "Device memory that no process uses.",
+        "last",
+        source="nvmlDeviceGetMemoryInfo_v2",
+    ),
     "sm_active_pct": _active(
         "Share of time in which an SM had work, averaged over all SMs.",
         label="SM active",
@@ -150,6 +229,7 @@ METRICS: dict[str, Metric] = {
     ),
     "tensor_active_pct": _active(
         "Share of time in which the tensor cores were busy.",
+        exported="gpudash.pipe_tensor_active",
         label="tensor cores active",
         spark="tensor cores",
     ),
@@ -158,14 +238,42 @@ METRICS: dict[str, Metric] = {
         label="DRAM active",
         spark="DRAM traffic",
     ),
-    "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe"),
-    "pcie_tx_mib_s": _link("PCIe traffic from the GPU."),
-    "power_w": _gpu("W", "Power draw of the GPU.", label="power", spark="power"),
-    "energy_j": Metric("gpu", "J", "Energy used, from the GPU's counter.", "difference", csv=3),
-    "temperature_c": _gpu(
-        "°C", "Temperature of the GPU core.", label="temperature", spark="temperature"
+    "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe", source=PCIE),
+    "pcie_tx_mib_s": _link("PCIe traffic from the GPU.", source=PCIE),
+    "power_w": _gpu(
+        "W",
+        "Power draw of the GPU.",
+        exported="hw.power",
+        label="power",
+        spark="power",
+        source="NVML's field POWER_INSTANT, or nvmlDeviceGetPowerUsage",
     ),
-    "sm_clock_mhz": Metric("gpu", "MHz", "SM clock.", csv=0, label="SM clock", spark="SM clock"),
+    "energy_j": Metric(
+        "gpu",
+        "J",
+        "Energy used, from the GPU's counter.",
+        "difference",
+        csv=3,
+        exported="hw.energy",
+        source="nvmlDeviceGetTotalEnergyConsumption, interpolated between readings",
+    ),
+    "temperature_c": _gpu(
+        "°C",
+        "Temperature of the GPU core.",
+        exported="hw.temperature",
+        label="temperature",
+        spark="temperature",
+        source="nvmlDeviceGetTemperatureV",
+    ),
+    "sm_clock_mhz": Metric(
+        "gpu",
+        "MHz",
+        "SM clock.",
+        csv=0,
+        label="SM clock",
+        spark="SM clock",
+        source="nvmlDeviceGetClockInfo",
+    ),
     "throttle": Metric(
         "gpu",
         "",
@@ -174,6 +282,7 @@ METRICS: dict[str, Metric] = {
         csv="text",
         label="throttled by",
         spark="throttled by",
+        source="nvmlDeviceGetCurrentClocksEventReasons",
     ),
     "cpu_pct": _host(
         "%", "CPU time in percent of one core. Two busy cores read 200.", label="CPU", spark="CPU"
@@ -198,6 +307,7 @@ METRICS: dict[str, Metric] = {
         "sum",
         "one",
         csv=6,
+        source="gpudash's monotonic clock, and ends of steps",
     ),
     "core_wait_pct": _host(
         "%",
@@ -205,6 +315,7 @@ METRICS: dict[str, Metric] = {
         "or of one core if that is more.",
         label="waits for a core",
         spark="core wait",
+        source="/proc/PID/task/TID/schedstat",
     ),
     "step_ms": _time("Time from the end of the step before to the end of the step.", csv=None),
     "overlap_ms": _step(
@@ -212,6 +323,7 @@ METRICS: dict[str, Metric] = {
         in_steps="some",
         csv=None,
         spark="both streams",
+        source="CUDA events, in two steps of each 100 ms",
     ),
     "copy_ms": _phase("Copy of the batch to the device.", 1),
     "prepare_ms": _phase("Work without gradients, such as encoding or augmenting.", 2),
@@ -230,6 +342,7 @@ METRICS: dict[str, Metric] = {
         "since it began.",
         over_time="last",
         label="allocated, peak",
+        source=ALLOCATOR,
     ),
     "communication_ms": _phase(
         "Exposed communication: the wait for other processes with nothing left to compute.",
@@ -242,10 +355,11 @@ METRICS: dict[str, Metric] = {
         "Time of the collectives of a step, hidden behind computation or not. In "
         "DistributedDataParallel from the begin of a backward pass's first to the end of its last; "
         "with `fully_shard` while at least one runs.",
+        exported="gpudash.collective_time",
     ),
     "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
-    "rank": _count("Rank of the row's training process."),
+    "rank": _count("Rank of the row's training process.", exported="{rank}"),
     "world_size": _count("Training processes that train together."),
     "collective_bus_mib": _collective(
         "MiB",
@@ -263,13 +377,17 @@ METRICS: dict[str, Metric] = {
         "It is a part of `cpu_pct`.",
     ),
     "cpu_ms": _time(
-        "CPU time of the training process in a step, all threads. Not measured on a GPU.", csv=None
+        "CPU time of the training process in a step, all threads. Not measured on a GPU.",
+        csv=None,
+        exported="gpudash.cpu_time",
+        source="the process's CPU clock",
     ),
     "rollout_ms": replace(
         _phase(
             "Host time of a rollout: acting without gradients for what steps then learn from.", 8
         ),
         in_steps="each",
+        source=OF_HOST,
     ),
     "frozen_ms": _phase("Forward passes without gradients, such as of a frozen encoder.", 9),
     "your_code_ms": _phase("The script's own code between the other phases.", 10),

@@ -183,6 +183,10 @@ class Run(msgspec.Struct, kw_only=True):
     """Requests that the run's source accepts."""
     gpu_missing: str | None = None
     """Why no GPU is read, as a sentence; None while one is read."""
+    gpu_unread: dict[str, str] = {}
+    """Name of a reading of the GPU that is missing while others are read → the reason."""
+    gpus_lost: dict[str, str] = {}
+    """UUID of a GPU of another rank that is no longer read → the reason."""
     phases: tuple[Phase, ...] = ()
     """The phases of a step; empty before the training has started."""
     bus_gb_s: float | None = None

@@ -45,3 +45,10 @@ def test_values_of_steps_are_means_as_rows_and_charts_make_them():
 def test_a_phase_is_known_by_the_table_or_by_nobody_else():
     values = {"host_ms": 1.0, "overlap_ms": 2.0, "forward_ms": 3.0, "encode_ms": 4.0}
     assert phases_ms(values) == {"forward": 3.0, "encode": 4.0}
+
+
+def test_every_metric_says_what_measures_it():
+    for name, one in METRICS.items():
+        assert len(one.measured_by) > 3, name
+    assert METRICS["gpu_util_pct"].measured_by == "nvmlDeviceGetUtilizationRates"
+    assert METRICS["forward_ms"].measured_by == METRICS["backward_ms"].measured_by

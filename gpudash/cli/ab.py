@@ -2,7 +2,9 @@
 
 from gpudash.cli.options import (
     FileName,
+    add_energy,
     add_json,
+    add_price,
     add_quiet,
     add_switch,
     add_training_options,
@@ -34,7 +36,9 @@ def add_arguments(parser: Parser) -> None:
     )
     starts = "start the training N times, and judge over the starts (1)"
     add_whole(question, "--starts", 1, MOST_STARTS, starts, 1)
+    add_energy(question)
     result = parser.add_argument_group("output")
+    add_price(result)
     add_json(result)
     add_quiet(result)
     codes = (
@@ -71,6 +75,7 @@ VERB = Verb(
             "does it hold at the next start?",
         ),
         ("gpudash ab encdec --lever pipelined=off,on --card ab.svg", "… as a picture"),
+        ("gpudash ab encdec --lever pipelined=off,on --energy --price 2.75", "… and what it saves"),
         ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
     ),
     exits=tuple(Exit),

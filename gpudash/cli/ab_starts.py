@@ -26,6 +26,8 @@ from gpudash.cli.headless import interruptions
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import Comparison, contention
+from gpudash.compare.costs import cost_lines, costs, energy_lines
+from gpudash.compare.energy import of_starts
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.paired_t import verdict as verdict_of_pairs
 from gpudash.compare.starts import FEWEST_STARTS, Sides, check_of_starts, over_starts, verdict
@@ -146,9 +148,9 @@ def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
     if not results:
         return Exit.FAILED if failed is None else failed
     if arguments.json:
-        say_json(document_of_starts(starts))
+        say_json(document_of_starts(starts, arguments.price))
     elif len(results) >= FEWEST_STARTS:
-        say("\n".join(_lines(starts)))
+        say("\n".join(_lines(starts, arguments.price)))
     if len(results) >= FEWEST_STARTS:
         _write_card(starts, arguments)
     if len(results) < FEWEST_STARTS:
@@ -162,11 +164,13 @@ def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
     return exit_code(found) if arguments.exit_code else Exit.DONE
 
 
-def document_of_starts(starts: AllStarts) -> ComparisonReport:
+def document_of_starts(starts: AllStarts, price: float | None = None) -> ComparisonReport:
     """Return what the starts have found as a document for programs."""
     results = starts.results
     newest, reports = results[-1], tuple(start_report(one.comparison) for one in results)
     found = over_starts([one.found for one in results])
+    samples_per_s = _over(one.samples_per_s for one in reports)
+    shown = replace(newest.comparison.shown(), change=found.change, low=found.low, high=found.high)
     return replace(
         document(newest.comparison, newest.snapshot),
         pairs=found.pairs,
@@ -176,9 +180,11 @@ def document_of_starts(starts: AllStarts) -> ComparisonReport:
         confidence=found.confidence,
         starts=reports,
         steps_per_s=_over(one.steps_per_s for one in reports),
-        samples_per_s=_over(one.samples_per_s for one in reports),
+        samples_per_s=samples_per_s,
         host_ms=_over(one.host_ms for one in reports),
         core_wait_pct=mean(one.core_wait_pct for one in reports),
+        energy=of_starts([one.energy for one in reports]),
+        costs=costs(price, shown, samples_per_s),
         skipped_samples=_skipped(results),
         verdict=_verdict(starts),
         check=check_report(check_of_starts(one.comparison.check for one in results)),
@@ -187,7 +193,7 @@ def document_of_starts(starts: AllStarts) -> ComparisonReport:
 
 
 def _write_card(starts: AllStarts, arguments: argparse.Namespace) -> None:
-    report, newest = document_of_starts(starts), starts.results[-1]
+    report, newest = document_of_starts(starts, arguments.price), starts.results[-1]
     over = replace(
         newest.comparison.shown(),
         change=report.change,
@@ -203,9 +209,10 @@ def _write_card(starts: AllStarts, arguments: argparse.Namespace) -> None:
     write_card(over, newest.snapshot, arguments, starts=len(starts.results))
 
 
-def _lines(starts: AllStarts) -> list[str]:
+def _lines(starts: AllStarts, price: float | None) -> list[str]:
     """Return what is printed of two starts or more."""
-    results, report = starts.results, document_of_starts(starts)
+    results, report = starts.results, document_of_starts(starts, price)
+    energy = results[0].comparison.question.energy
     shown = results[-1].comparison.shown()
     rates = report.steps_per_s if shown.unit == "steps/s" else report.samples_per_s
     changes = ", ".join(f"{100 * one.found.change:+z.1f}" for one in results)
@@ -213,6 +220,8 @@ def _lines(starts: AllStarts) -> list[str]:
         str(report.verdict),
         f"the starts: {changes} %",
         rates_line(shown, rates, report.host_ms),
+        *energy_lines(shown, report.energy, asked=energy),
+        *cost_lines(shown, report.costs),
         *unreadable(report.skipped_samples),
     ]
 

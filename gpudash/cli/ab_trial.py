@@ -9,11 +9,12 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.cli.ab_card import write_card
-from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless import News, complain_of_failure, follow, meters
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, compared_values, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
+from gpudash.compare.costs import Costs, cost_lines, costs, energy_lines
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
@@ -21,7 +22,7 @@ from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
 from gpudash.offers import lever_of
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
@@ -92,6 +93,8 @@ class StartReport(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: Sides
     core_wait_pct: float | None
     check: AACheck | None
+    energy: EnergyFound | None = None
+    """None if `--energy` did not ask for it, or it is not known."""
     seed: int
     """Seed of the order of the blocks."""
 
@@ -121,6 +124,12 @@ class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_s: Sides
     host_ms: Sides
     core_wait_pct: float | None
+    energy: EnergyFound | None = None
+    """None if `--energy` did not ask for it, or it is not known."""
+    why_no_energy: str = ""
+    """Why it is not known; empty if it was not asked for."""
+    costs: Costs | None = None
+    """None without `--price`."""
     skipped_samples: int
     """Unreadable samples; another one was decoded for each."""
     verdict: str | None
@@ -138,11 +147,19 @@ def of_instruments(arguments: argparse.Namespace) -> Question:
 
     In one of several starts all pairs are measured: how narrow the interval is, their number says.
     """
+    if arguments.energy and arguments.no_instruments:
+        raise UsageError("--energy does not go with --no-instruments: its blocks are timed alone")
     alone = arguments.starts == 1
     pairs = arguments.pairs or (PAIRS if alone else PAIRS_OF_A_START)
     precision = arguments.precision if alone else None
     return Question(
-        lever=INSTRUMENTS, a="on", b="off", pairs=pairs, precision=precision, fixed=not alone
+        lever=INSTRUMENTS,
+        a="on",
+        b="off",
+        pairs=pairs,
+        precision=precision,
+        fixed=not alone,
+        energy=arguments.energy,
     )
 
 
@@ -169,7 +186,14 @@ def of_workload(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
         plan = replace(plan, settings=plan.settings | {lever: a})
 
     def trial(start: Start) -> Trial:
-        with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+        with closing(
+            Session(
+                plan,
+                command=arguments.command,
+                set_by=arguments.set_by,
+                beside=meters(arguments),
+            )
+        ) as session:
             return run_ab(session, Comparison(start.asks(question)), arguments, start)
 
     return trial
@@ -329,11 +353,17 @@ def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
     if code is not None or comparison is None or comparison.verdict is None:
         return Exit.FAILED if code is None else code
     if arguments.json:
-        say_json(document(comparison, snapshot))
+        say_json(document(comparison, snapshot, arguments.price))
     else:
         shown = comparison.shown()
-        rates = rates_line(shown, shown.rates, shown.host_ms)
-        say("\n".join([comparison.verdict, rates, *unreadable(snapshot.skipped_samples)]))
+        lines = [
+            comparison.verdict,
+            rates_line(shown, shown.rates, shown.host_ms),
+            *energy_lines(shown, shown.energy, asked=comparison.question.energy),
+            *cost_lines(shown, costs(arguments.price, shown)),
+            *unreadable(snapshot.skipped_samples),
+        ]
+        say("\n".join(lines))
     write_card(comparison.shown(), snapshot, arguments)
     if trial.interrupted and comparison.cut_short:
         return Exit.INTERRUPTED
@@ -351,9 +381,12 @@ def progress_line(snapshot: Snapshot) -> str:
     return ", ".join([line, *silence(snapshot)])
 
 
-def document(comparison: Comparison, snapshot: Snapshot) -> ComparisonReport:
+def document(
+    comparison: Comparison, snapshot: Snapshot, price: float | None = None
+) -> ComparisonReport:
     """Return the verdict of one start as a document for programs."""
     question, start = comparison.question, start_report(comparison)
+    shown = comparison.shown()
     block = question.block(0, question.a)
     return ComparisonReport(
         workload=snapshot.workload,
@@ -364,6 +397,8 @@ def document(comparison: Comparison, snapshot: Snapshot) -> ComparisonReport:
         b=question.b,
         starts=(start,) if start.change is not None else (),
         skipped_samples=snapshot.skipped_samples,
+        why_no_energy=shown.why_no_energy,
+        costs=costs(price, shown),
         verdict=comparison.verdict,
         min_steps=block.min_steps,
         min_s=block.min_s,
@@ -384,6 +419,7 @@ def start_report(comparison: Comparison) -> StartReport:
         samples_per_s=shown.samples_per_s,
         host_ms=shown.host_ms,
         core_wait_pct=shown.core_wait_pct,
+        energy=shown.energy,
         check=check_report(check),
         seed=comparison.question.seed,
     )

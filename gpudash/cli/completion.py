@@ -13,7 +13,7 @@ import argparse
 import os
 from collections.abc import Iterable, Sequence
 
-from gpudash.cli.options import DESTINATIONS, DEVICES, FileName
+from gpudash.cli.options import DEVICES, OF_A_RECORDING, OF_A_RUN, FileName
 from gpudash.cli.parser import Parser, Verb, help_of
 from gpudash.cli.stdout import say
 from gpudash.cli.verbs import VERBS, load
@@ -196,8 +196,9 @@ class _Words:
             yield from ((entry.name, entry.summary) for entry in CATALOGUE.values())
         elif action.metavar == "VERB":
             yield from VERBS.items()
-        elif action.metavar == "NAME:FILE":
-            yield from ((f"{name}:", what) for name, what in DESTINATIONS.items())
+        elif action.metavar == "NAME:TARGET":
+            valid = OF_A_RECORDING if self._parser.verb.name == "export" else OF_A_RUN
+            yield from ((f"{name}:", what) for name, (_, what) in valid.items())
         elif action.metavar == "DEVICE":
             yield from ((device, "") for device in _devices())
         elif action.metavar == "PRESET":

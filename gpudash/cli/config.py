@@ -7,7 +7,8 @@ profile, the project's file, the user's file, the default. The project's file is
 
 The key of a setting is its path in a file:
 
-    device, workload, interval, rate, ascii     the options of these names
+    device, workload, interval, rate, ascii,    the options of these names
+    price
     batch_size, pipelined, seed                 the levers of these names, as options set them
     levers.NAME, levers.WORKLOAD.NAME           a lever, of every workload that has it or of one
     ab.pairs, ab.precision, replay.speed,       options of one verb

@@ -18,6 +18,7 @@ from gpudash.cli.options import (
     add_switch,
     add_training_options,
     add_whole,
+    once_each,
 )
 from gpudash.cli.parser import Parser, Verb, definitions
 from gpudash.cli.stdout import complain, on_terminal, say
@@ -108,10 +109,11 @@ def main(arguments: argparse.Namespace) -> int:
         if headless:
             from gpudash.cli.headless import run_headless, run_streaming
 
+            said = {"quiet": arguments.quiet, "price": arguments.price}
             if record is not None:
-                return run_headless(open_session(), record, quiet=arguments.quiet)
+                return run_headless(open_session(), record, **said)
             if rows is not None:
-                return run_streaming(open_session(), rows, quiet=arguments.quiet)
+                return run_streaming(open_session(), rows, **said)
         if arguments.once:
             return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
         left = show(open_session, plan, arguments)
@@ -159,10 +161,8 @@ def opening(
 
 def begin_destinations(session: "Session", arguments: argparse.Namespace) -> None:
     """Begin the sinks of `--to`. Raises UsageError and RecordingError."""
-    names = [name for name, _ in arguments.to]
+    once_each(arguments.to)
     for name, target in arguments.to:
-        if names.count(name) > 1:
-            raise UsageError(f"--to {name} is given twice; valid: each name once")
         session.begin_sink(name, target, force=arguments.force)
 
 

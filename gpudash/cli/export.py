@@ -2,7 +2,7 @@
 
 import argparse
 
-from gpudash.cli.options import add_file, add_output
+from gpudash.cli.options import OF_A_RECORDING, add_destinations, add_file, add_output, once_each
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import complain_of_left_out
 from gpudash.errors import Exit
@@ -11,7 +11,10 @@ from gpudash.errors import Exit
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `export`."""
     add_file(parser, "recording", "LOG", "FILE.jsonl, or the CSV beside it")
-    add_output(parser, "FILE", "ends in .csv (FILE.json is written too), .jsonl or .parquet")
+    one_of = parser.add_mutually_exclusive_group(required=True)
+    what = "ends in .csv (FILE.json is written too), .jsonl or .parquet"
+    add_output(parser, "FILE", what, one_of)
+    add_destinations(one_of, OF_A_RECORDING, "to other programs")
 
 
 VERB = Verb(
@@ -20,18 +23,23 @@ VERB = Verb(
     examples=(
         ("gpudash export run.jsonl -o again.csv", "the CSV and its JSON, from the log"),
         ("gpudash export run.jsonl -o rows.parquet", "the rows as Parquet"),
+        ("gpudash export run.jsonl --to trace:run.trace.json", "for ui.perfetto.dev"),
     ),
 )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write the recording in the requested format; return the exit code.
+    """Write the recording in the requested formats; return the exit code.
 
     Raises UsageError if it cannot be read, and RecordingError if it cannot be written.
     """
-    from gpudash.sinks.export import export
+    from gpudash.sinks.export import export, export_to
 
-    recording = arguments.recording
-    refused = export(recording, arguments.output, force=arguments.force)
+    recording, force = arguments.recording, arguments.force
+    if arguments.to:
+        once_each(arguments.to)
+        refused = export_to(recording, arguments.to, force=force)
+    else:
+        refused = export(recording, arguments.output, force=force)
     complain_of_left_out(refused, recording)
     return Exit.DONE

@@ -1,5 +1,6 @@
 """Run without a screen: one progress line on a terminal, plain lines in a pipe."""
 
+import argparse
 import shutil
 import signal
 import sys
@@ -11,11 +12,14 @@ from pathlib import Path
 from typing import TextIO
 
 from gpudash.cli.stdout import CLEAR_LINE, complain
+from gpudash.compare.costs import money, of_a_million
 from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
 from gpudash.protocol.training import Failed
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
+from gpudash.run.source import Source
+from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 
 PIPE_EVERY_S = 5.0
@@ -24,25 +28,29 @@ REDRAW_S = 0.2
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def run_headless(session: Session, path: Path, *, quiet: bool = False) -> int:
+def run_headless(
+    session: Session, path: Path, *, quiet: bool = False, price: float | None = None
+) -> int:
     """Train to the plan's end or to Ctrl-C, recording to `path`; return the exit code.
 
     0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the settings
     are not possible. 1: the worker or the recording failed; recorded rows are kept.
     """
-    return _run(session, "recording", f"to {shown(path)}", quiet=quiet)
+    return _run(session, "recording", f"to {shown(path)}", quiet=quiet, price=price)
 
 
-def run_streaming(session: Session, sink: str, *, quiet: bool = False) -> int:
+def run_streaming(
+    session: Session, sink: str, *, quiet: bool = False, price: float | None = None
+) -> int:
     """Train like `run_headless`, with the rows on standard output; return the exit code.
 
     It is also 0 if the reader has gone.
     """
     session.begin_sink(sink)
-    return _run(session, sink, "to standard output", quiet=quiet)
+    return _run(session, sink, "to standard output", quiet=quiet, price=price)
 
 
-def _run(session: Session, sink: str, where: str, *, quiet: bool) -> int:
+def _run(session: Session, sink: str, where: str, *, quiet: bool, price: float | None) -> int:
     news = News(quiet=quiet)
     interrupted = follow(session, news, progress_line, lambda: sink in session.sink_failures)
     if not interrupted:
@@ -58,8 +66,19 @@ def _run(session: Session, sink: str, where: str, *, quiet: bool) -> int:
         rate = figure(session.steps_per_s)
         trained = f"{how} {steps(news.snapshot.total_steps)}, {rate} steps/s"
         limit = session.limits.main()
-        complain("; ".join(filter(None, (trained, f"recorded {where}", limit))))
+        cost = cost_clause(session, news.snapshot, price)
+        complain("; ".join(filter(None, (trained, f"recorded {where}", limit, cost))))
     return code
+
+
+def cost_clause(session: Session, snapshot: Snapshot, price: float | None) -> str:
+    """Return what a million samples cost at the rate of the whole run; empty if not known."""
+    rate, samples = session.steps_per_s, snapshot.total_samples
+    if price is None or not rate or not samples or not snapshot.total_steps:
+        return ""
+    samples_per_s = rate * samples / snapshot.total_steps
+    cost = of_a_million(price, len(snapshot.ranks), samples_per_s)
+    return f"a million samples cost {money(cost)}"
 
 
 def follow(
@@ -205,6 +224,11 @@ class Printer:
         with suppress(OSError):  # no reader any more: the recording goes on
             self._stream.write(text)
             self._stream.flush()
+
+
+def meters(arguments: argparse.Namespace) -> Sequence[Source] | None:
+    """Return what reads the devices if energy was asked for; None: as always."""
+    return (TelemetrySource(energy=True),) if getattr(arguments, "energy", False) else None
 
 
 def progress_line(snapshot: Snapshot) -> str:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from gpudash import rendezvous
-from gpudash.cli.headless import REDRAW_S, SIGNALS, News, Printer, handled
+from gpudash.cli.headless import REDRAW_S, SIGNALS, News, Printer, cost_clause, handled, meters
 from gpudash.cli.stdout import complain
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
@@ -100,6 +100,7 @@ class HeadlessScript:
             command=arguments.command,
             set_by=arguments.set_by,
             start_source=self._start,
+            beside=meters(arguments),
         )
         try:
             with self._signals_passed_on():
@@ -195,7 +196,9 @@ class HeadlessScript:
         self._child.close()
         return code
 
-    def summary(self, session: Session, record: Path | None) -> list[str]:
+    def summary(
+        self, session: Session, record: Path | None, price: float | None = None
+    ) -> list[str]:
         """Return a line on the steps seen, the recording, and failures.
 
         Of several trainings, each has a line before it.
@@ -220,7 +223,8 @@ class HeadlessScript:
         if record is not None and session.has_rows("recording"):
             parts.append(f"recorded to {shown(record)}")
         parts += own_failures(session)
-        lines.append(f"gpudash: {'; '.join(filter(None, (*parts, session.limits.main())))}")
+        parts += [session.limits.main(), cost_clause(session, self.news.snapshot, price)]
+        lines.append(f"gpudash: {'; '.join(filter(None, parts))}")
         return lines
 
     def end(self) -> int:

@@ -1,7 +1,7 @@
 """Options that several verbs share, the types of their values, and which can be configured."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gpudash.errors import UsageError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COMMAND_LINE = "command line"
 """What has set the settings that the command line names."""
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "": ("workload", "device", "interval", "rate", "ascii", "color"),
+    "": ("workload", "device", "interval", "rate", "ascii", "color", "price"),
     "ab": ("pairs", "precision"),
     "replay": ("speed",),
     "sweep": ("rounds", "steps"),
@@ -22,11 +22,22 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "why": ("seconds",),
 }
 """The options that can be configured, by the verb's table; the table "" is for every verb."""
-DESTINATIONS = {
-    "csv": "the rows as CSV, into a file",
-    "jsonl": "the rows as JSON objects, one a line, into a file",
+OF_A_RUN = {
+    "csv": ("FILE", "the rows as CSV, into a file"),
+    "jsonl": ("FILE", "the rows as JSON objects, one a line, into a file"),
+    "prometheus": ("[HOST:]PORT", "served to Prometheus and its like"),
+    "textfile": ("FILE.prom", "for the node exporter's textfile collector"),
+    "otlp": ("HOST:PORT", "sent to an OpenTelemetry collector, over HTTP"),
+    "tensorboard": ("FOLDER", "event files of TensorBoard"),
+    "trace": ("FILE.json", "a Chrome trace, as ui.perfetto.dev opens it"),
 }
-"""The sinks that `--to` begins."""
+"""The sinks that `--to` begins: the target of each, and what it is."""
+OF_A_RECORDING = {
+    "openmetrics": ("FILE", "all values with their times, for promtool to take in"),
+    **{name: OF_A_RUN[name] for name in ("textfile", "otlp", "tensorboard", "trace")},
+}
+"""Those to which a recording is exported. Nobody scrapes the past."""
+DESTINATIONS = {**OF_A_RUN, **OF_A_RECORDING}
 MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
@@ -79,16 +90,41 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     add_switch(recording, "--live", "with --record: the dashboard too")
     what = "seconds between rows (default 0.5)"
     add_number(recording, "--interval", 0.05, 3600, "S", what, 0.5)
+    add_price(recording)
     add_switch(recording, "--every-step", "with --record: FILE.jsonl tells of each step")
     add_switch(recording, "--force", "overwrite an existing record file")
-    recording.add_argument(
+    add_destinations(recording, OF_A_RUN, "each row to others too, as it comes")
+
+
+def add_destinations(
+    group: "argparse._ActionsContainer", valid: Mapping[str, tuple[str, str]], what: str
+) -> None:
+    """Add --to with these destinations."""
+    targets = ", ".join(f"{name}:{target}" for name, (target, _) in valid.items())
+
+    def destination(text: str) -> tuple[str, str]:
+        name, _, target = text.partition(":")
+        if name not in valid or not target or "\0" in target:
+            known = [f"{known}:{target}" for known, (target, _) in valid.items()]
+            raise UsageError(not_valid("--to", text, known))
+        return name, target
+
+    group.add_argument(
         "--to",
         action="append",
         default=[],
-        type=_destination,
-        metavar="NAME:FILE",
-        help="each row to a file too, as it comes: csv:FILE or jsonl:FILE",
+        type=destination,
+        metavar="NAME:TARGET",
+        help=f"{what}: {targets}",
     )
+
+
+def once_each(destinations: Iterable[tuple[str, str]]) -> None:
+    """Raise UsageError for two destinations of one name."""
+    names = [name for name, _ in destinations]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--to {name} is given twice; valid: each name once")
 
 
 def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
@@ -107,6 +143,17 @@ def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 def add_json(group: "argparse._ActionsContainer") -> None:
     """Add --json."""
     add_switch(group, "--json", "print one JSON document")
+
+
+def add_price(group: "argparse._ActionsContainer") -> None:
+    """Add --price."""
+    what = "what a GPU costs for an hour: print the cost too"
+    add_number(group, "--price", 0.0001, 1e6, "P", what)
+
+
+def add_energy(group: "argparse._ArgumentGroup") -> None:
+    """Add --energy."""
+    add_switch(group, "--energy", "joules of a sample too: blocks last at least 2 s")
 
 
 def add_switch(group: "argparse._ActionsContainer", option: str, what: str) -> None:
@@ -147,10 +194,20 @@ def add_whole(
     group.add_argument(option, type=as_whole, default=default, metavar="N", help=what)
 
 
-def add_output(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
-    """Add --output and --force."""
-    parser.add_argument(
-        "-o", "--output", type=FileName("--output"), required=True, metavar=metavar, help=what
+def add_output(
+    parser: argparse.ArgumentParser,
+    metavar: str,
+    what: str,
+    one_of: "argparse._MutuallyExclusiveGroup | None" = None,
+) -> None:
+    """Add --output and --force; --output is required, or one of a group."""
+    (one_of or parser).add_argument(
+        "-o",
+        "--output",
+        type=FileName("--output"),
+        required=one_of is None,
+        metavar=metavar,
+        help=what,
     )
     add_switch(parser, "--force", "overwrite what exists")
 
@@ -222,14 +279,6 @@ def _device(name: str) -> str:
     ):
         return name
     raise UsageError(not_valid("device", name, DEVICES))
-
-
-def _destination(text: str) -> tuple[str, str]:
-    """Return the name and the target of a sink. Raises UsageError."""
-    name, _, target = text.partition(":")
-    if name not in DESTINATIONS or not target or "\0" in target:
-        raise UsageError(not_valid("--to", text, [f"{known}:FILE" for known in DESTINATIONS]))
-    return name, target
 
 
 def key_of(table: str, name: str) -> str:

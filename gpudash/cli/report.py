@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from gpudash.cli.options import add_file, add_output
+from gpudash.cli.options import add_file, add_output, add_price
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import complain_of_left_out, passing
 from gpudash.errors import Exit, UsageError
@@ -18,11 +18,13 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of `report`."""
     add_file(parser, "recording", "RUN", "a recording's CSV, or the log beside it")
     add_output(parser, "FILE.html", "the page to write; it needs nothing beside it")
+    add_price(parser)
 
 
 VERB = Verb(
     name="report",
     add_arguments=add_arguments,
+    configuration="obeyed",
     examples=(
         ("gpudash report run.csv -o run.html", "a page to read in any browser"),
         ("gpudash report run.csv -o run.html --force", "… once more"),
@@ -42,6 +44,6 @@ def main(arguments: argparse.Namespace) -> int:
     with passing(f"reading {shown(arguments.recording)}") as tell:
         run = replayed(arguments.recording, lambda share: tell(f": {100 * share:.0f} %"))
     with created(output, force=arguments.force) as file:
-        file.append(page(run, arguments.command).encode())
+        file.append(page(run, arguments.command, arguments.price).encode())
     complain_of_left_out(run.refused, arguments.recording)
     return Exit.DONE

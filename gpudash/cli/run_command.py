@@ -4,6 +4,7 @@ import argparse
 from contextlib import suppress
 from pathlib import Path
 
+from gpudash.addresses import to_connect, to_listen
 from gpudash.cli.dashboard import Left, begin_destinations, check_record_options, opening, show
 from gpudash.cli.headless_script import (
     HeadlessScript,
@@ -15,7 +16,6 @@ from gpudash.cli.headless_script import (
 from gpudash.cli.stdout import complain, on_terminal, say
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.commands import Plan
-from gpudash.run.addresses import to_connect, to_listen
 from gpudash.run.node_protocol import VARIABLE, given_token, new_token
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
@@ -56,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
         script.follow(session)
         failures = own_failures(session)
         if not arguments.quiet:
-            for line in script.summary(session, record):
+            for line in script.summary(session, record, arguments.price):
                 complain(line)
         elif failures:
             complain(f"gpudash: {'; '.join(failures)}")

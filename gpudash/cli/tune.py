@@ -1,8 +1,10 @@
 """`gpudash tune`."""
 
 from gpudash.cli.options import (
+    add_energy,
     add_json,
     add_number,
+    add_price,
     add_quiet,
     add_switch,
     add_training_options,
@@ -29,7 +31,9 @@ def add_arguments(parser: Parser) -> None:
     numerics = "try levers that compute other numbers too, such as precision"
     add_switch(group, "--numerics", numerics)
     add_switch(group, "--fresh", "forget what an earlier tune of this training found")
+    add_energy(group)
     result = parser.add_argument_group("output")
+    add_price(result)
     save = "write the best as [profiles.NAME] into the project's configuration file"
     result.add_argument("--save", metavar="NAME", help=save)
     add_json(result)

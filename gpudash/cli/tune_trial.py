@@ -7,20 +7,26 @@ from contextlib import closing
 from itertools import groupby
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.cli import saved_profile, tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
-from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless import News, complain_of_failure, follow, meters
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
+from gpudash.compare.ab import rate
+from gpudash.compare.costs import Costs, cost_lines, costs, energy_lines
+from gpudash.compare.energy import of_blocks
+from gpudash.compare.sequential import estimate_so_far
 from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import levers_of
 from gpudash.protocol.records import Settings
+from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import State
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
@@ -65,6 +71,13 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     """Confidence of the interval from `low` to `high`."""
     pairs: int
     """Pairs of blocks of the proof."""
+    energy: EnergyFound | None = None
+    """By the proof, of the start and of the leader. None if `--energy` did not ask for it, or it is
+    not known."""
+    why_no_energy: str = ""
+    """Why it is not known; empty if it was not asked for."""
+    costs: Costs | None = None
+    """Of the start and of the leader; None without `--price`."""
     tried: tuple[Tried, ...]
     """In order, each against the best of then."""
     left_out: tuple[LeftOut, ...]
@@ -147,7 +160,10 @@ class Tune:
             self.refusal = error
             return
         tuning = self.tuning = Tuning(
-            self.choice.tunables, Allowance(budget_s=self._arguments.budget), recall=self._recall
+            self.choice.tunables,
+            Allowance(budget_s=self._arguments.budget),
+            recall=self._recall,
+            energy=self._arguments.energy,
         )
         self._session.conduct(tuning)
         while not tuning.is_over:
@@ -194,7 +210,14 @@ def _of_workload(arguments: argparse.Namespace) -> int:
             raise UsageError(f"lever {name} is both set and tuned; valid: one of the two")
     if any(lever.numerics for lever in levers):
         _ask(arguments)
-    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+    with closing(
+        Session(
+            plan,
+            command=arguments.command,
+            set_by=arguments.set_by,
+            beside=meters(arguments),
+        )
+    ) as session:
         news = News(quiet=arguments.quiet)
         tune = Tune(session, news, arguments)
         interrupted = follow(session, news, tune.line, tune.is_over)
@@ -254,9 +277,9 @@ def conclude(
     tuning.cancel("interrupted" if interrupted else ended)
     _remember(tune, tuning)
     if arguments.json:
-        say_json(document(tuning, snapshot, tune.choice.left_out))
+        say_json(document(tuning, snapshot, tune.choice.left_out, arguments.price))
     else:
-        say("\n".join(lines(tuning, tune.choice.left_out)))
+        say("\n".join(lines(tuning, tune.choice.left_out, arguments.price)))
     if tuning.hurt:
         complain(f"gpudash: {tuning.hurt}")
     if tuning.verdict is None:
@@ -306,9 +329,30 @@ def progress(tuning: Tuning) -> str:
     return f"{tuning.doing}, {course.pairs} pair{'s' * (course.pairs != 1)}{known}"
 
 
-def document(tuning: Tuning, snapshot: Snapshot, left_out: tuple[LeftOut, ...] = ()) -> TuneReport:
+def measured(tuning: Tuning) -> ComparisonShown:
+    """Return the proof as a comparison, with its rates and its energy."""
+    found, why = None, ""
+    if tuning.energy:
+        found, why = of_blocks(tuning.proof, estimate_so_far)
+    a, b = zip(*tuning.proof, strict=True) if tuning.proof else ((), ())
+    return replace(
+        tuning.shown(),
+        samples_per_s=(rate(a, "samples"), rate(b, "samples")),
+        energy=found,
+        why_no_energy=why,
+        gpus=tuning.gpus,
+    )
+
+
+def document(
+    tuning: Tuning,
+    snapshot: Snapshot,
+    left_out: tuple[LeftOut, ...] = (),
+    price: float | None = None,
+) -> TuneReport:
     """Return what was found as a document for programs."""
     search, found = tuning.search, tuning.search.found
+    proof = measured(tuning)
     return TuneReport(
         workload=snapshot.workload,
         device=snapshot.device.name if snapshot.device else None,
@@ -322,6 +366,9 @@ def document(tuning: Tuning, snapshot: Snapshot, left_out: tuple[LeftOut, ...] =
         high=found.high if found else None,
         confidence=found.confidence if found else None,
         pairs=search.pairs,
+        energy=proof.energy,
+        why_no_energy=proof.why_no_energy,
+        costs=costs(price, proof),
         tried=search.tried,
         left_out=left_out,
         remembered=tuning.was_known,
@@ -334,7 +381,9 @@ def document(tuning: Tuning, snapshot: Snapshot, left_out: tuple[LeftOut, ...] =
     )
 
 
-def lines(tuning: Tuning, left_out_: tuple[LeftOut, ...] = ()) -> Iterator[str]:
+def lines(
+    tuning: Tuning, left_out_: tuple[LeftOut, ...] = (), price: float | None = None
+) -> Iterator[str]:
     """Yield what was found for people: what was tried, the verdict, the lines of PyTorch."""
     search = tuning.search
     if search.tried:
@@ -350,6 +399,10 @@ def lines(tuning: Tuning, left_out_: tuple[LeftOut, ...] = ()) -> Iterator[str]:
     if tuning.verdict is None:
         return
     yield tuning.verdict
+    if tuning.leader:
+        proof = measured(tuning)
+        yield from energy_lines(proof, proof.energy, asked=tuning.energy)
+        yield from cost_lines(proof, costs(price, proof))
     if tuning.leader and not tuning.best:
         yield "the start stays: only what the proof shows counts"
     for lever, value in tuning.best.items():

@@ -4,12 +4,13 @@ A comparison returns the blocks to run, folds their results and decides when to 
 the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
 from typing import Literal
 
 import msgspec
 
+from gpudash.compare import energy, meter
 from gpudash.compare.blocks import BlockLog, MeasuredBlock, NotRun, Outcome
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
@@ -28,7 +29,7 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import State, TrainingProcess
 from gpudash.statistics import Means
 
@@ -61,6 +62,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     fixed: bool = False
     """Measure all pairs, whatever they show. Its interval is the usual one then."""
     seed: int = 0
+    energy: bool = False
+    """Whether the energy of a sample is asked for: blocks are long enough for it then."""
 
     @property
     def name(self) -> str:
@@ -73,7 +76,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             number=number,
             changes={self.lever: value},
             min_steps=RUN_MIN_STEPS if self.short_runs else MIN_STEPS,
-            min_s=RUN_S if self.short_runs else BLOCK_S,
+            min_s=max(RUN_S if self.short_runs else BLOCK_S, meter.BLOCK_S * self.energy),
         )
         if self.lever != INSTRUMENTS:
             return block
@@ -96,6 +99,8 @@ class Comparison:
         self._pairs: list[tuple[float, float]] = []
         self._sides: tuple[list[MeasuredBlock], list[MeasuredBlock]] = ([], [])
         self._intervals: list[Estimate] = []
+        self._energy: EnergyFound | None = None
+        self._why_no_energy = ""
         self._readings = Means()
         self._process: TrainingProcess | None = None
         self._stopping = False
@@ -129,7 +134,8 @@ class Comparison:
             for number in range(done, len(sides))
         )
         self._process = state.process
-        self._log = BlockLog(run, blocks, state)
+        counters = meter.Meter(self._gpus) if question.energy else None
+        self._log = BlockLog(run, blocks, state, counters)
         others = sorted(one for one in state.settings.items() if one[0] != question.lever)
         self._start, self._others = state.worker, str(others)
         return blocks
@@ -147,6 +153,7 @@ class Comparison:
             longer._all_pairs = True
             longer._pairs, longer._sides = [*self._pairs], ([*self._sides[0]], [*self._sides[1]])
             longer._intervals = [*self._intervals]
+            longer._energy, longer._why_no_energy = self._energy, self._why_no_energy
         return longer
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
@@ -195,8 +202,8 @@ class Comparison:
                 for one in self._intervals
                 if one.low is not None and one.high is not None
             ),
-            steps_per_s=(_rate(a, "steps"), _rate(b, "steps")),
-            samples_per_s=(_rate(a, "samples"), _rate(b, "samples")),
+            steps_per_s=(rate(a, "steps"), rate(b, "steps")),
+            samples_per_s=(rate(a, "samples"), rate(b, "samples")),
             host_ms=(_host_ms(a), _host_ms(b)),
             core_wait_pct=self._core_wait_pct,
             verdict=self.verdict,
@@ -206,7 +213,16 @@ class Comparison:
             check_passed=None if check is None else holds_zero(check),
             goes_on=self._all_pairs,
             is_sure=found is not None and is_sure(found),
+            energy=self._energy,
+            why_no_energy=self._why_no_energy,
+            gpus=self._gpus,
         )
+
+    @property
+    def _gpus(self) -> int:
+        """GPUs of the training."""
+        process = self._process
+        return process.world_size if process and process.device.kind == "cuda" else 0
 
     @property
     def _device_is_limit(self) -> bool:
@@ -248,8 +264,13 @@ class Comparison:
         question = self.question
         is_fixed = question.fixed or question.pairs < FEWEST_PAIRS  # so few do not end earlier
         is_last = len(self._pairs) == question.pairs
-        found = (estimate if is_fixed and is_last else estimate_so_far)(self._pairs)
+        method = estimate if is_fixed and is_last else estimate_so_far
+        found = method(self._pairs)
         self._intervals.append(found)
+        if question.energy:
+            self._energy, self._why_no_energy = energy.of_blocks(
+                [*zip(*self._sides, strict=True)], method
+            )
         settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
         if settled or is_last:
             self._conclude()
@@ -277,7 +298,7 @@ def contention(core_wait_pct: float | None) -> str:
     return f"; cores were short: the training waited for one {percent(core_wait_pct)} of the time"
 
 
-def _rate(blocks: list[MeasuredBlock], of: Literal["steps", "samples"]) -> float | None:
+def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> float | None:
     """Return the geometric mean of the blocks' rates: B's over A's is the change of the verdict.
 
     None without blocks, and if a count is unknown.

@@ -6,9 +6,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from gpudash.compare.meter import BlockEnergy, Meter
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
-from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.readings import EnergyTick, GpuReading, HostReading, Reading
 from gpudash.protocol.training import (
     BlocksEnded,
     Progress,
@@ -22,6 +23,8 @@ from gpudash.statistics import mean, total, warm, without
 
 LAG_S = 0.25
 """Utilisation read within this many seconds of a block's begin still covers earlier time."""
+TICK_PATIENCE_S = 1.0
+"""Seconds of training after a block's end that its energy is waited for."""
 SAMPLES_KEPT = 512
 READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
 """Readings of which a block has the mean, under the same name."""
@@ -45,6 +48,8 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     gpu_util_pct: float | None = None
     cpu_pct: float | None = None
     core_wait_pct: float | None = None
+    energy: BlockEnergy | str = ""
+    """Of all GPUs, or why it is not known; empty if it was not asked for."""
 
     @property
     def ms_per_sample(self) -> float:
@@ -88,19 +93,25 @@ class BlockLog:
     """
 
     def __init__(
-        self, run: int = -1, blocks: Iterable[Block] = (), state: State | None = None
+        self,
+        run: int = -1,
+        blocks: Iterable[Block] = (),
+        state: State | None = None,
+        meter: Meter | None = None,
     ) -> None:
-        """`state` is the newest one before the run.
+        """`state` is the newest one before the run. With a meter, blocks have their energy.
 
         Rank 0's records stand for all ranks, which train on as many samples each.
         """
         self._run = run
         self._state = state
+        self._meter = meter
         process = state.process if state is not None else None
         self._ranks = process.world_size if process is not None else 1
         self._blocks = {block.number: block for block in blocks}
         self._open: deque[_Open] = deque()
         self._readings: deque[Reading] = deque(maxlen=2 * SAMPLES_KEPT)  # of GPU and host
+        self._total_steps, self._known_s = 0, 0.0
         self._ended: str | None = None  # the reason, while the last block's steps may be unfinished
         self.over: str | None = None
         """Why no more outcomes will come; None while they may."""
@@ -123,6 +134,9 @@ class BlockLog:
                 self._ended = item.why
             case GpuReading() | HostReading():
                 self._readings.append(item)
+            case EnergyTick() if self._meter is not None:
+                self._meter.add(item)
+                return self._finished()
             case Timed():
                 self._time(item)
         return ()
@@ -149,16 +163,30 @@ class BlockLog:
             for one in self._open:
                 if one.segment == step.segment:
                     one.count(step)
+        self._total_steps, self._known_s = event.total_steps, event.until_s
+        return self._finished()
+
+    def _finished(self) -> tuple[Outcome, ...]:
+        """Return the outcomes that are known by now."""
         done: list[Outcome] = []
         while self._open:
             last_step = self._open[0].last_step
-            if last_step is None or event.total_steps < last_step:
+            if last_step is None or self._total_steps < last_step:
+                break
+            if self._awaits_tick(self._open[0]):
                 break
             measured = self._measured(self._open.popleft(), last_step)
             done += [measured] if measured is not None else []
         if not self._open:
             self.over = self._ended
         return tuple(done)
+
+    def _awaits_tick(self, one: _Open) -> bool:
+        """Return whether the energy counter is about to move on after the block's end."""
+        if self._meter is None or not one.steps:
+            return False
+        ended_s = one.steps[-1].finished_s
+        return self._known_s < ended_s + TICK_PATIENCE_S and not self._meter.reaches(ended_s)
 
     def _measured(self, one: _Open, last_step: int) -> MeasuredBlock | None:
         block = self._blocks[one.number]
@@ -169,15 +197,16 @@ class BlockLog:
         counts = [step.count for step in steps]
         if sum(counts) < block.min_steps:
             return None
-        began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3 + LAG_S
+        began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3
         ended_s = steps[-1].finished_s
-        readings = [one for one in self._readings if began_s <= one.at_s <= ended_s]
+        readings = [one for one in self._readings if began_s + LAG_S <= one.at_s <= ended_s]
         return MeasuredBlock(
             number=one.number,
             steps=sum(counts),
             samples=self._of_all(total(step.samples for step in steps)),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
             host_ms=mean((step.values.get("host_ms") for step in steps), counts),
+            energy="" if self._meter is None else self._meter.spent(began_s, ended_s),
             **{name: mean(one.number(name) for one in readings) for name in READINGS},
         )
 

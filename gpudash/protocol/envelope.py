@@ -5,7 +5,7 @@ from typing import TypeAlias
 from .answer import AnswerShown
 from .commands import AnyCommand, Plan
 from .inspections import CodeLines, MemoryOwners, Profiled, Rehearsed, Stack
-from .readings import GpuMissing, OtherJobs, Reading
+from .readings import EnergyTick, GpuMissing, OtherJobs, Reading
 from .records import Struct
 from .session import (
     ComparisonShown,
@@ -48,6 +48,7 @@ Event: TypeAlias = (
     | AnyCommand
     | GpuMissing
     | OtherJobs
+    | EnergyTick
     | Plan
     | NewRow
     | Notice

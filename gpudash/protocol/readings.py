@@ -39,6 +39,18 @@ class HostReading(_Reading, frozen=True, kw_only=True):
     """The training process; the rank's other processes are its descendants."""
 
 
+class EnergyTick(Record, frozen=True, kw_only=True):
+    """The energy counter of a GPU has moved on; read only where energy was asked for."""
+
+    at_s: float
+    uuid: str
+    energy_j: float
+    within_s: float
+    """Largest error of `at_s`."""
+    period_s: float | None = None
+    """Seconds between two ticks; None until it is measured."""
+
+
 Reading: TypeAlias = GpuReading | HostReading
 
 
@@ -65,7 +77,11 @@ class OtherJobs(Record, frozen=True, kw_only=True):
 
 
 class GpuMissing(Record, frozen=True, kw_only=True):
-    """Whether a GPU is read has changed."""
+    """What of the GPUs cannot be read has changed."""
 
     why: str | None
-    """Why none is read, as a sentence; None if one is read."""
+    """Why rank 0's is not read, as a sentence; None if it is."""
+    values: dict[str, str] = {}
+    """Name of a reading of rank 0's GPU that is missing while others are read → the reason."""
+    others: dict[str, str] = {}
+    """UUID of a GPU of another rank that was read and no longer is → the reason."""

@@ -23,6 +23,29 @@ class Verdict(Record, frozen=True, kw_only=True):
     text: str
 
 
+class EnergyFound(Record, frozen=True, kw_only=True, tag=False):
+    """Energy of a sample under both settings of a comparison."""
+
+    per: Literal["sample", "step"]
+    """`step` if it is not known how many samples a step has."""
+    pairs: int
+    """Pairs of blocks whose energy is known."""
+    joules: tuple[float, float]
+    """Of a sample, or of a step, under a and under b."""
+    within: tuple[float, float]
+    """Half of the 95 % interval of each, without the error of the sensor."""
+    change: float
+    """Energy under b over that under a, less 1: negative if b takes less."""
+    low: float | None
+    high: float | None
+    """Ends of the interval of `change`."""
+    confidence: float
+    pairs_j: tuple[tuple[float, float], ...] = ()
+    """Joules of a sample, or of a step, of the blocks of each pair: under a and under b."""
+    sensor: float
+    """Systematic error of the sensor, relative: in the joules, not in their ratio."""
+
+
 class ComparisonShown(Record, frozen=True, kw_only=True):
     """An A/B comparison, running or concluded. Changes are relative: 0.05 is 5 % faster."""
 
@@ -58,6 +81,12 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     """Whether the A/A check has found no difference; None while it has too few pairs."""
     goes_on: bool = False
     """Whether it began with the pairs of the one before, whose verdict it replaces."""
+    energy: EnergyFound | None = None
+    """None if it was not asked for, or is not known."""
+    why_no_energy: str = ""
+    """Why it is not known, as a clause; empty if it was not asked for."""
+    gpus: int = 0
+    """GPUs that the training has; 0 on a CPU."""
     is_sure: bool = False
     """Whether it is certain which value is faster: it may be ended now."""
     doing: str = ""

@@ -40,17 +40,7 @@ def columns() -> dict[str, Metric]:
 
 def cells(interval: Interval, origin: Origin) -> list[list[str]]:
     """Return the rows of an interval: one for each rank, or each GPU, or one without any."""
-    time_s = interval.ended_s - origin.began_s
-    row = {
-        "time_s": time_s,
-        "wall_time_utc": wall_time(origin.began_utc + timedelta(seconds=time_s)),
-        "workload": interval.workload,
-        "segment": interval.segment,
-        "batch_size": interval.settings.get("batch_size"),
-        "levers": interval.settings,
-        "train_s": interval.train_s,
-        "world_size": interval.world_size,
-    }
+    row = of_job(interval, origin)
     length_s = interval.ended_s - interval.began_s
     gpus = {gpu.uuid: gpu for gpu in interval.gpus}
     single = interval.gpus or (None,)  # a single rank has a row for each GPU
@@ -62,13 +52,29 @@ def cells(interval: Interval, origin: Origin) -> list[list[str]]:
         ]
         for rank in interval.ranks
         for gpu in (single if len(interval.ranks) == 1 else (gpus.get(rank.gpu_uuid or ""),))
-        for found in (ChainMap(_of_gpu(gpu), _of_rank(rank, length_s), row, rank.values),)
+        for found in (ChainMap(of_gpu(gpu), of_rank(rank, length_s), row),)
     ]
 
 
-def _of_rank(rank: RankSteps, length_s: float) -> dict[str, Any]:
-    counts = {"steps_per_s": rank.steps, "samples_per_s": rank.samples, "tokens_per_s": rank.tokens}
+def of_job(interval: Interval, origin: Origin) -> dict[str, Any]:
+    """Return what all rows of an interval share, by metric."""
+    time_s = interval.ended_s - origin.began_s
     return {
+        "time_s": time_s,
+        "wall_time_utc": wall_time(origin.began_utc + timedelta(seconds=time_s)),
+        "workload": interval.workload,
+        "segment": interval.segment,
+        "batch_size": interval.settings.get("batch_size"),
+        "levers": interval.settings,
+        "train_s": interval.train_s,
+        "world_size": interval.world_size,
+    }
+
+
+def of_rank(rank: RankSteps, length_s: float) -> dict[str, Any]:
+    """Return what one rank did in a row of this length, by metric; None if not measured."""
+    counts = {"steps_per_s": rank.steps, "samples_per_s": rank.samples, "tokens_per_s": rank.tokens}
+    return rank.values | {
         "rank": rank.rank,
         "step": rank.step,
         "steps": rank.steps,
@@ -77,7 +83,8 @@ def _of_rank(rank: RankSteps, length_s: float) -> dict[str, Any]:
     }
 
 
-def _of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:
+def of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:
+    """Return what was read of a GPU, by metric."""
     return {"gpu_index": gpu.index, "gpu_uuid": gpu.uuid} | gpu.values if gpu else {}
 
 

@@ -161,7 +161,8 @@ class RankTrack:
         steps = self._steps_until(ended_s, segment)
         transform_ms, instruments_ms = self._reported_until(ended_s)
         self._hold_loss()
-        read = over_time("host", take(self._readings, -inf, ended_s))
+        readings = take(self._readings, -inf, ended_s)
+        read = over_time("host", readings) | over_time("own", readings)
         return RankSteps(
             rank=self._rank,
             gpu_uuid=self._gpu_uuid,

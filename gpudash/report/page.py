@@ -23,8 +23,11 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Content security policy: the browser refuses to fetch or run anything."""
 
 
-def page(run: Replayed, command: Sequence[str]) -> str:
-    """Return the page of a recording as HTML; `command` is named in its footer."""
+def page(run: Replayed, command: Sequence[str], price: float | None = None) -> str:
+    """Return the page of a recording as HTML; `command` is named in its footer.
+
+    With the price of a GPU for an hour, verdicts say what they save.
+    """
     style = element("style")
     folder = files("gpudash.report")
     style.text = "".join(
@@ -53,7 +56,7 @@ def page(run: Replayed, command: Sequence[str]) -> str:
         *tables.changes(snapshot),
         *tables.ranks(snapshot),
         *tables.results(snapshot),
-        *tables.verdicts(snapshot),
+        *tables.verdicts(snapshot, price),
         *tables.account(run),
         *tables.settings(snapshot),
         *tables.provenance(run),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
+from gpudash.compare.costs import cost_lines, costs, energy_lines
 from gpudash.diagnosis.slopes import slowed_label
 from gpudash.markup import element
 from gpudash.protocol.session import ComparisonShown
@@ -155,22 +156,27 @@ def _result(known: Table, one: Result, columns: int) -> Iterator[Element]:
     yield from (element("td", text_of(one)) for text_of in known.numbers.values())
 
 
-def verdicts(snapshot: Snapshot) -> Iterator[Element]:
+def verdicts(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]:
     """Yield the section of A/B verdicts with their intervals."""
     if snapshot.verdicts:
         reach = reach_of(snapshot.verdicts)
-        rows = (_verdict(one, reach) for one in snapshot.verdicts)
+        rows = (_verdict(one, reach, price) for one in snapshot.verdicts)
         change = "change of throughput, 95 % interval"
         head = heads("lever", "A → B", change, "", "A", "B", "verdict")
         about = "pairs of short blocks took turns in random order: drift cancels"
         yield section("A/B verdicts", scrolling(table(head, rows)), about=about)
 
 
-def _verdict(one: ComparisonShown, reach: float) -> tuple[Element, ...]:
+def _verdict(one: ComparisonShown, reach: float, price: float | None) -> tuple[Element, ...]:
     """Return the cells of a row."""
     change = fmt.ABSENT if one.change is None else fmt.change(one.change, one.low, one.high)
     rates = [f"{fmt.figure(rate)} {one.unit}" for rate in one.rates]
     chart = interval_chart(one, reach)
+    said = [
+        one.verdict or one.failure or fmt.ABSENT,
+        *energy_lines(one, one.energy, asked=one.energy is not None),
+        *cost_lines(one, costs(price, one)),
+    ]
     better = "better" if one.proven else None
     return (
         element("td", one.lever, class_="left nowrap"),
@@ -178,7 +184,7 @@ def _verdict(one: ComparisonShown, reach: float) -> tuple[Element, ...]:
         element("td", element("b", change, class_=better), class_="left nowrap"),
         element("td", chart, class_="left"),
         *(element("td", rate, class_="left nowrap") for rate in rates),
-        element("td", one.verdict or one.failure or fmt.ABSENT, class_="left"),
+        element("td", "; ".join(said), class_="left"),
     )
 
 
@@ -234,6 +240,14 @@ def _others(tried: Iterable[str], value: str) -> Iterator[Element]:
         yield element("small", f" also {', '.join(others)}")
 
 
+def _unread(snapshot: Snapshot) -> str:
+    """Return what could not be read of the GPUs at the end; empty if all was."""
+    if snapshot.gpu_missing:
+        return snapshot.gpu_missing
+    missing = snapshot.gpu_unread | snapshot.gpus_lost
+    return "; ".join(f"{what}: {why}" for what, why in missing.items())
+
+
 def provenance(run: Replayed) -> Iterator[Element]:
     """Yield the sections about the recording's origin and gpudash's notices."""
     process, origin = run.process, run.origin
@@ -247,7 +261,7 @@ def provenance(run: Replayed) -> Iterator[Element]:
         ("platform", origin.platform),
         *versions.items(),
         ("recorded every", f"{origin.interval_s:g} s"),
-        ("GPU readings", run.snapshot.gpu_missing or ""),
+        ("GPU readings", _unread(run.snapshot)),
         ("samples", "; ".join(unreadable(run.snapshot.skipped_samples))),
     ]
     known = [(name, value) for name, value in rows if value]

@@ -16,6 +16,7 @@ from functools import partial
 
 import msgspec
 
+from gpudash.addresses import Address, resolved, why_not
 from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol.envelope import Envelope
@@ -24,7 +25,6 @@ from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import PROTOCOL_VERSION, State
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
-from gpudash.run.addresses import Address, resolved, why_not
 from gpudash.run.lines import Lines, Lost
 from gpudash.run.member import Arrivals, peer
 from gpudash.run.node_protocol import (

@@ -341,8 +341,10 @@ class Session:
             self._requests.wake()
             if self._thread.ident is not None:
                 self._thread.join()
-            elif not self._ended.is_set():  # never started: at most a recording was requested
+            elif not self._ended.is_set():  # never started: at most sinks were requested
                 self._requests.obey()
+                if self._training is None and not self._greeted:
+                    self._sinks.discard()
                 self._end()
             self._sinks.wait(PATIENCE_S)
             for source in self._beside:

@@ -4,9 +4,10 @@ import itertools
 import platform
 import time
 from queue import SimpleQueue
+from threading import Lock
 
 from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.readings import GpuMissing, HostReading, OtherJobs, Reading
+from gpudash.protocol.readings import EnergyTick, GpuMissing, HostReading, OtherJobs, Reading
 from gpudash.protocol.training import Hello, TrainingProcess
 from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler
@@ -15,16 +16,18 @@ from gpudash.telemetry.sampler import Sampler
 class TelemetrySource(Source):
     """Reads the devices and the processes of the training ranks that it watches."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, energy: bool = False) -> None:
+        """`energy`: the ticks of the GPUs' energy counters are sent too."""
         self._seq = itertools.count()
         self._arrived: SimpleQueue[Envelope] = SimpleQueue()
-        self._sampler = Sampler(self._put)
-        self._missing: str | None = None
+        self._putting = Lock()
+        self._sampler = Sampler(self._put, energy=energy)
+        self._missing = GpuMissing(why=None)
         self._watched: dict[int, TrainingProcess] = {}  # of each rank, replaced as a whole
         self._put(Hello())
 
     def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:
-        """Read the rank's processes and GPU from now on, on two threads.
+        """Read the rank's processes and GPU from now on.
 
         Those of another node are read there.
         """
@@ -50,22 +53,30 @@ class TelemetrySource(Source):
         self._watched = {rank: of for rank, of in self._watched.items() if rank == 0}
 
     def read(self) -> list[Envelope]:
-        """Return the readings since the last call, or why there are none of a GPU."""
-        missing, self._missing = self._missing, self._sampler.gpu_missing
+        """Return the readings since the last call, or what cannot be read."""
+        missing, self._missing = self._missing, self._sampler.missing
         if missing != self._missing:
-            self._put(GpuMissing(why=self._missing))
+            self._put(self._missing)
         return [self._arrived.get_nowait() for _ in range(self._arrived.qsize())]
 
     def close(self) -> None:
         """Stop reading."""
         self._sampler.stop()
 
-    def _put(self, body: Hello | GpuMissing | OtherJobs | Reading) -> None:
+    def _put(self, body: Hello | GpuMissing | OtherJobs | EnergyTick | Reading) -> None:
         rank = self._rank_of(body.pid) if isinstance(body, HostReading) else 0
         if rank is None:  # not watched any more
             return
-        seq, now_s = next(self._seq), time.monotonic()
-        self._arrived.put(Envelope(source="telemetry", rank=rank, seq=seq, sent_s=now_s, body=body))
+        with self._putting:  # what comes out of its order is dropped
+            self._arrived.put(
+                Envelope(
+                    source="telemetry",
+                    rank=rank,
+                    seq=next(self._seq),
+                    sent_s=time.monotonic(),
+                    body=body,
+                )
+            )
 
     def _rank_of(self, pid: int | None) -> int | None:
         return next((rank for rank, one in self._watched.items() if one.pid == pid), None)

@@ -73,9 +73,10 @@ class _Active:
         if sink.apart:
             self._thread.start()
 
-    @property
-    def wants_steps(self) -> bool:
-        return self.sink.every_step and self._calls.qsize() < MOST_WAITING
+    def wants(self, body: object) -> bool:
+        """Return whether the sink takes this step or reading, which is also in a row."""
+        is_read = self.sink.every_reading and not isinstance(body, Progress)
+        return (self.sink.every_step or is_read) and self._calls.qsize() < MOST_WAITING
 
     def take(self, item: Envelope | Interval) -> None:
         self._do(partial(self._take, item))
@@ -89,6 +90,10 @@ class _Active:
     def abandon(self) -> None:
         self.is_ending = True
         self._do(self._abandon)
+
+    def discard(self) -> None:
+        self.is_ending = True
+        self._do(self._discard)
 
     @property
     def is_over(self) -> bool:
@@ -132,6 +137,11 @@ class _Active:
         self._has_ended = True
         with suppress(Exception):  # it has failed already
             self.sink.abandon()
+
+    def _discard(self) -> None:
+        self._has_ended = True
+        with suppress(Exception):  # nothing was lost
+            self.sink.discard()
 
 
 class ActiveSinks:
@@ -189,12 +199,12 @@ class ActiveSinks:
         """Hand a message to all sinks that end after it.
 
         Steps and readings are in rows. So only the first reading of each GPU is handed over, for
-        its name, unless a sink has every step.
+        its name, unless a sink wants them.
         """
-        is_new = self._remember(envelope)
-        in_rows = isinstance(envelope.body, Progress | GpuReading | HostReading)
+        is_new, body = self._remember(envelope), envelope.body
+        in_rows = isinstance(body, Progress | GpuReading | HostReading)
         for active in self._going():
-            wanted = is_new or not in_rows or active.wants_steps
+            wanted = is_new or not in_rows or active.wants(body)
             if wanted and envelope.sent_s < active.until_s:
                 active.take(envelope)
 
@@ -234,6 +244,11 @@ class ActiveSinks:
         """End all sinks as incomplete."""
         for active in self._going():
             active.abandon()
+
+    def discard(self) -> None:
+        """End all sinks of a session that never began; they leave no file."""
+        for active in self._going():
+            active.discard()
 
     def wait(self, timeout_s: float) -> None:
         """Wait until all closed sinks have written what they had; at most so long."""

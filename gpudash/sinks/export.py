@@ -1,8 +1,8 @@
-"""Export a recording to formats for other programs: CSV and JSON, JSON lines, Parquet."""
+"""Export a recording to other programs: as CSV and JSON, JSON lines, Parquet, or to any sink."""
 
 import os
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from gpudash.recording.csv_format import cells, columns, json_lines, objects
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LineReader
+from gpudash.recording.log import Closed, LineReader
 from gpudash.sinks.recording import RecordingWriter
+from gpudash.sinks.sink import opener
 
 BATCH = 4096
 """Most rows in memory at once."""
@@ -29,6 +30,26 @@ def export(source: Path, target: Path, *, force: bool = False) -> int:
         raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(FORMATS)}")
     with closing(open_recording(source)) as reader:
         FORMATS[target.suffix](reader, target, force)
+    return reader.refused
+
+
+def export_to(source: Path, destinations: Iterable[tuple[str, str]], *, force: bool = False) -> int:
+    """Hand the recording at `source` to sinks, each by its name and target.
+
+    Returns the number of invalid lines of the source. Raises UsageError and RecordingError.
+    """
+    with closing(open_recording(source)) as reader, ExitStack() as on_failure:
+        sinks = []
+        for name, target in destinations:
+            sinks.append(opener(name)(target, reader.origin, force=force))
+            on_failure.callback(sinks[-1].abandon)
+        for item in reader:
+            if not isinstance(item, Closed):
+                for sink in sinks:
+                    sink.take(item)
+        on_failure.pop_all()
+        for sink in sinks:
+            sink.close(None)
     return reader.refused
 
 

@@ -40,6 +40,11 @@ class _RowSink(Sink):
         if self._file is not None:
             self._file.close()
 
+    def discard(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self._file.discard()
+
     @abstractmethod
     def _text(self, rows: list[list[str]]) -> bytes: ...
 

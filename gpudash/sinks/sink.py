@@ -29,6 +29,8 @@ class Sink(Protocol):
 
     Where it is far behind, they are left out. Rows and other messages never are.
     """
+    every_reading: bool = False
+    """Whether it takes all readings, but no single steps."""
     apart: bool = True
     """Whether it has a thread of its own. Without, it delays the session."""
 
@@ -54,6 +56,10 @@ class Sink(Protocol):
         """End it because it failed, or the session itself: what it has is incomplete."""
         self.close(None)
 
+    def discard(self) -> None:
+        """End it before the training began, as where another sink is refused: leave no file."""
+        self.abandon()
+
 
 class Opener(Protocol):
     """A class of sinks."""
@@ -69,6 +75,12 @@ SINKS = {
     "recording": "gpudash.sinks.recording:RecordingWriter",
     "csv": "gpudash.sinks.rows:CsvRows",
     "jsonl": "gpudash.sinks.rows:JsonRows",
+    "openmetrics": "gpudash.sinks.history:History",
+    "otlp": "gpudash.sinks.otlp:Otlp",
+    "prometheus": "gpudash.sinks.prometheus:Prometheus",
+    "tensorboard": "gpudash.sinks.tensorboard:Tensorboard",
+    "textfile": "gpudash.sinks.textfile:Textfile",
+    "trace": "gpudash.sinks.trace:Trace",
 }
 """Name → module and class, so that only what is used is imported."""
 

@@ -1,17 +1,18 @@
 """Readings of one GPU, named by its UUID: fast ones five times a second, slow ones once a second.
 
 The calls of a fast reading take microseconds. Those of a slow reading take milliseconds (GPM 3,
-energy 2 to 14), so it belongs on a thread of its own. Any single value may be missing.
+energy 2 to 14), so it belongs on a thread of its own. Any single value may be missing: then
+`Gpu.unread` has the reason. A value that no GPU can have is missing too.
 `nvmlDeviceGetPcieThroughput` is never called: it blocks for 20 ms.
 """
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from gpudash.metrics import METRICS
 from gpudash.protocol.readings import GpuReading
 from gpudash.telemetry.gpm import ActivityReader
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
@@ -40,6 +41,20 @@ THROTTLE_REASONS = {
 """Bit → name. Idling (0x1) and clocks set by the user (0x2) are not throttling."""
 
 
+MOST = {
+    "%": 101.0,  # the driver rounds its counters
+    "MiB": 2.0**26,
+    "MiB/s": 2.0**26,
+    "W": 1e5,
+    "J": 1e13,
+    "°C": 200.0,
+    "MHz": 1e5,
+}
+"""Unit → the most that a GPU can have. Drivers say “unknown” by the largest number of the type."""
+ABOVE_ZERO = ("W", "J")
+"""Units in which a running GPU cannot have 0: such a driver does not measure."""
+
+
 class GpuName(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of a GPU: its index and UUID in the driver, and its product name."""
 
@@ -49,11 +64,11 @@ class GpuName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu:
-    """An open GPU. One thread may take fast readings while another takes slow ones.
+    """An open GPU, for one thread.
 
     Each method for one kind of value returns values by metric, and raises `NotMeasured` where
-    there are none. `fast` and `slow` leave such values out. All raise `GpuUnavailable` once the GPU
-    or the driver is gone.
+    there are none. `fast` and `slow` leave such values out, and note the reason in `unread`. All
+    raise `GpuUnavailable` once the GPU or the driver is gone: also if nothing at all is answered.
     """
 
     def __init__(self, nvml: Nvml, handle: Any, uuid: str) -> None:
@@ -65,14 +80,16 @@ class Gpu:
         self.id = _name(nvml, self._board, handle, uuid)
         self._activity = ActivityReader(nvml, self._board, instance)
         self._pcie = ByteCounters(nvml, handle)
+        self._counts_pcie = True  # until activity has it
+        self._energy_at_s = 0.0
         self._activity_s: float | None = None  # when activity was last read
+        self.unread: dict[str, str] = {}
+        """Name of a reading whose last call had no value → the reason."""
 
     def fast(self) -> GpuReading:
         """Return the values whose calls take microseconds."""
         at_s = time.monotonic()
-        values: Values = {}
-        for read in FAST.values():
-            values |= or_none(partial(read, self)) or {}
+        values = self._all(FAST)
         return GpuReading(at_s=at_s, values=values, **msgspec.structs.asdict(self.id))
 
     def slow(self) -> GpuReading:
@@ -81,21 +98,40 @@ class Gpu:
         Activity is the mean since the previous slow reading.
         """
         at_s = time.monotonic()
-        activity = or_none(self.activity) or {}
-        if {"pcie_rx_mib_s", "pcie_tx_mib_s"} - activity.keys():
-            activity = (or_none(self.pcie) or {}) | activity
+        asked = SLOW if self._counts_pcie else SLOW.keys() - {"PCIe counters"}
+        values = self._all({name: SLOW[name] for name in SLOW if name in asked})
         since_s = self._activity_s
-        if activity or since_s is None:
+        is_active = bool(values.keys() - {"energy_j"})
+        if is_active or since_s is None:
             self._activity_s = at_s
-        energy_at_s = time.monotonic()
-        energy = or_none(self.energy) or {}
         return GpuReading(
             at_s=at_s,
-            values=activity | energy,
-            activity_since_s=since_s if activity else None,
-            energy_at_s=energy_at_s if energy else None,
+            values=values,
+            activity_since_s=since_s if is_active else None,
+            energy_at_s=self._energy_at_s if "energy_j" in values else None,
             **msgspec.structs.asdict(self.id),
         )
+
+    def _all(self, readings: dict[str, Callable[["Gpu"], Values]]) -> Values:
+        """Return what these readings have. Raises `GpuUnavailable` if the GPU answers nothing."""
+        values: Values = {}
+        passing = ""
+        for name, read in readings.items():
+            try:
+                found = read(self)
+            except NotMeasured as error:
+                self.unread[name] = str(error)
+                passing = passing if error.lasts else str(error)
+                continue
+            wrong = [metric for metric, value in found.items() if not _can_be(metric, value)]
+            self.unread.pop(name, None)
+            if wrong:
+                self.unread[name] = f"the driver's {wrong[0]} of {found[wrong[0]]:g} cannot be"
+            right = {metric: found[metric] for metric in found if metric not in wrong}
+            values = right | values
+        if passing and not values:
+            raise GpuUnavailable(passing)
+        return values
 
     def close(self) -> None:
         """Free the driver's samples and close the connection."""
@@ -121,6 +157,8 @@ class Gpu:
             ),
             lambda: self._nvml.call("nvmlDeviceGetMemoryInfo", self._handle),
         )
+        if not memory.total:
+            raise NotMeasured("the driver says that there is none")
         return {
             "mem_used_mib": memory.used / MIB,
             "mem_total_mib": memory.total / MIB,
@@ -159,12 +197,19 @@ class Gpu:
 
     def energy(self) -> Values:
         """Return the energy used since the driver was loaded, in joules."""
+        self._energy_at_s = time.monotonic()
+        return {"energy_j": self.joules()}
+
+    def joules(self) -> float:
+        """Return the energy used since the driver was loaded."""
         millijoules = self._nvml.call("nvmlDeviceGetTotalEnergyConsumption", self._handle)
-        return {"energy_j": float(millijoules) / 1000}
+        return float(millijoules) / 1000
 
     def activity(self) -> Values:
         """Return GPM's metrics since the previous reading; see `gpm.ActivityReader.read`."""
-        return self._activity.read()
+        activity = self._activity.read()
+        self._counts_pcie = not {"pcie_rx_mib_s", "pcie_tx_mib_s"} <= activity.keys()
+        return activity
 
     def pcie(self) -> Values:
         """Return PCIe MiB/s each way since the previous reading; empty at first."""
@@ -181,11 +226,18 @@ FAST: dict[str, Callable[[Gpu], Values]] = {
 }
 """Fast readings: name in the doctor's report → method."""
 SLOW: dict[str, Callable[[Gpu], Values]] = {
-    "energy": Gpu.energy,
     "SM, tensor and DRAM activity": Gpu.activity,
     "PCIe counters": Gpu.pcie,
+    "energy": Gpu.energy,
 }
 """Slow readings: name → method. Rates need `gpm.SHORTEST_S` between two of them."""
+
+
+def _can_be(metric: str, value: float | str) -> bool:
+    if isinstance(value, str):
+        return True
+    unit = METRICS[metric].unit
+    return (value > 0 if unit in ABOVE_ZERO else value >= 0) and value <= MOST[unit]
 
 
 class ByteCounters:

@@ -21,6 +21,11 @@ class GpuUnavailable(GpudashError):  # noqa: N818  # a state of the machine, wit
 class NotMeasured(Exception):  # noqa: N818  # an answer, not an error: other values are read
     """One value cannot be read; `str(error)` is the reason."""
 
+    def __init__(self, reason: str, *, lasts: bool = False) -> None:
+        super().__init__(reason)
+        self.lasts = lasts
+        """Whether this connection will never have the value."""
+
 
 SENTENCES = {
     "NVML_ERROR_LIBRARY_NOT_FOUND": "no NVIDIA driver library (libnvidia-ml.so.1) was found",
@@ -95,7 +100,7 @@ class Nvml:
         """
         question = question or function
         if (reason := self._refused.get(question)) is not None:
-            raise NotMeasured(reason)
+            raise NotMeasured(reason, lasts=True)
         bound = getattr(self._pynvml, function, None)
         if bound is None:  # bindings older than the function
             raise self._failure(question, self._pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
@@ -103,12 +108,15 @@ class Nvml:
             return bound(*arguments)
         except self._pynvml.NVMLError as error:
             raise self._failure(question, error.value) from None
+        except Exception as error:  # noqa: BLE001  # bindings unlike the driver: others are read
+            reason = f"the bindings failed: {type(error).__name__}: {error}"
+            raise NotMeasured(reason) from None
 
     def field(self, handle: object, field_id: int) -> float:
         """Return a field value of a GPU in NVML's unit. Raises as `call` does."""
         question = f"field {field_id}"
         if (reason := self._refused.get(question)) is not None:
-            raise NotMeasured(reason)
+            raise NotMeasured(reason, lasts=True)
         answer = self.call("nvmlDeviceGetFieldValues", handle, [field_id])[0]
         if answer.nvmlReturn != self._pynvml.NVML_SUCCESS:
             raise self._failure(question, answer.nvmlReturn)
@@ -119,7 +127,7 @@ class Nvml:
     def refuse(self, question: str, reason: str) -> NotMeasured:
         """Remember that `question` is not to be asked again, and return the error to raise."""
         self._refused[question] = reason
-        return NotMeasured(reason)
+        return NotMeasured(reason, lasts=True)
 
     def constant(self, name: str) -> Any:
         """Return pynvml's attribute of this name: a number, or the type of a structure."""

@@ -1,32 +1,36 @@
-"""The sampler: two threads that read the watched GPUs and processes at a steady pace.
+"""The sampler: reads the watched GPUs and processes at a steady pace.
 
-There are two threads so that a slow driver call delays no sample. `fast` reads the host and the
-GPUs' fast values, and emits. `slow` opens the GPUs, reads their slow values and closes them. In a
-training on the CPU it looks once whether the machine has a GPU. `fast` also reads the processes of
-other ranks, all in one pass, at the period of `slow`.
-Nothing is read before `watch` is called. A failure is reported in `gpu_missing`.
+Each GPU is read on threads of its own (`watched_gpu`), so no driver call delays another reading.
+One more thread reads the host: the worker's processes, and at a slower pace those of other ranks,
+all in one pass. In a training on the CPU it is looked up once whether the machine has a GPU.
+Nothing is read before `watch` is called. What cannot be read is reported in `missing`.
 """
 
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
-import msgspec
+from msgspec.structs import replace
 
-from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs, Reading
-from gpudash.telemetry.gpu import Gpu, list_gpus, open_gpu
-from gpudash.telemetry.nvml import GpuUnavailable
+from gpudash.protocol.readings import (
+    EnergyTick,
+    GpuMissing,
+    GpuReading,
+    HostReading,
+    OtherJobs,
+    Reading,
+)
+from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.other_jobs import OtherJobsReader
+from gpudash.telemetry.pace import ticks
 from gpudash.telemetry.processes import HostReader
 from gpudash.telemetry.procfs import children_lookup
+from gpudash.telemetry.watched_gpu import STALE_S, WatchedGpu, sentence
 
-FAST_S = 0.2
-SLOW_S = 1.0
+HOST_S = 0.2
+RANKS_S = 1.0
 ON_CPU = "training on the CPU"
-STALE_S = 2.5
-"""A slow value older than this is not returned with the fast ones."""
 
 
 class Sampler:
@@ -35,40 +39,53 @@ class Sampler:
     `emit` is called on one of the sampler's threads, never on two at once, and must not raise.
     """
 
-    def __init__(self, emit: Callable[[Reading | OtherJobs], None]) -> None:
+    def __init__(
+        self, emit: Callable[[Reading | OtherJobs | EnergyTick], None], *, energy: bool = False
+    ) -> None:
+        """`energy`: emit the ticks of the GPUs' energy counters too."""
         self._emit = emit
+        self._energy = energy
+        self._emitting = threading.Lock()
         self._worker: HostReader | None = None
-        self._gpu: WatchedGpu | None = None  # the worker's
-        self._others: dict[str, WatchedGpu] = {}  # replaced as a whole: two threads iterate over it
+        self._uuid: str | None = None  # of the worker's GPU
+        self._no_gpu = "waiting for the worker"  # said while no GPU of the worker is watched
+        self._others: frozenset[str] = frozenset()
+        self._gpus: dict[str, WatchedGpu] = {}  # by UUID; replaced as a whole
         self._readers: dict[int, HostReader] = {}  # by pid; replaced as a whole too
         self._other_jobs = OtherJobsReader()
         self._stopped = threading.Event()
-        self._wake = threading.Event()
-        self._threads = [
-            threading.Thread(target=loop, name=name, daemon=True)
-            for loop, name in ((self._run_fast, "gpudash-fast"), (self._run_slow, "gpudash-slow"))
-        ]
+        self._host = threading.Thread(target=self._run_host, name="gpudash-host", daemon=True)
         self._is_started = False
 
     @property
-    def gpu_missing(self) -> str | None:
-        """Why no GPU is read, as a sentence; None while one is."""
-        return self._gpu.missing if self._gpu else "waiting for the worker"
+    def missing(self) -> GpuMissing:
+        """Why no GPU of the worker is read, or what of the GPUs is not."""
+        gpus = self._gpus
+        own = gpus.get(self._uuid or "")
+        others = {uuid: one.missing for uuid, one in gpus.items() if one.was_read and one != own}
+        return GpuMissing(
+            why=own.missing if own else self._no_gpu,
+            values=own.unread if own else {},
+            others={uuid: why for uuid, why in others.items() if why is not None},
+        )
 
     def watch(self, pid: int, gpu_uuid: str | None) -> None:
         """Read this worker and its GPU from now on; a UUID of None means training on the CPU."""
         self._worker = HostReader(pid)
-        self._gpu = WatchedGpu(gpu_uuid) if gpu_uuid else NoGpu()
-        self._wake.set()
+        self._uuid = gpu_uuid
+        self._follow()
+        if gpu_uuid is None:
+            self._no_gpu = ON_CPU
+            if self._is_started:
+                self._look()
 
     def watch_others(self, gpu_uuids: Collection[str]) -> None:
         """Read these GPUs from now on, besides the worker's.
 
-        A GPU that cannot be read is left out: it may be in another machine.
+        A GPU that never could be read is left out: it may be in another machine.
         """
-        known = self._others
-        self._others = {uuid: known.get(uuid) or WatchedGpu(uuid) for uuid in gpu_uuids}
-        self._wake.set()
+        self._others = frozenset(gpu_uuids)
+        self._follow()
 
     def watch_processes(self, pids: Collection[int]) -> None:
         """Read these training processes from now on, besides the worker."""
@@ -79,8 +96,11 @@ class Sampler:
         """Start reading; a second call does nothing."""
         if not self._is_started:
             self._is_started = True
-            for thread in self._threads:
-                thread.start()
+            self._host.start()
+            for gpu in self._gpus.values():
+                gpu.start()
+            if self._no_gpu == ON_CPU:
+                self._look()
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Stop reading and close the GPUs, for good; nothing is emitted afterwards.
@@ -88,17 +108,33 @@ class Sampler:
         Returns within `timeout_s` even while a driver call hangs; its thread ends later.
         """
         self._stopped.set()
-        self._wake.set()
+        with self._emitting:
+            pass  # what is being emitted, is
         deadline_s = time.monotonic() + timeout_s
-        for thread in self._threads if self._is_started else ():
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+        for gpu in self._gpus.values():
+            gpu.stop()
+        for gpu in self._gpus.values():
+            gpu.join(deadline_s)
+        if self._is_started:
+            self._host.join(max(0.0, deadline_s - time.monotonic()))
 
-    def _watched(self) -> list["WatchedGpu"]:
-        return [*(() if self._gpu is None else (self._gpu,)), *self._others.values()]
+    def _follow(self) -> None:
+        """Watch the worker's GPU and the others, and no more."""
+        uuids = self._others | ({self._uuid} if self._uuid else set())
+        known = self._gpus
+        self._gpus = {
+            uuid: known.get(uuid) or WatchedGpu(uuid, self._pass_on_gpu, energy=self._energy)
+            for uuid in uuids
+        }
+        for uuid in known.keys() - uuids:
+            known[uuid].stop()
+        for uuid in uuids - known.keys():
+            if self._is_started:
+                self._gpus[uuid].start()
 
-    def _run_fast(self) -> None:
-        processes_s = 0.0  # when the processes of other ranks are read next
-        for _ in ticks(FAST_S, self._stopped, self._stopped):
+    def _run_host(self) -> None:
+        ranks_s = 0.0  # when the processes of other ranks are read next
+        for _ in ticks(HOST_S, self._stopped):
             if (worker := self._worker) is not None:
                 reading = _read_host(worker)
                 if worker is self._worker:
@@ -106,159 +142,63 @@ class Sampler:
                     jobs = self._read_other_jobs(reading)
                     if jobs is not None:
                         self._pass_on(jobs)
-            for gpu in self._watched():
-                sample = gpu.read_fast()
-                if sample is not None and gpu in self._watched():
-                    self._pass_on(sample)
             now_s = time.monotonic()
-            if now_s >= processes_s:
-                processes_s = now_s + SLOW_S
+            if now_s >= ranks_s:
+                ranks_s = now_s + RANKS_S
                 for reading in self._read_processes():
                     self._pass_on(reading)
 
     def _read_other_jobs(self, reading: HostReading) -> OtherJobs | None:
         """Return what other jobs use, if it is time and the training lacks cores."""
-        with suppress(Exception):  # an unreadable /proc must not end the GPU's samples
+        with suppress(Exception):  # an unreadable /proc must not end the readings
             pids = [pid for pid in (reading.pid, *self._readers) if pid is not None]
             return self._other_jobs.read(pids, reading.number("core_wait_pct"))
         return None
 
-    def _pass_on(self, sample: Reading | OtherJobs) -> None:
-        if not self._stopped.is_set():
-            self._emit(sample)
+    def _pass_on_gpu(self, gpu: WatchedGpu, reading: GpuReading | EnergyTick) -> None:
+        if time.monotonic() - reading.at_s < STALE_S:  # else nobody knows when it was so
+            self._pass_on(reading, lambda: self._gpus.get(gpu.uuid) is gpu)
+
+    def _pass_on(
+        self,
+        sample: Reading | OtherJobs | EnergyTick,
+        is_watched: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Emit a sample, stamped so that the samples of all threads come in order."""
+        with self._emitting:
+            if is_watched() and not self._stopped.is_set():
+                is_tick = isinstance(sample, EnergyTick)  # its moment is what it says
+                self._emit(sample if is_tick else replace(sample, at_s=time.monotonic()))
 
     def _read_processes(self) -> Iterator[HostReading]:
         """Yield readings of the other ranks' processes; none for a process that has ended."""
         readers = self._readers.values()
-        with suppress(Exception):  # an unreadable /proc must not end the GPU's samples
+        with suppress(Exception):  # an unreadable /proc must not end the readings
             children = children_lookup() if readers else None
             yield from (reading for one in readers if (reading := one.read(children)).values)
 
-    def _run_slow(self) -> None:
-        opened: list[WatchedGpu] = []
-        try:
-            for _ in ticks(SLOW_S, self._stopped, self._wake):
-                opened = self._read_slow(opened)
-        finally:
-            for gpu in opened:
-                gpu.close()
+    def _look(self) -> None:
+        """Find out whether the machine of a training on the CPU has a GPU; it may hang."""
 
-    def _read_slow(self, opened: list["WatchedGpu"]) -> list["WatchedGpu"]:
-        """Close the GPUs that are no longer watched, open new ones, and read all."""
-        watched = self._watched()
-        for gpu in opened:
-            if gpu not in watched:
-                gpu.close()
-        for gpu in watched:
-            if gpu not in opened:
-                gpu.open()
-            gpu.read_slow()
-        return watched
+        def look() -> None:
+            self._no_gpu = _on_cpu()
 
-
-class WatchedGpu:
-    """Opens, reads and closes a GPU without raising: `missing` says what failed."""
-
-    def __init__(self, uuid: str) -> None:
-        self.missing: str | None = "the GPU is being opened"
-        """Why the GPU is not read, as a sentence; None while it is."""
-        self._uuid = uuid
-        self._gpu: Gpu | None = None
-        self._slow: GpuReading | None = None
-        self._in_use = threading.Lock()  # the GPU must not be closed while it is read
-
-    def open(self) -> None:
-        """Open the GPU."""
-        try:
-            self._gpu = open_gpu(self._uuid)
-        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
-            self.missing = sentence(error)
-        else:
-            self.missing = None
-
-    def close(self) -> None:
-        """Close the GPU, if it is open; `missing` keeps its text."""
-        with self._in_use:
-            gpu, self._gpu = self._gpu, None
-        if gpu is not None:
-            gpu.close()
-
-    def read_slow(self) -> None:
-        """Read the slow values; the next fast readings include them."""
-        if self._gpu is None or self.missing is not None:
-            return
-        try:
-            self._slow = self._gpu.slow()
-        except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
-            self.missing = sentence(error)
-
-    def read_fast(self) -> GpuReading | None:
-        """Return the values now, with the slow ones unless they are older than `STALE_S`."""
-        with self._in_use:
-            if self._gpu is None or self.missing is not None:
-                return None
-            slow = self._slow  # taken first: a sample must hold nothing from after its time
-            try:
-                sample = self._gpu.fast()
-            except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
-                self.missing = sentence(error)
-                return None
-        if slow is None or sample.at_s - slow.at_s > STALE_S:
-            return sample
-        both = sample.values | slow.values
-        return msgspec.structs.replace(slow, at_s=sample.at_s, values=both)
-
-
-class NoGpu(WatchedGpu):
-    """Stands for the GPU of a training on the CPU; `missing` says whether the machine has one."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-        self.missing = ON_CPU
-
-    def open(self) -> None:
-        """Find out whether the machine has a GPU."""
-        self.missing = _on_cpu()
+        threading.Thread(target=look, name="gpudash-look", daemon=True).start()
 
 
 def _read_host(worker: HostReader) -> HostReading:
     try:
         return worker.read()
-    except Exception:  # noqa: BLE001  # an unreadable /proc must not end the GPU's samples
+    except Exception:  # noqa: BLE001  # an unreadable /proc must not end the readings
         return HostReading(at_s=time.monotonic(), pid=worker.pid)
-
-
-def ticks(period_s: float, stopped: threading.Event, wake: threading.Event) -> Iterator[None]:
-    """Yield at once, every `period_s` until stopped, and whenever woken.
-
-    The deadlines are absolute, so the work between two ticks does not make the period drift.
-    Ticks missed during long work are skipped.
-    """
-    due_s = time.monotonic()
-    while True:
-        if wake.wait(max(0.0, due_s - time.monotonic())):
-            if stopped.is_set():
-                return
-            wake.clear()
-            due_s = time.monotonic()
-        yield
-        late_s = time.monotonic() - due_s
-        due_s += period_s * max(1, math.ceil(late_s / period_s))
 
 
 def _on_cpu() -> str:
     try:
         _, gpus = list_gpus()
-    except Exception as error:  # noqa: BLE001  # shown to the user; the thread goes on
+    except Exception as error:  # noqa: BLE001  # shown to the user
         return f"{ON_CPU}: {sentence(error)}"
     if not gpus:
         return f"{ON_CPU}: no NVIDIA GPU is present"
     more = f" and {len(gpus) - 1} more" if len(gpus) > 1 else ""
     return f"{ON_CPU}, though NVML lists {gpus[0].name}{more}"
-
-
-def sentence(error: Exception) -> str:
-    """Return the error as a sentence for the user."""
-    if isinstance(error, GpuUnavailable):
-        return str(error)
-    return f"reading the GPU failed: {type(error).__name__}: {error}"

@@ -168,7 +168,7 @@ class LiveView:
             pausing=self._pausing,
             quiet_s=self._quiet_s(now_s),
             hang=hang,
-            gpu=self.ranks.gpu_now(),
+            gpu=self.ranks.gpu_now() if self._known.gpu_missing is None else None,
             host=lead.host_now(),
             other_jobs=self._others_now(ended_s),
             series=self._ticks.series(),
@@ -265,7 +265,8 @@ class LiveView:
             case Plan():
                 self._plan(item)
             case GpuMissing():
-                self._known.gpu_missing = item.why
+                self._known.gpu_missing, self._known.gpu_unread = item.why, item.values
+                self._known.gpus_lost = item.others
             case ComparisonShown():
                 self._compare(item)
             case SlowingShown():

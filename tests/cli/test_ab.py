@@ -41,6 +41,7 @@ def run(session, asked=None, *, as_json=False, exit_code=False, card=None):
         json=as_json,
         exit_code=exit_code,
         quiet=False,
+        price=None,
         card=card,
         force=False,
         user_command=None,
@@ -234,7 +235,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
     while comparison.shown().pairs < 5:
         conducted.turn()
     comparison.cancel("the training was stopped")
-    arguments = Namespace(json=False, exit_code=False, card=None)
+    arguments = Namespace(json=False, exit_code=False, card=None, price=None)
     assert conclude(Trial(comparison, Snapshot(), interrupted=True), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
 

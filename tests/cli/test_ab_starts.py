@@ -36,6 +36,7 @@ class Starts:
         self.sessions = list(sessions)
         given = {"json": False, "exit_code": False, "quiet": False, "starts": len(sessions)}
         given |= {"card": None, "force": False, "user_command": None, "nproc": 1, "device": "auto"}
+        given |= {"price": None}
         self.arguments = Namespace(**{**given, **arguments})
         self.asked = []
 

@@ -50,10 +50,10 @@ NEVER_STANDING = {
     "attach": {"run", "listen", "token_file"},
     "profile": {"steps", "trace", "force", "read", "against", "json", "quiet", "nproc"},
     "ab": {
-        *("lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"),
+        *("energy", "lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"),
         *("card", "force"),
     },
-    "tune": {"only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
+    "tune": {"energy", "only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
     "why": {"prove", "with_profile", "json", "quiet", "nproc"},
     "sweep": {
         *(
@@ -71,6 +71,7 @@ NEVER_STANDING = {
         ),
     },
     "replay": {"file"},
+    "report": {"recording", "output", "force"},
 }
 """Options that cannot be configured: they name or overwrite files, end a run, choose what to
 compare, or change an output that programs read."""

@@ -83,8 +83,8 @@ def test_rows_go_to_files_too_beside_a_recording(run: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--to", "cvs:x"], "--to 'cvs:x' is not valid; valid: csv:FILE, jsonl:FILE"),
-        (["--to", "csv"], "--to 'csv' is not valid; valid: csv:FILE, jsonl:FILE"),
+        (["--to", "cvs:x"], "--to 'cvs:x' is not valid; valid: csv:FILE, jsonl:FILE, pro"),
+        (["--to", "csv"], "--to 'csv' is not valid; valid: csv:FILE, jsonl:FILE, prom"),
         (["--to", "csv:a", "--to", "csv:b"], "--to csv is given twice; valid: each name once"),
         (["--jsonl", "--to", "jsonl:a"], "does not go with the same rows on standard output"),
         (["run", "--connect", "localhost:1", "--to", "csv:a", "--", "true"], "not with --connect"),

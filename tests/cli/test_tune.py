@@ -59,6 +59,7 @@ def tuned(worker=None, **how):
 
 def concluded(found, *, interrupted=False, **how):
     about = {"json": False, "exit_code": False, "save": None, "project_file": Path("gpudash.toml")}
+    about["price"] = None
     begun = Tune(ScriptedSession(), None, Namespace())
     begun.tuning, begun.choice = found, Chosen(found.tunables, LEFT_OUT)
     snapshot = Snapshot(workload="encdec")

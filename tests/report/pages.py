@@ -48,8 +48,8 @@ def run_of(snapshot, **changes):
     return msgspec.structs.replace(known, **changes)
 
 
-def page_of(snapshot, **changes):
-    return page(run_of(snapshot, **changes), COMMAND)
+def page_of(snapshot, *, price=None, **changes):
+    return page(run_of(snapshot, **changes), COMMAND, price)
 
 
 FAILED = Failure(at_s=65.0, kind="out_of_memory", sentence="out of memory at batch_size=64")

@@ -12,7 +12,7 @@ from gpudash.diagnosis.limits import Limited
 from gpudash.format import significant
 from gpudash.markup import element, number
 from gpudash.protocol.answer import Gain, Try, Without
-from gpudash.protocol.session import Slope
+from gpudash.protocol.session import EnergyFound, Slope
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, step_chart, throughput_chart
 from gpudash.report.frame import MOST_BINS, bins_of
@@ -292,6 +292,26 @@ def test_an_interval_is_drawn_to_scale():
     zero = next(one for one in chart if one.get("class") == "zero")
     assert float(zero.get("x1")) < float(whisker.get("x1")) <= float(whisker.get("x2")) <= 180
     assert interval_chart(change(shown, low=None), 0.1) is None
+
+
+def test_a_verdict_has_its_joules_and_with_a_price_what_it_saves():
+    known = scenes.decided()
+    energy = EnergyFound(
+        per="sample",
+        pairs=16,
+        joules=(0.75, 0.6),
+        within=(0.002, 0.002),
+        change=-0.2,
+        low=-0.21,
+        high=-0.19,
+        confidence=0.95,
+        sensor=0.05,
+    )
+    verdicts = (change(known.verdicts[0], energy=energy),)
+    shown = Read(page_of(change(known, verdicts=verdicts), price=2.75)).text
+    assert "0.7500 ± 0.0020 J" in shown
+    assert "at 2.75 an hour for a GPU, a million samples cost" in shown
+    assert "an hour" not in Read(page_of(known)).text
 
 
 def test_markup_escapes_and_rounds():

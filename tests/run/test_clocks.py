@@ -18,6 +18,8 @@ LENGTHS_AND_RATES = {
     ("Block", "min_s"),
     ("ComparisonShown", "samples_per_s"),
     ("ComparisonShown", "steps_per_s"),
+    ("EnergyTick", "period_s"),
+    ("EnergyTick", "within_s"),
     ("Peak", "memory_gb_s"),
     ("Plan", "duration_s"),
     ("Playback", "length_s"),

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from gpudash import rendezvous
+from gpudash.addresses import LOOPBACK, Address
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Change, Stacks
 from gpudash.protocol.envelope import Envelope
@@ -29,7 +30,6 @@ from gpudash.protocol.training import (
     TrainingProcess,
 )
 from gpudash.run import node_protocol, nodes, stacks
-from gpudash.run.addresses import LOOPBACK, Address
 from gpudash.run.node_protocol import (
     Challenge,
     Credentials,

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from gpudash import rendezvous
+from gpudash.addresses import LOOPBACK, Address
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Change, Pause, Stacks
 from gpudash.protocol.envelope import Envelope
@@ -22,7 +23,6 @@ from gpudash.protocol.inspections import Stack
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import PROTOCOL_VERSION, Device, Progress, State
 from gpudash.run import relay as relays
-from gpudash.run.addresses import LOOPBACK, Address
 from gpudash.run.lines import Lines
 from gpudash.run.member import peer
 from gpudash.run.node_protocol import Challenge, Welcome

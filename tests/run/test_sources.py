@@ -11,7 +11,7 @@ import pytest
 from gpudash.errors import SourceError
 from gpudash.protocol.commands import AnyCommand, Change, Plan
 from gpudash.protocol.envelope import Envelope, Event
-from gpudash.protocol.readings import Reading
+from gpudash.protocol.readings import GpuMissing, Reading
 from gpudash.protocol.training import PROTOCOL_VERSION, Failed, Hello, Printed, State
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session
@@ -227,9 +227,9 @@ def test_another_version_ends_the_training_with_its_line():
 class Watching:
     """A sampler that keeps what it should read."""
 
-    gpu_missing = None
+    missing = GpuMissing(why=None)
 
-    def __init__(self, _emit: object) -> None:
+    def __init__(self, _emit: object, *, energy: bool) -> None:
         self.gpus: set[str] = set()
         self.processes: set[int] = set()
 

@@ -17,10 +17,13 @@ from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
 from gpudash.run.session import Session
 from gpudash.run.source import Source
+from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.sink import SINKS, Sink, opener
 from gpudash.snapshot import Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown
-from tests.scripted_run import BEGAN_S, PLAN, Trainer
+from tests.lives import said
+from tests.scripted_run import BEGAN_S, PLAN, Trainer, gpu
+from tests.sinks.exporting import ORIGIN
 from tests.waiting import PATIENCE_S, until
 
 STEPS = 60
@@ -274,6 +277,21 @@ def test_for_a_sink_far_behind_single_steps_are_left_out_and_rows_are_not(
     assert sink.steps < 20
     assert sink.rows == ROWS
     assert of_training(sink.items)[-1] == SENT[-1]
+
+
+def test_a_sink_may_take_readings_without_single_steps() -> None:
+    class Reading(Counting):
+        every_step, every_reading = False, True
+
+    sinks, nothing = ActiveSinks(lambda _error: None), TimeBreakdown()
+    sink = Reading("9400", ORIGIN)
+    sinks.begin("reading", "9400", sink, BEGAN_S, nothing)
+    readings = [said(gpu(BEGAN_S + at_s)) for at_s in range(3)]
+    for one in (*readings, said(Trainer().step())):
+        sinks.take(one)
+    sinks.close(nothing)
+    sinks.wait(PATIENCE_S)
+    assert sink.items == readings
 
 
 def test_every_line_of_the_table_is_a_class_of_sinks() -> None:

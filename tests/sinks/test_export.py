@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpudash.errors import ExistsError, GpudashError, RecordingError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_format import columns
-from gpudash.sinks.export import export
+from gpudash.sinks.export import export, export_to
 from gpudash.sinks.recording import RecordingWriter
 from tests.recording.test_csv_format import scripted
 from tests.recording.test_log import MUTATIONS, ORIGIN, mutated, recorded
@@ -137,6 +137,36 @@ def test_any_damaged_log_is_exported_or_refused_in_a_line(tmp_path_factory, suff
     log.write_bytes(mutated(log.read_bytes(), mutations))
     with suppress(GpudashError):
         export(log, folder / f"again{suffix}")
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["openmetrics", "textfile", "tensorboard", "trace"]), MUTATIONS)
+def test_any_damaged_log_is_exported_to_others_or_refused_in_a_line(
+    tmp_path_factory, name, mutations
+):
+    folder = tmp_path_factory.mktemp("mutated")
+    log = recorded(folder)
+    log.write_bytes(mutated(log.read_bytes(), mutations))
+    with suppress(GpudashError):
+        export_to(log, [(name, str(folder / "again.prom"))])
+
+
+@pytest.mark.parametrize("name", ["openmetrics", "textfile", "tensorboard", "trace"])
+def test_a_csv_alone_is_exported_to_others_too(tmp_path, name):
+    csv_alone = recorded(tmp_path).with_suffix(".csv")
+    csv_alone.rename(tmp_path / "alone.csv")
+    assert export_to(tmp_path / "alone.csv", [(name, str(tmp_path / "again.prom"))]) == 0
+    assert (tmp_path / "again.prom").exists()
+
+
+@pytest.mark.parametrize("batch_size", ["9" * 400, "x", "٣"])
+def test_a_batch_size_that_is_none_is_left_out(tmp_path, batch_size):
+    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+    recorder.take(msgspec.structs.replace(scripted()[0], settings={"batch_size": batch_size}))
+    recorder.close()
+    for name in ("trace", "tensorboard", "openmetrics"):
+        export_to(recorder.log_path, [(name, str(tmp_path / name))])
+    assert "gpudash_batch_size 9" not in (tmp_path / "openmetrics").read_text()
 
 
 @pytest.mark.parametrize("batch_size", ["9" * 30, str(2**63)])

@@ -1,11 +1,13 @@
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pynvml
 import pytest
 
+from gpudash.telemetry import sampler, watched_gpu
 from tests.telemetry.shim import Driver, build
+from tests.telemetry.stream import FAST_S, SLOW_S, Stream
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +32,17 @@ def driver(
     load(library)
     monkeypatch.setenv("NVML_SHIM", str(tmp_path / "gpu"))
     return Driver(tmp_path / "gpu")
+
+
+@pytest.fixture
+def stream(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+    opened = Stream()
+    monkeypatch.setattr(watched_gpu, "FAST_S", FAST_S)
+    monkeypatch.setattr(watched_gpu, "SLOW_S", SLOW_S)
+    monkeypatch.setattr(watched_gpu, "REOPEN_S", 2 * SLOW_S)
+    monkeypatch.setattr(watched_gpu, "REOPEN_MOST_S", 2 * SLOW_S)
+    monkeypatch.setattr(sampler, "HOST_S", FAST_S)
+    monkeypatch.setattr(sampler, "RANKS_S", SLOW_S)
+    monkeypatch.setattr(sampler, "list_gpus", opened.list_gpus)
+    yield opened
+    opened.sampler.stop()

@@ -1,6 +1,6 @@
 /* A stand-in for libnvidia-ml.so.1 that says what a text file tells it to.
  *
- * $NVML_SHIM names the file. It is read anew at every call, so a test may change its GPU in
+ * $NVML_SHIM names the file. It is read anew when it has changed, so a test may change its GPU in
  * mid-run. One "key value" a line; the last line of a key wins:
  *
  *   gpus 2                                how many there are; device i has index i
@@ -8,19 +8,26 @@
  *   mig.uuid MIG-bbbb   mig.board 1       one slice (GPU instance 7) of device 1
  *   <function> 5000                       what it answers, in NVML's unit
  *   <function>.error 3                    … or the code that it returns instead
- *   <function>.delay_ms 300               … and how long it takes
+ *   <function>.delay_ms 300               … and how long it takes, or until it is said to be less
+ *   lost 15                               the code that every call about a device returns
+ *   generation 2                          a driver loaded anew: handles of a library opened under
+ *                                         the one before answer 999
+ *   energy.tick_ms 100, energy.w 300      the energy counter grows by 300 W, in steps of 100 ms
  *   field.186 250000, field.186.error 3   field values, each with its own code
  *   gpm.2 96.5, gpm.2.error 3             GPM metrics likewise ("nan" is a value)
  *
  * Any key may be prefixed with a device: "gpu1.<key>", "mig.<key>".
- * Every call appends a line "<function> <device>" to $NVML_SHIM.calls.
+ * Every call appends a line "<function> <device>" to $NVML_SHIM.calls, unless it says "quiet 1".
  */
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SUCCESS = 0, NOT_FOUND = 6, INVALID = 2 };
@@ -29,19 +36,38 @@ enum { SUCCESS = 0, NOT_FOUND = 6, INVALID = 2 };
 static int device_of(void *handle) { return (int)(intptr_t)handle - 1; }
 static void *handle_of(int device) { return (void *)(intptr_t)(device + 1); }
 
-static int plain_lookup(const char *key, char *text, size_t size) {
+static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
+
+/* What the file says, read again only when it has changed. */
+static const char *contents(void) {
+    static char text[65536], known[512];
+    static struct stat before;
+    struct stat now;
     const char *path = getenv("NVML_SHIM");
-    FILE *file = path ? fopen(path, "r") : NULL;
-    char line[512];
+    if (!path || stat(path, &now)) return "";
+    if (strcmp(path, known) || now.st_size != before.st_size || now.st_ino != before.st_ino) {
+        FILE *file = fopen(path, "r");
+        size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+        if (file) fclose(file);
+        text[length] = 0;
+        now.st_size = (off_t)length;
+        before = now;
+        snprintf(known, sizeof known, "%s", path);
+    }
+    return text;
+}
+
+static int plain_lookup(const char *key, char *text, size_t size) {
     int found = 0;
     size_t length = strlen(key);
-    while (file && fgets(line, sizeof line, file)) {
+    pthread_mutex_lock(&reading);
+    for (const char *line = contents(); *line; line += strcspn(line, "\n"), line += *line == '\n') {
         if (strncmp(line, key, length) || line[length] != ' ') continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(text, size, "%s", line + length + 1);
+        line += length + 1;
+        snprintf(text, size, "%.*s", (int)strcspn(line, "\n"), line);
         found = 1;
     }
-    if (file) fclose(file);
+    pthread_mutex_unlock(&reading);
     return found;
 }
 
@@ -61,18 +87,29 @@ static double number(int device, double otherwise, const char *format, ...) {
     return lookup(device, key, text, sizeof text) ? strtod(text, NULL) : otherwise;
 }
 
+static double now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e3 * (double)now.tv_sec + (double)now.tv_nsec / 1e6;
+}
+
+static int connections, generation;
+
 /* Log the call, take its time, and return its error if it is to have one. */
 static int begin(const char *function, int device) {
-    char path[512], line[200];
+    char path[512];
     snprintf(path, sizeof path, "%s.calls", getenv("NVML_SHIM") ? getenv("NVML_SHIM") : "");
-    FILE *log = fopen(path, "a");
+    FILE *log = number(-1, 0, "quiet") ? NULL : fopen(path, "a");
     if (log) {
-        int length = snprintf(line, sizeof line, "%s %d\n", function, device);
-        fwrite(line, 1, (size_t)length, log);
+        fprintf(log, "%s %d\n", function, device);
         fclose(log);
     }
-    usleep((useconds_t)(1000 * number(device, 0, "%s.delay_ms", function)));
-    return (int)number(device, 0, "%s.error", function);
+    double began_ms = now_ms(), left_ms;
+    while ((left_ms = began_ms + number(device, 0, "%s.delay_ms", function) - now_ms()) > 0)
+        usleep((useconds_t)(1000 * (left_ms < 20 ? left_ms : 20)));
+    if (device >= 0 && generation != (int)number(-1, 0, "generation")) return 999;
+    int lost = device < 0 ? 0 : (int)number(device, 0, "lost");
+    return lost ? lost : (int)number(device, 0, "%s.error", function);
 }
 
 #define BEGIN(device) \
@@ -81,8 +118,14 @@ static int begin(const char *function, int device) {
 
 /* ── the library ─────────────────────────────────────────────────────────────────────── */
 
-int nvmlInitWithFlags(unsigned flags) { (void)flags; BEGIN(-1); return SUCCESS; }
-int nvmlShutdown(void) { BEGIN(-1); return SUCCESS; }
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    BEGIN(-1);
+    if (!connections++) generation = (int)number(-1, 0, "generation");
+    return SUCCESS;
+}
+
+int nvmlShutdown(void) { connections--; BEGIN(-1); return SUCCESS; }
 const char *nvmlErrorString(int code) { (void)code; return "something else"; }
 
 int nvmlSystemGetDriverVersion(char *version, unsigned size) {
@@ -110,7 +153,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
         snprintf(key, sizeof key, "uuid.%d", device);
         if (plain_lookup(key, text, sizeof text) && !strcmp(text, uuid)) {
             *handle = handle_of(device);
-            return SUCCESS;
+            return (int)number(device, 0, "lost");
         }
     }
     if (!plain_lookup("mig.uuid", text, sizeof text) || strcmp(text, uuid)) return NOT_FOUND;
@@ -213,7 +256,15 @@ UNSIGNED_VALUE_OF(nvmlDeviceGetPcieThroughput, 1) /* there to show that nobody c
 UNSIGNED_VALUE(nvmlDeviceGetPowerUsage, unsigned, 240000)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, 0)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 0)
-UNSIGNED_VALUE(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, 12345678)
+
+int nvmlDeviceGetTotalEnergyConsumption(void *gpu, unsigned long long *millijoules) {
+    int device = device_of(gpu);
+    BEGIN(device);
+    double tick_ms = number(device, 0, "energy.tick_ms"), past_j = VALUE(device, 12345678);
+    double ticks = tick_ms ? floor(now_ms() / tick_ms) : 0;
+    *millijoules = (unsigned long long)(past_j + ticks * tick_ms * number(device, 0, "energy.w"));
+    return SUCCESS;
+}
 
 /* ── field values ────────────────────────────────────────────────────────────────────── */
 

@@ -4,57 +4,19 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable
 
 import pytest
 
-from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs, Reading
-from gpudash.telemetry import sampler
-from gpudash.telemetry.gpu import Gpu, GpuName
+from gpudash.protocol.readings import OtherJobs
+from gpudash.telemetry import watched_gpu
+from gpudash.telemetry.gpu import Gpu
 from gpudash.telemetry.nvml import GpuUnavailable
-from gpudash.telemetry.sampler import Sampler
 from tests.telemetry.shim import FIRST, SECOND, Driver
+from tests.telemetry.stream import FAST_S, SLOW_S, Found, Stream
 from tests.waiting import until
 
-FAST_S, SLOW_S = 0.02, 0.15
 ME, OTHER = os.getpid(), os.getppid()
-Found: TypeAlias = tuple[str, ...] | Exception
-"""The names of the GPUs that the driver lists, or the error that it raises."""
-
-
-class Stream:
-    """A sampler at ten times its usual pace, and the samples that it has emitted."""
-
-    def __init__(self) -> None:
-        self.samples: list[Reading | OtherJobs] = []
-        self.listings = 0
-        self.listed: Found = ()
-        self.sampler = Sampler(self.samples.append)
-
-    def list_gpus(self) -> tuple[str, tuple[GpuName, ...]]:
-        self.listings += 1
-        if isinstance(self.listed, Exception):
-            raise self.listed
-        return "580", tuple(GpuName(index=0, uuid=FIRST, name=name) for name in self.listed)
-
-    @property
-    def gpu(self) -> list[GpuReading]:
-        return [each for each in list(self.samples) if isinstance(each, GpuReading)]
-
-    @property
-    def host(self) -> list[HostReading]:
-        return [each for each in list(self.samples) if isinstance(each, HostReading)]
-
-
-@pytest.fixture
-def stream(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
-    opened = Stream()
-    monkeypatch.setattr(sampler, "FAST_S", FAST_S)
-    monkeypatch.setattr(sampler, "SLOW_S", SLOW_S)
-    monkeypatch.setattr(sampler, "list_gpus", opened.list_gpus)
-    yield opened
-    opened.sampler.stop()
 
 
 # ── what comes out ──────────────────────────────────────────────────────────────────────
@@ -72,7 +34,7 @@ def test_one_stream_carries_fast_and_slow_values_together(stream: Stream):
     )
     assert newest.activity_since_s is not None
     assert newest.activity_since_s <= newest.at_s - SLOW_S / 2
-    assert stream.sampler.gpu_missing is None
+    assert stream.sampler.missing.why is None
 
 
 def test_the_watched_processes_are_read_beside_the_gpu(stream: Stream):
@@ -114,7 +76,7 @@ def test_samples_are_stamped_in_order_on_the_monotonic_clock(stream: Stream):
 def test_a_slow_value_is_dropped_when_it_has_grown_old(
     stream: Stream, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sampler, "STALE_S", 3 * FAST_S)
+    monkeypatch.setattr(watched_gpu, "STALE_S", 3 * FAST_S)
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
     until(lambda: any(each.number("energy_j") is not None for each in stream.gpu))
@@ -147,7 +109,7 @@ def test_a_slow_driver_call_does_not_hold_up_the_stream(stream: Stream, driver: 
 
 def test_before_anything_is_watched_nothing_is_read(stream: Stream, driver: Driver):
     stream.sampler.start()
-    assert stream.sampler.gpu_missing == "waiting for the worker"
+    assert stream.sampler.missing.why == "waiting for the worker"
     time.sleep(3 * FAST_S)
     assert not stream.samples
     assert not driver.asked("nvmlInitWithFlags")
@@ -168,9 +130,9 @@ def test_training_on_the_cpu_reads_no_gpu_and_says_once_whether_there_is_one(
 ):
     stream.listed = found
     stream.sampler.watch(ME, None)
-    assert stream.sampler.gpu_missing == "training on the CPU"
+    assert stream.sampler.missing.why == "training on the CPU"
     stream.sampler.start()
-    until(lambda: stream.sampler.gpu_missing == f"training on the CPU{reason}")
+    until(lambda: stream.sampler.missing.why == f"training on the CPU{reason}")
     ends_s = time.monotonic() + 3 * SLOW_S
     until(lambda: time.monotonic() > ends_s and len(stream.host) >= 5)
     assert stream.listings == 1
@@ -189,24 +151,10 @@ def test_a_gpu_that_cannot_be_opened_leaves_the_host_and_a_reason(stream: Stream
     driver.says("nvmlInitWithFlags.error 9")
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
-    until(lambda: stream.sampler.gpu_missing == "the NVIDIA driver is not loaded")
+    until(lambda: stream.sampler.missing.why == "the NVIDIA driver is not loaded")
     read_so_far = len(stream.host)
     until(lambda: len(stream.host) > read_so_far + 2)
     assert not stream.gpu
-
-
-@pytest.mark.parametrize("function", ["nvmlDeviceGetClockInfo", "nvmlGpmSampleGet"])
-def test_a_gpu_lost_in_mid_run_leaves_the_host_and_a_reason(
-    stream: Stream, driver: Driver, function: str
-):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
-    until(lambda: stream.gpu)
-    driver.says(f"{function}.error 15")
-    until(lambda: stream.sampler.gpu_missing)
-    assert "lost" in (stream.sampler.gpu_missing or "")
-    read_so_far = len(stream.host)
-    until(lambda: len(stream.host) > read_so_far + 2)
 
 
 @pytest.mark.parametrize("reader", ["fast", "slow"])
@@ -220,10 +168,11 @@ def test_an_exception_in_a_reader_becomes_a_reason_and_ends_no_thread(
     monkeypatch.setattr(Gpu, reader, broken)
     stream.sampler.watch(ME, FIRST)
     stream.sampler.start()
-    until(lambda: "out of order" in (stream.sampler.gpu_missing or ""))
+    until(lambda: len(stream.host) > 2)
+    if reader == "fast":
+        assert "out of order" in (stream.sampler.missing.why or "")
     monkeypatch.setattr(Gpu, reader, works)
-    read_so_far = len(stream.host)
-    until(lambda: len(stream.host) > read_so_far + 2)
+    until(lambda: any("energy_j" in one.values for one in stream.gpu))
 
 
 def test_an_unreadable_host_leaves_the_gpu(stream: Stream, monkeypatch: pytest.MonkeyPatch):
@@ -245,10 +194,10 @@ def test_watching_again_follows_the_new_worker_and_its_gpu(stream: Stream, drive
     until(lambda: stream.gpu[-1].uuid == SECOND)
     switched = next(i for i, each in enumerate(stream.gpu) if each.uuid == SECOND)
     assert all(each.uuid == SECOND for each in stream.gpu[switched:])
-    until(lambda: driver.asked("nvmlShutdown") == 1)
-    stream.sampler.watch(ME, None)
     until(lambda: driver.asked("nvmlShutdown") == 2)
-    until(lambda: stream.sampler.gpu_missing == "training on the CPU: no NVIDIA GPU is present")
+    stream.sampler.watch(ME, None)
+    until(lambda: driver.asked("nvmlShutdown") == 4)
+    until(lambda: stream.sampler.missing.why == "training on the CPU: no NVIDIA GPU is present")
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────
@@ -265,7 +214,7 @@ def test_after_a_stop_nothing_is_emitted_and_everything_is_freed(stream: Stream,
     time.sleep(3 * FAST_S)
     assert len(stream.samples) == emitted
     assert threading.active_count() == threads
-    assert driver.asked("nvmlShutdown") == driver.asked("nvmlInitWithFlags") == 1
+    assert driver.asked("nvmlShutdown") == driver.asked("nvmlInitWithFlags") == 2
     assert driver.asked("nvmlGpmSampleFree") == driver.asked("nvmlGpmSampleAlloc")
 
 
@@ -282,9 +231,9 @@ def test_a_driver_that_hangs_does_not_hang_the_stop(stream: Stream, driver: Driv
     stream.sampler.start()
     until(lambda: driver.asked(function))
     stream.sampler.stop(timeout_s=0.2)
-    assert not driver.asked("nvmlShutdown"), "the stop waited for the call"
+    assert driver.asked("nvmlShutdown") < 2, "the stop waited for the call"
     emitted = len(stream.samples)
-    until(lambda: driver.asked("nvmlShutdown"))  # the thread ends by itself once the call returns
+    until(lambda: driver.asked("nvmlShutdown") == 2)  # the thread ends once the call returns
     assert len(stream.samples) == emitted
 
 
@@ -311,14 +260,14 @@ def test_another_gpu_may_come_and_go_while_the_first_is_read(stream: Stream, dri
     assert {one.uuid for one in stream.gpu[1:]} == {FIRST}
 
 
-def test_a_gpu_removed_and_added_between_two_reads_is_open_once(stream: Stream, driver: Driver):
-    stream.sampler.watch_others({SECOND})
-    before = stream.sampler._read_slow([])
-    stream.sampler.watch_others(())
-    stream.sampler.watch_others({SECOND})
-    (gpu,) = stream.sampler._read_slow(before)
-    assert driver.asked("nvmlInitWithFlags") - driver.asked("nvmlShutdown") == 1
-    gpu.close()
+def test_a_gpu_removed_and_added_again_is_read_over_no_more_connections(
+    stream: Stream, driver: Driver
+):
+    stream.sampler.start()
+    for gpus in ({SECOND}, (), {SECOND}):
+        stream.sampler.watch_others(gpus)
+    until(lambda: stream.gpu)
+    until(lambda: driver.asked("nvmlInitWithFlags") - driver.asked("nvmlShutdown") == 2)
 
 
 def test_a_node_without_rank_0_has_its_gpus_read(stream: Stream):
@@ -333,7 +282,7 @@ def test_a_gpu_of_another_machine_is_left_out_silently(stream: Stream):
     stream.sampler.start()
     until(lambda: len(stream.gpu) > 3)
     assert {one.uuid for one in stream.gpu} == {FIRST}
-    assert stream.sampler.gpu_missing is None
+    assert stream.sampler.missing.why is None
 
 
 # ── the processes of other ranks ────────────────────────────────────────────────────────

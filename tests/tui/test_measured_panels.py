@@ -289,6 +289,17 @@ async def test_the_device_panel_scrolls_to_its_last_line_and_no_further():
         assert "↓ 1 more" in panel.render_line(panel.size.height - 1).text
 
 
+def test_the_device_panel_says_what_is_not_read_and_why():
+    snapshot = msgspec.structs.replace(
+        training(),
+        gpu_unread={"power": "not supported by this GPU"},
+        gpus_lost={"GPU-2222": "the GPU was lost"},
+    )
+    said = " ".join(str(getattr(line, "text", "")) for line in device_lines(snapshot))
+    assert "power: not supported by this GPU" in said
+    assert "GPU-2222: the GPU was lost" in said
+
+
 async def test_a_low_and_wide_device_panel_has_two_columns():
     first = (await seen(DevicePanel(id="device"), (78, 6), run())).splitlines()[1]
     assert "GPU 3, NVIDIA H200" in first

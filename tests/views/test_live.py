@@ -456,6 +456,14 @@ def test_why_no_gpu_is_read_and_what_may_be_asked_is_passed_on():
     assert watched.feed(GpuMissing(why=None)).now().gpu_missing is None
 
 
+def test_the_last_reading_of_a_lost_gpu_is_not_its_present_one():
+    watched = Watched()
+    watched.feed(watched.run.start(), gpu(BEGAN_S), GpuMissing(why="the GPU was lost"))
+    assert watched.now().gpu is None
+    watched.feed(GpuMissing(why=None, values={"power": "refused"}), again := gpu(BEGAN_S + 1))
+    assert (watched.now().gpu, watched.now().gpu_unread) == (again, {"power": "refused"})
+
+
 def test_no_more_than_the_newest_markers_are_kept():
     watched = Watched().trained()
     for _ in range(MOST_MARKERS):

@@ -1,14 +1,15 @@
 """Run a tune's rounds as blocks of one training: an `Experiment`."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
 import msgspec
 
 from gpudash.compare import ab
-from gpudash.compare.blocks import BlockLog, NotRun, Outcome
+from gpudash.compare.blocks import BlockLog, MeasuredBlock, NotRun, Outcome
+from gpudash.compare.meter import BLOCK_S, Meter
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.tune.search import (
     ALLOWANCE,
@@ -111,8 +112,12 @@ class Tuning:
         *,
         recall: Callable[[State], Settings | None] = lambda _state: None,
         seed: int = 0,
+        energy: bool = False,
     ) -> None:
-        """`recall` returns what an earlier tune found best, if any: then only its proof is left."""
+        """`recall` returns what an earlier tune found best, if any: then only its proof is left.
+
+        `energy`: the blocks of the proof are long enough for the energy of a sample.
+        """
         self.tunables = tuple(tunables)
         self.allowance = allowance
         self.was_known = False
@@ -135,6 +140,11 @@ class Tuning:
         """What it has done to the training, as a clause: a loss that stayed no number."""
         self._recall = recall
         self._random = Random(seed)
+        self.energy = energy
+        self.gpus = 0
+        """GPUs of the training; 0 on a CPU."""
+        self._blocks: dict[int, MeasuredBlock] = {}  # of turns that are not over
+        self._proof: list[tuple[Settings, MeasuredBlock, MeasuredBlock]] = []
         self._search = Search({}, ())
         self._course = self._search.course()
         self._round: Round | None = None
@@ -191,7 +201,9 @@ class Tuning:
         self._course = self._search.course()
         self._run = run
         self._began_s = self._now_s = self._stepped_s = state.at_s
-        self._log = BlockLog(run, (), state)
+        process = state.process
+        self.gpus = process.world_size if process and process.device.kind == "cuda" else 0
+        self._log = BlockLog(run, (), state, Meter(self.gpus) if self.energy else None)
         self._turn_over(None)
         self._show()
         return self._planned()
@@ -225,7 +237,7 @@ class Tuning:
             self.cut_short = True
             self._conclude(reason)
 
-    def shown(self) -> ComparisonShown | None:
+    def shown(self) -> ComparisonShown:
         """Return the state for the screen, as a comparison of the best so far with the start."""
         found = self._search.found
         best = self._search.leader if self.verdict is None else self.best
@@ -248,6 +260,12 @@ class Tuning:
             start={name: self.start[name] for name in best},
             best=best,
         )
+
+    @property
+    def proof(self) -> list[tuple[MeasuredBlock, MeasuredBlock]]:
+        """The pairs of blocks of the proof: under the start, and under the leader."""
+        leader = self._search.leader
+        return [(start, best) for settings, start, best in self._proof if settings == leader]
 
     @property
     def doing(self) -> str:
@@ -329,11 +347,19 @@ class Tuning:
             cost = NoCost(reason="it is not known how many samples a step has", for_good=True)
         else:
             cost = outcome.ms_per_sample
+            self._blocks[outcome.number] = outcome
             self._note_compiling(outcome.number, changes, outcome.busy_s)
             for earlier in self._turns:  # outcomes come in order: what is missing was cut off
                 earlier.is_void |= any(number < outcome.number for number in earlier.missing)
         if turn is not None and not turn.is_void:
             turn.costs[turn.order[turn.numbers.index(outcome.number)]] = cost
+
+    def _note_proof(self, blocks: Mapping[int, MeasuredBlock | None]) -> None:
+        """Keep a pair of the proof: a block of the start and one of the leader."""
+        of = {bool(self._what[number][0]): block for number, block in blocks.items()}
+        start, leader = of.get(False), of.get(True)
+        if self._search.is_proving and start is not None and leader is not None:
+            self._proof.append((self._search.leader, start, leader))
 
     def _note_compiling(self, number: int, changes: Settings, busy_s: float) -> None:
         """Leave the time of compiling out of the budget."""
@@ -378,7 +404,9 @@ class Tuning:
     def _go_on(self) -> None:
         while not self.is_over and self._turns and self._turns[0].is_over:
             turn = self._turns.popleft()
+            blocks = {number: self._blocks.pop(number, None) for number in turn.numbers}
             if turn.is_whole:
+                self._note_proof(blocks)
                 self._turn_over(RoundCosts(turn.order, turn.costs))
 
     def _turn_over(self, measured: RoundCosts | None) -> None:
@@ -425,7 +453,10 @@ class Tuning:
             number=number,
             changes=changes,
             min_steps=ab.RUN_MIN_STEPS if short_runs else MIN_STEPS,
-            min_s=ab.RUN_S if short_runs else ab.BLOCK_S,
+            min_s=max(
+                ab.RUN_S if short_runs else ab.BLOCK_S,
+                BLOCK_S * (self.energy and self._search.is_proving),
+            ),
         )
 
     # ── the end ─────────────────────────────────────────────────────────────────────────

@@ -195,6 +195,9 @@ def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
                 value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
                 one = msgspec.structs.replace(one, value=_joined(one.value, beside[0], value))
             yield one
+    missing = snapshot.gpu_unread | snapshot.gpus_lost
+    for what, why in missing.items():
+        yield from map(Text, textwrap.wrap(fmt.plain(f"{what}: {why}"), TEXT_WIDTH))
 
 
 def _joined(value: str, between: str, other: str) -> str:

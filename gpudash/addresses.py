@@ -1,4 +1,4 @@
-"""Parse and resolve the addresses of `--listen` and `--connect`: `[HOST:]PORT`."""
+"""Parse and resolve addresses of the command line: `[HOST:]PORT`, `HOST:PORT`."""
 
 import os
 import socket
@@ -21,19 +21,28 @@ class Address(NamedTuple):
         return plain(f"{host}:{self.port}")
 
 
-def to_listen(text: str) -> Address:
-    """Return the address of `--listen`; without a host, only this machine reaches it."""
+def to_listen(
+    text: str,
+    option: str = "--listen ",
+    valid: str = "[HOST:]PORT; port 0 is any free one",
+    *,
+    least: int = 0,
+) -> Address:
+    """Return an address to listen on; without a host, only this machine reaches it.
+
+    Raises UsageError, also for a port below `least`.
+    """
     host, port = _split(text)
-    if port is None:
-        raise _wrong("--listen", text, "[HOST:]PORT; port 0 is any free one")
+    if port is None or port < least:
+        raise _wrong(option, text, valid)
     return Address(host or LOOPBACK, port)
 
 
-def to_connect(text: str) -> Address:
-    """Return the address of `--connect`."""
+def to_connect(text: str, option: str = "--connect ") -> Address:
+    """Return an address to connect to. Raises UsageError."""
     host, port = _split(text)
     if not host or not port:
-        raise _wrong("--connect", text, "HOST:PORT")
+        raise _wrong(option, text, "HOST:PORT")
     return Address(host, port)
 
 
@@ -63,4 +72,4 @@ def _split(text: str) -> tuple[str, int | None]:
 
 
 def _wrong(option: str, text: str, valid: str) -> UsageError:
-    return UsageError(plain(f"{option} {text} is not valid; valid: {valid}"))
+    return UsageError(plain(f"{option}{text} is not valid; valid: {valid}"))

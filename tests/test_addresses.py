@@ -2,8 +2,8 @@
 
 import pytest
 
+from gpudash.addresses import Address, to_connect, to_listen
 from gpudash.errors import UsageError
-from gpudash.run.addresses import Address, to_connect, to_listen
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,142 @@
+"""Exporters beside a run: current while it trains, and harmless when they are refused."""
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from gpudash.cli.main import main
+from gpudash.cli.options import OF_A_RECORDING, OF_A_RUN
+from tests import waiting, worker_double
+from tests.sinks.test_otlp import Collector
+from tests.sinks.test_prometheus import free_port, samples, scrape
+
+ENDLESS = ("--interval", "0.1", "--device", "cpu")
+Process = subprocess.Popen[str]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    found = Collector()
+    yield found
+    found.stop()
+
+
+def started(folder: Path, *arguments: str) -> Process:
+    return subprocess.Popen(
+        worker_double.gpudash(*arguments, *ENDLESS),
+        cwd=folder,
+        env=worker_double.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def trained(port: int) -> float:
+    """Steps that a scrape tells; 0 before anybody listens."""
+    try:
+        text = scrape(port)[1]
+    except OSError:
+        return 0
+    return samples(text_string_to_metric_families(text)).get("gpudash_steps_total", 0)
+
+
+def ended(process: Process) -> tuple[int, str]:
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=waiting.PATIENCE_S)
+    return process.returncode, said
+
+
+def test_all_of_them_beside_a_recording(tmp_path: Path, collector: Collector) -> None:
+    port = free_port()
+    to = (
+        f"prometheus:{port}",
+        f"otlp:{collector.address}",
+        "textfile:run.prom",
+        "tensorboard:board",
+        "trace:run.trace.json",
+        "csv:rows.csv",
+        "jsonl:rows.jsonl",
+    )
+    assert [one.partition(":")[0] for one in sorted(to)] == sorted(OF_A_RUN)
+    words = [word for one in to for word in ("--to", one)]
+    process = started(tmp_path, "-q", "--record", "run.csv", *words)
+    first = waiting.until(lambda: trained(port))
+    waiting.until(lambda: trained(port) > first)
+    assert ended(process) == (0, "")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").open()]
+    steps = sum(row["steps"] for row in rows)
+    sent = collector.metrics()["gpudash.steps"].sum.data_points[0].as_double
+    text = (tmp_path / "run.prom").read_text()
+    assert samples(text_string_to_metric_families(text))["gpudash_steps_total"] == steps == sent
+    found = EventAccumulator(str(tmp_path / "board"), size_guidance={"scalars": 0}).Reload()
+    assert sum(one.value for one in found.Scalars("step/steps")) == steps
+    events = json.loads((tmp_path / "run.trace.json").read_text())["traceEvents"]
+    counted = [one["args"]["value"] for one in events if one["name"] == "steps"]
+    assert sum(counted) == steps
+
+
+def test_a_script_keeps_its_streams_and_is_scraped(tmp_path: Path, short_path: Path) -> None:
+    port = free_port()
+    script = ("-m", "tests.run.scripted_training", "--steps", "100000", "--step-s", "0.002")
+    process = subprocess.Popen(
+        worker_double.gpudash("run", "--watch", "-q", "--to", f"prometheus:{port}", "--", *script),
+        cwd=tmp_path,
+        env=worker_double.environment(GPUDASH_RUN_DIR=str(short_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    waiting.until(lambda: trained(port))
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    output, said = process.communicate(timeout=waiting.PATIENCE_S)
+    assert "gpudash" not in output + said
+
+
+def test_a_collector_that_goes_away_leaves_the_recording_whole(tmp_path: Path) -> None:
+    collector = Collector()
+    process = started(tmp_path, "-q", "--record", "run.csv", "--to", f"otlp:{collector.address}")
+    waiting.until(lambda: collector.got)
+    collector.stop()
+    code, said = ended(process)
+    assert code == 1
+    assert said == f"gpudash: otlp: {collector.address} takes nothing: connection refused\n"
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize("name", ["prometheus", "otlp", "textfile", "tensorboard"])
+def test_one_that_is_refused_is_one_line_before_anything_trains_or_is_written(
+    name: str,
+    called_with_double: None,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        targets = {
+            "prometheus": str(taken.getsockname()[1]),
+            "otlp": f"localhost:{free_port()}",
+            "textfile": "none/run.prom",
+            "tensorboard": "file",
+        }
+        words = ["--to", "csv:rows.csv", "--to", "trace:a.json", "--to", f"{name}:{targets[name]}"]
+        assert main(["--record", "run.csv", *words]) == 2
+    output, said = capfd.readouterr()
+    assert output == ""
+    assert said.startswith("gpudash: cannot ")
+    assert said.count("\n") == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_a_recording_is_exported_to_takes_no_present(tmp_path: Path) -> None:
+    assert set(OF_A_RUN) - set(OF_A_RECORDING) == {"csv", "jsonl", "prometheus"}

@@ -1,0 +1,220 @@
+"""Who scrapes gets the current values, as the parsers of Prometheus's own client read them."""
+
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_of
+from prometheus_client.parser import text_string_to_metric_families as classic_of
+
+from gpudash.errors import RecordingError, UsageError
+from gpudash.recording.gpu_interval import GpuInterval
+from gpudash.sinks import prometheus
+from gpudash.sinks.prometheus import MOST_READERS, Prometheus
+from tests.lives import said
+from tests.scripted_run import started
+from tests.sinks.exporting import OF_GPU, answer, exported, h200, origin, recorded, row
+from tests.waiting import until
+
+OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def served(port: int) -> Iterator[Prometheus]:
+    """A sink with two rows of the last second."""
+    began_s = time.monotonic() - 1.0
+    sink = Prometheus(str(port), origin(began_s))
+    for item in (said(started(began_s)), answer(), row(0, began_s), row(1, began_s)):
+        sink.take(item)
+    yield sink
+    sink.close(None)
+
+
+def scrape(port: int, path: str = "/metrics", **headers: str) -> tuple[HTTPResponse, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path, headers=headers)
+    response = connection.getresponse()
+    return response, response.read().decode()
+
+
+def samples(families: Iterable[Metric]) -> dict[str, float]:
+    """The values by name, with the labels that tell apart what a test has several of."""
+    found = {}
+    for family in families:
+        for one in family.samples:
+            phase = one.labels.get("phase")
+            found[f"{one.name}{{{phase}}}" if phase else one.name] = one.value
+    return found
+
+
+def test_a_scrape_in_either_format_has_the_same_values(served: Prometheus, port: int) -> None:
+    modern, text = scrape(port, **OPENMETRICS)
+    assert modern.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    found = samples(openmetrics_of(text))
+    assert found["gpudash_steps_total"] == 10
+    assert found["gpudash_phase_seconds_total{forward}"] == pytest.approx(0.4)
+    assert found["hw_power_watts"] == 300
+    classic, text = scrape(port)
+    assert classic.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert samples(classic_of(text)) == found
+
+
+def test_every_family_has_its_type_its_unit_and_what_it_means(
+    served: Prometheus, port: int
+) -> None:
+    families = {one.name: one for one in openmetrics_of(scrape(port, **OPENMETRICS)[1])}
+    assert families["gpudash_steps"].type == "counter"
+    assert families["gpudash_limit"].type == "info"
+    assert (families["hw_energy_joules"].type, families["hw_energy_joules"].unit) == (
+        "counter",
+        "joules",
+    )
+    assert all(one.documentation for one in families.values())
+    limit = families["gpudash_limit"].samples[0]
+    assert limit.labels == {"title": "input-bound", "limit": "data"}
+
+
+def test_labels_hold_whatever_a_name_holds(served: Prometheus, port: int) -> None:
+    odd = 'a"b\\c\nd'
+    served.take(answer(title=odd))
+    for parse, headers in ((openmetrics_of, OPENMETRICS), (classic_of, {})):
+        families = parse(scrape(port, **headers)[1])
+        (found,) = (one for one in families if one.name.startswith("gpudash_limit"))
+        assert found.samples[0].labels["title"] == odd
+
+
+def test_old_values_are_no_present_ones(
+    served: Prometheus, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later_s = time.monotonic() + 60
+    monkeypatch.setattr(prometheus, "now_s", lambda: later_s)
+    found = samples(classic_of(scrape(port)[1]))
+    assert "hw_power_watts" not in found
+    assert found["gpudash_steps_total"] == 10
+
+
+def test_other_paths_are_none(served: Prometheus, port: int) -> None:
+    response, text = scrape(port, "/")
+    assert response.status == 404
+    assert "/metrics" in text
+
+
+def test_readers_that_hang_block_no_other_and_not_the_training(
+    served: Prometheus, port: int
+) -> None:
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST_READERS - 1)]
+    silent[0].sendall(b"GET /metr")
+    served.take(row(2))
+    assert samples(classic_of(scrape(port)[1]))["gpudash_steps_total"] == 15
+    for one in silent:
+        one.close()
+
+
+def test_readers_beyond_the_most_are_turned_away_until_others_have_gone(
+    served: Prometheus, port: int
+) -> None:
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST_READERS)]
+    more = socket.create_connection(("127.0.0.1", port), timeout=60)
+    assert more.recv(1) == b""
+    for one in silent:
+        one.close()
+
+    def answered() -> bool:
+        try:
+            return scrape(port)[0].status == 200
+        except OSError:
+            return False
+
+    until(answered)
+
+
+def test_at_the_end_nobody_listens(port: int) -> None:
+    sink = Prometheus(str(port), origin())
+    sink.close(None)
+    with pytest.raises(ConnectionRefusedError):
+        scrape(port)
+    Prometheus(str(port), origin()).close(None)
+
+
+def test_without_a_host_only_this_machine_reaches_it(served: Prometheus, port: int) -> None:
+    with socket.socket() as other, pytest.raises(OSError, match="refused"):
+        other.connect(("127.0.0.2", port))
+
+
+@pytest.mark.parametrize("target", ["", "0", "x", "localhost:", "99999", "9400/metrics"])
+def test_what_is_no_address_is_refused(target: str) -> None:
+    with pytest.raises(UsageError, match=r"--to prometheus:\S* is not valid; valid: \[HOST:\]PORT"):
+        Prometheus(target, origin())
+
+
+def test_a_port_that_is_taken_is_one_line(served: Prometheus, port: int) -> None:
+    with pytest.raises(RecordingError) as raised:
+        Prometheus(str(port), origin())
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use; valid: " in str(
+        raised.value
+    )
+
+
+def test_a_host_that_is_not_this_machine_is_one_line() -> None:
+    with pytest.raises(RecordingError, match="cannot listen on 192.0.2.1:9400: cannot assign"):
+        Prometheus("192.0.2.1:9400", origin())
+
+
+def test_many_gpus_are_told_apart_by_their_id(port: int) -> None:
+    began_s = time.monotonic() - 0.5
+    sink = Prometheus(str(port), origin(began_s))
+    gpus = tuple(GpuInterval(index=n, uuid=f"GPU-{n}", values=OF_GPU) for n in range(8))
+    sink.take(row(0, began_s, gpus=gpus))
+    families = {one.name: one for one in classic_of(scrape(port)[1])}
+    found = {one.labels["hw_id"]: one.value for one in families["hw_power_watts"].samples}
+    assert found == {f"GPU-{n}": 300.0 for n in range(8)}
+    sink.close(None)
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_textfile_of_a_recording_has_its_last_values(tmp_path: Path) -> None:
+    exported(recorded(tmp_path), f"textfile:{tmp_path / 'run.prom'}")
+    found = samples(classic_of((tmp_path / "run.prom").read_text()))
+    assert found["gpudash_steps_total"] == 20
+    assert "gpudash_training_info" in found
+
+
+def test_the_history_of_a_recording_has_each_value_with_its_time(tmp_path: Path) -> None:
+    exported(recorded(tmp_path), f"openmetrics:{tmp_path / 'run.om'}")
+    families = {one.name: one for one in openmetrics_of((tmp_path / "run.om").read_text())}
+    steps = [(one.timestamp, one.value) for one in families["gpudash_steps"].samples]
+    began_s = origin().began_utc.timestamp()
+    assert [(float(at_s) - began_s, value) for at_s, value in steps] == [
+        (0.5, 5),
+        (1.0, 10),
+        (1.5, 15),
+        (2.0, 20),
+    ]
+
+
+def test_a_training_on_an_h200_is_read_whole(tmp_path: Path) -> None:
+    log = h200(tmp_path)
+    exported(log, f"openmetrics:{tmp_path / 'run.om'}", f"textfile:{tmp_path / 'run.prom'}")
+    history = {one.name for one in openmetrics_of((tmp_path / "run.om").read_text())}
+    last = samples(classic_of((tmp_path / "run.prom").read_text()))
+    assert {"hw_energy_joules", "gpudash_pipe_tensor_active_ratio", "gpudash_steps"} <= history
+    assert last["gpudash_steps_total"] == 236
+    phases = sum(value for name, value in last.items() if name.startswith("gpudash_phase"))
+    assert phases == pytest.approx(last["gpudash_device_seconds_total"], rel=0.02)

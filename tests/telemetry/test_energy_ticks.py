@@ -1,0 +1,113 @@
+"""The ticks of an energy counter: their period, their moments, and how seldom it is read."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from gpudash.protocol.readings import EnergyTick
+from gpudash.telemetry import watched_gpu
+from gpudash.telemetry.energy_ticks import MEASURED, TickFinder
+from gpudash.telemetry.sampler import Sampler
+from tests.telemetry.shim import FIRST, Driver
+from tests.waiting import until
+
+CALL_S = 0.002
+POWER_W = 300.0
+
+
+def ticks_of(
+    period_s: float, seconds: float, *, jitter_s: float = 0.0
+) -> tuple[list[EnergyTick], int]:
+    """Return the ticks found in reads of an ideal counter, and how often it was read."""
+    finder, found, now_s, reads = TickFinder(FIRST), list[EnergyTick](), 0.0, 0
+    while now_s < seconds:
+        late_s = jitter_s * (reads % 3 - 1)
+        count = int((now_s + CALL_S / 2 + late_s) / period_s)
+        tick = finder.add(now_s, now_s + CALL_S, count * period_s * POWER_W)
+        found += [tick] if tick is not None else []
+        reads += 1
+        now_s = max(now_s + CALL_S, finder.next_s(now_s + CALL_S))
+    return found, reads
+
+
+@pytest.mark.parametrize("period_s", [0.02, 0.1, 0.25])
+def test_the_period_is_measured_at_the_start(period_s: float):
+    found, _ = ticks_of(period_s, 6.0)
+    assert found[MEASURED - 2].period_s is None
+    assert found[-1].period_s == pytest.approx(period_s, rel=0.1)
+
+
+@pytest.mark.parametrize("period_s", [0.02, 0.1, 0.25])
+def test_the_moment_of_a_tick_is_within_what_it_says(period_s: float):
+    found, _ = ticks_of(period_s, 6.0)
+    for tick in found:
+        true_s = tick.energy_j / POWER_W
+        assert abs(tick.at_s - true_s) <= tick.within_s + CALL_S
+        assert tick.within_s < 0.01
+    assert len(found) == pytest.approx(6.0 / period_s, abs=3)
+
+
+def test_once_the_period_is_known_the_counter_is_read_a_few_times_a_tick():
+    found, reads = ticks_of(0.1, 20.0)
+    assert reads / len(found) < 6
+
+
+def test_a_counter_that_goes_back_is_told_as_it_is():
+    """Whoever interpolates sees that it went backwards, and has no figure."""
+    finder = TickFinder(FIRST)
+    assert finder.add(0.0, 0.001, 500.0) is None
+    tick = finder.add(0.01, 0.011, 3.0)
+    assert tick is not None
+    assert tick.energy_j == 3.0
+
+
+# ── by the sampler ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def emitted(driver: Driver) -> Iterator[list[object]]:
+    samples: list[object] = []
+    driver.says("energy.tick_ms 50", f"energy.w {POWER_W}")
+    sampler = Sampler(samples.append, energy=True)
+    sampler.watch(1, FIRST)
+    sampler.start()
+    yield samples
+    sampler.stop()
+
+
+def found(samples: list[object]) -> list[EnergyTick]:
+    return [one for one in list(samples) if isinstance(one, EnergyTick)]
+
+
+def test_the_sampler_tells_each_tick_with_the_energy_at_it(emitted: list[object]):
+    ticks = until(lambda: ticks if len(ticks := found(emitted)) >= 20 else None)
+    assert ticks is not None
+    powers = [(b.energy_j - a.energy_j) / (b.at_s - a.at_s) for a, b in pairwise(ticks[::10])]
+    assert powers == pytest.approx([POWER_W] * len(powers), rel=0.2)
+    assert {one.uuid for one in ticks} == {FIRST}
+
+
+def test_a_counter_that_stands_still_has_no_ticks_and_is_looked_at_again(
+    emitted: list[object], driver: Driver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("gpudash.telemetry.energy_ticks.PATIENCE_S", 0.1)
+    monkeypatch.setattr(watched_gpu, "REOPEN_S", 0.1)
+    monkeypatch.setattr(watched_gpu, "REOPEN_MOST_S", 0.1)
+    until(lambda: found(emitted))
+    driver.says("energy.tick_ms 0")
+    until(lambda: driver.asked("nvmlInitWithFlags") > 3)
+    emitted.clear()
+    driver.says("energy.tick_ms 50")
+    until(lambda: found(emitted))
+
+
+def test_without_being_asked_the_counter_is_read_once_a_second(driver: Driver):
+    samples: list[object] = []
+    sampler = Sampler(samples.append)
+    sampler.watch(1, FIRST)
+    sampler.start()
+    until(lambda: len(samples) > 8)
+    sampler.stop()
+    assert not found(samples)
+    assert driver.asked("nvmlDeviceGetTotalEnergyConsumption") <= 4
