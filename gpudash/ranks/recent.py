@@ -94,6 +94,8 @@ class RecentSteps:
         samples_per_s = None if samples is None else samples / busy_s
         tokens_per_s = None if tokens is None else tokens / busy_s
         steps = sum(count for _, count in counted)
+        if steps < NOW_STEPS and busy_s < NOW_S:  # after a change a few may be no measure
+            return Rate(None, None, p50, p95)
         return Rate(steps / busy_s, samples_per_s, p50, p95, tokens_per_s)
 
 

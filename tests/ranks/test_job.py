@@ -111,8 +111,9 @@ def test_after_a_restart_nothing_is_known_of_the_ranks_before():
 
 def test_the_jobs_rate_has_the_samples_and_tokens_of_all_ranks_and_rank_0s_steps():
     ranks = Ranks()
-    known = {"samples": 8, "tokens": 100}
-    told = [started(0, 3), started(1, 3), trained(0, **known), trained(1, samples=24, tokens=50)]
+    own = trained(0, samples=5 * 8, tokens=5 * 100, count=5)
+    other = trained(1, samples=5 * 24, tokens=5 * 50, count=5)
+    told = [started(0, 3), started(1, 3), own, other]
     for envelope in stamped(told):
         ranks.take(envelope)
     rate = ranks.rate(1.0, rests=False)

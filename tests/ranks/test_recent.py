@@ -100,7 +100,9 @@ def test_in_the_blocks_of_a_comparison_the_rate_is_of_both_sides():
     for number in range(1, 21):
         steps.add(step(number, 0.1 * number, 100.0, segment=number // 2), in_block=True)
     assert steps.rate(0.0).steps_per_s == pytest.approx(10.0)
-    steps.add(step(21, 2.05, 50.0, segment=99))
+    for number in range(21, 26):
+        assert steps.rate(0.0).steps_per_s in (None, pytest.approx(10.0))
+        steps.add(step(number, 0.05 * number + 1.0, 50.0, segment=99))
     assert steps.rate(0.0).steps_per_s == pytest.approx(20.0)
 
 
@@ -117,8 +119,16 @@ def test_the_span_of_current_values_is_given_in_words():
 def test_another_segment_starts_afresh():
     run = Trainer()
     steps = recent(*run.steps(20))
-    steps.add(step(21, run.now_s + 0.1, 100.0, segment=1))
+    for number in range(21, 26):
+        steps.add(step(number, run.now_s + 0.1 * (number - 20), 100.0, segment=1))
+        assert (steps.rate(0.0).steps_per_s is None) == (number < 25)  # a few are no measure
     assert steps.rate(0.0).steps_per_s == pytest.approx(10.0)
+
+
+def test_one_slow_step_is_a_measure():
+    steps = RecentSteps()
+    steps.add(step(1, 40.0, 40_000.0))
+    assert steps.rate(0.0).steps_per_s == pytest.approx(1 / 40)
 
 
 def test_without_a_step_nothing_is_known():

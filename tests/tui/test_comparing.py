@@ -310,7 +310,7 @@ async def test_the_footer_and_the_levers_show_that_no_lever_can_be_changed_durin
         await d.press("t")
         assert d.engine.calls_of("profile") == []
         assert d.notices() == ["an A/B is running; a ends it"]
-        assert "read only" in d.lines()[d.app.main_screen.levers.region.y]
+        assert "an A/B is running; a ends it" in d.lines()[d.app.main_screen.levers.region.y]
         await d.press("a")  # ends it
         await d.press("p")
         assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
@@ -393,27 +393,28 @@ async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before():
             assert "an A/B is running" not in d.text()
 
 
-def shades(d):
-    """The inks behind the throughput chart's columns."""
+def hues(d):
+    """The inks of the throughput chart's columns."""
     strips = strips_of(d.app)
     region = d.app.main_screen.query_one("#throughput").region
     return {
-        segment.style.bgcolor.get_truecolor()
+        segment.style.color.get_truecolor()
         for y in range(region.y + 1, region.bottom)
         for segment in strips[y].crop(region.x + 6, region.right)
-        if segment.style and segment.style.bgcolor
+        if "█" in segment.text
     }
 
 
-async def test_long_blocks_are_shaded_and_named_under_the_curve():
+async def test_long_blocks_have_their_hue_and_are_named_under_the_curve():
     blocks = tuple(
         BlockShown(begin_s=at_s, end_s=at_s + 5, side=side)
         for at_s, side in ((2.0, "a"), (7.0, "b"), (17.0, "b"))
     )
     async with dashboard(size=(200, 50), snapshot=training()) as d:
-        plain = shades(d)
+        plain = hues(d)
+        assert len(plain) == 1
         await d.show(changed(comparing(), blocks=blocks))
-        assert len(shades(d) - plain) == 4  # of the curve's ground and of the band
+        assert len(hues(d) - plain) == 2
         region = d.app.main_screen.query_one("#throughput").region
         band = d.lines()[region.bottom - 2][region.x : region.right]
         assert "A/B" in band

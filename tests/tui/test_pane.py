@@ -267,6 +267,12 @@ def test_painting_reads_only_the_rows_in_sight():
     assert len(read) == 9
 
 
+async def test_a_single_row_has_the_newest_setting_and_no_head():
+    async with pane(size=(80, 2)) as one:
+        assert "pipelined=on" in seen(one)[1]
+        assert "1 row above" in seen(one)[0]
+
+
 def test_before_a_setting_was_tried_it_says_what_will_stand_here():
     assert drawn((), 78) == ["   each setting that you try has a row here"]
 

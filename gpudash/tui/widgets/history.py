@@ -78,7 +78,7 @@ def history_rows(
     with_busy = room >= LEAST_NAME + GAP + len(busy)
     room -= (GAP + len(busy)) * with_busy
     longest = max(cell_len(fmt.plain(row.configuration)) for row in rows)
-    bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room // 2)) - 1)
+    bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room * 2 // 3)) - 1)
     bar = bar if bar >= LEAST_BAR else 0
     name = max(room - GAP - (bar + 1 if bar else 0), 1)
     head = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}"

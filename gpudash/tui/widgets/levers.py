@@ -216,7 +216,8 @@ class LeverPanel(Panel, Scrolled):
         row, indent = one.row, 3
         fixed = self._why_not or row.refusal
         values = f"{key_for('screen.enter')} {row.lever.valid}" if not fixed else ""
-        clauses = [f"{row.lever.name}: {row.lever.summary}", row.forecast, row.context]
+        does, stop, further = row.lever.summary.partition(". ")
+        clauses = [f"{row.lever.name}: {does}{stop}", further, row.forecast, row.context]
         if not fixed and one.place is not Place.FIXED:
             does = EFFECTS[row.lever.effect]
             does = does.replace(" and new weights", ", same weights") if row.keeps_weights else does

@@ -243,8 +243,9 @@ class Pane(Panel, Scrolled):
 
     def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "results":
-            shown = in_sight(self._table, self._scroll, height - 1)
-            yield from history_rows(self._table, shown, width, cursor=self._cursor)
+            shown = in_sight(self._table, self._scroll, max(height - 1, 1))
+            rows = [*history_rows(self._table, shown, width, cursor=self._cursor)]
+            yield from rows[-height:]  # a single row has no head
         elif self.tab == "ab":
             rows = list(comparison_rows(self._snapshot.comparison, width, height))
             yield from rows
@@ -343,7 +344,7 @@ class Pane(Panel, Scrolled):
     def _beyond(self) -> tuple[Cell, ...]:
         """Return how many rows are hidden above and below."""
         if self.tab == "results":
-            shown = in_sight(self._table, self._scroll, self.inside.height - 1)
+            shown = in_sight(self._table, self._scroll, max(self.inside.height - 1, 1))
             last = shown[-1] if shown else -1
             above, what = last + 1 - len(shown), "row"
         elif self.tab == "ranks":

@@ -131,7 +131,7 @@ GUTTER = 6
 """Columns of the value axis: five for numbers and one for the line."""
 LEAST_PLOT = 12
 """Fewest columns of a plot with a value axis."""
-SECONDS_TO = 100.0
+SECONDS_TO = 120.5
 """Length of a window from which it is given in minutes."""
 LEAST_DRAG = 2
 """Fewest columns of a drag; less is a click."""
