@@ -14,7 +14,8 @@ from gpudash.cli.ab_trial import (
     run_ab,
     two_values,
 )
-from gpudash.compare.ab import BLOCK_S, MIN_STEPS, Comparison, Question
+from gpudash.compare.ab import Comparison, Question
+from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.training import Failed
 from gpudash.snapshot import Snapshot

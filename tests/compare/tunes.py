@@ -10,7 +10,7 @@ from math import exp, pi, sin
 from random import Random
 from typing import NamedTuple
 
-from gpudash.compare.ab import BLOCK_S, RUN_MIN_STEPS, RUN_S
+from gpudash.compare.block_trial import BLOCK_S, RUN_MIN_STEPS, RUN_S
 from gpudash.compare.tune.search import ALLOWANCE, Allowance, RoundCosts, Search
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.compare.tune.tuning import MIN_STEPS
