@@ -17,8 +17,7 @@ from gpudash.protocol.training import Progress, State
 MIN_STEPS = 5
 BLOCK_S = 0.15
 """Seconds of a block under a lever that takes effect at the next step …"""
-RUN_MIN_STEPS = 10
-RUN_S = 1.0
+RUN_S = 0.5
 """… and of a short run under one that needs a new loader or a rebuilt model."""
 
 
@@ -130,6 +129,6 @@ def block_of(
     return Block(
         number=number,
         changes=changes,
-        min_steps=RUN_MIN_STEPS if short_runs else min_steps,
+        min_steps=min_steps,
         min_s=RUN_S if short_runs else BLOCK_S,
     )

@@ -21,6 +21,9 @@ after two pairs instead of five, and is a third longer after ten."""
 FAR = log(4 / 3)
 """What takes a third longer in its first round is dropped: no usual noise hides a gain there."""
 
+MUCH = 0.08
+"""What a race looks for at first; smaller gains are looked for once all levers have been tried."""
+
 
 class Race:
     """A race of settings, which are numbered from 0; 0 is the leader."""
@@ -36,6 +39,12 @@ class Race:
     def is_over(self) -> bool:
         """Whether at most one is left."""
         return len(self.left) <= 1
+
+    @property
+    def is_close(self) -> bool:
+        """Whether none that is left can be much better than the best."""
+        best = self.best
+        return all(one == best or self._is_behind(one, best, MUCH) for one in self.left)
 
     @property
     def best(self) -> int:

@@ -298,7 +298,8 @@ class Search:
             race.drop_losers()
             took_s = (self.spent_s - began_s) / (race.rounds - rounds)
             self._block_s[short_runs] = took_s / len(racing)
-            if race.rounds >= FEWEST_ROUNDS and self.spent_s - began_s + took_s > allowed_s:
+            is_late = self.spent_s - began_s + took_s > allowed_s
+            if race.rounds >= FEWEST_ROUNDS and (is_late or (race.is_close and not self._goes_on)):
                 break
         self.racing, self.left = "", ()
         self._close(settings, race, failures)
