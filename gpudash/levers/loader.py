@@ -4,9 +4,10 @@ Batches and their order stay the same. So do the script's random numbers, as a n
 comes from the old one's.
 
 Limits: a dataset that draws random numbers gets others in a worker, as with another `num_workers`
-from the start. A sampler that draws from the script's generator batch by batch draws earlier if
-more batches are prefetched. A dataset new to loader workers is tried with one batch; a later
-failure is the same as with that `num_workers` in the script.
+from the start; workers that rested go on with theirs. A sampler that draws from the script's
+generator batch by batch draws earlier if more batches are prefetched. A dataset new to loader
+workers is tried with one batch; a later failure is the same as with that `num_workers` in the
+script.
 """
 
 import multiprocessing

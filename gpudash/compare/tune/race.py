@@ -20,7 +20,6 @@ EFFECTS = 10.0
 after two pairs instead of five, and is a third longer after ten."""
 FAR = log(4 / 3)
 """What takes a third longer in its first round is dropped: no usual noise hides a gain there."""
-
 MUCH = 0.05
 """What a race looks for at first; smaller gains are looked for once all levers have been tried."""
 
