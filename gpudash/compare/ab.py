@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 
 from gpudash.compare import energy, meter
-from gpudash.compare.blocks import BlockLog, MeasuredBlock, NotRun, Outcome
+from gpudash.compare.block_trial import BlockTrial, block_of
+from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
@@ -35,14 +36,6 @@ from gpudash.statistics import Means
 
 READINGS = ("core_wait_pct", "gpu_util_pct")
 """Of which the mean over the whole comparison counts."""
-MIN_STEPS = 5
-BLOCK_S = 0.15
-"""Seconds of a block under a lever that takes effect at the next step …"""
-RUN_MIN_STEPS = 10
-RUN_S = 1.0
-"""… and of a short run under one that needs a new loader or a rebuilt model."""
-
-
 INSTRUMENTS = "instruments"
 """Not a lever of the training: gpudash's own instruments, on or off, timed by the wall clock."""
 
@@ -72,29 +65,27 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     def block(self, number: int, value: str) -> Block:
         """Return a block under one of the two values."""
-        block = Block(
-            number=number,
-            changes={self.lever: value},
-            min_steps=RUN_MIN_STEPS if self.short_runs else MIN_STEPS,
-            min_s=max(RUN_S if self.short_runs else BLOCK_S, meter.BLOCK_S * self.energy),
-        )
+        changes, energy = {self.lever: value}, self.energy
+        block = block_of(number, changes, short_runs=self.short_runs, energy=energy)
         if self.lever != INSTRUMENTS:
             return block
         wall_clock = "instrumented" if value == "on" else "uninstrumented"
         return msgspec.structs.replace(block, changes={}, wall_clock=wall_clock)
 
 
-class Comparison:
+class Comparison(BlockTrial):
     """Runs one question to its verdict."""
+
+    name = "A/B"
 
     def __init__(self, question: Question, known: KnownStarts | None = None) -> None:
         """`known` is what other starts of the training have found."""
+        super().__init__()
         self.question = question
         self._all_pairs = False  # whether it goes on after the change is known
         self._known = known or KnownStarts()
         self._start, self._others = 0, ""  # number of the training's start; the other levers
         self._orders = block_order(question.pairs, question.seed)
-        self._log = BlockLog()
         self._measured: dict[int, MeasuredBlock] = {}
         self._pairs: list[tuple[float, float]] = []
         self._sides: tuple[list[MeasuredBlock], list[MeasuredBlock]] = ([], [])
@@ -103,17 +94,8 @@ class Comparison:
         self._why_no_energy = ""
         self._readings = Means()
         self._process: TrainingProcess | None = None
-        self._stopping = False
-        self.verdict: str | None = None
-        """The verdict sentence; None until there is one."""
-        self.failure: str | None = None
-        """Why there will be no verdict; None otherwise."""
         self.refused = False
         """Whether it failed because a setting is not possible."""
-        self.done = False
-        """Whether no block of it is running or left."""
-        self.cut_short = False
-        """Whether it was concluded before its change was known as closely as asked."""
 
     @property
     def found(self) -> Estimate | None:
@@ -125,20 +107,19 @@ class Comparison:
         """The A/A check so far."""
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
-    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        """Return the blocks that the worker runs under this run number."""
+    def _first(self, state: State, _run: int) -> tuple[Block, ...]:
         question, done = self.question, 2 * len(self._pairs)
         sides = "".join(self._orders)
-        blocks = tuple(
+        others = sorted(one for one in state.settings.items() if one[0] != question.lever)
+        self._start, self._others = state.worker, str(others)
+        return tuple(
             question.block(number, question.a if sides[number] == "A" else question.b)
             for number in range(done, len(sides))
         )
+
+    def _meter(self, state: State) -> meter.Meter | None:
         self._process = state.process
-        counters = meter.Meter(self._gpus) if question.energy else None
-        self._log = BlockLog(run, blocks, state, counters)
-        others = sorted(one for one in state.settings.items() if one[0] != question.lever)
-        self._start, self._others = state.worker, str(others)
-        return blocks
+        return meter.Meter(self._gpus) if self.question.energy else None
 
     def with_more(self, question: Question, state: State | None) -> "Comparison":
         """Return a comparison that goes on with this one's pairs, up to those of the question.
@@ -155,34 +136,6 @@ class Comparison:
             longer._intervals = [*self._intervals]
             longer._energy, longer._why_no_energy = self._energy, self._why_no_energy
         return longer
-
-    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record; return an empty tuple to end the blocks early, else None."""
-        if self.done:
-            return None
-        if isinstance(item, (GpuReading, HostReading)) and not self._is_over:
-            self._readings.add({name: item.number(name) for name in READINGS})
-        for outcome in self._log.fold(item):
-            self._take(outcome)
-        if self._log.over is not None:
-            self._fail(self._log.over)
-            self.done = True
-            return None
-        if self._stopping or not self._is_over:
-            return None
-        self._stopping = True
-        return ()
-
-    def cancel(self, reason: str) -> None:
-        """End the comparison early; conclude it from the pairs so far if they are enough."""
-        pairs = len(self._pairs)
-        if self._is_over:
-            return
-        if pairs < FEWEST_PAIRS:
-            self._fail(f"{reason} after {pairs} pairs, and a verdict needs {FEWEST_PAIRS}")
-            return
-        self.cut_short = True
-        self._conclude()
 
     def shown(self) -> ComparisonShown:
         """Return the comparison's state for the screen."""
@@ -236,17 +189,25 @@ class Comparison:
         """Core wait over the whole comparison: many blocks are shorter than a reading's period."""
         return self._readings.values().get("core_wait_pct")
 
-    @property
-    def _is_over(self) -> bool:
-        """Whether the outcome is known; the worker may still have blocks to run."""
-        return self.verdict is not None or self.failure is not None
+    def _note(self, item: Event | Reading) -> None:
+        if isinstance(item, (GpuReading, HostReading)) and not self.is_over:
+            self._readings.add({name: item.number(name) for name in READINGS})
+
+    def _end_early(self, reason: str) -> None:
+        pairs = len(self._pairs)
+        if pairs < FEWEST_PAIRS:
+            self.failure = f"{reason} after {pairs} pairs, and a verdict needs {FEWEST_PAIRS}"
+            return
+        self.cut_short = True
+        self._conclude()
+
+    def _break_off(self, why: str) -> None:
+        self.failure = why
 
     def _take(self, outcome: Outcome) -> None:
-        if self._is_over:
-            return
         if isinstance(outcome, NotRun):
             self.refused = True
-            self._fail(outcome.reason)
+            self.failure = outcome.reason
             return
         self._measured[outcome.number] = outcome
         pair = len(self._pairs)
@@ -255,7 +216,7 @@ class Comparison:
             return
         first, second = self._measured.pop(number), self._measured.pop(number + 1)
         if self.question.lever == "batch_size" and None in (first.samples, second.samples):
-            self._fail("it is not known how many samples a step has")
+            self.failure = "it is not known how many samples a step has"
             return
         a, b = (first, second) if self._orders[pair] == "AB" else (second, first)
         self._sides[0].append(a)
@@ -285,10 +246,6 @@ class Comparison:
         share = None if self._device_is_limit else host_share(shown.host_ms, shown.steps_per_s)
         alone = of_one_start(share, starts)
         self.verdict = said + alone + contention(self._core_wait_pct)
-
-    def _fail(self, reason: str) -> None:
-        if not self._is_over:
-            self.failure = reason
 
 
 def contention(core_wait_pct: float | None) -> str:

@@ -8,13 +8,14 @@ import math
 from statistics import fmean, stdev
 from typing import get_args
 
-from gpudash.compare.blocks import BlockLog, NotRun, Outcome
+from msgspec.structs import replace
+
+from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS, BlockTrial, block_of
+from gpudash.compare.blocks import NotRun, Outcome
 from gpudash.compare.paired_t import round_order, student_t
 from gpudash.protocol.commands import Block, Slow, Slowable
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.session import Slope, SlowingShown
-from gpudash.protocol.training import Progress, State
+from gpudash.protocol.training import State
 
 PARTS: tuple[Slowable, ...] = get_args(Slowable)
 SIDES = 1 + len(PARTS)
@@ -27,73 +28,42 @@ MOST_S = 60.0
 """… or after so many seconds."""
 FEWEST_ROUNDS = 4
 MOST_ROUNDS = 100
-MIN_STEPS = 5
-BLOCK_S = 0.15
 CONFIDENCE = 0.95
 
 
-class SlowingTrial:
-    """The blocks of a proof, and the slopes that they show; an `Experiment`."""
+class SlowingTrial(BlockTrial):
+    """The blocks of a proof, and the slopes that they show.
 
-    verdict: str | None = None
-    """It has none in words: the answer says what the slopes mean."""
+    It has no verdict in words: the answer says what the slopes mean. Its failure is empty then.
+    """
+
+    name = "proof by slowing"
 
     def __init__(self, step_ms: float, *, seed: int = 0) -> None:
         """`step_ms` is the present duration of a step."""
-        self.done = False
+        super().__init__()
         self._step_ms = step_ms
         self._delay_ms = DELAY * step_ms
         self._sides = [side for order in round_order(SIDES, MOST_ROUNDS, seed) for side in order]
-        self._log = BlockLog()
         self._blocks: tuple[Block, ...] = ()
         self._took_ms: dict[int, float | None] = {}  # of a step, by block; None: it was refused
         self._growth: dict[Slowable, list[float]] = {part: [] for part in PARTS}
         self._why_not: dict[Slowable, str] = {}
         self._rounds = 0
-        self._began_s: float | None = None
+        self._told = 0  # of how many parts that cannot be slowed the worker knows
         self._expected_s: float | None = None
-        self._is_over = False
-        self._failure = ""
 
-    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        """Return the blocks that the worker runs under this run number."""
+    def _first(self, state: State, _run: int) -> tuple[Block, ...]:
         # all blocks are of one kind: in each, every step is met
         slows = [Slow(part="host", ms=0.0), *(Slow(part=part, ms=self._delay_ms) for part in PARTS)]
-        blocks = tuple(
-            Block(
-                number=number,
-                changes={},
-                min_steps=MIN_STEPS,
-                min_s=BLOCK_S,
-                slow=slows[side],
-            )
+        self._blocks = tuple(
+            replace(block_of(number, {}, short_runs=False), slow=slows[side])
             for number, side in enumerate(self._sides)
         )
-        self._log, self._blocks = BlockLog(run, blocks, state), blocks
         steps = state.warmup_steps + MIN_STEPS + 1
         block_s = max(steps * self._step_ms / 1e3, BLOCK_S)
         self._expected_s = FEWEST_ROUNDS * SIDES * block_s
-        return blocks
-
-    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record; return an empty tuple to end the blocks, else None."""
-        if self.done:
-            return None
-        refused = len(self._why_not)
-        for outcome in self._log.fold(item):
-            self._take(outcome)
-        if self._log.over is not None:
-            self._end(self._log.over)
-            self.done = True
-            return None
-        if not self._is_over and self._has_enough(item):
-            self._end("it took too long")
-            return ()
-        return self._left() if len(self._why_not) > refused and not self._is_over else None
-
-    def cancel(self, reason: str) -> None:
-        """End it early; the slopes so far stay."""
-        self._end(reason)
+        return self._blocks
 
     def shown(self) -> SlowingShown:
         """Return the state for the screen."""
@@ -103,8 +73,14 @@ class SlowingTrial:
             rounds=self._rounds,
             expected_s=self._expected_s,
             is_over=self.done,
-            failure=self._failure,
+            failure=self.failure or "",
         )
+
+    def _next(self) -> tuple[Block, ...] | None:
+        if self._has_enough():
+            self._end_early("it took too long")
+        told, self._told = self._told, len(self._why_not)
+        return self._left() if self._told > told else None
 
     def _take(self, outcome: Outcome) -> None:
         if isinstance(outcome, NotRun):
@@ -150,31 +126,16 @@ class SlowingTrial:
         half = student_t(len(growth) - 1, CONFIDENCE) * stdev(growth) / math.sqrt(len(growth))
         return Slope(part=part, slope=slope, low=slope - half, high=slope + half)
 
-    def _has_enough(self, item: Event | Reading) -> bool:
+    def _has_enough(self) -> bool:
         """Return whether each slope is known well enough, or the time is over."""
-        now_s = _time_s(item)
-        if now_s is not None:
-            self._began_s = now_s if self._began_s is None else self._began_s
-            if now_s - self._began_s >= MOST_S:
-                return True
+        if self.lasted_s >= MOST_S:
+            return True
         known = [self._slope(part) for part in PARTS if part not in self._why_not]
         return not known or all(
             one.low is not None and one.high is not None and one.high - one.low <= 2 * PRECISION
             for one in known
         )
 
-    def _end(self, why: str) -> None:
-        """Note the end, and why nothing was found if nothing was."""
-        if not self._is_over:
-            self._is_over = True
-            slopes = [self._slope(part) for part in PARTS]
-            self._failure = "" if any(one.low is not None for one in slopes) else why
-
-
-def _time_s(item: Event | Reading) -> float | None:
-    match item:
-        case Progress():
-            return item.until_s
-        case HostReading():
-            return item.at_s
-    return None
+    def _end_early(self, reason: str) -> None:
+        slopes = [self._slope(part) for part in PARTS]
+        self.failure = "" if any(one.low is not None for one in slopes) else reason

@@ -27,13 +27,19 @@ class Life:
         self.send(self.state)
 
     def pause(
-        self, at_s: float, after_step: int, why: Aside = "asked", answers: tuple[int, ...] = ()
+        self,
+        at_s: float,
+        after_step: int,
+        why: Aside = "asked",
+        answers: tuple[int, ...] = (),
+        **changes: Any,
     ) -> None:
         """Send that no further step is started; a second time, since when."""
         if self.state.why == why:
             self.turn(self.state.at_s, answers=answers)
         else:
-            self.turn(at_s, phase="paused", why=why, after_step=after_step, answers=answers)
+            changes |= {"phase": "paused", "why": why, "after_step": after_step}
+            self.turn(at_s, answers=answers, **changes)
 
     def resume(self, at_s: float, answers: tuple[int, ...] = ()) -> None:
         """Send that the training goes on, also if it was not paused."""

@@ -125,6 +125,21 @@ PLACES = (
         ("_prefetch_factor", "_try_put_index"),
         NO_LEVER,
     ),
+    Place(
+        f"{LOADER}._MultiProcessingDataLoaderIter()",
+        ("_data_queue", "_worker_result_queue", "_pin_memory"),
+        NO_LEVER,
+    ),
+    Place(
+        f"{LOADER}._MultiProcessingDataLoaderIter()",
+        ("_persistent_workers", "_worker_pids_set", "_workers"),
+        NO_LEVER,
+    ),
+    Place(
+        "torch.utils.data._utils.signal_handling",
+        ("_remove_worker_pids", "_set_worker_pids"),
+        NEEDED,
+    ),
     Place("torch._utils", ("ExceptionWrapper",), NEEDED),
     Place(
         "torch.accelerator",

@@ -1,7 +1,12 @@
 """Replaces an iterator of a DataLoader in the middle of an epoch.
 
-The iterator that the script holds gives the rest of its sampler to a new one. It serves what it has
-prefetched, and then the new one's batches. Batches and their order stay the same.
+The iterator that the script holds gives the rest of its sampler to another one. It serves what was
+requested before, and then the other one's batches. Batches and their order stay the same.
+
+The other one requests nothing before: so nothing that was prefetched hides its rate. Between two
+blocks an iterator that is used up rests with its workers, one at most, and takes over again later.
+It goes with the script's iterator: at the end of the epoch, or when the script lets go of it.
+Persistent workers do not rest: the script itself may take up their iterator.
 """
 # ruff: noqa: SLF001  # PyTorch has no public access to an iterator's sampler
 
@@ -16,6 +21,7 @@ from typing import Any, TypeAlias
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader
+from torch.utils.data import _utils as private_utils
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
@@ -27,6 +33,7 @@ from ..training.levers import Refusal
 from .rehearsal import shortened
 
 Iterator: TypeAlias = _BaseDataLoaderIter
+signal_handling: Any = private_utils.signal_handling
 Redirects: TypeAlias = MutableMapping[Any, Callable[[], Any]]
 
 TRIAL_S = 10.0
@@ -42,7 +49,41 @@ class Handovers:
         self._successors: weakref.WeakKeyDictionary[Iterator, Iterator] = (
             weakref.WeakKeyDictionary()
         )
-        self._unprimed: Iterator | None = None
+        self._unprimed: weakref.WeakSet[Iterator] = weakref.WeakSet()
+        self._resting: weakref.WeakKeyDictionary[Iterator, Iterator] = weakref.WeakKeyDictionary()
+        self._keeps = False
+
+    def keep(self, *, keeps: bool) -> None:
+        """Let iterators rest from now on, or end those that do."""
+        self._keeps = keeps
+        for handle in [] if keeps else list(self._resting):
+            self._end_resting(handle)
+
+    def held(self, iterator: Iterator, *, anew: bool) -> int:
+        """Return how many batches were made before now, or requested from one that is left.
+
+        `anew`: also those that are being made.
+        """
+        newest, left = iterator, 0
+        while (following := self._successors.get(newest)) is not None:
+            left += _requested(newest)
+            newest = following
+        return left + (_requested(newest) if anew else _ready(newest))
+
+    def successor(self, handle: Iterator, old: Iterator, loader: DataLoader[Any]) -> Iterator:
+        """Return an iterator with the loader's settings, and no sampler yet: a rested or a new one.
+
+        `handle` is the script's iterator, `old` has the rest of its sampler.
+        """
+        if loader.num_workers:
+            rested = self._resting.pop(handle, None)
+            if rested is not None and _is_like(rested, loader) and _wake(rested):
+                return rested
+            if rested is not None:
+                _shut_down(rested)
+        new = _made(loader, loader.num_workers, int(old._base_seed))
+        new._index_sampler = old._index_sampler
+        return new
 
     def newest(self, iterator: Iterator) -> Iterator:
         """Return the iterator that has the rest of this one's sampler."""
@@ -56,36 +97,80 @@ class Handovers:
         self._successors[old] = new
         # weak: only the script decides how long its iterator lives
         self._redirects[old] = functools.partial(self._next, weakref.ref(old))
-        self._unprimed = new
+        self._unprimed.add(new)
 
     def _next(self, old_ref: Callable[[], Iterator | None]) -> Any:
         """Return the next batch. Raises StopIteration, and what the script's own code raises."""
-        if self._unprimed is not None:  # not between steps: a sampler may raise
-            new, self._unprimed = self._unprimed, None
-            _prime(new)
         old = old_ref()
         assert old is not None
         source: Any = old  # torch's annotation says that `_next_data` never returns
-        while source is not None:
-            try:
-                batch = source._next_data()
-            except StopIteration:  # noqa: PERF203  # costs nothing beside a batch
-                following = self._successors.get(source)
-                if following is not None:
-                    _shut_down(source)
-                    self._successors[old] = following  # releases an iterator between the two
-                source = following
-            else:
-                old._num_yielded += 1
-                return batch
-        raise StopIteration
+        while (following := self._successors.get(source)) is not None and not _requested(source):
+            self._successors[old] = following  # releases an iterator between the two
+            if following in self._unprimed:  # it is left now
+                self._let_rest(old, source)
+                self._unprimed.discard(following)
+                _prime(following)
+            source = following
+        try:
+            batch = source._next_data()
+        except StopIteration:
+            self._end_resting(old)
+            raise
+        old._num_yielded += 1
+        return batch
+
+    def _let_rest(self, handle: Iterator, source: Iterator) -> None:
+        """Let a used-up iterator's workers rest, in place of another's, or end them."""
+        has_workers = isinstance(source, _MultiProcessingDataLoaderIter)
+        if self._keeps and has_workers and source is not handle and not source._persistent_workers:
+            self._end_resting(handle)
+            _unwatch_workers(source)
+            self._successors.pop(source, None)  # it may come again behind that one
+            self._resting[handle] = source
+        else:
+            _shut_down(source)
+
+    def _end_resting(self, handle: Iterator) -> None:
+        rested = self._resting.pop(handle, None)
+        if rested is not None:
+            _shut_down(rested)
 
 
-def successor(old: Iterator, loader: DataLoader[Any]) -> Iterator:
-    """Return a new iterator with the loader's settings, and no sampler yet."""
-    new = _made(loader, loader.num_workers, int(old._base_seed))
-    new._index_sampler = old._index_sampler
-    return new
+def _requested(iterator: Any) -> int:
+    """Return how many batches are requested from its workers and not served yet."""
+    return len(getattr(iterator, "_task_info", ()))
+
+
+def _ready(iterator: Any) -> int:
+    """Return how many of them are made."""
+    if not _requested(iterator):
+        return 0
+    queues = {id(queue): queue for queue in (iterator._worker_result_queue, iterator._data_queue)}
+    waiting: int = sum(one.qsize() for one in queues.values())
+    out_of_order = sum(len(info) > 1 for info in iterator._task_info.values())
+    return min(waiting + out_of_order, _requested(iterator))
+
+
+def _is_like(iterator: Any, loader: DataLoader[Any]) -> bool:
+    """Return whether it makes batches as a new iterator of the loader would."""
+    of_loader = loader.num_workers, loader.prefetch_factor, loader.pin_memory and has_accelerator()
+    pins = iterator._pin_memory
+    return (iterator._num_workers, iterator._prefetch_factor, pins) == of_loader
+
+
+def _unwatch_workers(iterator: Any) -> None:
+    """Have torch not raise in the script if a resting worker is killed: it may never be needed."""
+    signal_handling._remove_worker_pids(id(iterator))
+    iterator._worker_pids_set = False
+
+
+def _wake(iterator: Any) -> bool:
+    """Watch the workers again; return False if one of them has ended."""
+    if not all(worker.is_alive() for worker in iterator._workers):
+        return False
+    signal_handling._set_worker_pids(id(iterator), tuple(one.pid for one in iterator._workers))
+    iterator._worker_pids_set = True
+    return True
 
 
 def _made(loader: DataLoader[Any], num_workers: int, seed: int) -> Iterator:

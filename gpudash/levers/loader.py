@@ -4,14 +4,16 @@ Batches and their order stay the same. So do the script's random numbers, as a n
 comes from the old one's.
 
 Limits: a dataset that draws random numbers gets others in a worker, as with another `num_workers`
-from the start. A sampler that draws from the script's generator batch by batch draws earlier if
-more batches are prefetched. A dataset new to loader workers is tried with one batch; a later
-failure is the same as with that `num_workers` in the script.
+from the start; workers that rested go on with theirs. A sampler that draws from the script's
+generator batch by batch draws earlier if more batches are prefetched. A dataset new to loader
+workers is tried with one batch; a later failure is the same as with that `num_workers` in the
+script.
 """
 
 import multiprocessing
 import os
 import warnings
+import weakref
 from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -25,7 +27,6 @@ from .handover import (
     Iterator,
     Redirects,
     is_over,
-    successor,
     try_out,
     try_out_between,
 )
@@ -90,11 +91,6 @@ class _LoaderSettings(NamedTuple):
             "pin_memory": on_off(self.pin_memory),
         }
 
-    @property
-    def batches_in_flight(self) -> int:
-        """Batches in flight at most."""
-        return self.num_workers * self.prefetch_factor + 1 if self.num_workers else 0
-
 
 class LoaderLevers:
     """The levers `num_workers`, `prefetch_factor` and `pin_memory`."""
@@ -105,6 +101,9 @@ class LoaderLevers:
         self._own: _LoaderSettings | None = None
         self._active: _LoaderSettings | None = None
         self._tried = False  # workers have made batches of this dataset
+        self._left: weakref.ref[Iterator] | None = None  # before the newest switch
+        self.held = 0
+        """Batches that were there already when what is measured began."""
 
     def update(self, found: TrainingObjects) -> None:
         """See Family."""
@@ -114,6 +113,7 @@ class LoaderLevers:
                 self._own.apply_to(before)  # in case the script uses it again
             self._own = self._active = _LoaderSettings.of(loader) if loader is not None else None
             self._tried = loader is not None and loader.num_workers > 0
+            self.held = _most_ahead(self._own)
         self._feed = found.feed
         self._device = found.device
 
@@ -128,10 +128,13 @@ class LoaderLevers:
         values = {offer.name: offer.default for offer in self.offers}
         return self._active.settings if self._active else values
 
-    @property
-    def batches_in_flight(self) -> int:
-        """Batches in flight at most."""
-        return self._active.batches_in_flight if self._active else 0
+    def begins(self, *, in_blocks: bool, anew: bool) -> None:
+        """See Levers."""
+        self._handovers.keep(keeps=in_blocks)
+        refs = self._left, self._feed.iterator if self._feed is not None else None
+        known = [iterator for ref in refs if ref is not None and (iterator := ref()) is not None]
+        held = (self._handovers.held(one, anew=anew) for one in known)
+        self.held = max(held, default=0)
 
     @property
     def num_workers(self) -> int:
@@ -213,35 +216,42 @@ class LoaderLevers:
 
     def _switch(self, loader: DataLoader[Any]) -> None:
         """Continue the epoch with the loader's new attributes."""
-        newest = self._newest(loader)
-        handed_over = newest is not None and self._hand_over(newest, loader)
+        handle = self._handle(loader)
+        handed_over = handle is not None and self._hand_over(handle, loader)
         if not handed_over and self._is_untried(loader):
             try_out_between(loader)
         self._tried = self._tried or loader.num_workers > 0
 
-    def _newest(self, loader: DataLoader[Any]) -> Iterator | None:
-        """Return the iterator that has the rest of the epoch; None between two epochs."""
+    def _handle(self, loader: DataLoader[Any]) -> Iterator | None:
+        """Return the script's iterator in the epoch; None between two epochs."""
         persistent = loader._iterator  # noqa: SLF001  # one iterator for all epochs
         iterator = persistent
         if iterator is None and self._feed is not None:
             iterator = self._feed.iterator()
         if iterator is None:
             return None
-        newest = self._handovers.newest(iterator)
-        return None if persistent is None and is_over(newest) else newest
+        is_between = persistent is None and is_over(self._handovers.newest(iterator))
+        return None if is_between else iterator
 
-    def _hand_over(self, old: Iterator, loader: DataLoader[Any]) -> bool:
-        """Have a new iterator make the rest of the epoch; return False if no batch is left."""
-        new = successor(old, loader)
+    def _hand_over(self, handle: Iterator, loader: DataLoader[Any]) -> bool:
+        """Have another iterator make the rest of the epoch; return False if no batch is left."""
+        old = self._handovers.newest(handle)
+        new = self._handovers.successor(handle, old, loader)
         if self._is_untried(loader) and not try_out(new, old):
             return False
         self._handovers.hand_over(old, new)
+        self._left = weakref.ref(old)
         if loader._iterator is not None:  # noqa: SLF001  # its `_reset` begins each epoch
             loader._iterator = new  # noqa: SLF001  # as above
         return True
 
     def _is_untried(self, loader: DataLoader[Any]) -> bool:
         return loader.num_workers > 0 and not self._tried
+
+
+def _most_ahead(loader: _LoaderSettings | None) -> int:
+    """Return how many batches may be ahead of the training."""
+    return 0 if loader is None else loader.num_workers * loader.prefetch_factor
 
 
 def batch_size(feed: Feed | None) -> LeverOffer:

@@ -49,7 +49,6 @@ class ScriptLevers:
         self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
         self._families: tuple[Family, ...] = (*self._computing, *self._of_frozen, *self._others)
         self._rehearsed: set[tuple[str, ...]] = set()
-        self._drained_batches = 0
         self._trained: tuple[weakref.ref[Any], ...] = ()
         self._frozen_seen: tuple[weakref.ref[Any], ...] = ()
         self.update(found)
@@ -93,13 +92,17 @@ class ScriptLevers:
     @property
     def warmup_steps(self) -> int:
         """Steps after the newest change that must not be measured."""
-        # prefetched batches hide the loader's rate until they are used up
-        return WARMUP_STEPS + self._drained_batches + self._loader.batches_in_flight
+        # batches that are there already hide the loader's rate
+        return WARMUP_STEPS + self._loader.held
 
     @property
     def burst_steps(self) -> int:
         """How many batches arrive at a time: loader workers begin and finish together."""
         return max(1, self._loader.num_workers)
+
+    def begins(self, *, in_blocks: bool, anew: bool) -> None:
+        """See Levers."""
+        self._loader.begins(in_blocks=in_blocks, anew=anew)
 
     def why_no_delay(self) -> str | None:
         """Return why a delay does not reach the loader; None if it does."""
@@ -133,7 +136,7 @@ class ScriptLevers:
             raise Refusal("a CUDA graph is being captured")
         if self._refusal and wanted != self.settings:
             raise Refusal(self._refusal)
-        before, batches_in_flight = self.settings, self._loader.batches_in_flight
+        before = self.settings
         rehearsal = self.needs_call(wanted)
         try:
             self._compute(wanted)
@@ -152,11 +155,11 @@ class ScriptLevers:
                 root.keeps_calls, root.newest = False, None
         if rehearsal:
             self._rehearsed.add(self._computed(wanted))
-        self._drained_batches = batches_in_flight if self._loader_moved(before) else 0
         self._wrap()
 
     def restore(self) -> None:
         """Put everything back as the script had it."""
+        self._loader.begins(in_blocks=False, anew=False)
         self._put(self._defaults())
 
     def timings(self) -> tuple[Timing, ...]:
@@ -224,9 +227,6 @@ class ScriptLevers:
                 if root.module is not None:
                     for around in filter(None, each):
                         rehearse(root, around)
-
-    def _loader_moved(self, before: Settings) -> bool:
-        return any(before[name] != value for name, value in self._loader.settings.items())
 
     def _computed(self, settings: Settings) -> tuple[str, ...]:
         families = (*self._computing, *self._of_frozen)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gpudash.compare.ab import Comparison
-from gpudash.compare.slowing import SlowingTrial
+from gpudash.compare.block_trial import BlockTrial
 from gpudash.compare.tune.tuning import Tuning
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
@@ -71,24 +71,17 @@ class Conductor:
         None if no comparison was running. A proof by slowing ends with what it has.
         """
         experiment = self._experiment
-        if isinstance(experiment, Tuning) and not experiment.is_over:
-            experiment.cancel(reason)
-            self._waits = False
-            self._report(experiment, None)
-            so_far = f"; the best so far, not proven: {phrase(experiment.leader)}"
-            found = so_far if experiment.leader else ""
-            return f"tune: {experiment.verdict or f'{experiment.failure}{found}'}"
-        if isinstance(experiment, SlowingTrial) and not experiment.done:
-            experiment.cancel(reason)
-            self._report(experiment, None)
-            return f"proof by slowing: {reason}"
-        if not isinstance(experiment, Comparison) or experiment.shown().is_over:
+        if not isinstance(experiment, BlockTrial) or experiment.is_over:
             return None
         experiment.cancel(reason)
         self._waits = False
         self._report(experiment, None)
-        lever = experiment.question.name
-        return f"A/B: {experiment.verdict or f'no verdict for {lever}: {experiment.failure}'}"
+        if isinstance(experiment, Tuning) and experiment.leader:
+            so_far = f"; the best so far, not proven: {phrase(experiment.leader)}"
+            return f"tune: {experiment.verdict or f'{experiment.failure}{so_far}'}"
+        if isinstance(experiment, Comparison) and experiment.failure is not None:
+            return f"A/B: no verdict for {experiment.question.name}: {experiment.failure}"
+        return f"{experiment.name}: {experiment.verdict or experiment.failure or reason}"
 
     def fold(self, item: Event | Reading, state: State | None) -> None:
         """Fold one record."""

@@ -285,7 +285,10 @@ class CommandLoop:
     def _pause(self, command: Pause) -> None:
         if self._decide(command):
             self._paused = True
-            self._life.pause(time.monotonic(), self._training.step, answers=(command.id,))
+            training, at_s = self._training, time.monotonic()
+            training.levers.begins(in_blocks=self._blocks.running, anew=True)
+            warmup_steps = training.levers.warmup_steps
+            self._life.pause(at_s, training.step, answers=(command.id,), warmup_steps=warmup_steps)
 
     def _resume(self, command: Resume) -> None:
         if not self._decide(command):

@@ -27,7 +27,7 @@ class Levers(Protocol):
 
     @property
     def warmup_steps(self) -> int:
-        """Warm-up steps after the newest `enter`."""
+        """Warm-up steps after the newest `begins`, or after the start."""
 
     @property
     def burst_steps(self) -> int:
@@ -41,6 +41,13 @@ class Levers(Protocol):
 
     def enter(self, wanted: Settings) -> None:
         """Make the settings active. Raises Refusal; then call `CommandedTraining.put_back`."""
+
+    def begins(self, *, in_blocks: bool, anew: bool) -> None:
+        """Note that what is measured begins after the present step.
+
+        Batches that are there already do not count, if `anew` nor those that are being made. What
+        is kept for a later block is freed unless blocks go on.
+        """
 
     def restore(self) -> None:
         """Put back what the training had before any change."""

@@ -126,6 +126,7 @@ class Switching:
         else:
             if refusal is not None:
                 training.levers.restore()  # always possible
+                self._begins(in_blocks=False)
                 training.requested = {}
             if planned.leaves:
                 self._blocks.current = None
@@ -155,6 +156,8 @@ class Switching:
         finally:
             training.keep_calls(keep=False)
         why = None if refusal is None else str(refusal)
+        if refusal is None:
+            self._begins(in_blocks=planned.command is None and not planned.leaves)
         if planned.topic:
             is_block = planned.command is None
             plan = self._decisions.planned_from_here() if is_block and refusal is None else ""
@@ -178,9 +181,15 @@ class Switching:
         """Report that the training went back to settings that worked; a block ends with that."""
         self._replies.refuse(went_back.reason, command, went_back.kind, went_back.failed)
         self.end_block()
+        self._begins(in_blocks=self._blocks.running and not leaves)
         self._training.begin_segment()
         self._report(went_back.restored, began_s, leaves=leaves)
         self.begin_block()
+
+    def _begins(self, *, in_blocks: bool) -> None:
+        block = self._blocks.current
+        is_slow = in_blocks and block is not None and block.slow is not None
+        self._training.levers.begins(in_blocks=in_blocks, anew=is_slow)  # a delay meets each batch
 
     def _go_on_after_refusal(self, planned: PlannedSwitch) -> None:
         """Go on as before the refused switch; if it was a block, go to the next one."""

@@ -15,7 +15,8 @@ from gpudash.cli.ab_trial import (
     two_values,
 )
 from gpudash.cli.main import main
-from gpudash.compare.ab import BLOCK_S, MIN_STEPS, Comparison, Question
+from gpudash.compare.ab import Comparison, Question
+from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.training import Failed
 from gpudash.snapshot import Snapshot
@@ -94,8 +95,8 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
     verdict, rates = capsys.readouterr().out.splitlines()
     assert verdict.startswith("pipelined=on is 25.0 % faster [")
     assert rates == (
-        "pipelined=off: 20.0 steps/s, the host is busy 2 ms a step; "
-        "pipelined=on: 25.0 steps/s, the host is busy 2 ms a step"
+        "pipelined=off: 20.0 steps/s, host busy 2 ms a step; "
+        "pipelined=on: 25.0 steps/s, host busy 2 ms a step"
     )
 
 
@@ -123,8 +124,8 @@ def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
     verdict, rates = capsys.readouterr().out.splitlines()
     assert verdict.startswith("batch_size=32 is 100.0 % faster [")
     assert rates == (
-        "batch_size=8: 160.0 samples/s, the host is busy 2 ms a step; "
-        "batch_size=32: 320.0 samples/s, the host is busy 2 ms a step"
+        "batch_size=8: 160.0 samples/s, host busy 2 ms a step; "
+        "batch_size=32: 320.0 samples/s, host busy 2 ms a step"
     )
 
 

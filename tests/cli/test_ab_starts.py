@@ -69,8 +69,8 @@ def test_the_verdict_the_starts_and_the_rates_over_them_are_printed(capsys):
     assert verdict.startswith("pipelined=on is 5.0 % faster [2.5, 7.5], 3 starts, 48 pairs")
     assert starts == "the starts: +4.0, +5.0, +6.0 %"
     assert rates == (
-        "pipelined=off: 20.0 steps/s, the host is busy 2 ms a step; "
-        "pipelined=on: 21.0 steps/s, the host is busy 2 ms a step"
+        "pipelined=off: 20.0 steps/s, host busy 2 ms a step; "
+        "pipelined=on: 21.0 steps/s, host busy 2 ms a step"
     )
     assert "start 2 of 3: pipelined=on is 5.0" in err
     assert "start 3 of 3, pipelined: off or on? 16/16 pairs" in err

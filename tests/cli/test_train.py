@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.cli.main import main
-from gpudash.compare import ab
+from gpudash.compare import block_trial
 from gpudash.run import child
 from tests.workloads.own_files import LAZY, LINEAR
 from workloads import CATALOGUE
@@ -62,8 +62,8 @@ def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...], capf
 
 
 def test_an_ab_moves_its_own_levers(capfd, monkeypatch) -> None:
-    monkeypatch.setattr(ab, "BLOCK_S", 0.01)
-    monkeypatch.setattr(ab, "RUN_S", 0.01)
+    monkeypatch.setattr(block_trial, "BLOCK_S", 0.01)
+    monkeypatch.setattr(block_trial, "RUN_S", 0.01)
     assert main(["ab", "mine.py", "--lever", "width=8,16", "--pairs", "2", "--json", "-q"]) == 0
     verdict = json.loads(capfd.readouterr().out)
     assert (verdict["workload"], verdict["lever"], verdict["b"]) == ("mine.py", "width", "16")

@@ -3,15 +3,8 @@ from random import Random
 
 import pytest
 
-from gpudash.compare.ab import (
-    BLOCK_S,
-    INSTRUMENTS,
-    MIN_STEPS,
-    RUN_MIN_STEPS,
-    RUN_S,
-    Comparison,
-    Question,
-)
+from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
+from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS, RUN_S
 from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import block_order
 from gpudash.protocol.commands import Change
@@ -55,12 +48,10 @@ def test_each_pair_runs_both_values_in_the_order_that_was_drawn():
     assert {"AB", "BA"} == set(block_order(20, seed=3))
 
 
-@pytest.mark.parametrize(
-    ("short_runs", "length"), [(False, (MIN_STEPS, BLOCK_S)), (True, (RUN_MIN_STEPS, RUN_S))]
-)
-def test_a_lever_that_needs_a_rebuild_alternates_short_runs(short_runs, length):
+@pytest.mark.parametrize(("short_runs", "least_s"), [(False, BLOCK_S), (True, RUN_S)])
+def test_a_lever_that_needs_a_rebuild_alternates_short_runs(short_runs, least_s):
     blocks = Comparison(pipelined(short_runs=short_runs)).begin(Worker().start(), 0)
-    assert {(block.min_steps, block.min_s) for block in blocks} == {length}
+    assert {(block.min_steps, block.min_s) for block in blocks} == {(MIN_STEPS, least_s)}
 
 
 def test_the_instruments_are_compared_by_the_wall_clock():

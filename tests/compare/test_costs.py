@@ -36,7 +36,7 @@ def ended(ratio=1.25, *, price=None, energy=False, metered=True, as_json=False):
 
     worker = MeteredWorker(step_ms, power_w=lambda _: 300.0) if metered else Worker(step_ms)
     question = Question(lever="pipelined", a="off", b="on", pairs=6, energy=energy)
-    arguments = Namespace(json=as_json, exit_code=False, quiet=True, price=price)
+    arguments = Namespace(json=as_json, exit_code=False, quiet=True, price=price, card=None)
     return conclude(run_ab(ScriptedSession(worker), Comparison(question), arguments), arguments)
 
 

@@ -5,7 +5,8 @@ from itertools import cycle
 import pytest
 
 from gpudash.compare import slowing
-from gpudash.compare.slowing import BLOCK_S, FEWEST_ROUNDS, MOST_S, PARTS, PRECISION, SlowingTrial
+from gpudash.compare.block_trial import BLOCK_S
+from gpudash.compare.slowing import FEWEST_ROUNDS, MOST_S, PARTS, PRECISION, SlowingTrial
 from tests.scripted_run import host
 from tests.scripted_worker import Conducted, Worker
 

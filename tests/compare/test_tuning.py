@@ -314,6 +314,16 @@ def test_compiling_is_no_part_of_the_budget():
     assert tune.search.compiled_s > 90
 
 
+def test_a_training_that_has_run_for_long_is_given_the_whole_budget():
+    worker = Training(faster_in_nhwc)
+    worker.now_s += 2000.0  # its newest state is as old
+    tune = tuning("channels_last", "precision")
+    conducted = Conducted(tune, worker)
+    conducted.tell(host(worker.now_s))
+    conducted.run()
+    assert tune.best == {"channels_last": "on", "precision": "bf16"}
+
+
 def test_a_training_that_hangs_for_good_ends_the_tune():
     tune = tuning("channels_last", "precision")
     conducted = Conducted(tune, Training(faster_in_nhwc))

@@ -10,7 +10,7 @@ from math import exp, pi, sin
 from random import Random
 from typing import NamedTuple
 
-from gpudash.compare.ab import BLOCK_S, RUN_MIN_STEPS, RUN_S
+from gpudash.compare.block_trial import BLOCK_S, RUN_S
 from gpudash.compare.tune.search import ALLOWANCE, Allowance, RoundCosts, Search
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.compare.tune.tuning import MIN_STEPS
@@ -19,7 +19,9 @@ from workloads.levers import Choice, Count, Switch
 
 WARMUP_STEPS = 2
 LOADER_S = 0.4
-"""What a new loader takes until its first batch."""
+"""What new loader workers take to start; one loader rests with its workers, beside the active."""
+BATCH_S = 0.04
+"""What a loader that takes over takes until its first batch."""
 COMPILE_S = 20.0
 
 
@@ -214,6 +216,11 @@ class Tuned(NamedTuple):
     """How much longer than at the start; negative if it is faster."""
 
 
+def of_a_loader(settings):
+    """What makes a loader another one."""
+    return {name: value for name, value in settings.items() if LEVERS[name].rebuilds}
+
+
 class Simulation:
     """One training whose clock is made up."""
 
@@ -228,22 +235,23 @@ class Simulation:
         self.grid, self.noise = grid, noise
         self.random = Random(seed)
         self.search = Search(grid.start, grid.tunables, allowance, known)
-        self.before = grid.start
+        self.before, self.resting = grid.start, None
         self.compiled = set()
 
     def block(self, changes, *, short_runs):
         """Run a block; return its cost."""
         settings = self.grid.start | changes
         step_ms = self.grid.step_ms(settings)
-        steps, least_s = (RUN_MIN_STEPS, RUN_S) if short_runs else (MIN_STEPS, BLOCK_S)
-        in_flight = 2 * int(settings.get("num_workers", 0)) + 1
-        drained = 2 * int(self.before.get("num_workers", 0)) + 1
-        moved = [name for name in settings if settings[name] != self.before[name]]
-        steps = max(steps, in_flight - 1)  # two bursts
-        is_new = any(LEVERS[name].rebuilds for name in moved)
-        whole_ms = max(steps * step_ms, least_s * 1e3) + (WARMUP_STEPS + in_flight) * step_ms
-        if is_new:  # the old loader's batches are there already
-            whole_ms += 1e3 * LOADER_S + drained * min(step_ms, self.grid.step_ms(self.before))
+        least_s = RUN_S if short_runs else BLOCK_S
+        loader, before = of_a_loader(settings), of_a_loader(self.before)
+        steps = max(MIN_STEPS, 2 * int(settings.get("num_workers", 0)))  # two bursts
+        whole_ms = max(steps * step_ms, least_s * 1e3) + WARMUP_STEPS * step_ms
+        # what is there already; its end is waited for
+        held = 2 * int(self.before.get("num_workers", 0))
+        whole_ms += held * min(step_ms, self.grid.step_ms(self.before))
+        if loader != before:
+            whole_ms += 1e3 * (BATCH_S + LOADER_S * (self.resting != loader))
+            self.resting = before
         self.before = settings
         key = frozenset(settings.items())
         if settings.get("compile") == "on" and key not in self.compiled:

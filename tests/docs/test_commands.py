@@ -17,7 +17,7 @@ import pytest
 
 from gpudash.cli import sweep_grid, tune
 from gpudash.cli.main import main, parse
-from gpudash.compare import ab, meter
+from gpudash.compare import block_trial, meter
 from tests import worker_double
 from workloads import CATALOGUE
 
@@ -28,11 +28,11 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"# (\S+\.py)\n")
 """The first line of a file on a page."""
 HURRIED = f"""
-from gpudash.compare import ab, meter
+from gpudash.compare import block_trial, meter
 from gpudash.cli import sweep_grid, tune
-assert all((ab.BLOCK_S, ab.RUN_S, sweep_grid.MIN_S, tune.BUDGET_S))  # they are looked up there
+assert all((block_trial.BLOCK_S, block_trial.RUN_S, sweep_grid.MIN_S, tune.BUDGET_S))  # see below
 tune.BUDGET_S = 2.0
-ab.BLOCK_S = ab.RUN_S = meter.BLOCK_S = sweep_grid.MIN_S = 0.01
+block_trial.BLOCK_S = block_trial.RUN_S = meter.BLOCK_S = sweep_grid.MIN_S = 0.01
 {worker_double.GPUDASH}
 """
 SCREENS = ("", "train", "replay")
@@ -89,8 +89,8 @@ def folder(
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(short_path), prepend=os.pathsep)
     monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
-    hurried = ((ab, "BLOCK_S"), (ab, "RUN_S"), (meter, "BLOCK_S"), (sweep_grid, "MIN_S"))
-    for module, name in hurried:
+    hurried = (block_trial, "BLOCK_S"), (block_trial, "RUN_S"), (meter, "BLOCK_S")
+    for module, name in (*hurried, (sweep_grid, "MIN_S")):
         monkeypatch.setattr(module, name, 0.01)
     monkeypatch.setattr(tune, "BUDGET_S", 2.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

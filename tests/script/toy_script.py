@@ -77,6 +77,9 @@ class FakeLevers:
     def why_no_delay(self) -> str | None:
         return "no DataLoader was seen"
 
+    def begins(self, *, in_blocks: bool, anew: bool) -> None:
+        pass
+
     def restore(self) -> None:
         self.settings = {"precision": "fp32", "compile": "off"}
         self.entered.append(self.settings)

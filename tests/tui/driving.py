@@ -59,9 +59,13 @@ class Driver:
         await self.press(*(names.get(character, character) for character in text))
 
     async def choose(self, lever: str) -> None:
-        """Move the cursor down to a lever."""
-        while self.app.main_screen.levers.chosen.name != lever:
+        """Move the cursor down to a lever; the levers have the focus."""
+        levers = self.app.main_screen.levers
+        for _ in self.app.control.levers.all:
+            if levers.chosen.name == lever:
+                break
             await self.press("down")
+        assert levers.chosen.name == lever
 
     async def show(self, snapshot: Snapshot, last_command: int | None = None) -> None:
         self.engine.publish(snapshot, last_command)

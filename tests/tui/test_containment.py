@@ -175,7 +175,7 @@ async def test_two_enters_in_the_palette_run_a_command_once():
     async with dashboard(snapshot=training()) as d:
         await d.press("ctrl+p")
         await d.type("new")
-        await d.until("New row of the results")
+        await d.until("New row of the history")
         await d.press_together("enter", "enter")
         while not d.engine.calls_of("new_row"):
             await d.pilot.pause(0.02)
@@ -194,7 +194,7 @@ async def test_without_a_training_a_failure_is_logged_all_the_same(playback, mon
         assert line.startswith("gpudash: the main screen failed: KeyError: 0")
         assert not line.endswith("goes on")
         await d.press("3")
-        assert "┏━ ³step, ms" in d.text()
+        assert "⁴step, ms" in d.text()
 
 
 async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypatch):

@@ -13,7 +13,7 @@ from textual import events
 from textual.app import App
 
 from gpudash import format as fmt
-from gpudash.snapshot import KEPT_LINES, BlockShown
+from gpudash.snapshot import KEPT_LINES
 from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.history import history_rows, in_sight, table_of
@@ -88,7 +88,7 @@ def drawn(results, width, *, rows=9, **options):
 async def test_tabs_stand_in_the_rule_with_what_is_in_them():
     snapshot = changed(CONCLUDED, verdicts=(CONCLUDED.comparison,))
     async with pane(snapshot, lines=["one", "two"]) as one:
-        assert "⁵history 2 ━ A/B 1 ━ timeline ━ log 2 ━" in seen(one)[0]
+        assert "⁵history 2 ━ A/B 1 ━ profile ━ log 2 ━" in seen(one)[0]
 
 
 async def test_the_open_tab_is_marked_without_colour():
@@ -110,14 +110,14 @@ async def test_next_tab_goes_round():
 
 async def test_a_tab_is_a_button():
     async with pane() as one:
-        x = seen(one)[0].index("timeline")
+        x = seen(one)[0].index("profile")
         await one.app.pilot.click(offset=(x + 2, 0))
         assert "pane('timeline')" in one.app.ran
 
 
 async def test_titles_shorten_where_there_is_little_room():
-    async with pane(size=(40, 6)) as one:
-        assert seen(one)[0].startswith(" ━ ⁵hist ━ A/B ━ time ━ log ━")
+    async with pane(size=(34, 6)) as one:
+        assert seen(one)[0].startswith(" ━ ⁵hist ━ A/B ━ prof ━ log ━")
 
 
 async def test_a_running_comparison_is_seen_from_every_tab():

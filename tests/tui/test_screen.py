@@ -239,7 +239,7 @@ async def test_shrinking_and_growing_again_and_again():
 
 async def test_v_goes_through_what_may_stand_below_the_answer_of_a_small_terminal():
     async with dashboard(size=(80, 24), snapshot=training()) as d:
-        for shown in ("GPU busy   setting", "No A/B", "⁵log", "¹lever", "GPU busy   setting"):
+        for shown in ("GPU busy   setting", "no A/B yet", "⁵log", "¹lever", "GPU busy   setting"):
             assert shown not in d.text()
             await d.press("v")
             assert shown in d.text()
@@ -275,8 +275,7 @@ async def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(wo
             rows = [levers.render_line(y).text.strip() for y in range(levers.size.height)]
             text, lever = " ".join(" ".join(rows).split()), levers.chosen
             explained.add(lever.name)
-            assert f"{lever.name}: " in text
-            assert EFFECTS[lever.effect].lower() in text.lower()
+            assert f"{lever.name}, {EFFECTS[lever.effect]}: " in text
             assert all(one.name in text for one in d.app.control.levers.all)
             await d.press("down")
         assert explained == {one.name for one in d.app.control.levers.all}
@@ -300,7 +299,7 @@ async def test_at_80_columns_settings_can_be_told_apart():
     snapshot = msgspec.structs.replace(training(), results=rows)
     async with dashboard(size=(80, 24), snapshot=snapshot) as d:
         await d.press("v")
-        assert " pipelined=off batch_size=8 " in d.text()
+        assert " pipelined=off batch_size=8" in d.text()
 
 
 @pytest.mark.parametrize(("missing", "shown"), [(3, True), (12, False)])
@@ -314,10 +313,10 @@ def test_a_slow_steps_phases_stay_in_sight_between_two_of_its_ends(missing, show
 def test_a_cuda_graph_is_a_phase_of_its_own_where_there_is_one():
     graph = with_series(training(), graph_ms=(None,) * 30 + (2.13,) * 30)
     d = still(size=(200, 50), snapshot=training())
-    assert "█ graph" not in d.text()
+    assert "█ gra" not in d.text()
     phase = Phase(name="graph", label="graph", lane="train")
     d.show(msgspec.structs.replace(graph, phases=(*graph.phases, phase)))
-    assert "█ graph 2.13" in d.text()
+    assert "█ gra 2.13" in d.text()
 
 
 def test_notes_are_separate_clauses_of_the_status_line():

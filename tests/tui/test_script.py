@@ -126,7 +126,7 @@ async def test_what_only_a_training_can_do_is_not_asked_of_a_script_before_its_f
 @pytest.mark.parametrize("key", ["enter", "right", "a", "c"])
 async def test_a_key_for_the_lever_under_the_cursor_says_why_there_is_none(key):
     async with script(scripts.starting()) as d:
-        await d.press("4", key)
+        await d.press("1", key)
         assert d.notices() == ["levers are known from the first training step on"]
 
 
@@ -211,7 +211,7 @@ async def test_before_the_numbers_change_the_user_is_asked_once(keys):
         assert d.engine.requests == 1
         if d.app.control.comparing:
             await d.press("a")  # ends it: no lever can be changed during an A/B
-        await d.press("4")
+        await d.press("1")
         await d.choose("compile")
         await d.press("right")
         assert asked(d) is None
@@ -489,7 +489,7 @@ async def test_each_of_several_processes_has_a_row():
 async def test_no_size_raises(size):
     async with script(scripts.of_ranks(8), size=size) as d:
         d.engine.print(*scripts.PRINTED)
-        for key in ("5", "v", "v", "q", "escape", "4", "right"):
+        for key in ("5", "v", "v", "q", "escape", "1", "right"):
             await d.press(key)
 
 

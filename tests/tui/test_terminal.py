@@ -17,6 +17,7 @@ import pyte
 import pytest
 from textual.theme import BUILTIN_THEMES
 
+from gpudash.tui.widgets.pane import AB_ROWS
 from tests import worker_double
 
 PATIENCE_S = 60
@@ -28,8 +29,8 @@ Type = Callable[..., "Terminal"]
 
 
 def row(number: int, configuration: str) -> str:
-    """Return a pattern of the results' live row with this number: with a rate and its bar."""
-    return rf"▸ {number} {configuration} +[\d,.]+ █"
+    """Return a pattern of the history's row with this number: with a rate and its bar."""
+    return rf" {number} +[\d,.]+ █.* {configuration}"
 
 
 class Terminal:
@@ -62,11 +63,10 @@ class Terminal:
 
     @property
     def pane(self) -> list[str]:
-        """What stands inside the pane, which has the focus."""
+        """What stands inside the pane, which has the focus and shows an A/B, but for its keys."""
         lines = self.lines
-        top = next(y for y, line in enumerate(lines) if line.startswith("┏"))
-        bottom = next(y for y, line in enumerate(lines) if line.startswith("┗"))
-        return lines[top + 1 : bottom]
+        top = next(y for y, line in enumerate(lines) if line.startswith(" ━"))
+        return lines[top + 1 : top + AB_ROWS - 1]
 
     @property
     def lines(self) -> list[str]:
@@ -140,20 +140,20 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     small = ("--set", "num_workers=1", "--batch-size", "2")
     screen = terminal(*small, columns=180, rows=50, with_torch=True)
     screen.until("loading torch|building encdec")  # painted, and says what it waits for
-    assert re.search(r"─ starting ─.*\n.*worker .* torch .* model .* first step", screen.text)
+    assert re.search(r"▌ starting .*worker .* torch .* model .* first step", screen.text)
     screen.until(r"▶ training .* step +\d*[1-9]\d*")
     screen.until(row(1, "pipelined=off batch_size=2"))  # numbers in the table
-    screen.until(r"measuring … \d+ of \d+ steps|limited by|-bound|unclear")
+    screen.until(r"measuring … \d+ of|-BOUND|(?i:limited by|unclear)")
     worker = psutil.Process(screen.program.pid).children()[0]
 
     screen.press("p")
-    screen.until(r"pipelined +off \[on\]")
+    screen.until(r"pipelined +(off → )?\[on\]")
     screen.until(row(2, "pipelined=on"))
     screen.press("+")
-    screen.until(r"batch_size ◦ +4 ")
+    screen.until(r"batch_size +\[4\] ")
     screen.until(row(3, "pipelined=on batch_size=4"))
     screen.press("u")
-    screen.until(r"batch_size ◦ +2 ")
+    screen.until(r"batch_size +\[2\] ")
     assert worker.is_running()
     assert psutil.Process(screen.program.pid).children()[0].pid == worker.pid
 
@@ -183,12 +183,16 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     """At the same size its replay has the same pane."""
     screen = terminal(*MASKED_LOSS, "--record", "run.csv", "--live")
     screen.until(row(1, "pipelined=off batch_size=1"))
-    screen.press("ka")
-    screen.until(r"off is active ━ ⏎ sets on(, slower)? ━ m more pairs ━ y copy the verdict ━ Y")
+    screen.press("/")
+    screen.until("find")
+    screen.press("pipelined\r")
+    screen.until("▸ pipelined")
+    screen.press("a")
+    screen.until(r"off is active +⏎ sets on(, slower)? +m more pairs +y copy the verdict +Y")
     verdict = screen.until(r"(no difference shown for )?pipelined=on( is [\d.]+ %|:) .*\]").group()
     judged = screen.pane
     screen.press("\r")
-    screen.until(r"pipelined +off \[on\]")
+    screen.until(r"pipelined +(off → )?\[on\]")
     screen.press("\x03")
     assert screen.end() == 0
 
@@ -197,8 +201,7 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     replay.until(r"├.*┤ 0:00:\d\d")
     replay.press("\x1b[F")  # End
     replay.press("v")
-    replay.until("⁵results")
-    replay.until(r"A/B .*pipelined=on")
+    replay.until("⁵history")
     replay.press("v")
     replay.until("⁵A/B 1")
     replay.until(re.escape(verdict))
@@ -270,7 +273,7 @@ def test_theme_tab_and_the_length_of_the_start_are_remembered(
             break
         first.read()
     assert first.background == SOLARIZED, first.text
-    for tab in ("⁵results", "⁵A/B", "⁵log"):
+    for tab in ("⁵history", "⁵A/B", "⁵log"):
         first.press("v")
         first.until(tab)
     first.press("q")
@@ -289,7 +292,7 @@ def test_a_small_terminal_says_so_and_recovers(terminal: Type) -> None:
     screen = terminal(columns=20, rows=5)
     screen.until(r"(?s)too\s+small.*20×5")
     screen.resize(80, 24)
-    screen.until("¹samples/s|¹steps/s")
+    screen.until("¹lever")
     screen.press("\x03")
     assert screen.end() == 0
 
@@ -301,7 +304,7 @@ def test_settings_that_cannot_start_can_be_changed_and_restarted(terminal: Type)
     screen.press("-")
     for _ in range(16):
         screen.press("-")
-    screen.until(r"batch_size ◦ +900000 → [48] ")
+    screen.until(r"batch_size +900000 → [48] ")
     screen.press("R")
     screen.until(r"▶ training .* step +\d*[1-9]\d*")
     screen.press("q")

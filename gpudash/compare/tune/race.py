@@ -20,6 +20,8 @@ EFFECTS = 10.0
 after two pairs instead of five, and is a third longer after ten."""
 FAR = log(4 / 3)
 """What takes a third longer in its first round is dropped: no usual noise hides a gain there."""
+MUCH = 0.05
+"""What a race looks for at first; smaller gains are looked for once all levers have been tried."""
 
 
 class Race:
@@ -36,6 +38,12 @@ class Race:
     def is_over(self) -> bool:
         """Whether at most one is left."""
         return len(self.left) <= 1
+
+    @property
+    def is_close(self) -> bool:
+        """Whether none that is left can be much better than the best."""
+        best = self.best
+        return all(one == best or self._is_behind(one, best, MUCH) for one in self.left)
 
     @property
     def best(self) -> int:

@@ -3,8 +3,9 @@
 Coordinate ascent: for each lever the leader races against the lever's other values, and the winner
 leads from then on. Levers interact: products of single gains miss by up to a third. So the levers
 are tried again under the new leader, also together with the one that was taken last, until a pass
-changes nothing. A setting that has lost is not tried again, as leaders only get better. In the end,
-races whose time did not suffice go on while there is time.
+changes nothing. A setting that has lost is not tried again, as leaders only get better. Large gains
+are looked for first. In the end, races that were close, or whose time did not suffice, go on while
+there is time.
 
 A leader is optimistic: of several that are about as fast, the one with the luckiest noise leads. So
 the result is only what a proof with fresh pairs against the start shows.
@@ -230,7 +231,9 @@ class Search:
             if not rivals or self._has_run_out():
                 return
             led = self.leader
-            yield from self._race(tunable, rivals, self._races_s() / (waiting + 2))
+            # in the first pass a share as if all levers were to come: a later leader is better
+            races = 2 + (waiting if self.passes > 1 else len(self._tunables))
+            yield from self._race(tunable, rivals, self._races_s() / races)
             won = self._tried.get(_keys((led, self.leader)))
             if won is None or tunable.lever.values or (won.change or 0.0) < FURTHER:
                 return
@@ -298,7 +301,8 @@ class Search:
             race.drop_losers()
             took_s = (self.spent_s - began_s) / (race.rounds - rounds)
             self._block_s[short_runs] = took_s / len(racing)
-            if race.rounds >= FEWEST_ROUNDS and self.spent_s - began_s + took_s > allowed_s:
+            is_late = self.spent_s - began_s + took_s > allowed_s
+            if race.rounds >= FEWEST_ROUNDS and (is_late or (race.is_close and not self._goes_on)):
                 break
         self.racing, self.left = "", ()
         self._close(settings, race, failures)

@@ -1,4 +1,4 @@
-"""Run a tune's rounds as blocks of one training: an `Experiment`."""
+"""Run a tune's rounds as blocks of one training."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.compare import ab
-from gpudash.compare.blocks import BlockLog, MeasuredBlock, NotRun, Outcome
-from gpudash.compare.meter import BLOCK_S, Meter
+from gpudash.compare.block_trial import BlockTrial, block_of
+from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
+from gpudash.compare.meter import Meter
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.tune.search import (
     ALLOWANCE,
@@ -102,8 +102,10 @@ class _Begun(NamedTuple):
     """Whether a step of it has ended."""
 
 
-class Tuning:
+class Tuning(BlockTrial):
     """Runs a search to its proof, and says what came out."""
+
+    name = "tune"
 
     def __init__(
         self,
@@ -118,20 +120,13 @@ class Tuning:
 
         `energy`: the blocks of the proof are long enough for the energy of a sample.
         """
+        super().__init__()
         self.tunables = tuple(tunables)
         self.allowance = allowance
         self.was_known = False
         """Whether the leader is of an earlier tune."""
         self.start: Settings = {}
         """The values of the levers before the tune."""
-        self.done = False
-        """Whether no block of it is running or left."""
-        self.verdict: str | None = None
-        """The verdict sentence; None until there is one."""
-        self.failure: str | None = None
-        """Why there is no verdict; None otherwise."""
-        self.cut_short = False
-        """Whether it was ended before its proof was whole."""
         self.cannot_tell = False
         """Whether others load the machine so much that nothing could be proven."""
         self.course = Course()
@@ -151,9 +146,8 @@ class Tuning:
         self._turns: deque[_Turn] = deque()
         self._what: dict[int, tuple[Settings, bool]] = {}  # a block's changes, and its kind
         self._next_number = 0
-        self._log = BlockLog()
         self._run = -1
-        self._began_s = self._now_s = self._stepped_s = 0.0
+        self._stepped_s = 0.0
         self._given_up_s: float | None = None  # the last step before the newest hang
         self._begun: _Begun | None = None
         self._entered_s: dict[int, float] = {}  # the last step before a block
@@ -162,7 +156,6 @@ class Tuning:
         self._is_finite: bool | None = None  # the newest loss; None: none was seen
         self._readings = Means()
         self._waits: list[bool] = []  # of each reading: whether cores were short
-        self._stopping = False
         self._told = 0  # settings of which `news` has told
 
     @property
@@ -190,8 +183,12 @@ class Tuning:
         """Core wait over the whole tune."""
         return self._readings.values().get("core_wait_pct")
 
-    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        """Return the blocks that the worker runs under this run number."""
+    def _meter(self, state: State) -> Meter | None:
+        process = state.process
+        self.gpus = process.world_size if process and process.device.kind == "cuda" else 0
+        return Meter(self.gpus) if self.energy else None
+
+    def _first(self, state: State, run: int) -> tuple[Block, ...]:
         self.start = {
             one.name: state.settings.get(one.name, one.lever.default_text) for one in self.tunables
         }
@@ -200,42 +197,22 @@ class Tuning:
         self._search = Search(self.start, self.tunables, self.allowance, known)
         self._course = self._search.course()
         self._run = run
-        self._began_s = self._now_s = self._stepped_s = state.at_s
-        process = state.process
-        self.gpus = process.world_size if process and process.device.kind == "cuda" else 0
-        self._log = BlockLog(run, (), state, Meter(self.gpus) if self.energy else None)
         self._turn_over(None)
         self._show()
         return self._planned()
 
-    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record; return blocks to run instead, none at all to end it, else None."""
-        if self.done:
-            return None
-        self._note(item)
-        for outcome in self._log.fold(item):
-            self._take(outcome)
-        if self._log.over is not None:
-            self._fail(self._log.over)
-            self.done = True
-            return None
-        if self._stopping:
-            return None
+    def _next(self) -> tuple[Block, ...] | None:
         before = self._round
         self._give_up_what_hangs()
         self._go_on()
         self._show()
-        if self.is_over:
-            self._stopping = True
-            return ()
         is_low = len(self._turns) < AHEAD // 2
         return self._planned() if self._round is not before or is_low else None
 
-    def cancel(self, reason: str) -> None:
-        """End it early; what the proof has so far counts."""
-        if not self.is_over:
-            self.cut_short = True
-            self._conclude(reason)
+    def _end_early(self, reason: str) -> None:
+        """End with what the proof has so far."""
+        self.cut_short = True
+        self._conclude(reason)
 
     def shown(self) -> ComparisonShown:
         """Return the state for the screen, as a comparison of the best so far with the start."""
@@ -290,22 +267,20 @@ class Tuning:
     # ── what comes in ───────────────────────────────────────────────────────────────────
 
     def _note(self, item: Event | Reading) -> None:
+        self._stepped_s = self._stepped_s or self._now_s
         match item:
             case State():
-                self._now_s = max(self._now_s, item.at_s)
                 self._note_block(item)
             case Progress():
-                self._now_s = max(self._now_s, item.until_s)
                 if item.steps:
                     self._note_steps(item.steps[-1].step)
                 self._note_loss(item)
             case HostReading():
-                self._now_s = max(self._now_s, item.at_s)
                 wait_pct = item.number("core_wait_pct")
                 self._readings.add({"core_wait_pct": wait_pct})
                 if wait_pct is not None:
                     self._waits.append(wait_pct >= CORE_WAIT_WARNS_PCT)
-        spent_s = self._now_s - self._began_s - self._search.compiled_s
+        spent_s = self.lasted_s - self._search.compiled_s
         self._search.spent_s = max(self._search.spent_s, spent_s)
 
     def _note_block(self, state: State) -> None:
@@ -427,7 +402,6 @@ class Tuning:
         while len(self._turns) < AHEAD:
             self._turns.append(self._next_turn(self._round))
         blocks = [self._block(number) for turn in self._turns for number in turn.numbers]
-        self._log.expect(blocks)
         return tuple(blocks)
 
     def _next_turn(self, wanted: Round) -> _Turn:
@@ -449,22 +423,10 @@ class Tuning:
 
     def _block(self, number: int) -> Block:
         changes, short_runs = self._what[number]
-        return Block(
-            number=number,
-            changes=changes,
-            min_steps=ab.RUN_MIN_STEPS if short_runs else MIN_STEPS,
-            min_s=max(
-                ab.RUN_S if short_runs else ab.BLOCK_S,
-                BLOCK_S * (self.energy and self._search.is_proving),
-            ),
-        )
+        energy = self.energy and self._search.is_proving
+        return block_of(number, changes, short_runs=short_runs, min_steps=MIN_STEPS, energy=energy)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the outcome is known; the worker may still have blocks to run."""
-        return self.verdict is not None or self.failure is not None
 
     def _conclude(self, why_none: str | None) -> None:
         """End with the verdict of the proof, or why there is none; None: all was tried."""
@@ -483,11 +445,6 @@ class Tuning:
 
     def _short_cores(self) -> str:
         return f"the training waited for a core {percent(self.core_wait_pct)} of the time"
-
-    def _fail(self, reason: str) -> None:
-        if not self.is_over:
-            self.cut_short = True
-            self._conclude(reason)
 
     def _show(self) -> None:
         search = self._search

@@ -198,7 +198,7 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
     else:
         text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {_change(shown)}"
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
-    rates = [f"{shown.lever}={fmt.plain(value)} {_figure(rate)}" for value, rate in sides]
+    rates = [f"{fmt.plain(f'{shown.lever}={value}')} {_figure(rate)}" for value, rate in sides]
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
     return _fields(
         [(text, "strong"), ("  ".join(rates) + f" {shown.unit}", "text"), (goal, "dim")], width

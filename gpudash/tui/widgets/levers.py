@@ -216,12 +216,11 @@ class LeverPanel(Panel, Scrolled):
         row, indent = one.row, 3
         fixed = self._why_not or row.refusal
         values = f"{key_for('screen.enter')} {row.lever.valid}" if not fixed else ""
-        does, stop, further = row.lever.summary.partition(". ")
-        clauses = [f"{row.lever.name}: {does}{stop}", further, row.forecast, row.context]
+        does = ""
         if not fixed and one.place is not Place.FIXED:
-            does = EFFECTS[row.lever.effect]
+            does = f", {EFFECTS[row.lever.effect]}"
             does = does.replace(" and new weights", ", same weights") if row.keeps_weights else does
-            clauses.insert(1, f"{does[0].upper()}{does[1:]}.")
+        clauses = [f"{row.lever.name}{does}: {row.lever.summary}", row.forecast, row.context]
         text = " ".join(fmt.plain(clause) for clause in clauses if clause)
         beside = cell_len(values) + 3 if cell_len(values) + 3 < width // 2 else 0
         lines = _shortened(text, width - indent - (beside if height == 1 else 0), height)

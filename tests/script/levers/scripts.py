@@ -51,6 +51,13 @@ def move(levers, **changes):
     levers.enter(levers.resolve(changes))
 
 
+def block(levers, **changes):
+    """Begin a block, as it is begun between two steps; return the levers."""
+    levers.enter(levers.resolve(changes))
+    levers.begins(in_blocks=True, anew=False)
+    return levers
+
+
 class ConvNet(nn.Module):
     """Has convolution, batch norm and dropout: everything that a rehearsal must put back."""
 

@@ -1,0 +1,205 @@
+"""Between two blocks a loader rests with its workers, and takes over again."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from tests.script.levers.scripts import block, levers, loader, redirecting
+from tests.script.levers.test_loader import LOADERS
+from tests.waiting import done, until
+
+
+@pytest.fixture
+def redirects(monkeypatch):
+    yield redirecting(monkeypatch)
+    gc.collect()
+    assert not multiprocessing.active_children()
+
+
+def pids():
+    return {process.pid for process in multiprocessing.active_children()}
+
+
+def epoch(redirects, **options):
+    """Return an epoch that has begun, and its levers."""
+    data = loader(num_workers=1, batch_size=1, **options)
+    iterator = iter(data)
+    return data, iterator, levers(redirects=redirects, loader=data, iterator=iterator)
+
+
+def take(iterator, batches=7):
+    """Take so many batches of the 48: more than are asked for ahead with three workers."""
+    return [next(iterator)[0] for _ in range(batches)]
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_each_sample_is_trained_on_once_and_in_its_order_however_often_blocks_switch(
+    redirects, kind
+):
+    def read(switches):
+        torch.manual_seed(1)
+        data = loader(**{"num_workers": 1, **LOADERS[kind]()})
+        batches, moved, waiting = [], None, list(switches)
+        for _ in range(2):
+            iterator = iter(data)
+            for at, (indices, _) in enumerate(iterator, 1):
+                batches.append(torch.as_tensor(indices).tolist())
+                moved = moved or levers(redirects=redirects, loader=data, iterator=iterator)
+                if waiting and at % 3 == 0:
+                    block(moved, num_workers=waiting.pop(0))
+            del iterator
+        return batches, torch.rand(3).tolist()
+
+    assert read("213120213") == read("")
+
+
+def test_workers_rest_and_take_over_again(redirects):
+    data, iterator, moved = epoch(redirects)
+    started = [pids()]
+    for workers in "212121":
+        block(moved, num_workers=workers)
+        take(iterator)
+        started.append(pids() - set().union(*started))
+    own, second, first_again, *later = started
+    assert (len(own), len(second), len(first_again)) == (1, 2, 1)
+    assert not any(later)
+    del data, iterator
+
+
+def test_two_loaders_are_kept_at_most(redirects):
+    data, iterator, moved = epoch(redirects)
+    for before, workers in zip("123132", "231321", strict=True):
+        block(moved, num_workers=workers)
+        take(iterator)
+        assert len(pids()) <= int(before) + int(workers)
+    del data, iterator
+
+
+@pytest.mark.parametrize("how", ["the blocks end", "the epoch ends", "it is left", "restore"])
+def test_nothing_rests_any_longer_than_blocks_and_the_epoch(redirects, how):
+    data, iterator, moved = epoch(redirects)
+    for workers in "2131":
+        block(moved, num_workers=workers)
+        take(iterator)
+    assert len(pids()) == 3 + 1
+    if how == "the blocks end":
+        moved.begins(in_blocks=False, anew=False)
+        assert len(pids()) == 1
+    elif how == "the epoch ends":
+        assert len(list(iterator)) == 48 - 4 * 7
+        assert not pids()
+    elif how == "it is left":
+        del iterator
+        gc.collect()
+        assert not pids()
+    else:
+        moved.restore()
+        assert len(pids()) == 1
+    del data
+
+
+def test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced(redirects):
+    data, iterator, moved = epoch(redirects)
+    own = pids()
+    block(moved, num_workers="2")
+    take(iterator)
+    rests = pids() - own
+    block(moved, num_workers="1")
+    take(iterator)
+    os.kill(min(rests), signal.SIGKILL)
+    until(lambda: len(pids() & rests) == 1)
+    take(iterator)
+    block(moved, num_workers="2")
+    assert take(iterator)[-1].tolist() == [27]
+    assert not pids() & rests
+    del data, iterator
+
+
+def test_persistent_workers_do_not_rest(redirects):
+    data, iterator, moved = epoch(redirects, persistent_workers=True)
+    for workers in "212":
+        block(moved, num_workers=workers)
+        take(iterator)
+    assert len(pids()) == 2
+    assert len(list(iterator)) == 48 - 3 * 7
+    assert len(list(data)) == 48
+    del data, iterator
+
+
+class _Random(Dataset):
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        return torch.rand(()).item(), index
+
+
+def test_workers_that_rested_go_on_with_their_random_numbers(redirects):
+    data = DataLoader(_Random(), num_workers=1)
+    iterator = iter(data)
+    moved, drawn = levers(redirects=redirects, loader=data, iterator=iterator), []
+    for workers in "21212":
+        block(moved, num_workers=workers)
+        drawn += [drawn.item() for drawn in take(iterator, 6)]
+    assert len(set(drawn)) == len(drawn)
+    del iterator
+
+
+CRASHES = """
+import weakref
+import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+from tests.script.levers.scripts import block, levers, loader
+own, redirects = _BaseDataLoaderIter.__next__, weakref.WeakKeyDictionary()
+_BaseDataLoaderIter.__next__ = lambda it: redirects[it]() if it in redirects else own(it)
+data = loader(num_workers=1, batch_size=1)
+iterator = iter(data)
+moved = levers(redirects=redirects, loader=data, iterator=iterator)
+for workers in "2131":
+    block(moved, num_workers=workers)
+    for _ in range(7):
+        next(iterator)
+import multiprocessing
+print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+raise SystemExit("it crashes")
+"""
+
+
+def test_no_worker_outlives_a_training_that_crashes():
+    crashed = done(sys.executable, "-c", CRASHES, cwd=Path(__file__).parents[3])
+    assert "it crashes" in crashed.stderr
+    workers = crashed.stdout.split()
+    assert len(workers) == 3 + 1
+    until(lambda: not any(Path("/proc", pid).exists() for pid in workers))
+
+
+# ── what is not measured ────────────────────────────────────────────────────────────────
+
+
+def test_what_was_asked_for_before_a_switch_is_warm_up(redirects):
+    data = loader(num_workers=2)
+    moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
+    assert (moved.warmup_steps, moved.burst_steps) == (2 + 4, 2)
+    block(moved, num_workers="3", prefetch_factor="1")
+    assert (moved.warmup_steps, moved.burst_steps) == (2 + 4, 3)
+    block(moved, num_workers="0")  # the second loader was asked for nothing yet
+    assert (moved.warmup_steps, moved.burst_steps) == (2 + 4, 1)
+    take(iterator)
+    assert block(moved).warmup_steps == 2
+    list(iterator)
+
+
+def test_what_is_made_already_is_warm_up_also_without_a_switch(redirects):
+    data = loader(num_workers=1, prefetch_factor=3)
+    moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
+    until(lambda: block(moved).warmup_steps == 2 + 3)
+    moved.begins(in_blocks=True, anew=True)
+    assert moved.warmup_steps == 2 + 3
+    list(iterator)
