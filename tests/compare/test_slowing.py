@@ -68,11 +68,11 @@ def test_it_ends_after_a_minute_with_what_it_has():
 
 
 def test_it_ends_with_what_it_has_when_all_rounds_are_run(monkeypatch):
-    monkeypatch.setattr(slowing, "MOST_ROUNDS", 6)
+    monkeypatch.setattr(slowing, "MOST_ROUNDS", 5)
     done = conducted({"host": 1.0}, noise=(0.0, 30.0, 1.0, 50.0, 20.0, 3.0, 40.0)).run()
     shown = done.experiment.shown()
     assert shown.is_over
-    assert shown.rounds == 6
+    assert shown.rounds == 5
     assert slopes_of(done)["host"].low is not None
 
 
