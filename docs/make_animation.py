@@ -1,6 +1,6 @@
 """Make an animated picture of a short session with the real program.
 
-    python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 8:x,26:enter
+    python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 10:x,22:enter
 
 Takes a picture of the dashboard every second, and presses each key at its second. What stands in
 several pictures is in the file once, and is shown while it stands there: no script, one SVG.
@@ -25,8 +25,8 @@ MATRIX = re.compile(r'<g class="terminal-\d+-matrix">')
 CLIPPED = re.compile(r' clip-path="url\(#terminal-\d+-line-\d+\)"')
 
 
-async def film(session: Session, keys: dict[int, str], seconds: int) -> list[str]:
-    """Return a picture of each second, as SVG; the keys are pressed at their seconds."""
+async def film(session: Session, keys: dict[int, str], begin: int, seconds: int) -> list[str]:
+    """Return a picture of each second from `begin` on, as SVG; keys have their seconds."""
     app = Dashboard(lambda: session, session.plan)
     pictures = []
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
@@ -34,7 +34,8 @@ async def film(session: Session, keys: dict[int, str], seconds: int) -> list[str
             if second in keys:
                 await pilot.press(keys[second])
             await pilot.pause(1.0)
-            pictures.append(tidied(app.export_screenshot(title="gpudash")))
+            if second >= begin:
+                pictures.append(tidied(app.export_screenshot(title="gpudash")))
     return pictures
 
 
@@ -52,7 +53,7 @@ def animated(pictures: list[str]) -> str:
         times[frozenset(shown[element])].append(element)
     style = [f".{name} {{ {rule} }}" for rule, name in inks.items()]
     groups: list[str] = []
-    for kind in ("<rect", "<text"):
+    for kind in ("<rect fill", "<rect class", "<text"):
         for index, (numbers, elements) in enumerate(times.items()):
             name = "" if len(numbers) == len(pictures) else f"t{index}"
             inside = "".join(one for one in elements if one.startswith(kind))
@@ -89,6 +90,7 @@ def main() -> None:
     parser.add_argument("workload", nargs="?", default="encdec")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--keys", default="", help="SECOND:KEY, comma-separated")
+    parser.add_argument("--begin", type=int, default=0, help="second of the first picture")
     parser.add_argument("--seconds", type=int, default=34)
     arguments = parser.parse_args()
     settings = dict(pair.split("=") for pair in arguments.set)
@@ -96,7 +98,7 @@ def main() -> None:
     session = Session(Plan(workload=arguments.workload, settings=settings))
     try:
         at = {int(second): key for second, key in keys.items()}
-        pictures = asyncio.run(film(session, at, arguments.seconds))
+        pictures = asyncio.run(film(session, at, arguments.begin, arguments.seconds))
     finally:
         session.close()
     arguments.picture.write_text(animated(pictures), encoding="utf-8")

@@ -12,7 +12,10 @@ user's, and ends it.
 import argparse
 import asyncio
 import re
+from collections.abc import Iterator
 from html import escape, unescape
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from gpudash import rendezvous
@@ -28,7 +31,18 @@ END_S = 10.0
 """So long a script may take to end; closing a session leaves it running."""
 # the exported picture names web fonts; whoever shows it has a monospace font of their own
 WEB_FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
-TEXT = re.compile(r'x="([\d.]+)" (y="[\d.]+") textLength="([\d.]+)"([^>]*)>([^<]*)</text>')
+TEXT = re.compile(
+    r'<text (class="[^"]*") x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>'
+)
+LINE, ASCENT, OVERLAP = 24.4, 18.5, 0.25
+"""Height of a row in the exported picture, its top above the baseline, and how rows overlap."""
+SHAPES = {
+    **{character: (0.0, 1 - n / 8, 1.0, 1.0) for n, character in enumerate("▁▂▃▄▅▆▇█", 1)},
+    **{character: (0.0, 0.0, n / 8, 1.0) for n, character in enumerate("▏▎▍▌▋▊▉", 1)},
+    "─": (0.0, 0.48, 1.0, 0.53),
+    "━": (0.0, 0.45, 1.0, 0.55),
+}
+"""Left, upper, right and lower side of what a character draws, in parts of its cell."""
 
 
 async def photograph(session: Session, keys: list[str], seconds: float, last: float) -> str:
@@ -60,21 +74,46 @@ def session_over(words: list[str]) -> Session:
 def tidied(picture: str) -> str:
     """Return the picture without what viewers get wrong.
 
-    librsvg drops the blanks at a text's ends and stretches the rest into their room: words of
-    which one ends where the next begins then stand glued, and beside their place.
+    Glyphs of blocks and lines leave seams between rows, which differ from font to font: they become
+    rectangles. librsvg drops the blanks at a text's ends and stretches the rest into their room:
+    words of which one ends where the next begins then stand glued, and beside their place.
     """
-    return TEXT.sub(_without_outer_blanks, WEB_FONTS.sub("", picture))
+    return TEXT.sub(_drawn, WEB_FONTS.sub("", picture))
 
 
-def _without_outer_blanks(text: re.Match[str]) -> str:
-    x, y, length, attributes, written = text.groups()
-    characters = unescape(written)
-    word = characters.strip()
+def _drawn(text: re.Match[str]) -> str:
+    """Return a text with its blocks and lines as rectangles."""
+    ink, x_text, y_text, length, attributes, written = text.groups()
+    characters, x, y = unescape(written), float(x_text), float(y_text)
     width = float(length) / len(characters) if characters else 0.0
-    begin = float(x) + width * (len(characters) - len(characters.lstrip()))
-    inside = escape(word).replace("\N{NO-BREAK SPACE}", "&#160;")
-    end = f'textLength="{width * len(word):g}"{attributes}>{inside}</text>'
-    return f'x="{begin:g}" {y} {end}'
+    found: list[str] = []
+    for is_drawn, same in groupby(enumerate(characters), key=lambda one: one[1] in SHAPES):
+        run = [*same]
+        begin, word = run[0][0], "".join(character for _, character in run)
+        if is_drawn:
+            found += _rectangles(word, x + begin * width, y - ASCENT, width, ink)
+        elif kept := word.strip():
+            at = x + (begin + len(word) - len(word.lstrip())) * width
+            inside = escape(kept).replace("\N{NO-BREAK SPACE}", "&#160;")
+            found.append(
+                f'<text {ink} x="{at:g}" y="{y_text}" textLength="{width * len(kept):g}"'
+                f"{attributes}>{inside}</text>"
+            )
+    return "".join(found)
+
+
+def _rectangles(word: str, x: float, top: float, width: float, ink: str) -> Iterator[str]:
+    """Yield a rectangle for each run of the same block or line."""
+    for character, same in groupby(enumerate(word), key=itemgetter(1)):
+        indices = [index for index, _ in same]
+        left, above, right, below = SHAPES[character]
+        begin = x + (indices[0] + left) * width
+        across = (len(indices) - 1 + right - left) * width
+        at, down = top + above * LINE, (below - above) * LINE + OVERLAP * (below >= 1)
+        yield (
+            f'<rect {ink} x="{begin:g}" y="{at:g}" width="{across:g}" height="{down:g}" '
+            'shape-rendering="crispEdges"/>'
+        )
 
 
 def main() -> None:

@@ -176,18 +176,18 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what the answer still needs, the row being measured, and the row before it."""
+    """Yield what the answer still needs, the setting being measured, and the one before it."""
     yield f"the first {WARMUP_STEPS} steps do not count"
     rows = [row for row in snapshot.results if not row.verdict]
     if not rows or not rows[-1].live:
         return
     *earlier, newest = rows
-    yield f"row {newest.number}: {fmt.plain(newest.configuration)}"
+    yield f"setting {newest.number}: {fmt.plain(newest.configuration)}"
     before = earlier[-1] if earlier else None
     if before is not None and before.workload == snapshot.workload:
         rate, step_ms = fmt.significant(before.samples_per_s), before.step_ms_p50
         so_far = f"{rate} samples/s, step p50 {fmt.milliseconds(step_ms)} ms"
-        yield f"row {before.number} before it: {so_far}"
+        yield f"setting {before.number}: {so_far}"
 
 
 def _try_lines(one: Try) -> Iterator[str]:

@@ -34,7 +34,7 @@ def test_while_it_measures_it_shows_its_row_and_the_result_before():
         result(4, "batch_size=16", 1.0, live=True),
     )
     newest, before = (
-        "row 4: batch_size=16",
+        "setting 4: batch_size=16",
         "row 2 before it: 2,000 samples/s, step p50 4.00 ms",
     )
     assert ask(changed(early, results=rows)).evidence[1:] == (newest, before)

@@ -167,8 +167,8 @@ async def test_while_measuring_the_strip_names_the_row_and_the_last_answer():
     rows = (result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True))
     on_cpu = changed(cpu_step(), steps_since_break=3, results=rows)
     seen = "".join(await shown(on_cpu, 120))
-    assert "row 2: pipelined=on" in seen
-    assert "row 1 before it: 2,400 samples/s, step p50 3.33 ms" in seen
+    assert "setting 2: pipelined=on" in seen
+    assert "setting 1: 2,400 samples/s, step p50 3.33 ms" in seen
 
 
 @pytest.mark.parametrize(

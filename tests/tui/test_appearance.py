@@ -75,12 +75,12 @@ async def test_an_action_has_its_configured_keys_and_no_others():
 async def test_sentences_and_buttons_name_the_configured_keys_too():
     keys = {"pause": ("P",), "restart": ("f5",), "compare": ("A",), "try_it": ("X",)}
     async with dashboard((80, 24), look=Appearance(keys=keys), snapshot=training()) as d:
-        assert "X try " in d.lines()[1]
-        assert "A A/B · ⏎ values" in d.text()
+        assert "▌ X  TRY " in d.lines()[3]
+        assert "A A/B" in d.lines()[-1]
         await d.show(changed(training(), state="paused"))
         assert "P resumes" in d.lines()[-2]
         await d.show(comparing())
-        assert "A ends it" in d.lines()[-2]
+        assert "A ends it" in d.lines()[3]
         await d.show(changed(training(), state="failed"))
         assert "press f5 to restart" in d.lines()[-2]
 

@@ -96,7 +96,7 @@ def test_intervals_close_in_down_to_the_newest():
     assert len(drawn) >= 3
     assert widths == sorted(widths, reverse=True)
     assert drawn[-1].split()[:2] == ["9", "pairs"]
-    assert "so far pipelined=off +6.0 % [+5.0, +8.0]   on: 277.0  off: 295.0 steps/s" in lines[-2]
+    assert "so far pipelined=off +6.0 % [+5.0, +8.0]   pipelined=on 277.0  pipelined=off 295.0 steps/s" in lines[-2]
 
 
 def test_a_wild_interval_is_not_spelled_out():
@@ -123,17 +123,15 @@ def test_the_newest_blocks_are_in_sight_where_there_is_no_room_for_all():
     ("passed", "said"),
     [(True, "✓ passed so far"), (False, "✗ failed so far"), (None, "needs about 12 more")],
 )
-def test_the_aa_check_is_shown_while_the_ab_runs(passed, said):
+def test_the_control_is_shown_while_the_ab_runs(passed, said):
     lines = text_of(comparison_rows(compared(check_passed=passed), 118, 8))
-    assert f"A/A check {said}" in lines[-1]
+    assert f"control (the same setting twice): {said}" in lines[-1]
 
 
 @pytest.mark.parametrize(("blocks", "missing"), [("ABAB", 12), ("ABBAABAB", 9), (3 * "ABBA", 3)])
-def test_the_aa_check_names_the_pairs_that_it_lacks(blocks, missing):
+def test_the_control_names_the_pairs_that_it_lacks(blocks, missing):
     shown = compared(len(blocks) // 2, blocks=blocks)
-    assert (
-        f"A/A check needs about {missing} more pairs" in text_of(comparison_rows(shown, 118, 8))[-1]
-    )
+    assert f": needs about {missing} more pairs" in text_of(comparison_rows(shown, 118, 8))[-1]
 
 
 def began(*begins_s):
@@ -184,7 +182,7 @@ def test_only_an_interval_that_excludes_0_is_proven():
 def test_the_rates_of_two_batch_sizes_are_those_that_the_change_is_of():
     rates = {"steps_per_s": (281.0, 80.3), "samples_per_s": (2248.0, 5139.2)}
     shown = compared(lever="batch_size", a="8", b="64", **rates)
-    assert "8: 2,248  64: 5,139 samples/s" in "".join(text_of(comparison_rows(shown, 118, 8)))
+    assert "batch_size=8 2,248  batch_size=64 5,139 samples/s" in "".join(text_of(comparison_rows(shown, 118, 8)))
 
 
 def test_a_comparison_without_a_verdict_says_why_and_what_it_knew():

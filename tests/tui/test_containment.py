@@ -59,7 +59,7 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
 @pytest.mark.parametrize("part", PARTS)
 async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(part, monkeypatch):
     name = part.split()[0]
-    async with dashboard(snapshot=training(), fails=True) as d:
+    async with dashboard(size=(200, 50), snapshot=training(), fails=True) as d:
         widget = d.app.main_screen.query_one(f"#{name}", Painted)
         with monkeypatch.context() as patch:
             patch.setattr(widget, "rows", broken)
@@ -193,7 +193,7 @@ async def test_without_a_training_a_failure_is_logged_all_the_same(playback, mon
         (line,) = said(d)
         assert line.startswith("gpudash: the main screen failed: KeyError: 0")
         assert not line.endswith("goes on")
-        await d.press("3")
+        await d.press("4")
         assert "⁴step, ms" in d.text()
 
 

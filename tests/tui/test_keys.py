@@ -136,7 +136,7 @@ async def test_without_a_worker_a_change_waits_for_the_restart(state):
 async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first(down):
     async with dashboard(snapshot=training()) as d:
         await d.press(*[down] * 3)
-        assert "page-locked" in d.text()
+        assert f"{d.app.main_screen.levers.chosen.name}, with a new loader: " in d.text()
         await d.press(*["up"] * 4)
         assert "Seeds the weights" in d.text()
         await d.press("k", down, down)

@@ -143,8 +143,7 @@ async def test_the_lever_under_the_cursor_is_explained_below_the_list():
             shown.move(1)
         await pilot.pause()
         below = " ".join("".join(lines(shown)[15:]).split())
-        assert below.startswith("batch_size: Samples in one step")
-        assert "With a new loader" in words(shown)
+        assert below.startswith("batch_size, with a new loader: Samples in one step")
     async with panel(size=(120, 15)) as (shown, _):  # the list has its room first
         assert "Samples" not in words(shown)
 

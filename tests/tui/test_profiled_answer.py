@@ -61,11 +61,11 @@ def _own_folder(monkeypatch, tmp_path):
 
 async def test_a_profile_that_arrives_deepens_the_answer_and_is_in_its_evidence():
     async with asked() as d:
-        assert "launch-bound" in d.text()
+        assert "LAUNCH-BOUND" in d.text()
         assert PROFILE not in await evidence(d)
         await read(d, knowing(RUNNING))
-        assert "launch-bound" not in d.text()
-        assert "GPU-bound" in d.text()
+        assert "LAUNCH-BOUND" not in d.text()
+        assert "GPU-BOUND" in d.text()
         assert PROFILE in await evidence(d)
 
 
@@ -74,7 +74,7 @@ async def test_with_other_settings_or_another_workload_the_answer_rests_on_it_no
         await read(d, knowing(RUNNING))
         for other in (OTHER, changed(RUNNING, workload="masked_loss")):
             await d.show(knowing(other))
-            assert "launch-bound" in d.text()
+            assert "LAUNCH-BOUND" in d.text()
             assert PROFILE not in await evidence(d)
             await d.show(knowing(RUNNING))
             assert PROFILE in await evidence(d)

@@ -20,12 +20,12 @@ def lasting(**values):
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 def test_the_lane_of_the_host_says_by_how_much_it_runs_ahead(size):
     d = still(size, snapshot=lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0))
-    (host,) = [line for line in d.lines()[:6] if "host ▏" in line]
+    (host,) = [line for line in d.lines()[:7] if "host ▏" in line]
     assert "busy 0.40" in host or "ahead" in host
     assert "3.60 ahead" in host
     busy = lasting(host_ms=3.9, data_ms=0.0, step_ms=4.0)
     d.show(changed(busy, elapsed_s=busy.elapsed_s + FIGURES_S))
-    (host,) = [line for line in d.lines()[:6] if "host ▏" in line]
+    (host,) = [line for line in d.lines()[:7] if "host ▏" in line]
     assert "busy 3.90" in host
 
 
@@ -37,7 +37,7 @@ def test_on_a_cpu_nobody_runs_ahead_of_anybody():
 
 def test_an_idle_host_that_waits_for_data_does_not_run_ahead():
     d = still(snapshot=lasting(host_ms=2.2, data_ms=19.8, step_ms=22.0))
-    assert "input-bound" in d.lines()[1]
+    assert "INPUT-BOUND" in d.lines()[1]
     assert "0.00 ahead" not in d.text()
 
 

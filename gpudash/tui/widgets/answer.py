@@ -11,7 +11,7 @@ from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.arrangement import ANSWER_ROWS
 from gpudash.tui.cells import Parts, width_of
-from gpudash.tui.keys import key_for
+from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel, PanelFrame
 from workloads.levers import phrase
@@ -60,6 +60,7 @@ class AnswerStrip(Panel):
     _took = ""
     _rates: tuple[str, ...] = ()
     _left = ""
+    _can_end = True
     _lane_count = 2
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
@@ -73,7 +74,9 @@ class AnswerStrip(Panel):
         rates = tuple(_rates(snapshot))
         now = (shown, stages, meanwhile, took, rates, left)
         before = (self._shown, self._stages, self._meanwhile, self._took, self._rates, self._left)
-        if now != before:
+        can_end = why_not("blocks", snapshot) is None
+        if (*now, can_end) != (*before, self._can_end):
+            self._can_end = can_end
             self._shown, self._stages, self._meanwhile, self._took = now[:4]
             self._rates, self._left = rates, left
             self._lane_count = len(shown.lanes) if shown.step_ms else self._lane_count
@@ -148,9 +151,9 @@ class AnswerStrip(Panel):
         room = width - width_of(right)
         if shown.kind == "comparing":
             left: Parts = (
-                (f"{key_for('compare')} ", "key"), ("ends it", "text"),
-                (f"   {self._left}" if self._left else "", "dim"),
-                (f"   {shown.caution}" if shown.caution else "", "busy"),
+                *(((f"{key_for('compare')} ", "key"), ("ends it   ", "text")) * self._can_end),
+                (f"{self._left}   " if self._left else "", "dim"),
+                (shown.caution, "busy"),
             )  # fmt: skip
         elif shown.caution:
             key = key_for("try_it")

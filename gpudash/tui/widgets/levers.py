@@ -308,7 +308,7 @@ def _shortened(text: str, width: int, rows: int) -> list[str]:
     lines = _wrap(text, width)
     if len(lines) <= rows:
         return lines
-    ends = [match.start() + 1 for match in re.finditer(r"[.;:] ", text)]
+    ends = [match.start() + 1 for match in re.finditer(r"[.;:] ", text)][1:]  # not the name alone
     shorter = (_wrap(text[:end].rstrip(";:"), width) for end in reversed(ends))
     cut_off = [*lines[: rows - 1], f"{cut(lines[rows - 1], max(width - 2, 0)).rstrip('…')}…"]
     return next((clauses for clauses in shorter if len(clauses) <= rows), cut_off)
