@@ -1,4 +1,4 @@
-"""The HTML page of a recording: what ran where, charts, results, verdicts, wall time. No I/O."""
+"""The HTML page of a recording: what ran where, charts, history, verdicts, wall time. No I/O."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ def page(run: Replayed, command: Sequence[str], price: float | None = None) -> s
         *_charts(snapshot, bins),
         *tables.changes(snapshot),
         *tables.ranks(snapshot),
-        *tables.results(snapshot),
+        *tables.history(snapshot),
         *tables.verdicts(snapshot, price),
         *tables.account(run),
         *tables.settings(snapshot),

@@ -1,4 +1,4 @@
-"""The tables of a page: changes, ranks, results, verdicts, wall time, settings. No I/O."""
+"""The tables of a page: changes, ranks, history, verdicts, wall time, settings. No I/O."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +15,8 @@ from gpudash.report.charts import interval_chart, reach_of, share_bar
 from gpudash.report.markup import MOST_LINES, heads, scrolling, section, table, texts, th
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
+from gpudash.tui.widgets.history import Table, table_of
 from gpudash.tui.widgets.ranks import columns_of, job_of
-from gpudash.tui.widgets.results import Table, table_of
 
 FEW = 12
 """Most lever changes that are listed unfolded."""
@@ -125,35 +125,32 @@ def ranks(snapshot: Snapshot) -> Iterator[Element]:
     yield section("Ranks", scrolling(table(head, rows, class_="numbers")), about=about)
 
 
-def results(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield the section with a row for each setting tried, and the verdicts between them."""
+def history(snapshot: Snapshot) -> Iterator[Element]:
+    """Yield the section with a row for each setting tried."""
     if not any(one.steps for one in snapshot.results):
         return
     on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
     known = table_of(snapshot.results, on_gpu=on_gpu)
-    titles = ("#", "configuration", known.unit, *known.numbers)
-    head = [th(title, left=title == "configuration") for title in titles]
-    rows = (_result(known, one, len(head)) for one in known.results)
+    busy = "GPU busy" if known.on_gpu else "CPU cores"
+    titles = ("#", "setting", known.unit, "p50 ms", "p95 ms", "host ms", busy, "steps")
+    head = [th(title, left=title == "setting") for title in titles]
+    rows = (_tried(known, one) for one in known.results)
     about = (
         "one row for each setting, warm-up left out; rows were measured one after the other, "
         "so drift is in their differences: an A/B proves what a lever is worth"
     )
-    yield section("Results", scrolling(table(head, rows, class_="numbers")), about=about)
+    yield section("History", scrolling(table(head, rows, class_="numbers")), about=about)
 
 
-def _result(known: Table, one: Result, columns: int) -> Iterator[Element]:
+def _tried(known: Table, one: Result) -> Iterator[Element]:
     """Yield the cells of a row."""
-    if one.verdict:
-        text = f"A/B: {one.configuration}"
-        yield element("td")
-        yield element("td", text, colspan=columns - 1, class_="left verdict")
-        return
-    rate = known.rate(one)
+    rate, host_ms = known.rate(one), one.values.get("host_ms")
     share = f"--share:{min((rate or 0.0) / known.full, 1.0):.3f}"
     yield element("td", str(one.number))
     yield element("td", one.configuration, class_="left")
     yield element("td", element("b", fmt.significant(rate)), style=share, class_="rated")
-    yield from (element("td", text_of(one)) for text_of in known.numbers.values())
+    times_ms = map(fmt.significant, (one.step_ms_p50, one.step_ms_p95, host_ms))
+    yield from (element("td", text) for text in (*times_ms, known.busy(one), fmt.count(one.steps)))
 
 
 def verdicts(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]:

@@ -197,8 +197,9 @@ def test_once_prints_the_dashboard_at_its_end(run: Run) -> None:
     lines = printed.splitlines()
     assert len(lines) == 40
     assert max(map(len, lines)) == 120
-    assert re.search(r"training .* [\d.,]+ steps/s", lines[0])  # after its end it has no rate
+    assert "▶ training" in lines[0]
     assert " 60/60 " in lines[0]
+    assert re.search(r" [\d.,]+ steps/s", lines[1])  # after its end it has no rate
     assert "\x1b" not in printed
 
 

@@ -504,7 +504,9 @@ async def test_a_choice_of_an_offer_can_be_made():
 # ── what is in sight first ──────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("size", "focus"), [((60, 16), "pane"), ((80, 24), "levers"), ((120, 40), "levers")])
+@pytest.mark.parametrize(
+    ("size", "focus"), [((60, 16), "pane"), ((80, 24), "levers"), ((120, 40), "levers")]
+)
 async def test_what_it_prints_is_in_sight_from_the_start_for_it_may_ask_something(size, focus):
     async with script(size=size) as d:
         assert d.app.main_screen.focus_id == focus
