@@ -9,7 +9,7 @@ up.
 
 import math
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 from random import Random
 from statistics import fmean, stdev
 from typing import get_args
@@ -30,13 +30,16 @@ PRECISION = 0.2
 MOST_S = 60.0
 """… or after so many seconds."""
 FEWEST_ROUNDS = 4
-MOST_ROUNDS = 300
+MOST_ROUNDS = 1000
 """Last as long, even of one part."""
 MIN_STEPS = 3
-BLOCK_S = 0.1
-"""A block lasts so many steps and about so long. A longer one drifts away from its neighbours. Each
-is longer by chance, so that nothing periodic in a training meets the same side each time."""
+BLOCK_S = 0.04
+"""A block lasts so many steps and about so long. A longer one drifts away from its neighbours: on a
+host that stumbles, blocks of 0.15 s took four times as many steps. Each is longer by chance, so
+that nothing periodic in a training meets the same side each time."""
 MORE_STEPS = 3
+SENT = 96
+"""Blocks that a worker knows of at most."""
 TRIMMED = 0.2
 """Of the rounds, at each end."""
 CONFIDENCE = 0.95
@@ -58,6 +61,8 @@ class SlowingTrial:
         self._slowed = [PARTS[part] for order in rounds for part in order]  # in each second block
         self._log = BlockLog()
         self._blocks: tuple[Block, ...] = ()
+        self._over = 0  # blocks that are
+        self._ask_at = 0  # as many, and the worker is sent further ones
         self._plain_ms: float | None = None  # of a step in the newest block without a delay …
         self._newest: tuple[Slowable, float] | None = None  # … and in the slowed one after it
         self._growth: dict[Slowable, list[float]] = {part: [] for part in PARTS}
@@ -86,7 +91,7 @@ class SlowingTrial:
         steps = state.warmup_steps + MIN_STEPS + MORE_STEPS / 2 + 1
         block_s = max(steps * self._step_ms / 1e3, BLOCK_S)
         self._expected_s = FEWEST_ROUNDS * 2 * len(PARTS) * block_s
-        return blocks
+        return self._left()
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
         """Fold one record; return an empty tuple to end the blocks, else None."""
@@ -94,6 +99,7 @@ class SlowingTrial:
             return None
         refused = len(self._why_not)
         for outcome in self._log.fold(item):
+            self._over = outcome.number + 1
             self._take(outcome)
         if self._log.over is not None:
             self._end(self._log.over)
@@ -102,7 +108,8 @@ class SlowingTrial:
         if not self._is_over and self._has_enough(item):
             self._end("it took too long")
             return ()
-        return self._left() if len(self._why_not) > refused and not self._is_over else None
+        asks = len(self._why_not) > refused or self._over >= self._ask_at
+        return self._left() or None if asks and not self._is_over else None
 
     def cancel(self, reason: str) -> None:
         """End it early; the slopes so far stay."""
@@ -141,9 +148,13 @@ class SlowingTrial:
         self._plain_ms, self._newest = ms, None
 
     def _left(self) -> tuple[Block, ...]:
-        """Return the blocks without those of parts that cannot be slowed: the rest are left."""
+        """Return what comes next, without the blocks of parts that cannot be slowed."""
         parts = self._parts
-        return tuple(block for block in self._blocks if self._slowed[block.number // 2] in parts)
+        ahead = self._blocks[self._over :]
+        left = (block for block in ahead if self._slowed[block.number // 2] in parts)
+        sent = tuple(islice(left, SENT))
+        self._ask_at = sent[len(sent) // 2].number if len(sent) == SENT else len(self._blocks) + 1
+        return sent
 
     def _slope(self, part: Slowable) -> Slope:
         growth = self._growth[part]

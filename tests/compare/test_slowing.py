@@ -81,6 +81,15 @@ def test_it_goes_on_until_each_slope_is_known_well_enough():
     assert found.high - found.low <= 2 * PRECISION
 
 
+def test_a_worker_gets_further_blocks_before_it_has_run_out(monkeypatch):
+    monkeypatch.setattr(slowing, "SENT", 8)
+    noise = (0.0, 300.0, 10.0, 500.0, 200.0, 30.0, 400.0)
+    done = conducted({}, noise=noise, cannot=HOST_ALONE).run()
+    assert len(done.worker.began) > 8
+    assert all(len(blocks) <= 8 for blocks in done.commands)
+    assert done.worker.began == sorted(set(done.worker.began))
+
+
 def test_it_ends_after_a_minute_with_what_it_has():
     noise = (0.0, 300.0, 10.0, 500.0, 200.0, 30.0, 400.0)
     done = conducted({}, noise=noise, cannot=HOST_ALONE).run()
