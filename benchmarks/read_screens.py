@@ -11,9 +11,11 @@ ones. Each wait is at most SECONDS.
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pexpect
+import psutil
 import pyte
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,12 +74,17 @@ class Terminal:
             kept.write(f"──── {what}\n{self.text()}\n")
 
     def close(self) -> None:
-        """Leave the dashboard, and end the script."""
+        """Leave the dashboard, and end the script: the next one is not to share the device."""
+        left = psutil.Process(self._child.pid).children(recursive=True)
         self.press("q")
         self.wait(1.0)
         self.press("\r")
         self.wait(8.0)
         self._child.close(force=True)
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
 
 
 def main() -> None:
