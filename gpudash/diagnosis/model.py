@@ -108,9 +108,10 @@ def played_ms(times: Times) -> float:
 
     A host that waits for the device finishes a step with it, and what the device cannot work beside
     comes first then; else the host runs ahead. A kernel does not end before its launch. Copies and
-    kernels follow each other; one that blocks the host is work of both. The period of such a schedule is its largest mean of a cycle
-    (Baccelli et al., Synchronization and Linearity, 1992): the host's work, the device's, or the
-    way through a step by the number of steps that the host may be ahead.
+    kernels follow each other; one that blocks the host is work of both. The period of such a
+    schedule is its largest mean of a cycle (Baccelli et al., Synchronization and Linearity, 1992):
+    the host's work, the device's, or the way through a step by the number of steps that the host
+    may be ahead.
     """
     launch_ms = max(times.host - times.code, 0.0)
     alone_ms = launch_alone_ms(times)
@@ -172,7 +173,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         step=step.step_ms,
         data=data_ms,
         loader=step.step_ms if _takes_all(step) else 0.0,
-        is_inline=step.workers == 0 and data_ms > 0,
+        is_inline=step.workers == 0,
         code=code_ms,
         copy=copy_ms,
         blocks=blocks,
