@@ -34,9 +34,10 @@ MOST_ROUNDS = 1000
 """Last as long, even of one part."""
 MIN_STEPS = 3
 BLOCK_S = 0.04
-"""A block lasts so many steps and about so long. A longer one drifts away from its neighbours: on a
-host that stumbles, blocks of 0.15 s took four times as many steps. Each is longer by chance, so
-that nothing periodic in a training meets the same side each time."""
+"""A block lasts so many steps and about so long. A longer one drifts away from its neighbours: on
+the recorded steps of a host that stumbled, blocks of 0.15 s needed four times as many steps for the
+same interval. Each is longer by chance, so that nothing periodic in a training meets the same side
+each time."""
 MORE_STEPS = 3
 SENT = 96
 """Blocks that a worker knows of at most."""
