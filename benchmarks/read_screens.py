@@ -11,13 +11,21 @@ ones. Each wait is at most SECONDS.
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pexpect
+import psutil
 import pyte
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDE, NARROW = (120, 40), (80, 24)
+TIMELINE = "w where"
+"""Is in the timeline's footer, and nowhere else."""
+SLOWING = "slowing one part"
+"""Stands in place of the answer while a proof is made."""
+ASKS = "y  change it"
+"""Is asked of a lever that computes other numbers."""
 BEGIN_S = 60.0
 """Until the script trains: it imports torch, perhaps for the first time on this machine."""
 
@@ -66,12 +74,17 @@ class Terminal:
             kept.write(f"──── {what}\n{self.text()}\n")
 
     def close(self) -> None:
-        """Leave the dashboard, and end the script."""
+        """Leave the dashboard, and end the script: the next one is not to share the device."""
+        left = psutil.Process(self._child.pid).children(recursive=True)
         self.press("q")
         self.wait(1.0)
         self.press("\r")
         self.wait(8.0)
         self._child.close(force=True)
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
 
 
 def main() -> None:
@@ -88,13 +101,14 @@ def main() -> None:
     terminal.keep("the same at 80×24")
     terminal.resize(WIDE)
     terminal.press("t")
-    terminal.wait(6.0, lambda text: "timeline" in text.lower())
-    terminal.wait(1.0)
+    terminal.wait(seconds, lambda text: TIMELINE in text)
     terminal.press("\x1b")
+    terminal.wait(3.0, lambda text: TIMELINE not in text)
     terminal.wait(1.5)
     terminal.keep("after a profile")
     terminal.press("E")
-    terminal.wait(seconds, lambda text: "proven" in text or "withdrawn" in text)
+    terminal.wait(2.0, lambda text: SLOWING in text)
+    terminal.wait(seconds, lambda text: SLOWING not in text)
     terminal.wait(1.0)
     terminal.keep("after a proof")
     terminal.press("e")
@@ -103,6 +117,9 @@ def main() -> None:
     terminal.press("\x1b")
     terminal.wait(1.0)
     terminal.press("x")
+    terminal.wait(1.0)
+    if ASKS in terminal.text():
+        terminal.press("y")
     terminal.wait(seconds, lambda text: "faster" in text or "no difference" in text.lower())
     terminal.keep("the A/B of the proposal")
     terminal.press("a")

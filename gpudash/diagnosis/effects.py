@@ -57,8 +57,8 @@ SPEED = {"fp32": 1.0, "cudnn_tf32": 1.0, "tf32": 8.0, "bf16": 16.0}
 """How fast GPUs since 2020 multiply, at most, in multiples of fp32 without tensor cores."""
 IDLE_TENSOR_PCT = 10.0
 """A device whose tensor cores are busier multiplies on them already."""
-REHEARSED = ("forward", "backward")
-"""Phases that a rehearsal repeats."""
+PASSES = ("forward", "backward")
+"""Phases that a rehearsal repeats, and that are compiled."""
 LAUNCHED = 0.9
 """A rehearsal is bound by launches if the host is busy for this part of it."""
 REHEARSAL_ERROR = 0.05
@@ -132,17 +132,19 @@ def gain_of(change: LeverChange) -> Gain | None:
     now_ms = change.model.step_ms * found.times_samples
     margin = ERROR + change.model.residual
     plays = [played for played in (found.least, found.most) if played is not None]
-    after = [(played(one), played_ms(one)) for one in change.model.scenarios for played in plays]
-    if all(ms >= was_ms * found.times_samples * (1 - 1e-9) for ms, was_ms in after):
-        low_pct = _change_pct(now_ms, max(ms for ms, _ in after) * (1 + margin))
-        return Gain(low_pct if found.least is not None else None, 0.0, found.source)
-    least_ms = min(ms for ms, _ in after)
+    # what a schedule does not explain of the step stays as it is, and is no gain
+    changes_ms = [
+        played(one) - played_ms(one) * found.times_samples
+        for one in change.model.scenarios
+        for played in plays
+    ]
+    least_ms, most_ms = now_ms + min(changes_ms), now_ms + max(changes_ms)
+    low_pct = None if found.least is None else _change_pct(now_ms, most_ms * (1 + margin))
+    if least_ms >= now_ms * (1 - 1e-9):
+        return Gain(low_pct, 0.0, found.source)
     if _change_pct(now_ms, least_ms) >= LEAST_PCT:  # an error alone is no gain
         least_ms *= 1 - margin
     high_pct = _change_pct(now_ms, least_ms)
-    if found.least is None:
-        return Gain(None, max(high_pct, 0.0), found.source)
-    low_pct = _change_pct(now_ms, max(ms for ms, _ in after) * (1 + margin))
     return Gain(low_pct, high_pct, found.source)
 
 
@@ -226,7 +228,7 @@ def _free_batches(change: LeverChange) -> Outcome | None:
     if held_up is None or held_up[0] <= change.times.data:
         return _fewer_waits_for_data(change)
     held_up_ms, source = held_up
-    return Outcome(lambda times: times.step - held_up_ms, source=source)
+    return Outcome(lambda times: played_ms(times) - held_up_ms, source=source)
 
 
 def _fewer_waits_for_data(change: LeverChange) -> Outcome:
@@ -284,7 +286,7 @@ def _pinned(change: LeverChange) -> Outcome | None:
 
     return Outcome(
         at_best,
-        lambda times: times.step - times.copy + kept_ms + worst_ms,
+        lambda times: played_ms(times) - times.copy + kept_ms + worst_ms,
         f"a batch is pinned in {fmt.milliseconds(pinned_in_ms)} ms and then copied in "
         f"{fmt.milliseconds(pinning.copy_ms)}, now in {fmt.milliseconds(copying_ms)} of "
         f"{_ms(change)}",
@@ -300,7 +302,7 @@ def _batched(change: LeverChange) -> Outcome | None:
     if not prepare_ms or change.step.overlap_ms is not None:
         return NOTHING
     source = f"preparing takes {fmt.milliseconds(prepare_ms)} ms of {_ms(change)}"
-    return Outcome(lambda times: max(times.step - prepare_ms, 0.0), source=source)
+    return Outcome(lambda times: max(played_ms(times) - prepare_ms, 0.0), source=source)
 
 
 def _never_waiting(change: LeverChange) -> Outcome | None:
@@ -324,7 +326,7 @@ def _pipelined(change: LeverChange) -> Outcome | None:
         free_ms = change.model.step_ms * (100 - step.sm_active_pct) / 100
         hidden_ms = min(hidden_ms, free_ms)
         source += f", and the SMs are active {fmt.percent(step.sm_active_pct)} of the time"
-    return Outcome(lambda times: times.step - hidden_ms, source=source)
+    return Outcome(lambda times: played_ms(times) - hidden_ms, source=source)
 
 
 def _half_ms(change: LeverChange, lane: str) -> float:
@@ -353,26 +355,33 @@ def _one_launch(change: LeverChange) -> Outcome | None:
 
 
 def _fewer_kernels(change: LeverChange) -> Outcome | None:
-    """If there were no launches, and no kernels but products; how many remain is not known."""
+    """If forward and backward pass launched products alone, and computed nothing else.
+
+    The rest of the step is not compiled. A product takes a launch as long as now.
+    """
     step, profile = change.step, change.step.profile
-    update_ms = step.phases_ms.get("optimizer", 0.0)  # it is not compiled
+    update_ms = step.phases_ms.get("optimizer", 0.0)
+    passes_ms = sum(step.phases_ms.get(name, 0.0) for name in PASSES) or change.model.step_ms
     device_ms = max(change.times.device - update_ms, 0.0)
+    launched = 0.0
     if profile is not None and profile.kernels:
-        products_ms = min(sum(one.ms for one in product_kernels(profile)), device_ms)
+        products = product_kernels(profile)
+        products_ms = min(sum(one.ms for one in products), device_ms)
         others_ms = device_ms - products_ms
+        launches = sum(one.count for one in profile.kernels)
+        launched = sum(one.count for one in products) / launches
     else:
         active, dram = step.sm_active_pct, step.dram_active_pct
         others_ms = device_ms * min(dram / active, 1.0) if active and dram is not None else 0.0
     source = f"{_works(change)}, {fmt.milliseconds(others_ms)} ms of it no products"
-    return Outcome(
-        lambda times: played_ms(
-            times._replace(
-                host=min(times.code + update_ms, times.host),
-                device=max(times.device - others_ms, 0.0),
-            )
-        ),
-        source=source,
-    )
+
+    def play(times: Times) -> float:
+        least_ms = min(times.code + update_ms, times.host)
+        host_ms = max(times.host - passes_ms * (1 - launched), least_ms)
+        device_ms = max(times.device - min(others_ms, passes_ms), 0.0)
+        return played_ms(times._replace(host=host_ms, device=device_ms))
+
+    return Outcome(play, source=source)
 
 
 def _more_samples(change: LeverChange) -> Outcome | None:
@@ -409,7 +418,7 @@ def _one_update(change: LeverChange) -> Outcome | None:
     if least_ms is not None:
         source += f", its memory traffic at least {fmt.milliseconds(least_ms)} ms,"
     saved_ms = min(max(optimizer_ms - (least_ms or 0.0), 0.0), change.model.step_ms)
-    return Outcome(lambda times: times.step - saved_ms, source=f"{source} of {_ms(change)}")
+    return Outcome(lambda times: played_ms(times) - saved_ms, source=f"{source} of {_ms(change)}")
 
 
 def _tf32(change: LeverChange) -> Outcome | None:
@@ -470,7 +479,7 @@ def _rehearsed(change: LeverChange, timing: Timing, foretold: Outcome | None) ->
     A rehearsal that the host cannot launch faster says nothing of the device. If that is so with
     the new value alone, the device takes as long at most, and at best what is foretold.
     """
-    phases_ms = sum(change.step.phases_ms.get(name, 0.0) for name in REHEARSED)
+    phases_ms = sum(change.step.phases_ms.get(name, 0.0) for name in PASSES)
     passes_ms = min(phases_ms or change.times.device, change.times.device)
     more_ms = timing.after_host_ms - timing.before_host_ms
     ratio, error = timing.after_ms / timing.before_ms, max(timing.spread, REHEARSAL_ERROR)
@@ -506,8 +515,8 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
     if casts_ms is not None:
         source += f", and casts take {fmt.milliseconds(casts_ms)} ms"
     return Outcome(
-        lambda times: times.step - exposed_ms / 2,
-        None if casts_ms is None else lambda times: times.step - exposed_ms / 2 + casts_ms,
+        lambda times: played_ms(times) - exposed_ms / 2,
+        None if casts_ms is None else lambda times: played_ms(times) - exposed_ms / 2 + casts_ms,
         source,
     )
 

@@ -37,6 +37,8 @@ class Times(NamedTuple):
     """The step was longer by it."""
     loader: float = 0.0
     """Loader workers make a batch as often. A host that waits for batches takes all of them."""
+    is_inline: bool = False
+    """Whether the host makes batches itself: then nothing hides that."""
     code: float = 0.0
     """The script's own code on the host, beside launches."""
     host: float = 0.0
@@ -105,10 +107,11 @@ def played_ms(times: Times) -> float:
     """Return the duration of a step as its schedule has it.
 
     A host that waits for the device finishes a step with it, and what the device cannot work beside
-    comes first then; else the host runs ahead. A kernel does not end before its launch. A copy that
-    blocks the host is work of both. The period of such a schedule is its largest mean of a cycle
-    (Baccelli et al., Synchronization and Linearity, 1992): the host's work, the device's, or the
-    way through a step by the number of steps that the host may be ahead.
+    comes first then; else the host runs ahead. A kernel does not end before its launch. Copies and
+    kernels follow each other; one that blocks the host is work of both. The period of such a
+    schedule is its largest mean of a cycle (Baccelli et al., Synchronization and Linearity, 1992):
+    the host's work, the device's, or the way through a step by the number of steps that the host
+    may be ahead.
     """
     launch_ms = max(times.host - times.code, 0.0)
     alone_ms = launch_alone_ms(times)
@@ -118,7 +121,9 @@ def played_ms(times: Times) -> float:
     host_ms = before_ms + copied_ms + launch_ms - alone_ms
     through_ms = max(before_ms + times.copy + works_ms, host_ms + times.communication)
     through_ms /= 1 if times.waits else AHEAD
-    return max(host_ms, works_ms + times.copy - copied_ms, through_ms, times.loader)
+    kernels_ms = max(times.device, launch_ms - alone_ms) if times.blocks else times.device
+    device_ms = times.copy + kernels_ms + times.communication
+    return max(host_ms, device_ms, through_ms, times.loader)
 
 
 def grown_by(times: Times, part: PartName) -> float:
@@ -168,6 +173,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         step=step.step_ms,
         data=data_ms,
         loader=step.step_ms if _takes_all(step) else 0.0,
+        is_inline=step.workers == 0,
         code=code_ms,
         copy=copy_ms,
         blocks=blocks,
@@ -318,8 +324,9 @@ def _more(times: Times, part: PartName, ms: float) -> Times:
         case "launch":
             return times._replace(host=times.host + ms)
         case "data":
-            if not times.loader:  # the loader hides it
+            if not times.loader and not times.is_inline:  # the loader hides it
                 return times
-            return times._replace(data=times.data + ms, loader=times.loader + ms)
+            loader_ms = times.loader and times.loader + ms
+            return times._replace(data=times.data + ms, loader=loader_ms)
         case "copy" | "communication" | "device":
             return times._replace(**{part: getattr(times, part) + ms})

@@ -1,17 +1,18 @@
 """A proof by slowing: its blocks, its slopes, and when it ends."""
 
 from itertools import cycle
+from random import Random
 
 import pytest
 
 from gpudash.compare import slowing
-from gpudash.compare.block_trial import BLOCK_S
 from gpudash.compare.slowing import FEWEST_ROUNDS, MOST_S, PARTS, PRECISION, SlowingTrial
 from tests.scripted_run import host
 from tests.scripted_worker import Conducted, Worker
 
 STEP_MS = 50.0
-SIDES = 1 + len(PARTS)
+HOST_ALONE = {"loader": "no DataLoader was seen", "device": "the training is on a CPU"}
+"""Of what cannot be slowed no block is run."""
 
 
 def conducted(slopes, *, noise=(0.0,), cannot=None):
@@ -27,16 +28,22 @@ def slopes_of(done):
     return {one.part: one for one in done.experiment.shown().slopes}
 
 
-def test_each_round_has_a_block_without_delay_and_one_for_each_part():
+def test_each_round_slows_each_part_between_blocks_without_delay():
     blocks = SlowingTrial(STEP_MS).begin(Worker().start(), 0)
     assert [one.number for one in blocks] == list(range(len(blocks)))
-    rounds = [blocks[at : at + SIDES] for at in range(0, len(blocks), SIDES)]
-    for one in rounds:
-        assert {block.slow.part for block in one if block.slow.ms} == set(PARTS)
-        assert {block.slow.ms for block in one} == {0.0, 0.1 * STEP_MS}  # all are of one kind
-    assert all(block.changes == {} and block.min_s == BLOCK_S for block in blocks)
-    orders = {tuple((block.slow.part, block.slow.ms) for block in one) for one in rounds}
-    assert len(orders) > 1  # a drift must not favour a part
+    assert {block.slow.ms for block in blocks[::2]} == {0.0}  # all are of one kind
+    assert {block.slow.ms for block in blocks[1::2]} == {0.1 * STEP_MS}
+    slowed = [block.slow.part for block in blocks[1::2]]
+    rounds = [tuple(slowed[at : at + len(PARTS)]) for at in range(0, len(slowed), len(PARTS))]
+    assert all(sorted(one) == sorted(PARTS) for one in rounds)
+    assert len(set(rounds)) > 1  # what repeats must not favour a part
+    assert all(block.changes == {} for block in blocks)
+
+
+def test_nothing_periodic_meets_the_same_side_each_time():
+    blocks = SlowingTrial(STEP_MS).begin(Worker().start(), 0)
+    assert len({block.min_steps for block in blocks}) > 1
+    assert len({block.min_s for block in blocks}) > len(blocks) / 2
 
 
 def test_a_part_on_the_critical_path_has_slope_one_and_a_hidden_one_zero():
@@ -50,29 +57,58 @@ def test_a_part_on_the_critical_path_has_slope_one_and_a_hidden_one_zero():
     assert done.worker.settings == Worker().settings
 
 
+def test_a_drift_is_no_growth():
+    done = conducted({"host": 1.0}, noise=[0.1 * at for at in range(1000)]).run()
+    found = slopes_of(done)
+    assert found["host"].slope == pytest.approx(1.0, abs=0.05)
+    assert found["device"].slope == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_block_that_something_held_up_does_not_count(monkeypatch):
+    monkeypatch.setattr(slowing, "MOST_S", 10 * MOST_S)
+    held_up = [*[0.0] * 120, 5_000.0, *[0.0] * 5_000]
+    done = conducted({"host": 1.0}, noise=held_up).run()
+    assert slopes_of(done)["host"].slope == pytest.approx(1.0, abs=0.05)
+    assert all(one.high - one.low <= 2 * PRECISION for one in slopes_of(done).values())
+
+
 def test_it_goes_on_until_each_slope_is_known_well_enough():
-    done = conducted({"device": 1.0}, noise=(0.0, 5.0, 1.0, 8.0, 2.0, 0.5, 6.0)).run()
-    shown = done.experiment.shown()
-    assert shown.rounds > FEWEST_ROUNDS
-    assert all(one.high - one.low <= 2 * PRECISION for one in shown.slopes)
+    random = Random(1)
+    noise = [random.gauss(10.0, 1.5) for _ in range(1000)]
+    done = conducted({"host": 1.0}, noise=noise, cannot=HOST_ALONE).run()
+    assert done.experiment.shown().rounds > FEWEST_ROUNDS
+    found = slopes_of(done)["host"]
+    assert found.high - found.low <= 2 * PRECISION
+
+
+def test_a_worker_gets_further_blocks_before_it_has_run_out(monkeypatch):
+    monkeypatch.setattr(slowing, "SENT", 8)
+    noise = (0.0, 300.0, 10.0, 500.0, 200.0, 30.0, 400.0)
+    done = conducted({}, noise=noise, cannot=HOST_ALONE).run()
+    assert len(done.worker.began) > 8
+    assert all(len(blocks) <= 8 for blocks in done.commands)
+    assert done.worker.began == sorted(set(done.worker.began))
 
 
 def test_it_ends_after_a_minute_with_what_it_has():
-    done = conducted({}, noise=(0.0, 300.0, 10.0, 500.0, 200.0, 30.0, 400.0)).run()
+    noise = (0.0, 300.0, 10.0, 500.0, 200.0, 30.0, 400.0)
+    done = conducted({}, noise=noise, cannot=HOST_ALONE).run()
     trained_s = done.worker.now_s - Worker().now_s
     assert MOST_S <= trained_s < 1.5 * MOST_S
     shown = done.experiment.shown()
     assert shown.is_over
     assert shown.failure == ""
-    assert any(one.high - one.low > 2 * PRECISION for one in shown.slopes)
+    found = slopes_of(done)["host"]
+    assert found.high - found.low > 2 * PRECISION
 
 
 def test_it_ends_with_what_it_has_when_all_rounds_are_run(monkeypatch):
-    monkeypatch.setattr(slowing, "MOST_ROUNDS", 5)
-    done = conducted({"host": 1.0}, noise=(0.0, 30.0, 1.0, 50.0, 20.0, 3.0, 40.0)).run()
+    monkeypatch.setattr(slowing, "MOST_ROUNDS", 6)
+    noise = (0.0, 30.0, 1.0, 50.0, 20.0, 3.0, 40.0)
+    done = conducted({"host": 1.0}, noise=noise, cannot=HOST_ALONE).run()
     shown = done.experiment.shown()
     assert shown.is_over
-    assert shown.rounds == 5
+    assert shown.rounds == 5  # the last one has no block after it
     assert slopes_of(done)["host"].low is not None
 
 

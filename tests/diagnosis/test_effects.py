@@ -2,11 +2,12 @@
 
 import pytest
 
-from gpudash.diagnosis.effects import EFFECTS, LeverChange, gain_of
+from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, LeverChange, gain_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.offers import levers_of
 from gpudash.protocol.inspections import Timing
+from gpudash.trace.summary import KernelUse, Summary
 from tests.diagnosis.recorded import NAMES, recorded
 from workloads import CATALOGUE
 
@@ -22,6 +23,18 @@ def gain(helps, before, value, *, waits=False, workers=0, timing=None, **values)
     model = model_of(measured, waits=waits)
     change = LeverChange(helps, before, value, measured, model, workers=workers, timing=timing)
     return gain_of(change)
+
+
+def profile(*kernels):
+    return Summary(
+        steps=10, step_ms=10.0, on_device=True, busy_ms=1.0, blocked_ms=0.0, kernels=kernels
+    )
+
+
+def kernel(operator, count):
+    return KernelUse(
+        name="k", operator=operator, module="", count=count, ms=0.1, uses_tensor_cores=False
+    )
 
 
 def test_each_lever_helps_in_a_known_way():
@@ -50,6 +63,29 @@ def test_no_lever_but_the_loaders_helps_where_loader_workers_set_the_pace():
 
 def test_one_launch_leaves_the_work_of_the_device():
     assert gain("one launch", "off", "on").high_pct == pytest.approx(100 * (10 / 6 / 0.97 - 1))
+
+
+def test_compiling_saves_at_most_the_passes_that_it_compiles():
+    """Eight of ten ms are the script's own, such as a copy that took longer than when traced."""
+    passes = {"forward": 0.1, "backward": 0.2}
+    assert gain("fewer kernels", "off", "on", phases_ms=passes).high_pct < LEAST_PCT
+    passes = {"forward": 1.0, "backward": 2.0}
+    found = gain("fewer kernels", "off", "on", phases_ms=passes)
+    assert found.high_pct == pytest.approx(100 * (10 / 7 / 0.97 - 1))
+
+
+def test_a_compiled_pass_launches_its_products():
+    passes = {"phases_ms": {"forward": 1.0, "backward": 2.0}, "gpu_util_pct": 10.0}
+    half = profile(kernel("aten::mm", 20.0), kernel("aten::relu", 20.0))
+    found = gain("fewer kernels", "off", "on", profile=half, **passes)
+    assert found.high_pct == pytest.approx(100 * (10 / 8.5 / 0.97 - 1))
+
+
+def test_what_no_schedule_explains_is_no_gain():
+    """Host and device take nine ms together of a step of ten; a saving is of what they take."""
+    gap = {"host_ms": 9.0, "device_ms": 9.0, "gpu_util_pct": 10.0}
+    found = gain("fewer kernels", "off", "on", phases_ms={"forward": 0.1}, **gap)
+    assert found.high_pct < LEAST_PCT
 
 
 def test_faster_products_bring_nothing_where_launches_are_the_limit():

@@ -10,15 +10,16 @@ MS = st.floats(0.0, 20.0)
 
 
 def schedule_of(times):
-    """The activities of a step on host and device."""
+    """The activities of a step on host and device. A copy may block the host that begins it."""
+    copied = "copy" if times.blocks else "launch alone"
     launch_ms = max(times.host - times.code, 0.0)
     alone_ms = launch_alone_ms(times)
     return (
         Work("data", "host", times.data, behind=(("end", 1 if times.waits else AHEAD),)),
         Work("your code", "host", times.code, after=("data",)),
         Work("launch alone", "host", alone_ms, after=("your code",)),
-        Work("copy", "host" if times.blocks else "device", times.copy, after=("launch alone",)),
-        Work("launch", "host", launch_ms - alone_ms, after=("launch alone",)),
+        Work("copy", "device", times.copy, after=("launch alone",)),
+        Work("launch", "host", launch_ms - alone_ms, after=(copied,)),
         Work("device", "device", times.device, after=("copy",), ends_after=("launch",)),
         Work("end", "device", times.communication, after=("device",)),
     )
@@ -54,3 +55,17 @@ def test_schedules_that_differ_give_a_range():
     ahead = Times(step=10.0, host=10.0, device=6.0)
     model = Model((ahead, ahead._replace(waits=True, host=5.0)))
     assert model.without("wait") == (0.0, 4.0)
+
+
+def test_a_copy_that_blocks_the_host_waits_for_the_kernels_before_it():
+    """Slowing the device of such a training by a tenth made a step longer by as much."""
+    blocked = Times(step=10.0, host=2.0, copy=7.0, blocks=True, device=3.0)
+    model = Model((blocked,))
+    assert (model.residual, model.slope("device")) == (0.0, (1.0, 1.0))
+
+
+def test_batches_that_the_host_makes_are_hidden_by_nothing():
+    """Slowing them made a step longer by as much; a loader worker's may be hidden."""
+    inline = Times(step=10.0, data=8.0, is_inline=True, host=2.0)
+    assert Model((inline,)).slope("data").low > 0.99
+    assert Model((inline._replace(is_inline=False),)).slope("data") == (0.0, 0.0)
