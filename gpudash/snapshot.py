@@ -77,7 +77,7 @@ class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the results table: what was measured under the same settings."""
+    """A row of the history: what was measured under the same settings."""
 
     number: int
     """Counts from 1; rows without a measurement are dropped."""

@@ -229,7 +229,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._copy(self.main_screen.copied())
 
     def action_find(self) -> None:
-        """Ask for a text, and find it in the levers, the results or the log."""
+        """Ask for a text, and find it in the levers, the history or the log."""
 
         def answered(text: str | None) -> None:
             sought = (text or "").strip()

@@ -130,7 +130,7 @@ def _beside(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
 
 def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
     """Return both charts, or where there is room for one the chosen one."""
-    if room.height < 2 * LEAST_CHART:
+    if room.height < 2 * LEAST_CHART - 1:
         return {"step" if shown.chosen == "step" else "throughput": room}
     rate, step = room.split_horizontal((room.height + 1) // 2)
     return {"throughput": rate, "step": step}

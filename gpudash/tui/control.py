@@ -99,7 +99,7 @@ class Control(RunState):
         return None
 
     def new_row(self) -> None:
-        """Begin a new row of the results. Raises UsageError if it would stay empty."""
+        """Begin a new row of the history. Raises UsageError if it would stay empty."""
         if (reason := no_new_row(self.snapshot)) is not None:
             raise UsageError(reason)
         self.engine.new_row()

@@ -20,6 +20,10 @@ from gpudash.tui.lever_values import LeverRow
 from workloads.levers import Switch
 
 
+LEAST_RATE = 0.01
+"""A rate keeps at least so much of another."""
+
+
 class Place(IntEnum):
     """The order of the rows."""
 
@@ -152,10 +156,14 @@ def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: boo
     assert proof.change is not None
     assert proof.low is not None
     assert proof.high is not None
-    is_kept = row.value == proof.b and proof.low > 0
-    if proof.low <= 0 <= proof.high:
+    low, change, high, before, after = proof.low, proof.change, proof.high, proof.a, proof.b
+    if row.value == proof.b and high < 0:  # going back is what gains
+        before, after = after, before
+        low, change, high = (1 / max(1 + one, LEAST_RATE) - 1 for one in (high, change, low))
+    is_kept = row.value == after and low > 0
+    if low <= 0 <= high:
         state = "no difference"
-    elif proof.high < 0:
+    elif high < 0:
         state = "slower"
     else:
         state = f"A/B {number}{', kept' if is_kept else ''}"
@@ -164,11 +172,11 @@ def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: boo
     return LedgerRow(
         row=row,
         # what is faster and not active is to be set
-        place=Place.FORESEEN if is_fresh and proof.low > 0 and not is_kept else Place.PROVEN,
-        before=proof.a,
-        after=proof.b,
-        proof=(proof.low, proof.change, proof.high),
-        worth=fmt.change(proof.change, proof.low, proof.high),
+        place=Place.FORESEEN if is_fresh and low > 0 and not is_kept else Place.PROVEN,
+        before=before,
+        after=after,
+        proof=(low, change, high),
+        worth=fmt.change(change, low, high),
         state=state,
     )
 

@@ -212,8 +212,6 @@ class LeverControl:
     def use_row(self, result: Result) -> None:
         """Set the levers as in a row of results. Raises UsageError if that is not possible."""
         self._check_levers()
-        if result.verdict:
-            raise UsageError("a verdict has no settings of its own; choose a numbered row")
         workload = self._run.workload
         if result.workload != workload:
             raise UsageError(f"row {result.number} is of {result.workload}, not {workload}")

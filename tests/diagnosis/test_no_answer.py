@@ -35,7 +35,7 @@ def test_while_it_measures_it_shows_its_row_and_the_result_before():
     )
     newest, before = (
         "setting 4: batch_size=16",
-        "row 2 before it: 2,000 samples/s, step p50 4.00 ms",
+        "setting 2: 2,000 samples/s, step p50 4.00 ms",
     )
     assert ask(changed(early, results=rows)).evidence[1:] == (newest, before)
     assert ask(changed(early, results=rows[-1:])).evidence[1:] == (newest,)

@@ -113,6 +113,13 @@ def test_a_proof_says_what_it_found(low, change, high, state, place):
     assert (row.state, row.place) == (state, place)
 
 
+def test_where_the_slower_value_is_active_the_way_back_is_the_gain():
+    (row,) = seen([switch("it", "on")], verdicts=(verdict("it", -0.5, -0.2, -0.1),)).values()
+    assert (row.before, row.after, row.place) == ("on", "off", Place.FORESEEN)
+    assert row.proof == pytest.approx((1 / 0.9 - 1, 0.25, 1.0))
+    assert row.state == "A/B 1"
+
+
 def test_a_proof_replaces_the_estimate_of_the_same_two_values_only():
     rows = [switch("it")]
     proof = verdict("it", -0.01, 0.0, 0.01)
@@ -169,6 +176,13 @@ def test_one_axis_ends_above_the_largest_end_and_has_a_tenth_left_of_0(ends, rig
     axis = shared_axis(ends)
     assert axis.right == pytest.approx(right)
     assert axis.left == pytest.approx(-right / 10)
+
+
+@pytest.mark.parametrize("low", [-0.2, -0.34, -0.99])
+def test_the_axis_has_room_for_what_is_slower(low):
+    axis = shared_axis((low, 0.02))
+    assert axis.left <= low
+    assert axis.left >= -1.0
 
 
 @pytest.mark.parametrize("width", [10, 23, 60])

@@ -236,7 +236,6 @@ def test_a_row_is_put_in_force_as_one_change_of_what_differs():
     [
         (row(3), "row 3 has the levers as they are set now"),
         (changed(row(3), workload="augment"), "row 3 is of augment, not encdec"),
-        (changed(row(3), verdict=True), "a verdict has no settings of its own"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why):

@@ -32,7 +32,7 @@ class RunActions(Asking):
         hint = "another workload starts from new weights"
         if ends := self.control.ab.ending:
             concluded = self.control.ab.has_verdict_so_far
-            kept = "the results keep its verdict" if concluded else TOO_FEW
+            kept = "the ledger keeps its verdict" if concluded else TOO_FEW
             hint += f"\n{ends}:\n{kept}"
         self._open(AskChoice("workload", choices, current, hint), answered)
 
@@ -60,7 +60,7 @@ class RunActions(Asking):
         self._open(AskText(f"to {script}", "", hint), answered)
 
     def action_new_row(self) -> None:
-        """Begin a new row of the results table."""
+        """Begin a new row of the history."""
         self._ask(self.control.new_row)
 
     def action_memory(self) -> None:

@@ -83,5 +83,9 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 def shared_axis(ends: Iterable[float]) -> Axis:
     """Return one axis for estimates and proofs: its right end is at or above the highest end."""
-    right = nice_ceiling(min(max([LEAST, *ends]), MOST))
-    return Axis(left=-LEFT_OF_0 * right, right=right, step=right / 2)
+    known = [*ends]
+    right = nice_ceiling(min(max([LEAST, *known]), MOST))
+    lowest = -min([0.0, *known])
+    slower = min(nice_ceiling(lowest), 1.0) if lowest > LEFT_OF_0 * right else 0.0
+    left = max(LEFT_OF_0 * right, slower)  # a rate cannot fall by more than 100 %
+    return Axis(left=-left, right=right, step=right / 2 if left < right else nice_ceiling(left / 2))

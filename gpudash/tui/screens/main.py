@@ -179,7 +179,7 @@ class MainScreen(Contained, Screen[None]):
         self._focus_on(panels[index % len(panels)])
 
     def action_view(self) -> None:
-        """Show the next of levers, results, A/B, output and log."""
+        """Show the next of levers, history, A/B, output and log."""
         tabs = [tab for tab in self.pane.tabs if tab != "timeline"]
         if self.focused is not self.pane:
             self.open_tab(self.pane.tab)
@@ -217,7 +217,7 @@ class MainScreen(Contained, Screen[None]):
         shown = snapshot.comparison
         row = self.pane.chosen_result if self.focused is self.pane else None
         if row is not None:
-            return row.configuration if row.verdict else result_text(row, snapshot.device)
+            return result_text(row, snapshot.device)
         if self.focus_id == "ab" and shown is not None:
             text = verdict_text(shown, control.workload, snapshot.device)
             with suppress(UsageError):  # the command is not known in a recording

@@ -193,7 +193,7 @@ class AnswerStrip(Panel):
                 f"no figure for any lever: {key_for('compare')} compares the one under the cursor, "
                 f"{key_for('tune')} tunes"
             )
-        return "no lever is known to make it faster: each says why in its row"
+        return "no lever is known to make it faster"
 
     def _lanes(self, width: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""

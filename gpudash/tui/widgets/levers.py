@@ -7,9 +7,12 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
+from gpudash.protocol.answer import Answer
+from gpudash.protocol.records import Settings
 from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Parts, cut, exactly
 from gpudash.tui.charts.change_axis import Axis, shared_axis
@@ -47,6 +50,8 @@ class LeverPanel(Panel, Scrolled):
 
     _ledger: tuple[LedgerRow, ...] = ()
     _unit = "samples/s"
+    _answer: Answer | None = None
+    _answered: tuple[str, Settings] = ("", {})
     _why_not: str | None = None
     _axis = shared_axis(())
     _cursor = 0
@@ -56,7 +61,14 @@ class LeverPanel(Panel, Scrolled):
     def show(
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
-        """Update the values, and why they cannot be changed."""
+        """Update the values, and why they cannot be changed.
+
+        While an answer is found anew, estimates for the same settings stay.
+        """
+        now = snapshot.workload, snapshot.settings
+        if snapshot.answer is None and self._answered == now:
+            snapshot = msgspec.structs.replace(snapshot, answer=self._answer)
+        self._answer, self._answered = snapshot.answer, now
         rows, unit = ledger(levers, snapshot), rate_unit(snapshot.results)
         if (rows, unit, why_not) != (self._ledger, self._unit, self._why_not):
             before = self.chosen
@@ -304,11 +316,11 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _shortened(text: str, width: int, rows: int) -> list[str]:
-    """Return the text in at most this many rows: its first whole clauses, or its first words."""
+    """Return the text in at most this many rows: its first whole sentences, or its first words."""
     lines = _wrap(text, width)
     if len(lines) <= rows:
         return lines
-    ends = [match.start() + 1 for match in re.finditer(r"[.;:] ", text)][1:]  # not the name alone
-    shorter = (_wrap(text[:end].rstrip(";:"), width) for end in reversed(ends))
+    ends = [match.start() + 1 for match in re.finditer(r"\. ", text)]
+    shorter = (_wrap(text[:end], width) for end in reversed(ends))
     cut_off = [*lines[: rows - 1], f"{cut(lines[rows - 1], max(width - 2, 0)).rstrip('…')}…"]
     return next((clauses for clauses in shorter if len(clauses) <= rows), cut_off)
