@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from make_picture import COLUMNS, ROWS, tidied
+from make_picture import COLUMNS, END_S, ROWS, session_over, tidied
 
 from gpudash.protocol.commands import Plan
 from gpudash.run.session import Session
@@ -89,16 +89,22 @@ def main() -> None:
     parser.add_argument("picture", type=Path)
     parser.add_argument("workload", nargs="?", default="encdec")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--run", nargs="+", default=[], help="a script and its arguments")
     parser.add_argument("--keys", default="", help="SECOND:KEY, comma-separated")
     parser.add_argument("--begin", type=int, default=0, help="second of the first picture")
     parser.add_argument("--seconds", type=int, default=34)
     arguments = parser.parse_args()
     settings = dict(pair.split("=") for pair in arguments.set)
     keys = dict(pair.split(":") for pair in arguments.keys.split(",") if pair)
-    session = Session(Plan(workload=arguments.workload, settings=settings))
+    if arguments.run:
+        session = session_over(arguments.run)
+    else:
+        session = Session(Plan(workload=arguments.workload, settings=settings))
     try:
         at = {int(second): key for second, key in keys.items()}
         pictures = asyncio.run(film(session, at, arguments.begin, arguments.seconds))
+        session.stop()
+        session.wait(END_S)
     finally:
         session.close()
     arguments.picture.write_text(animated(pictures), encoding="utf-8")

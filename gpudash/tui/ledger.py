@@ -19,7 +19,6 @@ from gpudash.tui.charts.change_axis import ChangeInterval
 from gpudash.tui.lever_values import LeverRow
 from workloads.levers import Switch
 
-
 LEAST_RATE = 0.01
 """A rate keeps at least so much of another."""
 
