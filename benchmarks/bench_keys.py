@@ -31,11 +31,11 @@ EMPTY = """
 from textual.app import App
 from textual.widgets import Static
 class Empty(App):
-    BINDINGS = [("4", "say('4')"), ("5", "say('5')")]
+    BINDINGS = [("1", "say('1')"), ("5", "say('5')")]
     def compose(self):
         yield Static("training")
     def action_say(self, key):
-        self.query_one(Static).update("┏" + {"4": "⁴", "5": "⁵"}[key])
+        self.query_one(Static).update("━" + {"1": "¹", "5": "⁵"}[key])
 Empty().run()
 """
 ENVIRONMENT = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
@@ -58,13 +58,13 @@ def answers_ms(program: str, keys: int) -> list[float]:
         until_s = time.monotonic() + random.uniform(0.2, 0.5)
         while time.monotonic() < until_s:  # what is on its way is read: it answers no key
             screen.expect([".+", pexpect.TIMEOUT], timeout=0.02)
-        key, title = ("4", "⁴") if number % 2 else ("5", "⁵")
+        key, title = ("1", "¹") if number % 2 else ("5", "⁵")
         begin_s = time.monotonic()
         screen.send(key)
-        screen.expect(f"┏[^\n]*{title}")
+        screen.expect(f"━[^\n]*{title}")
         found.append(1000 * (time.monotonic() - begin_s))
     screen.close(force=True)
-    return found[1:]  # the first one draws the other panel's frame for the first time
+    return found[1:]  # the first one draws the other panel's rule for the first time
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from gpudash.tui.actions.run import RunActions
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keys import ACTIVE, keys_of, name_of
+from gpudash.tui.origins import origin_lines
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
 from gpudash.tui.screens.keys import Help, Palette, entries
@@ -223,6 +224,11 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         """Show what the answer is based on."""
         shown = self.main_screen.headline
         self._open(ShowLines(f"why: {shown.title}", why_lines(shown)))
+
+    def action_origins(self) -> None:
+        """Show where each number comes from."""
+        lines = origin_lines(self.control.snapshot)
+        self._open(ShowLines("where the numbers come from", lines))
 
     def action_copy(self) -> None:
         """Copy the verdict, the row or the lever that has the focus."""

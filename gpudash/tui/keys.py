@@ -220,6 +220,8 @@ KEYS = (
     Key("d,g", "screen.device", "device", "Every value of the device, or why none is read", "look",
         rank=6),
     Key("v", "screen.view", "view", "The next of levers, history, A/B and log", "look", rank=7),
+    Key("i", "origins", "", "Where each number comes from: meaning, source, and over what time",
+        "look"),
     Key("M", "memory", "", "Who owns device memory, by line, over the next two steps", "look",
         needs="memory"),
     Key("tab", "screen.panel(1)", "panel", "Next panel", "move", rank=6, palette=False),
