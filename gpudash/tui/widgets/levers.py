@@ -6,6 +6,7 @@ One axis serves for all: estimates are hollow, proofs have a dot and whiskers.
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
@@ -40,6 +41,16 @@ EFFECTS: dict[Effect, str] = {
     "new loader": "with a new loader",
     "rebuilt model": "with a rebuilt model and new weights",
 }
+
+
+class Columns(NamedTuple):
+    """The widths of the columns; 0 for one without room."""
+
+    name: int
+    change: int
+    bar: int
+    worth: int
+    state: int
 
 
 class LeverPanel(Panel, Scrolled):
@@ -185,7 +196,7 @@ class LeverPanel(Panel, Scrolled):
         """Return the rows of the list: an explanation below it never hides a lever."""
         return min(len(self._ledger), height)
 
-    def _line(self, index: int, width: int, columns: "_Columns", more: str) -> Parts:
+    def _line(self, index: int, width: int, columns: Columns, more: str) -> Parts:
         """Return a lever's row; `more` counts hidden levers."""
         one, is_chosen = self._ledger[index], index == self._cursor
         is_fixed = one.place is Place.FIXED or bool(self._why_not and not one.is_running)
@@ -243,14 +254,7 @@ class LeverPanel(Panel, Scrolled):
             yield ((" " * indent + line, "dim"), (tail, "faint"))
 
 
-class _Columns:
-    """The widths of the columns; 0 for one without room."""
-
-    def __init__(self, name: int, change: int, bar: int, worth: int, state: int) -> None:
-        self.name, self.change, self.bar, self.worth, self.state = name, change, bar, worth, state
-
-
-def _columns(rows: Sequence[LedgerRow], width: int) -> _Columns:
+def _columns(rows: Sequence[LedgerRow], width: int) -> Columns:
     """Return the widths: without room the axis goes, then the state joins the figure."""
     room = max(width - 3, 0)
     names = max((cell_len(one.row.lever.name) for one in rows), default=LEAST_NAME)
@@ -260,7 +264,7 @@ def _columns(rows: Sequence[LedgerRow], width: int) -> _Columns:
     state = STATE if width >= STATE_FROM else 0
     worth = min(WORTH, max(room - name - change - state, 0))
     bar = room - name - change - worth - state - 1
-    return _Columns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
+    return Columns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
 
 
 def _change(one: LedgerRow, width: int, ink: str) -> Parts:
