@@ -92,11 +92,6 @@ def percent(value: float | None) -> str:
     return f"{value:.0f} %" if is_measured(value) else ABSENT
 
 
-def ratio(value: float | None) -> str:
-    """Return `1.06×`."""
-    return f"{value:.2f}×" if is_measured(value) else ABSENT
-
-
 def memory(mib: float | None) -> str:
     """Return `812 MiB`, or `11.4 GiB` from one GiB upwards."""
     if not is_measured(mib):

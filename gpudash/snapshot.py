@@ -94,15 +94,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, float] = {}
     """By metric, absent if not measured: means of its steps' values and of readings while they ran.
     Of the memory of torch's allocator it is the most, in tensors (`mem_peak_mib`) and held."""
-    ratio: float | None = None
-    """samples/s over the first row's, which is comparable across batch sizes."""
-    ratio_is_clear: bool = False
-    """Whether `ratio` differs from 1 by more than both rows vary; the first row's own is 1."""
     live: bool = False
     """Whether steps are counted in it; none are while the blocks of an A/B run."""
-    verdict: bool = False
-    """Whether the row is a comparison's verdict: its text is in `configuration`, nothing else is
-    set."""
 
 
 RankState: TypeAlias = ShownState | Literal["ended", "silent"]

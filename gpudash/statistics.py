@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
-from math import floor, fsum, inf, isfinite, log, sqrt
+from math import floor, isfinite
 from operator import itemgetter
 from typing import TypeVar
 
@@ -75,44 +75,6 @@ class Means:
     def values(self) -> dict[str, float]:
         """Return the mean of each name that has one."""
         return {name: total / weight for name, (total, weight) in self._sums.items() if weight}
-
-
-class Batches:
-    """The standard error of a rate, by batch means, as single steps are correlated.
-
-    There are 8 to 15 batches, at first of 2 s; they grow with the run. docs/concepts/statistics.md
-    says how good this estimate is.
-    """
-
-    FEWEST = 8
-    LEAST_S = 2.0
-
-    def __init__(self) -> None:
-        self._whole: list[tuple[float, float]] = []  # seconds, work
-        self._open = (0.0, 0.0)
-        self._least_s = self.LEAST_S
-
-    def add(self, seconds: float, work: float) -> None:
-        """Add work and the seconds that it took."""
-        self._open = (self._open[0] + seconds, self._open[1] + work)
-        if self._open[0] < self._least_s:
-            return
-        self._whole.append(self._open)
-        self._open = (0.0, 0.0)
-        if len(self._whole) == 2 * self.FEWEST:
-            pairs = zip(self._whole[::2], self._whole[1::2], strict=True)
-            self._whole = [(a_s + b_s, a + b) for (a_s, a), (b_s, b) in pairs]
-            self._least_s *= 2
-
-    def error(self) -> float | None:
-        """Return the standard error of the rate's logarithm; None with too few batches."""
-        count = len(self._whole)
-        rates = [work / seconds for seconds, work in self._whole]
-        if count < self.FEWEST or not all(0 < rate < inf for rate in rates):
-            return None
-        logs = [log(rate) for rate in rates]
-        centre = fsum(logs) / count
-        return sqrt(fsum((value - centre) ** 2 for value in logs) / (count - 1) / count)
 
 
 def without(step: Step, left_out: int) -> Step | None:

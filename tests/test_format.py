@@ -14,7 +14,7 @@ NOT_MEASURED = [None, math.nan, math.inf, -math.inf]
 @pytest.mark.parametrize("value", NOT_MEASURED)
 @pytest.mark.parametrize(
     "shown",
-    [fmt.significant, fmt.milliseconds, fmt.compact, fmt.percent, fmt.ratio, fmt.memory,
+    [fmt.significant, fmt.milliseconds, fmt.compact, fmt.percent, fmt.memory,
      lambda value: fmt.with_unit(value, "W")],
 )  # fmt: skip
 def test_what_was_not_measured_is_a_dash(shown, value):
@@ -58,7 +58,6 @@ def test_an_axis_counts_in_thousands(value, text):
 
 def test_a_number_stands_before_its_unit():
     assert fmt.percent(97.4) == "97 %"
-    assert fmt.ratio(1.0649) == "1.06×"
     assert fmt.count(4310) == "4,310"
     assert fmt.with_unit(1234.6, "W") == "1,235 W"
     assert fmt.with_unit(71.25, "W", decimals=1) == "71.2 W"

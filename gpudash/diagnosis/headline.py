@@ -178,7 +178,7 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
     """Yield what the answer still needs, the setting being measured, and the one before it."""
     yield f"the first {WARMUP_STEPS} steps do not count"
-    rows = [row for row in snapshot.results if not row.verdict]
+    rows = snapshot.results
     if not rows or not rows[-1].live:
         return
     *earlier, newest = rows

@@ -85,8 +85,6 @@ def _as_typed(command: tuple[str, ...]) -> Sequence[str]:
 
 def result_text(result: Result, device: Device | None) -> str:
     """Return a row of results as text to copy."""
-    if result.verdict:
-        return result.configuration
     numbers = (
         f"{fmt.significant(result.samples_per_s)} samples/s",
         f"{fmt.significant(result.steps_per_s)} steps/s",

@@ -92,7 +92,7 @@ def _header(run: Replayed, title: str) -> Element:
         ("steps/s, whole run", fmt.significant(rate)),
         ("samples/s, whole run", fmt.significant(samples)),
         ("steps", fmt.count(snapshot.total_steps)),
-        ("settings tried", str(sum(not one.verdict for one in snapshot.results))),
+        ("settings tried", str(len(snapshot.results))),
         ("A/B verdicts", str(len(snapshot.verdicts))),
     ]
     tiles = (element("div", element("dt", name), element("dd", value)) for name, value in numbers)

@@ -252,7 +252,7 @@ class Session:
         return self._request(lambda _number: self._conductor.conduct(experiment, self._state))
 
     def compare(self, question: Question, *, goes_on: bool = False) -> int:
-        """Run an A/B comparison; its verdict is kept in the table of results.
+        """Run an A/B comparison; its verdict is kept among the snapshot's.
 
         With `goes_on` it goes on with the pairs of the last one, if that asked the same.
         """

@@ -236,8 +236,6 @@ class LiveView:
         self._results = self._other_results.pop(workload, SettingsHistory())
 
     def _conclude(self, verdict: str) -> None:
-        shown = self._known.comparison
-        self._results.verdict(verdict, goes_on=shown is not None and shown.goes_on)
         if self._in_blocks:  # shown once the worker is back at its settings
             self._verdict = verdict
         else:

@@ -6,22 +6,19 @@ lowers no rate. A row without counted steps is dropped when the next one begins.
 """
 
 from collections import Counter, deque
-from functools import lru_cache
-from math import floor, hypot, isfinite, log
+from math import floor, isfinite, log
 
 from gpudash.metrics import since
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Step
 from gpudash.snapshot import STEP_CLASS, Result
-from gpudash.statistics import Batches, Means, percentiles, total, warm
+from gpudash.statistics import Means, percentiles, total, warm
 
 RESERVOIR = 4096
 """Latest steps of a row that its percentiles are taken over."""
 MOST_ROWS = 200
-"""With more rows, the oldest is dropped, except the first: ratios refer to it."""
-CLEAR = 3.0
-"""Standard errors by which a rate must differ from the first row's to differ clearly."""
+"""With more rows, the oldest is dropped, except the first: it names the others."""
 _GAP_S = 0.02
 """Steps further apart than this were separated by a pause or a change."""
 
@@ -39,10 +36,8 @@ class _Row:
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
         self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
-        self.batches = Batches()  # of samples
         self.most_mib: dict[str, float] = {}  # by metric
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
-        self.verdicts: list[str] = []
         self.shown: tuple[tuple[int, bool, _Row, Settings], Result] | None = None
 
     def count(self, finished: Step) -> None:
@@ -58,7 +53,6 @@ class _Row:
         self.steps += step.count
         self.samples = total((self.samples, step.samples))
         self.busy_s += busy_s
-        self.batches.add(busy_s, step.samples or 0)
         self.times_ms.append((step.step_ms, step.count))
         if step.step_ms > 0 and isfinite(step.step_ms):
             self.histogram[floor(log(step.step_ms, STEP_CLASS))] += step.count
@@ -79,10 +73,6 @@ class _Row:
         self.shown = None
 
     @property
-    def worth_keeping(self) -> bool:
-        return bool(self.steps or self.verdicts)
-
-    @property
     def samples_per_s(self) -> float | None:
         if self.samples is None or not self.busy_s:
             return None
@@ -93,7 +83,6 @@ class _Row:
 
         `own` are the script's own settings.
         """
-        # ratios refer to the first row, which has stopped growing once there is another
         key = (number, live, first, own)
         if self.shown is None or self.shown[0] != key:
             self.shown = (key, self._result(number, first, own, live=live))
@@ -112,8 +101,6 @@ class _Row:
             step_ms_p50=p50,
             step_ms_p95=p95,
             values=self.means.values() | self.most_mib,
-            ratio=(ratio := _ratio(self, first)),
-            ratio_is_clear=_is_clear(ratio, self, first),
             live=live,
         )
 
@@ -153,12 +140,6 @@ class SettingsHistory:
         if self._rows:
             self._rows[-1].segment = segment
 
-    def verdict(self, text: str, *, goes_on: bool = False) -> None:
-        """Add a comparison's verdict below the newest row; one that goes on replaces the last."""
-        if self._rows:
-            verdicts = self._rows[-1].verdicts
-            verdicts[len(verdicts) - goes_on :] = [text]
-
     def new_row(self) -> None:
         """Begin another row with the active settings, without a new warm-up."""
         if self._rows:
@@ -184,26 +165,20 @@ class SettingsHistory:
 
     def results(self, *, live: bool) -> tuple[Result, ...]:
         """Return the table; `live` says whether the last row is still growing."""
-        shown = [row for row in self._rows if row.worth_keeping or row is self._rows[-1]]
+        shown = [row for row in self._rows if row.steps or row is self._rows[-1]]
         results: list[Result] = []
         for index, row in enumerate(shown):
             number = index + 1 + (self._dropped if index else 0)
             is_live = live and row is self._rows[-1]
             results.append(row.result(number, shown[0], self._own, live=is_live))
-            results += [_verdict(number, row.workload, text) for text in row.verdicts]
         return tuple(results)
 
     def _begin(self, row: _Row) -> None:
         # the previous row may still get steps that are on the device: it is kept for now
-        self._rows = [one for one in self._rows[:-1] if one.worth_keeping] + self._rows[-1:] + [row]
+        self._rows = [one for one in self._rows[:-1] if one.steps] + self._rows[-1:] + [row]
         if len(self._rows) > MOST_ROWS:
             del self._rows[1]
             self._dropped += 1
-
-
-@lru_cache(maxsize=MOST_ROWS)  # the same object while nothing changed
-def _verdict(number: int, workload: str, text: str) -> Result:
-    return Result(number=number, workload=workload, configuration=text, verdict=True)
 
 
 def _configuration(row: _Row, first: _Row, own: Settings) -> str:
@@ -222,21 +197,3 @@ def _configuration(row: _Row, first: _Row, own: Settings) -> str:
 def _named(settings: Settings, base: Settings) -> list[str]:
     """Return the settings that differ from `base`."""
     return [f"{name}={value}" for name, value in settings.items() if base.get(name) != value]
-
-
-def _ratio(row: _Row, first: _Row) -> float | None:
-    """Return the ratio of the samples/s; None across workloads, whose samples differ."""
-    own, base = row.samples_per_s, first.samples_per_s
-    if own is None or not base or row.workload != first.workload:
-        return None
-    return own / base
-
-
-def _is_clear(ratio: float | None, row: _Row, first: _Row) -> bool:
-    """Return whether the ratio differs from 1 by clearly more than the error of both rows."""
-    if row is first:
-        return True
-    errors = row.batches.error(), first.batches.error()
-    if not ratio or errors[0] is None or errors[1] is None:
-        return False
-    return abs(log(ratio)) > CLEAR * hypot(errors[0], errors[1])

@@ -112,9 +112,7 @@ def markers_of(run: tuple[Stretch, ...]) -> tuple[Marker, ...]:
     )
 
 
-def row_of(
-    number: int, configuration: str, one: Stretch, first: Stretch, **values: object
-) -> Result:
+def row_of(number: int, configuration: str, one: Stretch, **values: object) -> Result:
     """The results row of a stretch."""
     row = Result(
         number=number,
@@ -130,8 +128,6 @@ def row_of(
             "gpu_util_pct": 97.0 if one.ms["overlap"] == 0 else 100.0,
             "cpu_pct": 104.0,
         },
-        ratio=one.batch * one.steps_per_s / (first.batch * first.steps_per_s),
-        ratio_is_clear=number == 1,
     )
     return changed(row, **values)
 
@@ -152,7 +148,7 @@ def running() -> Snapshot:
     series = series_of(RUN)
     now = STREAMS_32
     rows = tuple(
-        row_of(n, name, one, SERIAL_8, live=one is now)
+        row_of(n, name, one, live=one is now)
         for n, (name, one) in enumerate(zip(NAMES, RUN, strict=True), 1)
     )
     readings = {
@@ -260,8 +256,8 @@ def serial() -> Snapshot:
         series=series,
         markers=markers_of(run),
         results=(
-            row_of(1, NAMES[0], SERIAL_8, SERIAL_8),
-            row_of(2, NAMES[4], SERIAL_32, SERIAL_8, live=True),
+            row_of(1, NAMES[0], SERIAL_8),
+            row_of(2, NAMES[4], SERIAL_32, live=True),
         ),
     )
 
@@ -295,14 +291,12 @@ def decided() -> Snapshot:
     """The A/B of `comparing` has ended with a verdict."""
     before = comparing(PAIRS, AFTER)
     one = changed(compared(PAIRS), verdict=VERDICT)
-    said = Result(number=0, configuration=VERDICT, verdict=True)
     steps = round(AFTER.ticks * TICK_S * AFTER.steps_per_s)
     return changed(
         before,
         steps_since_break=steps,
         comparison=one,
         verdicts=(one,),
-        results=(*before.results, said),
     )
 
 
@@ -329,7 +323,7 @@ CPU_STEP = Stretch(
 def without_gpu() -> Snapshot:
     """A small model trains on two cores."""
     series = series_of((CPU_STEP,))
-    row = row_of(1, "pipelined=off, batch_size=4", CPU_STEP, CPU_STEP, live=True)
+    row = row_of(1, "pipelined=off, batch_size=4", CPU_STEP, live=True)
     row = changed(row, values={"host_ms": CPU_STEP.ms["host"], "cpu_pct": 104.0})
     return changed(
         running(),

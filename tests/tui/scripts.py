@@ -102,7 +102,7 @@ PRINTED = (
 def training(**changes: object) -> Snapshot:
     """It trains, and no lever has been changed."""
     series = series_of((NOW,))
-    row = row_of(1, "as the script", NOW, NOW, live=True, settings=SETTINGS)
+    row = row_of(1, "as the script", NOW, live=True, settings=SETTINGS)
     snapshot = Snapshot(
         state="training",
         status="training",

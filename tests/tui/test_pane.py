@@ -19,7 +19,7 @@ from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.history import history_rows, in_sight, table_of
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
-from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing, text_of
+from tests.tui.comparisons import CONCLUDED, compared, comparing, text_of
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import result, settings, training
 
@@ -275,12 +275,6 @@ async def test_a_single_row_has_the_newest_setting_and_no_head():
 
 def test_before_a_setting_was_tried_it_says_what_will_stand_here():
     assert drawn((), 78) == ["   each setting that you try has a row here"]
-
-
-def test_a_verdict_is_no_setting():
-    verdict = result(2, VERDICT, 1.0, verdict=True)
-    text = "\n".join(drawn((*training().results, verdict), 118))
-    assert VERDICT not in text
 
 
 def test_nothing_in_the_history_is_coloured_and_the_present_setting_is_bold():

@@ -230,7 +230,6 @@ def test_a_row_is_copied_with_its_numbers_and_its_levers():
     first, second = result_text(row, device).split("\n")
     assert first.startswith("2,366 samples/s, 296 steps/s, step p50 3.38 ms, p95 4.40 ms, ")
     assert second.startswith("encdec on NVIDIA H200, pipelined=on, num_workers=8")
-    assert result_text(changed(row, verdict=True), device) == "pipelined=on"
 
 
 def test_what_is_kept_is_what_the_next_start_uses_where_nothing_runs():

@@ -418,7 +418,7 @@ def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
     watched.feed(watched.run.start(workload="augment"), *watched.run.steps(40))
     shown = watched.now()
     assert shown.series.at_s[0] > before.series.at_s[-1]
-    assert [(row.workload, row.number, row.ratio) for row in shown.results] == [("augment", 1, 1.0)]
+    assert [(row.workload, row.number) for row in shown.results] == [("augment", 1)]
     watched.feed(starting(watched.run.now_s, PLAN))
     of_before = [(row.configuration, row.steps) for row in before.results]
     assert [(row.configuration, row.steps) for row in watched.now().results] == of_before
@@ -596,7 +596,7 @@ def test_the_newest_blocks_are_kept():
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_verdict_is_kept_in_the_table_and_shown_once_the_blocks_are_over(early):
+def test_a_verdict_is_shown_once_the_blocks_are_over_and_is_no_row(early):
     watched = Watched().trained()
     watched.feed(comparison(40))
     block(watched, 0, pipelined="on")
@@ -608,9 +608,8 @@ def test_a_verdict_is_kept_in_the_table_and_shown_once_the_blocks_are_over(early
         watched.feed(Verdict(text=VERDICT))
     shown = watched.now()
     assert shown.status == f"training – {VERDICT}"
-    row, verdict = shown.results
-    assert (row.number, row.live, row.verdict) == (1, True, False)
-    assert (verdict.configuration, verdict.verdict, verdict.live) == (VERDICT, True, False)
+    (row,) = shown.results
+    assert (row.number, row.live) == (1, True)
     changed = watched.run.change_and({"answers": (7,)}, batch_size="16")
     assert watched.feed(changed).now().status == "training"
 

@@ -46,7 +46,7 @@ def test_the_first_steps_are_left_out_as_warm_up():
     assert bench.rows()[0].steps_per_s is None
     bench.train(40, 50.0)
     (row,) = bench.rows()
-    assert (row.number, row.steps, row.step_ms_p50, row.ratio) == (1, 40, 50.0, 1.0)
+    assert (row.number, row.steps, row.step_ms_p50) == (1, 40, 50.0)
     assert row.steps_per_s == pytest.approx(20.0)
     assert row.samples_per_s == pytest.approx(160.0)
     assert row.live
@@ -65,7 +65,6 @@ def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
         "pipelined=on",
         "as row 1",
     ]
-    assert [row.ratio for row in rows] == pytest.approx([1.0, 1.25, 1.0])
     assert [row.live for row in rows] == [False, False, True]
 
 
@@ -89,24 +88,6 @@ def test_a_script_started_anew_names_its_first_row_by_the_settings_it_then_offer
     assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
     bench.table.offered(bench.run.settings)
     assert bench.rows()[0].configuration == "as the script"
-
-
-@pytest.mark.parametrize(
-    ("steps", "wobble", "clear"),
-    [(500, 1.0, True), (300, 1.0, False), (500, 3.0, False)],
-    ids=["long and steady", "shorter than 16 s", "it varies by more than the difference"],
-)
-def test_a_ratio_is_clear_if_both_rows_are_long_and_vary_less_than_they_differ(
-    steps, wobble, clear
-):
-    bench = Bench()
-    for step_ms in (50.0, 40.0):
-        for _ in range(5):
-            bench.train(steps // 10, step_ms)
-            bench.train(steps // 10, wobble * step_ms)
-        bench.change(pipelined="on")
-    assert [row.ratio_is_clear for row in bench.rows()][:2] == [True, clear]
-    assert bench.rows()[1].ratio == pytest.approx(1.25, rel=0.02)
 
 
 def test_steps_still_on_the_device_count_in_the_row_before_the_change():
@@ -250,13 +231,12 @@ def test_a_restarted_worker_never_counts_in_an_old_row():
     ]
 
 
-def test_another_workload_is_named_and_has_no_ratio():
+def test_another_workload_is_named():
     bench = Bench()
     bench.train(20)
     bench.start(SETTINGS, "augment")
     bench.train(20)
     assert bench.rows()[1].configuration == "workload=augment"
-    assert bench.rows()[1].ratio is None
 
 
 def test_percentiles_cover_the_latest_steps_and_rates_cover_all():
@@ -312,48 +292,8 @@ def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
     assert [row.steps for row in bench.rows()] == [45, 15]
 
 
-def test_verdicts_stand_below_the_row_they_were_found_in():
-    bench = Bench()
-    bench.train(20)
-    bench.table.verdict("one")
-    bench.table.verdict("two")
-    bench.change(pipelined="on")
-    bench.train(20)
-    bench.table.verdict("three")
-    rows = bench.rows()
-    assert [(row.number, row.verdict, row.live) for row in rows] == [
-        (1, False, False), (1, True, False), (1, True, False), (2, False, True), (2, True, False),
-    ]  # fmt: skip
-    assert [row.configuration for row in rows if row.verdict] == ["one", "two", "three"]
-    assert rows[1] is bench.rows()[1]
-    assert all(row.steps_per_s is None and row.ratio is None for row in rows if row.verdict)
-
-
-def test_the_verdict_of_a_comparison_that_went_on_replaces_the_one_before():
-    bench = Bench()
-    bench.train(20)
-    bench.table.verdict("one")
-    bench.table.verdict("after 5 pairs")
-    bench.table.verdict("after 10 pairs", goes_on=True)
-    said = [row.configuration for row in bench.rows() if row.verdict]
-    assert said == ["one", "after 10 pairs"]
-
-
-def test_a_row_with_a_verdict_stays_though_nothing_was_measured_in_it():
-    bench = Bench()
-    bench.train(20)
-    bench.change(pipelined="on")
-    bench.table.verdict("one")
-    bench.change(batch_size="16")
-    bench.train(20)
-    assert [(row.number, row.verdict) for row in bench.rows()] == [
-        (1, False), (2, False), (2, True), (3, False),
-    ]  # fmt: skip
-
-
-def test_before_the_first_worker_there_is_nothing_to_keep_a_verdict_in():
+def test_before_the_first_worker_there_is_no_row_to_go_on_with():
     table = SettingsHistory()
-    table.verdict("one")
     table.go_on(3)
     assert table.results(live=True) == ()
 

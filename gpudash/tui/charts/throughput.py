@@ -73,7 +73,7 @@ def drawn_columns(runs: Runs, top: float, time_range: TimeRange, rows: int) -> l
 
 def newest_row(snapshot: Snapshot) -> Result | None:
     """Return the row of results that the histogram of step times is of."""
-    return next((row for row in reversed(snapshot.results) if not row.verdict), None)
+    return next(reversed(snapshot.results), None)
 
 
 def nothing(snapshot: Snapshot) -> str:

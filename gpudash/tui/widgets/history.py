@@ -46,10 +46,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
     """Return the settings tried; `on_gpu` is also set if an earlier one had a GPU."""
-    tried = tuple(row for row in results if not row.verdict)
-    on_gpu = on_gpu or any("gpu_util_pct" in row.values for row in tried)
-    table = Table(results=tried, on_gpu=on_gpu, unit=rate_unit(tried))
-    highest = max(fmt.measured(map(table.rate, tried)), default=0.0)
+    on_gpu = on_gpu or any("gpu_util_pct" in row.values for row in results)
+    table = Table(results=results, on_gpu=on_gpu, unit=rate_unit(results))
+    highest = max(fmt.measured(map(table.rate, results)), default=0.0)
     return msgspec.structs.replace(table, full=nice_ceiling(highest))
 
 

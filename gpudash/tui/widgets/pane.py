@@ -190,8 +190,8 @@ class Pane(Panel, Scrolled):
         scroll, before = self._scrolls.get("results", Scroll()), self._table.results
         if scroll.row is None or not before:
             return
-        here = _identity(before[scroll.chosen(len(before))])
-        row = next((i for i, one in enumerate(results) if _identity(one) == here), scroll.row)
+        here = before[scroll.chosen(len(before))].number
+        row = next((i for i, one in enumerate(results) if one.number == here), scroll.row)
         first = max(scroll.first + row - scroll.row, 0)
         self._scrolls["results"] = Scroll(row=row, first=first)
 
@@ -377,11 +377,6 @@ def _active(snapshot: Snapshot) -> str:
     """Return the value of the A/B's lever, as requested last; empty if unknown."""
     lever = snapshot.comparison.lever if snapshot.comparison is not None else ""
     return snapshot.pending.get(lever, snapshot.settings.get(lever, ""))
-
-
-def _identity(row: Result) -> tuple[int, str]:
-    """Return a key that is unique to a row: verdicts have the number of the row above."""
-    return row.number, row.configuration if row.verdict else ""
 
 
 def profile_line(snapshot: Snapshot) -> str:
