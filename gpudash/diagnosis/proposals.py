@@ -22,9 +22,9 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from workloads.levers import NEXT, Count, Effect, Lever, LeverError
 
-TRY_S: Mapping[Effect, float] = {"next step": 10.0, "new loader": 30.0, "rebuilt model": 30.0}
+TRY_S: Mapping[Effect, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
 """Seconds that an A/B of a lever takes about."""
-COMPILE_S = 60.0
+COMPILE_S = 60
 """What compiling takes in addition."""
 
 

@@ -15,6 +15,7 @@ from gpudash.protocol.session import Slope
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 
+DIGITS = 4
 LEAST_MS = 0.01
 """Of a step's duration, as a part: a saving below it is not shown, …"""
 LARGE = 0.1
@@ -29,7 +30,8 @@ def parts_of(model: Model) -> Iterator[Without]:
         is_large = is_known and takes_ms >= LARGE * model.step_ms
         if is_large or saving.high >= LEAST_MS * model.step_ms:
             low_ms, high_ms = (max(model.step_ms - ms, 0.0) for ms in reversed(saving))
-            yield Without(part, low_ms, high_ms, takes_ms)
+            # a recording holds each answer: further digits say nothing
+            yield Without(part, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
 
 
 def reasons(

@@ -56,7 +56,7 @@ class Try(Record, frozen=True, array_like=True, tag=False):
     """The present value."""
     gain: Gain | None = None
     """None if no measurement supports a range."""
-    takes_s: float | None = None
+    takes_s: int | None = None
     """Seconds that an A/B of it takes about."""
 
     @property

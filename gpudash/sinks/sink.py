@@ -80,7 +80,7 @@ SINKS = {
     "prometheus": "gpudash.sinks.prometheus:Prometheus",
     "tensorboard": "gpudash.sinks.tensorboard:Tensorboard",
     "textfile": "gpudash.sinks.textfile:Textfile",
-    "trace": "gpudash.sinks.trace:Trace",
+    "trace": "gpudash.sinks.trace:TraceFile",
 }
 """Name → module and class, so that only what is used is imported."""
 

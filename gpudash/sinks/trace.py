@@ -28,7 +28,7 @@ MARKERS, LIMITS = 1, 2
 """Threads of it."""
 
 
-class Trace(Sink):
+class TraceFile(Sink):
     """Writes an event at a time; the file is complete at its end, and readable before."""
 
     every_step = False

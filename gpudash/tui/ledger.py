@@ -23,7 +23,7 @@ LEAST_RATE = 0.01
 """A rate keeps at least so much of another."""
 
 
-class Place(IntEnum):
+class Standing(IntEnum):
     """The order of the rows."""
 
     FORESEEN = 0
@@ -38,7 +38,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """A lever, a change of it, and what the change is worth."""
 
     row: LeverRow
-    place: Place
+    standing: Standing
     before: str = ""
     """The left value: the gain is that of the right one over it."""
     after: str = ""
@@ -73,7 +73,8 @@ def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...
 
     def worth(one: LedgerRow) -> tuple[int, float]:
         proven = -one.proof[1] if one.proof is not None else 0.0
-        return one.place, proven if one.place is Place.PROVEN else order.get(one.row.lever.name, 0)
+        by_answer = order.get(one.row.lever.name, 0)
+        return one.standing, proven if one.standing is Standing.PROVEN else by_answer
 
     return tuple(sorted(found, key=worth))
 
@@ -85,7 +86,7 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
         return _estimate(row, shown.a, shown.b, gain, "A/B runs", is_running=True)
     if row.refusal or not row.acts:
         why = row.refusal or "needs a GPU"
-        return LedgerRow(row=row, place=Place.FIXED, before=row.value, state=why)
+        return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state=why)
     number, proof = _newest(name, row.value, snapshot.verdicts)
     is_fresh = proof is not None and proof.settings == _others(name, settings)
     is_answered = proof is not None and (
@@ -96,12 +97,14 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
     if proposed is not None:
         return _proposed(row, proposed)
     if _is_idle(row, settings):
-        return LedgerRow(row=row, place=Place.FIXED, before=row.value, state="no loader here")
+        return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state="no loader here")
     after = row.lever.step(row.value, 1) if isinstance(row.lever, Switch) else ""
-    place, worth, state = Place.NOT_FORESEEN, "", "not foreseen" if snapshot.answer else ""
+    standing, worth, state = Standing.NOT_FORESEEN, "", "not foreseen" if snapshot.answer else ""
     if name in answer.minor:
-        place, worth, state = Place.MINOR, f"below {LEAST_PCT:.0f} %", "estimate"
-    return LedgerRow(row=row, place=place, before=row.value, after=after, worth=worth, state=state)
+        standing, worth, state = Standing.MINOR, f"below {LEAST_PCT:.0f} %", "estimate"
+    return LedgerRow(
+        row=row, standing=standing, before=row.value, after=after, worth=worth, state=state
+    )
 
 
 def _is_idle(row: LeverRow, settings: Mapping[str, str]) -> bool:
@@ -118,7 +121,7 @@ def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
         state = f"takes ~{proposed.takes_s:.0f} s" if proposed.takes_s is not None else ""
         return LedgerRow(
             row=row,
-            place=Place.UNKNOWN,
+            standing=Standing.UNKNOWN,
             before=before,
             after=proposed.value,
             worth="unknown",
@@ -141,7 +144,7 @@ def _estimate(
 ) -> LedgerRow:
     return LedgerRow(
         row=row,
-        place=Place.FORESEEN,
+        standing=Standing.FORESEEN,
         before=before,
         after=after,
         gain=gain,
@@ -171,7 +174,7 @@ def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: boo
     return LedgerRow(
         row=row,
         # what is faster and not active is to be set
-        place=Place.FORESEEN if is_fresh and low > 0 and not is_kept else Place.PROVEN,
+        standing=Standing.FORESEEN if is_fresh and low > 0 and not is_kept else Standing.PROVEN,
         before=before,
         after=after,
         proof=(low, change, high),

@@ -26,6 +26,7 @@ LENGTHS_AND_RATES = {
     ("Playback", "position_s"),
     ("SlowingShown", "expected_s"),
     ("TrainingProcess", "bus_gb_s"),
+    ("Try", "takes_s"),
 }
 """Fields that end in `_s` and are not points in time."""
 RECORDS = [

@@ -79,7 +79,10 @@ def test_an_answer_is_found_once_enough_steps_are_measured_and_is_part_of_the_sn
     run = Run()
     assert run.train(0.5, **WAITING).title == "measuring … 10 of at most 20 steps"
     shown = run.train(3.0, **WAITING)
-    assert (shown.title, shown.evidence[0]) == ("input-bound", "waits 20.0 of 50.0 ms")
+    assert (shown.title, shown.evidence[0]) == (
+        "input-bound",
+        "the GPU waits for data 20.0 of 50.0 ms",
+    )
     assert run.look().answer.title == "input-bound"
 
 
@@ -89,7 +92,10 @@ def test_in_a_pause_the_answer_stands_with_its_reasons_and_after_it_it_is_void()
     run.pause()
     shown = run.wait(8.0)
     assert (shown.kind, shown.title) == ("paused", "paused")
-    assert shown.evidence[:2] == ("before that: input-bound", "waits 20.0 of 50.0 ms")
+    assert shown.evidence[:2] == (
+        "before that: input-bound",
+        "the GPU waits for data 20.0 of 50.0 ms",
+    )
     assert set(reasons) <= set(why_lines(shown))
     run.say(run.trainer.resume())
     assert run.train(0.4).kind == "measuring"
@@ -123,7 +129,10 @@ def test_in_an_a_b_the_answer_from_before_it_stands_and_after_it_it_is_void():
         run.block(number, pipelined=("off", "on")[number % 2])
         shown = run.train(2.0)  # the blocks are GPU-bound
         assert shown.title == "an A/B is running: pipelined off or on"
-        assert shown.evidence[:2] == ("before that: input-bound", "waits 20.0 of 50.0 ms")
+        assert shown.evidence[:2] == (
+            "before that: input-bound",
+            "the GPU waits for data 20.0 of 50.0 ms",
+        )
         assert (shown.answer, shown.tries) == (before, ())
     run.say(run.trainer.leave_blocks(pipelined="off"))
     run.conduct(compared(lever="pipelined", a="off", b="on", verdict="no difference"))

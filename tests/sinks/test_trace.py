@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpudash.errors import ExistsError
-from gpudash.sinks.trace import Trace
+from gpudash.sinks.trace import TraceFile
 from tests.lives import paused, resumed, said
 from tests.scripted_run import BEGAN_S, started
 from tests.sinks.exporting import ORIGIN, answer, exported, h200, recorded, row, told
@@ -41,7 +41,7 @@ def events(path: Path) -> list[dict[str, Any]]:
 
 
 def written(path: Path, *items: object) -> list[dict[str, Any]]:
-    sink = Trace(str(path), ORIGIN)
+    sink = TraceFile(str(path), ORIGIN)
     for item in items:
         sink.take(item)
     sink.close(None)
@@ -98,7 +98,7 @@ def test_a_recording_and_a_training_on_an_h200_become_traces(tmp_path: Path) -> 
 
 
 def test_a_trace_that_is_not_ended_lacks_two_brackets_alone(tmp_path: Path) -> None:
-    sink = Trace(str(tmp_path / "t.json"), ORIGIN)
+    sink = TraceFile(str(tmp_path / "t.json"), ORIGIN)
     sink.take(said(started(BEGAN_S)))
     sink.take(row(0))
     assert json.loads((tmp_path / "t.json").read_text() + "]}")["traceEvents"]
@@ -108,4 +108,4 @@ def test_a_trace_that_is_not_ended_lacks_two_brackets_alone(tmp_path: Path) -> N
 def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("precious")
     with pytest.raises(ExistsError):
-        Trace(str(tmp_path / "t.json"), ORIGIN)
+        TraceFile(str(tmp_path / "t.json"), ORIGIN)

@@ -7,7 +7,7 @@ from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.change_axis import shared_axis
-from gpudash.tui.ledger import Place, ledger
+from gpudash.tui.ledger import Standing, ledger
 from gpudash.tui.lever_values import LeverRow
 from workloads.levers import Choice, Count, Switch
 
@@ -53,7 +53,7 @@ def seen(rows, *, tries=(), minor=(), verdicts=(), **values):
 
 
 def promise(lever, low, high, source="measured"):
-    return Try(lever, "on", "", "off", Gain(low, high, source), 10.0)
+    return Try(lever, "on", "", "off", Gain(low, high, source), 10)
 
 
 def test_open_estimates_are_first_then_what_is_unknown_proven_minor_and_fixed():
@@ -72,7 +72,7 @@ def test_open_estimates_are_first_then_what_is_unknown_proven_minor_and_fixed():
         tries=(
             promise("best", 40.0, 60.0),
             promise("second", None, 20.0),
-            Try("unknown", "on", "", "off", None, 70.0),
+            Try("unknown", "on", "", "off", None, 70),
         ),
         minor=("minor",),
         verdicts=(verdict("proven", 0.1, 0.12, 0.14, settings=others),),
@@ -103,19 +103,19 @@ def test_the_gain_is_that_of_the_right_value_over_the_left_one():
 @pytest.mark.parametrize(
     ("low", "change", "high", "state", "place"),
     [
-        (-0.01, 0.0, 0.01, "no difference", Place.PROVEN),
-        (-0.2, -0.1, -0.05, "slower", Place.PROVEN),
-        (0.1, 0.12, 0.14, "A/B 1", Place.FORESEEN),  # it is to be set
+        (-0.01, 0.0, 0.01, "no difference", Standing.PROVEN),
+        (-0.2, -0.1, -0.05, "slower", Standing.PROVEN),
+        (0.1, 0.12, 0.14, "A/B 1", Standing.FORESEEN),  # it is to be set
     ],
 )
 def test_a_proof_says_what_it_found(low, change, high, state, place):
     (row,) = seen([switch("it")], verdicts=(verdict("it", low, change, high),)).values()
-    assert (row.state, row.place) == (state, place)
+    assert (row.state, row.standing) == (state, place)
 
 
 def test_where_the_slower_value_is_active_the_way_back_is_the_gain():
     (row,) = seen([switch("it", "on")], verdicts=(verdict("it", -0.5, -0.2, -0.1),)).values()
-    assert (row.before, row.after, row.place) == ("on", "off", Place.FORESEEN)
+    assert (row.before, row.after, row.standing) == ("on", "off", Standing.FORESEEN)
     assert row.proof == pytest.approx((1 / 0.9 - 1, 0.25, 1.0))
     assert row.state == "A/B 1"
 
@@ -127,7 +127,7 @@ def test_a_proof_replaces_the_estimate_of_the_same_two_values_only():
     count = Count(name="it", default=0, minimum=0, maximum=64, **ABOUT)
     rows = [LeverRow(lever=count, value="4", pending=None)]
     kept = verdict("it", 2.6, 2.75, 2.9, a="0", b="4")
-    more = Try("it", "8", "", "4", Gain(70.0, 95.0), 30.0)
+    more = Try("it", "8", "", "4", Gain(70.0, 95.0), 30)
     row = seen(rows, tries=(more,), verdicts=(kept,))["it"]
     assert (row.before, row.after, row.worth) == ("4", "8", "+70 to +95 %")
 

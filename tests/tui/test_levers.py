@@ -77,7 +77,7 @@ def proposing(*tries):
     return Snapshot(answer=Answer(limit="gpu", title="GPU-bound", tries=tries))
 
 
-PROMISED = Try("other", "b", "", "a", Gain(10.0, 20.0), 10.0)
+PROMISED = Try("other", "b", "", "a", Gain(10.0, 20.0), 10)
 
 
 async def test_the_cursor_begins_on_the_proposal_and_stays_where_it_was_moved():

@@ -168,7 +168,7 @@ class AnswerStrip(Panel):
         """Return the key, the change, what it may gain, and how long the proof takes."""
         assert first.gain is not None
         change = fmt.plain(f"{first.lever} {first.before} → {first.value}")
-        takes = f"about {first.takes_s:.0f} s" if first.takes_s is not None else ""
+        takes = f"about {first.takes_s} s" if first.takes_s is not None else ""
         rest = [one for one in (takes, "undone afterwards") if one]
         key, told = f"{key_for('try_it')}  ", f"TRY {change}"
         if first.gain.measured:

@@ -18,7 +18,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Parts, cut, exactly
 from gpudash.tui.charts.change_axis import Axis, shared_axis
 from gpudash.tui.keys import key_for
-from gpudash.tui.ledger import LedgerRow, Place, ledger
+from gpudash.tui.ledger import LedgerRow, Standing, ledger
 from gpudash.tui.lever_values import LeverRow, rate_unit
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
@@ -29,9 +29,9 @@ TITLE, CHANGE = "¹lever", "from → to"
 MOST_NAME, MOST_CHANGE = 18, 24
 LEAST_NAME, LEAST_CHANGE = 6, 12
 WORTH = 26
-"""Columns of a figure as text."""
+"""LedgerColumns of a figure as text."""
 STATE = 16
-"""Columns of how it is known; in a narrow ledger it stands in the figure's place."""
+"""LedgerColumns of how it is known; in a narrow ledger it stands in the figure's place."""
 STATE_FROM = 100
 LEAST_BAR = 10
 """Fewest columns of the axis."""
@@ -43,7 +43,7 @@ EFFECTS: dict[Effect, str] = {
 }
 
 
-class Columns(NamedTuple):
+class LedgerColumns(NamedTuple):
     """The widths of the columns; 0 for one without room."""
 
     name: int
@@ -196,20 +196,20 @@ class LeverPanel(Panel, Scrolled):
         """Return the rows of the list: an explanation below it never hides a lever."""
         return min(len(self._ledger), height)
 
-    def _line(self, index: int, width: int, columns: Columns, more: str) -> Parts:
+    def _line(self, index: int, width: int, columns: LedgerColumns, more: str) -> Parts:
         """Return a lever's row; `more` counts hidden levers."""
         one, is_chosen = self._ledger[index], index == self._cursor
-        is_fixed = one.place is Place.FIXED or bool(self._why_not and not one.is_running)
-        ink = "dim" if one.place >= Place.MINOR or is_fixed else "text"
+        is_fixed = one.standing is Standing.FIXED or bool(self._why_not and not one.is_running)
+        ink = "dim" if one.standing >= Standing.MINOR or is_fixed else "text"
         mark = RUNS if one.is_running else CURSOR if is_chosen else " "
         row = [
             (f" {mark} ", self._mark_ink(one, is_chosen=is_chosen)),
             (set_cell_size(cut(fmt.plain(one.row.lever.name), columns.name - 1), columns.name),
              "strong" if is_chosen else ink),
-            *_change(one, columns.change, "faint" if one.place is Place.FIXED else ink),
+            *_change(one, columns.change, "faint" if one.standing is Standing.FIXED else ink),
         ]  # fmt: skip
         room = width - 3 - columns.name - columns.change
-        if one.place is Place.FIXED:
+        if one.standing is Standing.FIXED:
             bar = columns.bar + 1 if columns.bar else 0
             row.append((" " * bar, ""))
             row.append((cut(fmt.plain(one.state), max(room - bar - 1, 0)), "faint"))
@@ -240,7 +240,7 @@ class LeverPanel(Panel, Scrolled):
         fixed = self._why_not or row.refusal
         values = f"{key_for('screen.enter')} {row.lever.valid}" if not fixed else ""
         does = ""
-        if not fixed and one.place is not Place.FIXED:
+        if not fixed and one.standing is not Standing.FIXED:
             does = f", {EFFECTS[row.lever.effect]}"
             does = does.replace(" and new weights", ", same weights") if row.keeps_weights else does
         clauses = [f"{row.lever.name}{does}: {row.lever.summary}", row.forecast, row.context]
@@ -254,7 +254,7 @@ class LeverPanel(Panel, Scrolled):
             yield ((" " * indent + line, "dim"), (tail, "faint"))
 
 
-def _columns(rows: Sequence[LedgerRow], width: int) -> Columns:
+def _columns(rows: Sequence[LedgerRow], width: int) -> LedgerColumns:
     """Return the widths: without room the axis goes, then the state joins the figure."""
     room = max(width - 3, 0)
     names = max((cell_len(one.row.lever.name) for one in rows), default=LEAST_NAME)
@@ -264,7 +264,7 @@ def _columns(rows: Sequence[LedgerRow], width: int) -> Columns:
     state = STATE if width >= STATE_FROM else 0
     worth = min(WORTH, max(room - name - change - state, 0))
     bar = room - name - change - worth - state - 1
-    return Columns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
+    return LedgerColumns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
 
 
 def _change(one: LedgerRow, width: int, ink: str) -> Parts:
