@@ -170,14 +170,19 @@ def _most_workers(step: RecentStep, workers: int) -> int | None:
 def _verdicts(snapshot: Snapshot) -> dict[tuple[str, frozenset[str]], ComparisonShown]:
     """Return the newest verdict on each two values; one with these settings replaces others."""
     ended = (one for one in snapshot.verdicts if one.verdict)
-    by_fit = sorted(ended, key=lambda one: _is_of_now(one, snapshot.settings))
+    by_fit = sorted(ended, key=lambda one: is_of_now(one, snapshot.settings))
     return {(one.lever, frozenset((one.a, one.b))): one for one in by_fit}
 
 
-def _is_of_now(verdict: ComparisonShown, settings: Settings) -> bool:
+def is_of_now(verdict: ComparisonShown, settings: Settings) -> bool:
     """Return whether the other levers had these settings."""
     others = {name: value for name, value in settings.items() if name != verdict.lever}
     return verdict.settings == others
+
+
+def way_back(change: float) -> float:
+    """Return the relative change that undoes one; a rate keeps at least 1 %."""
+    return 1 / max(1 + change, 0.01) - 1
 
 
 def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
@@ -185,8 +190,8 @@ def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
     if verdict.low is None or verdict.high is None:
         return 0.0, 0.0
     ends = verdict.low, verdict.high
-    if value == verdict.a:  # a rate keeps at least 1 %
-        low, high = (1 / max(1 + end, 0.01) - 1 for end in reversed(ends))
+    if value == verdict.a:
+        low, high = (way_back(end) for end in reversed(ends))
         ends = low, high
     return 100 * ends[0], 100 * ends[1]
 
@@ -197,7 +202,7 @@ def _proven(
     """Return the changes that an A/B has shown to be faster with these settings, best first."""
     found = []
     for one in verdicts:
-        if one.lever not in known or not one.proven or not _is_of_now(one, settings):
+        if one.lever not in known or not one.proven or not is_of_now(one, settings):
             continue
         before = settings.get(one.lever, known[one.lever].default_text)
         if before not in (one.a, one.b):

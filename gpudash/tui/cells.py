@@ -12,6 +12,8 @@ from gpudash import format as fmt
 LEVELS = "▁▂▃▄▅▆▇"
 """Levels from low to high; none fills a whole cell, so that rows stay separate."""
 EIGHTHS = " ▏▎▍▌▋▊▉"
+BLOCKS = " ▁▂▃▄▅▆▇█"
+"""A cell filled from below, by eighths."""
 Parts: TypeAlias = Sequence[tuple[str, str]]
 """(text, ink) side by side. An ink is one of `tui.inks.INKS`, or empty: the widget's own.
 

@@ -12,15 +12,13 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT
+from gpudash.diagnosis.proposals import is_of_now, way_back
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.change_axis import ChangeInterval
 from gpudash.tui.lever_values import LeverRow
 from workloads.levers import Switch
-
-LEAST_RATE = 0.01
-"""A rate keeps at least so much of another."""
 
 
 class Standing(IntEnum):
@@ -88,7 +86,7 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
         why = row.refusal or "needs a GPU"
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state=why)
     number, proof = _newest(name, row.value, snapshot.verdicts)
-    is_fresh = proof is not None and proof.settings == _others(name, settings)
+    is_fresh = proof is not None and is_of_now(proof, settings)
     is_answered = proof is not None and (
         proposed is None or (is_fresh and proposed.value in (proof.a, proof.b))
     )
@@ -161,7 +159,7 @@ def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: boo
     low, change, high, before, after = proof.low, proof.change, proof.high, proof.a, proof.b
     if row.value == proof.b and high < 0:  # going back is what gains
         before, after = after, before
-        low, change, high = (1 / max(1 + one, LEAST_RATE) - 1 for one in (high, change, low))
+        low, change, high = map(way_back, (high, change, low))
     is_kept = row.value == after and low > 0
     if low <= 0 <= high:
         state = "no difference"
@@ -193,7 +191,3 @@ def _newest(
         if one.lever == name and has_interval and now in (one.a, one.b) and not one.doing:
             return number, one
     return 0, None
-
-
-def _others(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    return {other: value for other, value in settings.items() if other != name}

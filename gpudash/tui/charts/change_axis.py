@@ -13,7 +13,7 @@ ChangeInterval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
 
 MOST = 10.0
-"""Farthest end of an axis."""
+"""Longest reach of an axis on either side."""
 LEAST = 0.1
 """Nearest end of an axis for estimates and proofs together."""
 LEFT_OF_0 = 0.1

@@ -16,7 +16,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.diagnosis.lanes import look
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.cells import Cell, fitting
+from gpudash.tui.cells import BLOCKS, Cell, fitting
 from gpudash.tui.charts.axes import means, nice_ceiling
 
 EIGHTHS = 8
@@ -197,7 +197,7 @@ def _block(inside: Column) -> ColumnCell:
     if not hues:
         return ("·", IDLE) if sum(height for _, height in inside) >= HALF else BLANK
     if filled < EIGHTHS or len(hues) == 1:
-        return " ▁▂▃▄▅▆▇█"[filled], max(hues, key=lambda hue: hue[1])[0]
+        return BLOCKS[filled], max(hues, key=lambda hue: hue[1])[0]
     while len(hues) > 2:
         hues.remove(min(hues, key=lambda hue: hue[1]))
     (lower, low), (upper, high) = hues

@@ -15,11 +15,11 @@ from gpudash.snapshot import (
     Snapshot,
     Values,
 )
+from gpudash.tui.cells import BLOCKS
 from gpudash.tui.charts.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
 """Time after a change, five ticks, whose points do not set the scale."""
-BLOCKS = " ▁▂▃▄▅▆▇█"
 EIGHTHS = 8
 """Shares of a column that the eye can distinguish."""
 SLIVER = 1e-6

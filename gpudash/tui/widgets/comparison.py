@@ -17,14 +17,13 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from gpudash.tui.cells import Parts, fitted
 from gpudash.tui.charts.axes import nice_ceiling
-from gpudash.tui.charts.change_axis import Axis, ChangeInterval
+from gpudash.tui.charts.change_axis import MOST, Axis, ChangeInterval
 from workloads.levers import phrase
 
 MOST_INTERVALS = 5
 """Most intervals drawn of a history, the newest among them."""
 LEAST_LENGTH = 0.01
-MOST = 10.0
-"""Shortest length of an axis, and its longest reach on either side, as relative changes."""
+"""Shortest length of an axis, as a relative change."""
 PAUSED = 10
 """A pair that took more than this many times the median had a pause in it."""
 LABEL = 12

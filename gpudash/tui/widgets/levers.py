@@ -29,9 +29,9 @@ TITLE, CHANGE = "¹lever", "from → to"
 MOST_NAME, MOST_CHANGE = 18, 24
 LEAST_NAME, LEAST_CHANGE = 6, 12
 WORTH = 26
-"""LedgerColumns of a figure as text."""
+"""Columns of a figure as text."""
 STATE = 16
-"""LedgerColumns of how it is known; in a narrow ledger it stands in the figure's place."""
+"""Columns of how it is known; in a narrow ledger it stands in the figure's place."""
 STATE_FROM = 100
 LEAST_BAR = 10
 """Fewest columns of the axis."""
