@@ -38,6 +38,8 @@ if __name__ == "__main__":
             print("weights", step, hashlib.md5(weights.numpy().tobytes()).hexdigest(), flush=True)
 """
 ENDLESS = "100000000"
+# beside other tests the training may have too few cores
+ANSWERS = ("train.py: input-bound; a step ", "train.py: limited by other jobs; a step ")
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +62,7 @@ def test_a_script_that_waits_for_data_says_so_with_its_lanes_and_parts():
     ended = why("--seconds", "3", "-q", "--", "train.py", ENDLESS)
     assert ended.returncode == 0, ended.stderr
     lines = [line for line in ended.stdout.splitlines() if not line.startswith("weights ")]
-    first = lines.pop(0)
-    # beside other tests it may have too few cores
-    assert first.startswith(("train.py: input-bound; a step ", "train.py: limited by other jobs"))
+    assert lines.pop(0).startswith(ANSWERS)
     assert any(line.startswith("  CPU: data wait ") for line in lines)
     (data,) = [line for line in lines if line.startswith("    data ")]
     assert data.endswith("–")  # nothing was slowed
@@ -119,7 +119,7 @@ def test_a_workload_is_answered_and_ended():
 def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
     ended = why("--prove", "--seconds", "2", "-q", "--", "train.py", "600")  # 6 s of training
     assert ended.returncode == 1, ended.stdout
-    assert "train.py: input-bound" in ended.stdout
+    assert any(line.startswith(ANSWERS) for line in ended.stdout.splitlines())
     assert "gpudash: train.py has ended while slowing one part after another" in ended.stderr
 
 
