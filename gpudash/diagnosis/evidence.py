@@ -103,9 +103,8 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
     yield "other ranks or other jobs have it" if len(measured.snapshot.ranks) > 1 else ""
     yield _cores(measured)
     yield _loader(measured) if (step.taken_pct or 0.0) >= DATA_PCT else ""
-    if (step.share_pct(step.starved_ms) or 0.0) < DATA_PCT:
-        yield "no setting helps: the machine is full"
-    else:  # a loader may wait for a core too, or for something that a lever changes
+    # a loader may wait for a core too, or for something that a lever changes
+    if (step.share_pct(step.starved_ms) or 0.0) >= DATA_PCT:
         yield f"besides, it waits for data {fmt.milliseconds(step.starved_ms)} {measured.of_step}"
         yield _batches_wait(measured)
     if len(measured.snapshot.ranks) <= 1:  # with several ranks, only rank 0's cores are known
