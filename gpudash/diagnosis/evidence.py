@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpudash import format as fmt
 from gpudash.diagnosis.causes import Limit
 from gpudash.diagnosis.collectives import collectives_line
-from gpudash.diagnosis.effects import batches_wait
+from gpudash.diagnosis.input_effects import batches_wait
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
