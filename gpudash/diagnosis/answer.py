@@ -100,7 +100,8 @@ class Found(NamedTuple):
             title=self.title,
             evidence=evidence,
             slopes=self.slopes,
-            is_proven=self.proof == "proven" or (self.proof is not None and self.limit != "none"),
+            is_proven=self.proof == "proven"
+            or (self.proof == "withdrawn" and self.limit != "none"),
             why=tuple(reasons(self.causes, self.limit, self.measured, self.code)),
             parts=() if model is None else tuple(parts_of(model)),
             step_ms=step.step_ms,
