@@ -66,7 +66,8 @@ except RuntimeError as error:
 print(json.dumps(found))
 """
 
-READINGS = FAST | SLOW
+READINGS = {name: read for name, read in (FAST | SLOW).items() if read is not Gpu.others}
+"""All but that of a training's other processes: here is no training."""
 """Name in the report → the dashboard's reading."""
 
 

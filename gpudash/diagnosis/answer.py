@@ -89,7 +89,7 @@ class Found(NamedTuple):
     def answer(self) -> Answer:
         """Put it into words."""
         snapshot, step, model = self.measured
-        evidence = (*evidence_of(self.limit, self.measured), *beside(self.limit, snapshot))
+        evidence = (*evidence_of(self.limit, self.measured), *beside(self.limit, self.measured))
         if self.code is not None and self.limit in MEETS_CODE:
             evidence = (*evidence[:1], *own_line(self.code), *evidence[1:])
         if self.proof is not None and snapshot.slowing is not None:
@@ -100,7 +100,8 @@ class Found(NamedTuple):
             title=self.title,
             evidence=evidence,
             slopes=self.slopes,
-            is_proven=self.proof == "proven" or (self.proof is not None and self.limit != "none"),
+            is_proven=self.proof == "proven"
+            or (self.proof == "withdrawn" and self.limit != "none"),
             why=tuple(reasons(self.causes, self.limit, self.measured, self.code)),
             parts=() if model is None else tuple(parts_of(model)),
             step_ms=step.step_ms,
@@ -271,6 +272,7 @@ def _changes(proposals: Iterable[Try]) -> list[tuple[str, str]]:
 TITLES: dict[Limit, str] = {
     "asides": "paused",
     "cores": "limited by other jobs",
+    "shared_gpu": "limited by other jobs on the GPU",
     "straggler": "limited by one rank after another",
     "data": "input-bound",
     "copy": "copy-bound",

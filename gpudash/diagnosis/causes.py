@@ -16,6 +16,7 @@ Limit: TypeAlias = Literal[
     "asides",  # evaluation and checkpoints
     "cores",  # other jobs use them
     "straggler",  # the others wait for one rank
+    "shared_gpu",  # processes of others have it for some of the time
     "data",
     "copy",
     "communication",
@@ -67,6 +68,8 @@ LABELS: dict[PartName, str] = {
 }
 THROTTLED_PCT = 30.0
 """Percent of the clock. A power cap costs large matmuls some of it by design."""
+SHARED_PCT = CORE_WAIT_WARNS_PCT
+"""Percent of the time in which others have work on the device: as for cores that others have."""
 DRAM = 0.6
 """Share of the memory's peak while SMs are active: Nsight Compute calls a unit a kernel's limit
 from 60 % on."""
@@ -104,7 +107,7 @@ def limit_of(found: tuple[Cause, ...]) -> Limit:
     return "none" if is_measured else "unknown"
 
 
-OUTSIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler"})
+OUTSIDE: frozenset[Limit] = frozenset({"asides", "cores", "straggler", "shared_gpu"})
 
 
 def _outside(step: RecentStep, straggler: Straggler | None) -> Iterator[Cause]:
@@ -157,6 +160,8 @@ def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
 def _why_slow(step: RecentStep) -> Limit:
     """Return why the device's own work is slow, by its counters."""
     active, dram = step.sm_active_pct, step.dram_active_pct
+    if (step.others_pct or 0.0) >= SHARED_PCT:  # what the counters say is theirs, too
+        return "shared_gpu"
     if (step.throttled_pct or 0.0) >= THROTTLED_PCT:
         return "throttled"
     if not active or dram is None:

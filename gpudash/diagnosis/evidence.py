@@ -7,9 +7,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpudash import format as fmt
-from gpudash.diagnosis.causes import Limit
+from gpudash.diagnosis.causes import SHARED_PCT, Limit
 from gpudash.diagnosis.collectives import collectives_line
-from gpudash.diagnosis.effects import batches_wait
+from gpudash.diagnosis.input_effects import batches_wait
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
@@ -111,6 +111,13 @@ def _other_jobs(measured: Measured) -> Iterator[str]:
         yield _with_every_core(measured.step)
 
 
+def _shared_gpu(measured: Measured) -> Iterator[str]:
+    gpu = measured.snapshot.gpu
+    yield _others_use(measured.step)
+    yield f"the busiest is {fmt.plain(gpu.busiest_other)}" if gpu and gpu.busiest_other else ""
+    yield "end them, or train on another GPU: an A/B has a wide interval"
+
+
 def _straggler(measured: Measured) -> Iterator[str]:
     snapshot = measured.snapshot
     straggler = snapshot.straggler
@@ -133,9 +140,15 @@ def _straggler(measured: Measured) -> Iterator[str]:
     yield from (first, f"the others wait {wait} ms a step in the all-reduce", straggler.why, last)
 
 
-def beside(limit: Limit, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a clause about a slow rank that is not the limit."""
-    straggler = snapshot.straggler
+def _others_use(step: RecentStep) -> str:
+    return f"processes of others use {fmt.percent(step.others_pct)} of the GPU's time"
+
+
+def beside(limit: Limit, measured: Measured) -> Iterator[str]:
+    """Yield clauses about others on the GPU and a slow rank that are not the limit."""
+    straggler, step = measured.snapshot.straggler, measured.step
+    if limit != "shared_gpu" and (step.others_pct or 0.0) >= SHARED_PCT:
+        yield _others_use(step)
     if straggler is None or limit == "straggler":
         return
     rank, excess = f"rank {straggler.rank}", f"{fmt.milliseconds(straggler.excess_ms)} ms longer"
@@ -435,6 +448,7 @@ def place(sync: SyncUse) -> str:
 _EVIDENCE: Mapping[Limit, Callable[[Measured], Iterator[str]]] = {
     "asides": _asides,
     "cores": _other_jobs,
+    "shared_gpu": _shared_gpu,
     "straggler": _straggler,
     "data": _input,
     "copy": _copy,

@@ -3,15 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpudash.diagnosis.effects import (
-    EFFECTS,
-    LEAST_PCT,
-    LeverChange,
-    batches_wait,
-    can_help,
-    gain_of,
-    workers_needed,
-)
+from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, can_help, gain_of
+from gpudash.diagnosis.input_effects import batches_wait, workers_needed
+from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.offers import refusal
@@ -116,7 +110,7 @@ def _estimated(
             phases=snapshot.phases,
             workers=loader_workers(settings),
             feeds=is_fed,
-            timing=_timing(snapshot.rehearsed, lever.name, value),
+            timings=_timings(snapshot.rehearsed, lever.name, value),
         )
         loads = "data" in effect.shortens
         if is_fed and loads and lever.name != "data":
@@ -133,9 +127,9 @@ def _estimated(
             yield _Judged(proposal, 0.0, loads, is_minor=True)
 
 
-def _timing(rehearsed: Rehearsed | None, lever: str, value: str) -> Timing | None:
+def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:
     timings = rehearsed.timings if rehearsed is not None else ()
-    return next((one for one in timings if (one.lever, one.value) == (lever, value)), None)
+    return tuple(one for one in timings if (one.lever, one.value) == (lever, value))
 
 
 def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | None:

@@ -74,6 +74,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """The highest clock seen in this run; None if the GPU is not throttled."""
     throttle: tuple[str, ...] = ()
     """Reasons for throttling."""
+    others_pct: float | None = None
+    """Percent of the last second in which processes of others had work on the GPU."""
     pinned: bool | None = None
     """Whether batches are copied from pinned memory; None if unknown."""
     workers: int | None = None
@@ -291,6 +293,7 @@ def recent_step(
         asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
+        others_pct=None if snapshot.gpu is None else snapshot.gpu.others_pct,
         workers=int(workers) if workers.isdecimal() else None,
         pinned={"on": True, "off": False}.get(pins) if source != "resident" else None,
         profile=profile if profile is not None and profile.on_device else None,

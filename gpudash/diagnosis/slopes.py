@@ -16,7 +16,7 @@ PROVEN = 0.5
 lies below."""
 LEEWAY = 0.15
 """A schedule agrees with a slope up to so far from its interval."""
-Proof: TypeAlias = Literal["proven", "withdrawn"]
+Proof: TypeAlias = Literal["proven", "withdrawn", "untested"]
 
 SLOWED: Mapping[Limit, tuple[Slowable, ...]] = {
     "data": ("loader",),
@@ -33,6 +33,9 @@ SLOWED: Mapping[Limit, tuple[Slowable, ...]] = {
     "cpu": ("host",),
 }
 """What is on the critical path if this is the limit."""
+HIDDEN: frozenset[tuple[Limit, Slowable]] = frozenset({("sync", "host")})
+"""Limits whose part may be slowed where it has slack: the host is behind a wait of a phase before
+it can be delayed between two."""
 SHOWN: Mapping[Slowable, Limit] = {"loader": "data", "host": "host", "device": "gpu"}
 SHOWN_ON_CPU: Mapping[Slowable, Limit] = {"loader": "data", "host": "cpu", "device": "cpu"}
 """The limit if this alone is on the critical path; what else is known of it names it closer."""
@@ -70,12 +73,16 @@ def agreeing(model: Model, slopes: tuple[Slope, ...]) -> Model:
 
 
 def proof_of(limit: Limit, slopes: tuple[Slope, ...]) -> Proof | None:
-    """Return whether the slopes prove the limit or withdraw it; None: neither."""
+    """Return whether the slopes prove the limit or withdraw it; None: neither.
+
+    It is untested where a delay may have met slack, although its part limits.
+    """
     known = {one.part: one for one in slopes}
-    ends = [_ends(known.get(part)) for part in SLOWED.get(limit, ())]
-    if any(high < PROVEN for _, high in ends):
-        return "withdrawn"
-    return "proven" if ends and all(low > PROVEN for low, _ in ends) else None
+    ends = {part: _ends(known.get(part)) for part in SLOWED.get(limit, ())}
+    low = [part for part, (_, high) in ends.items() if high < PROVEN]
+    if low:
+        return "untested" if all((limit, part) in HIDDEN for part in low) else "withdrawn"
+    return "proven" if ends and all(low > PROVEN for low, _ in ends.values()) else None
 
 
 def shown_by(slopes: tuple[Slope, ...], *, on_gpu: bool) -> Limit:

@@ -172,6 +172,8 @@ class Clock(Generic[TimestampT]):
         self._is_begun = False  # an iteration, and it has not ended
         self._break_s = self._reference_s
         self._after: _Break[TimestampT] | None = None
+        self.at_marks: Mark | None = None
+        """What is called at each mark besides, from the next iteration on."""
         self.segment = 0
         """The segment of steps that end from now on."""
         self.began_s = self._reference_s
@@ -211,10 +213,8 @@ class Clock(Generic[TimestampT]):
         self._names, self._recorded = [], []
         self._measured = self._phases_left > 0
         self._decide_on_collectives()
-        if not self._measured:
-            return self._names.append
-        self._phases_left -= 1
-        return self._mark
+        self._phases_left -= self._measured
+        return self._marker()
 
     def split(self) -> Mark:
         """Note that the step may have ended here; return the function that marks from now on."""
@@ -233,7 +233,7 @@ class Clock(Generic[TimestampT]):
         self._measured = self._measured or now >= self._phases_due_s
         self._decide_on_collectives()
         self.spent_s += self._now() - now
-        return self._mark if self._measured else self._names.append
+        return self._marker()
 
     def join(self) -> Mark:
         """Undo the split, as the iteration went on; return the function that marks from now on."""
@@ -245,9 +245,9 @@ class Clock(Generic[TimestampT]):
         self.times_collectives = split.times_collectives
         if not split.measured:
             self._drop_recorded()
-            return self._names.append
-        self._recorded[:0] = split.timestamps
-        return self._mark
+        else:
+            self._recorded[:0] = split.timestamps
+        return self._marker()
 
     def end_at_split(
         self,
@@ -295,7 +295,7 @@ class Clock(Generic[TimestampT]):
         elif self._measured:
             self._phases_left -= 1
         self.spent_s += self._now() - called_s
-        return self._mark if self._measured else self._names.append
+        return self._marker()
 
     def _drop_recorded(self) -> None:
         """Stop measuring the phases of the iteration in progress: not all marks were recorded."""
@@ -310,6 +310,18 @@ class Clock(Generic[TimestampT]):
         if collectives is None or collectives:
             self._collectives_due_s = self.began_s + self._collectives_every_s
         return collectives
+
+    def _marker(self) -> Mark:
+        """Return the function that marks the phases of the iteration in progress."""
+        mark, then = self._mark if self._measured else self._names.append, self.at_marks
+        if then is None:
+            return mark
+
+        def marked(name: str) -> None:
+            mark(name)
+            then(name)
+
+        return marked
 
     def _mark(self, name: str, /) -> None:
         """End the phase in progress on the current stream, and begin the named one."""

@@ -2,8 +2,12 @@
 
 This is the idea of Coz (Curtsinger and Berger, SOSP 2015) turned round. Where a part is on the
 critical path, a step grows by the whole delay; where it has slack, by nothing. No number of the
-training changes: the host busy-waits and the training stream spins between two steps, and a loader
-sleeps after it has made a batch.
+training changes: the host busy-waits between two phases, the training stream spins between two
+steps, and a loader sleeps after it has made a batch.
+
+The host's work between two waits for the device is one chain, and a delay behind its last launch
+that matters is hidden. So the host is delayed where the device has run out of work, as it has
+behind a wait: there nothing hides it. If it never does, any place of the step is as good.
 """
 
 import struct
@@ -23,6 +27,10 @@ from .uncompiled import uncompiled
 
 CALIBRATION_CYCLES = 20_000_000
 """About 10 ms."""
+TAIL = 0.05
+"""Of a delay: a device that has run out of work so soon behind the newest launch is idle."""
+LAST = "optimizer"
+"""The phase before which the host is delayed at the latest."""
 
 
 class Slowing:
@@ -31,10 +39,11 @@ class Slowing:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._host_s = 0.0
+        self._left_s = 0.0  # of the host's delay in the present step
         self._cycles = 0
         self._cycles_per_ms = 0.0
         self.is_on = False
-        """Whether `step` does anything."""
+        """Whether `step` and `at_mark` do anything."""
 
     def begin(self, slow: Slow | None) -> None:
         """Delay this part from the next step on; None: nothing.
@@ -42,7 +51,7 @@ class Slowing:
         The first delay of a device waits for it once, to see how long it spins.
         """
         part, ms = (slow.part, slow.ms) if slow is not None else ("", 0.0)
-        self._host_s = ms / 1e3 if part == "host" else 0.0
+        self._host_s, self._left_s = ms / 1e3 if part == "host" else 0.0, 0.0
         self._cycles = round(ms * self._pace()) if part == "device" and ms else 0
         _Batches.delay(ms if part == "loader" else 0.0)
         self.is_on = self._host_s > 0 or self._cycles > 0
@@ -56,12 +65,34 @@ class Slowing:
         return None
 
     def step(self) -> None:
-        """Delay the present step."""
+        """Delay the step that begins here."""
         if self._cycles:
             with torch.cuda.device(self._device):
                 torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001  # no public spin
-        if self._host_s:
-            _spin(self._host_s)
+        _spin(self._left_s)
+        self._left_s = self._host_s
+        self.at_mark("")
+
+    def at_mark(self, phase: str) -> None:
+        """Delay the host before this phase of the step, if this is the place for it."""
+        if not self._left_s:
+            return
+        began_s, patience_s = time.perf_counter(), TAIL * self._host_s
+        while phase != LAST and not self._is_idle():
+            waited_s = time.perf_counter() - began_s
+            if waited_s >= patience_s:
+                self._left_s = max(self._left_s - waited_s, 0.0)
+                return
+        _spin(self._left_s - (time.perf_counter() - began_s))
+        self._left_s = 0.0
+
+    def _is_idle(self) -> bool:
+        """Return whether the device has nothing to do; a CPU computes on the host."""
+        if self._device.type != "cuda":
+            return True
+        if torch.cuda.is_current_stream_capturing():  # a query would end the capture
+            return False
+        return torch.cuda.current_stream(self._device).query()
 
     def _pace(self) -> float:
         """Return the cycles that the device spins in a millisecond."""

@@ -1,7 +1,6 @@
 """Levers on models without an optimizer, such as a frozen encoder, beside those that train.
 
-Each is the lever of the same kind on the models that train, under a name of its own. Nothing says
-what it brings: it is for an A/B.
+Each is the lever of the same kind on the models that train, under a name of its own.
 """
 
 from collections.abc import Callable
@@ -55,6 +54,7 @@ def _renamed(offer: LeverOffer) -> LeverOffer:
     if "tf32" in choices and offer.default != "tf32":
         choices = tuple(one for one in choices if one != "tf32")
         impossible["tf32"] = WHOLE
+    helps = ((value, word) for value, word in offer.helps if value != "tf32")
     refusal = offer.refusal
     if refusal is None and offer.kind == "choice" and len(choices) == 1:
         refusal = ", ".join(dict.fromkeys(impossible.values()))
@@ -65,5 +65,5 @@ def _renamed(offer: LeverOffer) -> LeverOffer:
         choices=choices,
         impossible=tuple(impossible.items()),
         refusal=refusal,
-        helps=(),
+        helps=tuple((value, f"{word} in frozen models") for value, word in helps),
     )

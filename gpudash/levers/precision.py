@@ -90,6 +90,11 @@ class Precision:
         return functools.partial(_autocast, self._device.type)
 
     @property
+    def is_for_all(self) -> bool:
+        """Whether the value acts on all models of the process, as the switches of TF32 do."""
+        return self._script_tf32 is not None
+
+    @property
     def probe(self) -> Callable[[Call], Call] | None:
         """What a rehearsal first puts around a call, to detect an autocast inside."""
         modules = [module for root in modules_of(self._roots) for module in root.modules()]

@@ -1,4 +1,6 @@
-"""Repeats a root's newest training call, forward and backward, to see whether a lever breaks it.
+"""Repeats a root's newest call, as the step has it, to see whether a lever breaks it.
+
+A call through which gradients pass is repeated forward and backward, another one forward alone.
 
 Random numbers and buffers are put back, and gradients are dropped. Python state that the script's
 `forward` keeps, such as a counter of calls, does change.
@@ -52,12 +54,13 @@ def rehearse(
     call = around(called._call_impl)  # noqa: SLF001  # without the tracker's hook
     why = None
     try:
-        mode = torch.no_grad() if root.is_frozen else torch.enable_grad()
+        mode = torch.enable_grad() if newest.has_gradients else torch.no_grad()
         grad = torch.inference_mode(False), mode
         with undone(module), _no_collectives(), grad[0], grad[1], clock():
             with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
                 outputs = call(*newest.args, **newest.kwargs)
-            _backward(module, outputs)
+            if newest.has_gradients:
+                _backward(module, (newest.args, newest.kwargs), outputs)
     except Refusal:
         raise
     except Exception as error:  # any error of the model's is a reason
@@ -69,7 +72,7 @@ def rehearse(
 
 
 class Took(NamedTuple):
-    """What the roots' calls take, forward and backward."""
+    """What the roots' calls take."""
 
     ms: float
     """On the device; the median of the repeats."""
@@ -79,15 +82,15 @@ class Took(NamedTuple):
     """For how long the host launches; 0 on a CPU."""
 
 
-def timed(roots: Iterable[Root], around: Callable[[Call], Call]) -> Took:
-    """Repeat the roots' newest calls inside `around`, and time them. Raises Refusal."""
-    called = [root for root in roots if root.module is not None and root.newest is not None]
-    if not called:
-        raise Refusal("the model was not called in the newest step")
-    repeats = []
+def timed(calls: Iterable[tuple[Root, Callable[[Call], Call]]]) -> Took:
+    """Repeat the newest call of each root inside what is around it, and time them together.
+
+    Raises Refusal.
+    """
+    called, repeats = list(calls), []
     for _ in range(1 + REPEATS):  # the first one warms up
         watch = Stopwatch()
-        for root in called:
+        for root, around in called:
             rehearse(root, around, watch)
         repeats.append(watch)
     taken = sorted(watch.ms for watch in repeats[1:])
@@ -174,9 +177,14 @@ def undone(module: nn.Module) -> Iterator[None]:
             buffer.data.copy_(before)  # through .data, so that a graph that saved it stays valid
 
 
-def _backward(module: nn.Module, outputs: Any) -> None:
-    computed = [t for t in tree_leaves(outputs) if isinstance(t, Tensor) and t.requires_grad]
-    weights = [weight for weight in nn.Module.parameters(module) if weight.requires_grad]
-    if computed and weights:
+def _backward(module: nn.Module, inputs: Any, outputs: Any) -> None:
+    """Compute the gradients of the weights, or through a model without any those of the inputs."""
+    computed = _with_gradients(outputs)
+    wanted = _with_gradients(list(nn.Module.parameters(module))) or _with_gradients(inputs)
+    if computed and wanted:
         ones = [torch.ones_like(output) for output in computed]
-        torch.autograd.grad(computed, weights, ones, allow_unused=True)
+        torch.autograd.grad(computed, wanted, ones, allow_unused=True)
+
+
+def _with_gradients(tree: Any) -> list[Tensor]:
+    return [one for one in tree_leaves(tree) if isinstance(one, Tensor) and one.requires_grad]

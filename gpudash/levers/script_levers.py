@@ -2,9 +2,9 @@
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,10 +21,39 @@ from .offers import Computing, Family, canonical
 from .optimizer import OptimizerForm
 from .precision import Precision
 from .rehearsal import Took, rehearse, timed
-from .training_objects import Call, TrainingObjects, modules_of
+from .training_objects import Call, Root, TrainingObjects, modules_of
 
 WARMUP_STEPS = 2
 """The allocator needs these to find its blocks."""
+
+
+class _Models(NamedTuple):
+    """Models, and the families that act on their calls alone."""
+
+    roots: tuple[Root, ...]
+    compile: Computing
+    """The innermost around a call. It takes too long to be timed."""
+    others: tuple[Computing, ...]
+    precision: Precision
+    """Is among the others."""
+
+    @property
+    def families(self) -> tuple[Computing, ...]:
+        """All of them."""
+        return (self.compile, *self.others)
+
+    @property
+    def around(self) -> Callable[[Call], Call] | None:
+        """What is around each call; None: nothing."""
+        layers = [layer for family in self.families if (layer := family.around())]
+        return functools.partial(_wrapped, layers) if layers else None
+
+    def rehearse(self) -> None:
+        """Run each model's newest call once. Raises Refusal."""
+        for root in self.roots:
+            if root.module is not None:
+                for around in filter(None, (self.precision.probe, self.around)):
+                    rehearse(root, around)
 
 
 class ScriptLevers:
@@ -33,23 +62,17 @@ class ScriptLevers:
     def __init__(
         self, found: TrainingObjects, redirects: Redirects, *, backend: Backend = "inductor"
     ) -> None:
-        self._precision, self._channels_last = Precision(), ChannelsLast()
-        # the first is the innermost around a root's call
-        self._computing: tuple[Computing, ...] = (
-            Compile(backend),
-            self._channels_last,
-            self._precision,
-        )
-        self._frozen_precision = Precision()
-        self._of_frozen = tuple(
-            OfFrozen(one) for one in (Compile(backend), ChannelsLast(), self._frozen_precision)
-        )
+        precision, of_frozen = Precision(), Precision()
+        self._trained = _Models((), Compile(backend), (ChannelsLast(), precision), precision)
+        others = OfFrozen(ChannelsLast()), OfFrozen(of_frozen)
+        self._frozen = _Models((), OfFrozen(Compile(backend)), others, of_frozen)
+        self._computing = (*self._trained.families, *self._frozen.families)
         self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free
         self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
-        self._families: tuple[Family, ...] = (*self._computing, *self._of_frozen, *self._others)
+        self._families: tuple[Family, ...] = (*self._computing, *self._others)
         self._rehearsed: set[tuple[str, ...]] = set()
-        self._trained: tuple[weakref.ref[Any], ...] = ()
+        self._trained_seen: tuple[weakref.ref[Any], ...] = ()
         self._frozen_seen: tuple[weakref.ref[Any], ...] = ()
         self.update(found)
 
@@ -61,14 +84,15 @@ class ScriptLevers:
         """
         objects = (*modules_of(found.roots), *found.optimizers)
         trained = tuple(weakref.ref(thing) for thing in objects)
-        if self._trained and trained != self._trained:
+        if self._trained_seen and trained != self._trained_seen:
             self._put({**self._defaults(), **self._loader.settings})
             self._rehearsed.clear()
         frozen = tuple(map(weakref.ref, modules_of(found.frozen)))
         if self._frozen_seen and frozen != self._frozen_seen:
-            self._put({**self.settings, **self._defaults_of(self._of_frozen)})
-        self._trained, self._frozen_seen = trained, frozen
-        self._roots, self._frozen = found.roots, found.frozen
+            self._put({**self.settings, **self._defaults_of(self._frozen.families)})
+        self._trained_seen, self._frozen_seen = trained, frozen
+        self._trained = self._trained._replace(roots=found.roots)
+        self._frozen = self._frozen._replace(roots=found.frozen)
         self._refusal = _refusal(found)
         self._batch_size = batch_size(found.feed)
         for family in self._families:
@@ -128,7 +152,7 @@ class ScriptLevers:
         """Return whether the settings must be rehearsed on the roots' newest training call."""
         computed = self._computed(wanted)
         known = {self._computed(self.settings), self._computed(self._defaults()), *self._rehearsed}
-        return computed not in known and bool(modules_of(self._roots))
+        return computed not in known and bool(modules_of(self._trained.roots))
 
     def enter(self, wanted: Settings) -> None:
         """Make resolved settings active. Raises Refusal, and then changes nothing."""
@@ -141,18 +165,17 @@ class ScriptLevers:
         try:
             self._compute(wanted)
             if rehearsal:
-                self._rehearse()
+                for models in self._models:
+                    models.rehearse()
             for family in self._others:
                 family.apply(wanted)
         except BaseException:
             self._put(before)
             raise
         finally:
-            for root in (
-                *self._roots,
-                *self._frozen,
-            ):  # the script decides how long its tensors live
-                root.keeps_calls, root.newest = False, None
+            for models in self._models:
+                for root in models.roots:  # the script decides how long its tensors live
+                    root.keeps_calls, root.newest = False, None
         if rehearsal:
             self._rehearsed.add(self._computed(wanted))
         self._wrap()
@@ -163,46 +186,68 @@ class ScriptLevers:
         self._put(self._defaults())
 
     def timings(self) -> tuple[Timing, ...]:
-        """Time the roots' newest calls with each value of what computes; nothing is compiled."""
-        before, found = self.settings, list[Timing]()
-        usual = self._timed()
-        for offer in self._precision.offers + self._channels_last.offers:
-            values = () if offer.refusal or self._refusal else _values(offer)
-            for value in values:
-                if usual is None or value == before[offer.name]:
-                    continue
-                wanted = before | {offer.name: value}
-                with suppress(Refusal):
-                    self._compute(wanted)
-                    self._rehearse()
-                    found += self._timing(offer.name, value, usual)
-                self._compute(before)
+        """Time the models' newest calls with each value of what computes; nothing is compiled."""
+        before, usual, found = self.settings, dict[bool, Took](), list[Timing]()
+        for has_gradients in (True, False):
+            with suppress(Refusal):
+                usual[has_gradients] = self._timed(has_gradients=has_gradients)
+        for models in self._models:
+            for offer in (offer for family in models.others for offer in family.offers):
+                for value in () if offer.refusal or self._refusal else _values(offer):
+                    if value == before[offer.name]:
+                        continue
+                    with suppress(Refusal):
+                        found += tuple(self._timings(offer.name, value, models, usual))
+                    self._compute(before)
         return tuple(found)
 
-    def _compute(self, wanted: Settings) -> None:
-        for computing in (*self._computing, *self._of_frozen):
-            computing.apply(wanted)
-
-    def _timing(self, lever: str, value: str, usual: Took) -> Iterator[Timing]:
-        after = self._timed()
-        if after is not None:
+    def _timings(
+        self, lever: str, value: str, models: _Models, usual: Mapping[bool, Took]
+    ) -> Iterator[Timing]:
+        """Yield how long the calls take on which this value acts. Raises Refusal."""
+        was_for_all = self._trained.precision.is_for_all
+        self._compute(self.settings | {lever: value})
+        is_for_all = self._trained.precision.is_for_all
+        reached = self._models if is_for_all != was_for_all else (models,)
+        for one in reached:
+            one.rehearse()
+        calls = (root.newest for one in reached for root in one.roots)
+        kinds = {call.has_gradients for call in calls if call is not None}
+        for has_gradients in kinds & usual.keys():
+            before, after = usual[has_gradients], self._timed(has_gradients=has_gradients)
             yield Timing(
                 lever=lever,
                 value=value,
-                before_ms=usual.ms,
+                is_frozen=not has_gradients,
+                before_ms=before.ms,
                 after_ms=after.ms,
-                spread=max(after.spread, usual.spread),
-                before_host_ms=usual.host_ms,
+                spread=max(after.spread, before.spread),
+                before_host_ms=before.host_ms,
                 after_host_ms=after.host_ms,
             )
 
-    def _timed(self) -> Took | None:
-        """Return what the roots' newest calls take with what is applied; None if they fail."""
-        around = self._around(self._computing) or _unchanged
-        try:
-            return timed(self._roots, around)
-        except Refusal:
-            return None
+    def _timed(self, *, has_gradients: bool) -> Took:
+        """Return what the models' newest calls of a kind take now. Raises Refusal."""
+        calls = [
+            (root, models.around or _unchanged)
+            for models in self._models
+            for root in models.roots
+            if root.module is not None
+            and root.newest is not None
+            and root.newest.has_gradients == has_gradients
+        ]
+        if not calls:
+            raise Refusal("the model was not called in the newest step")
+        return timed(calls)
+
+    def _compute(self, wanted: Settings) -> None:
+        for computing in self._computing:
+            computing.apply(wanted)
+
+    @property
+    def _models(self) -> tuple[_Models, _Models]:
+        """The models that train, and those without an optimizer."""
+        return self._trained, self._frozen
 
     def _put(self, settings: Settings) -> None:
         for family in self._families:
@@ -210,27 +255,14 @@ class ScriptLevers:
         self._wrap()
 
     def _wrap(self) -> None:
-        for roots, families in (self._roots, self._computing), (self._frozen, self._of_frozen):
-            around = self._around(families)
-            for root in roots:
+        for models in self._models:
+            around = models.around
+            for root in models.roots:
                 root.around = around
 
-    def _around(self, families: Iterable[Computing]) -> Callable[[Call], Call] | None:
-        layers = [layer for family in families if (layer := family.around())]
-        return functools.partial(_wrapped, layers) if layers else None
-
-    def _rehearse(self) -> None:
-        layers = (self._precision.probe, self._around(self._computing))
-        of_frozen = (self._frozen_precision.probe, self._around(self._of_frozen))
-        for roots, each in (self._roots, layers), (self._frozen, of_frozen):
-            for root in roots:
-                if root.module is not None:
-                    for around in filter(None, each):
-                        rehearse(root, around)
-
     def _computed(self, settings: Settings) -> tuple[str, ...]:
-        families = (*self._computing, *self._of_frozen)
-        return tuple(settings.get(name, "") for family in families for name in family.settings)
+        names = (name for family in self._computing for name in family.settings)
+        return tuple(settings.get(name, "") for name in names)
 
     def _defaults(self) -> Settings:
         return {offer.name: offer.default for offer in self.offers}

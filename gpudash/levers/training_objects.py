@@ -22,6 +22,8 @@ class NewestCall(NamedTuple):
     kwargs: dict[str, Any]
     autocast: tuple[str, torch.dtype] | None = None
     """The device type and dtype of the script's own autocast around the call."""
+    has_gradients: bool = True
+    """Whether gradients pass through it; a frozen model's call is mostly without."""
 
 
 class Root:
@@ -41,7 +43,6 @@ class Root:
         """No optimizer has any of its parameters: it is an encoder or a teacher, for instance."""
         self.was_called = False
         """It was called: to train, unless it is frozen."""
-        """The script calls its `forward` by that name. No lever reaches such calls."""
         self.trained_on: int | None = None
         """The first dimension of its newest training call; None while not known."""
         self.looked_at = 0

@@ -123,10 +123,12 @@ class MemoryOwners(Record, frozen=True, kw_only=True):
 
 
 class Timing(Record, frozen=True, kw_only=True, tag=False):
-    """What forward and backward pass take with a lever's value, timed on one batch."""
+    """What the models' calls take with a lever's value, timed on one batch."""
 
     lever: str
     value: str
+    is_frozen: bool = False
+    """Whether of the calls without gradients, forward alone; else of forward and backward."""
     before_ms: float
     """On the device, with the present values; the median of some repeats."""
     after_ms: float

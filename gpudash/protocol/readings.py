@@ -30,6 +30,10 @@ class GpuReading(_Reading, frozen=True, kw_only=True):
     """Begin of the window over which activity is a mean; repeated until activity is read again."""
     energy_at_s: float | None = None
     """When the counter `energy_j` was read; repeated until it is read again."""
+    others_pct: float | None = None
+    """Percent of the time in which processes outside of the training had work on its SMs."""
+    busiest_other: str = ""
+    """The one of them with most, as `train.py (pid 42)`; empty if none is known."""
 
 
 class HostReading(_Reading, frozen=True, kw_only=True):

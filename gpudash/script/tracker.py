@@ -430,9 +430,9 @@ class Tracker(BatchedSteps):
             return False
         if not root.was_called:
             root.was_called = self._findings.is_news = True
-        if root.keeps_calls:
-            root.newest = NewestCall(args, kwargs, self._autocast())
         has_gradients = torch.is_grad_enabled() and needs_gradient((*args, *kwargs.values()))
+        if root.keeps_calls:
+            root.newest = NewestCall(args, kwargs, self._autocast(), has_gradients)
         return self._call_begins(root, "trains" if has_gradients else "freezes", None)
 
     def _acts(self, root: Root, module: nn.Module, samples: int | None) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from ..instrument.clock import Clock
+from ..instrument.clock import Clock, Mark
 from ..instrument.collectives import Collectives
 from ..instrument.loss import LossReader
 from ..instrument.slowing import Slowing
@@ -130,6 +130,11 @@ class ScriptTraining(CommandedTraining):
     def timings(self) -> tuple[Timing, ...]:
         """Return what forward and backward pass take with each lever's values."""
         return self.levers.timings()
+
+    def at_marks(self, call: Mark | None) -> None:
+        """Have this called at each mark of a phase, from the next step on; None: nothing."""
+        if self.tracker.clock is not None:
+            self.tracker.clock.at_marks = call
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""

@@ -7,7 +7,7 @@ energy 2 to 14), so it belongs on a thread of its own. Any single value may be m
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import GpuReading
 from gpudash.telemetry.gpm import ActivityReader
+from gpudash.telemetry.gpu_processes import OtherProcesses
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml, first_measured
 from gpudash.telemetry.procfs import MIB
 
@@ -80,6 +81,9 @@ class Gpu:
         self.id = _name(nvml, self._board, handle, uuid)
         self._activity = ActivityReader(nvml, self._board, instance)
         self._pcie = ByteCounters(nvml, handle)
+        self._others = OtherProcesses(nvml, handle)
+        self.training: Callable[[], Collection[int]] = tuple
+        """Returns the pids of the training's processes, without their descendants."""
         self._counts_pcie = True  # until activity has it
         self._energy_at_s = 0.0
         self._activity_s: float | None = None  # when activity was last read
@@ -109,6 +113,8 @@ class Gpu:
             values=values,
             activity_since_s=since_s if is_active else None,
             energy_at_s=self._energy_at_s if "energy_j" in values else None,
+            others_pct=self._others.used_pct,
+            busiest_other=self._others.busiest,
             **msgspec.structs.asdict(self.id),
         )
 
@@ -215,6 +221,11 @@ class Gpu:
         """Return PCIe MiB/s each way since the previous reading; empty at first."""
         return self._pcie.read()
 
+    def others(self) -> Values:
+        """Read what other processes than the training's use, which is no value of the GPU."""
+        self._others.read(self.training())
+        return {}
+
 
 FAST: dict[str, Callable[[Gpu], Values]] = {
     "utilisation": Gpu.utilisation,
@@ -229,6 +240,7 @@ SLOW: dict[str, Callable[[Gpu], Values]] = {
     "SM, tensor and DRAM activity": Gpu.activity,
     "PCIe counters": Gpu.pcie,
     "energy": Gpu.energy,
+    "other processes": Gpu.others,
 }
 """Slow readings: name → method. Rates need `gpm.SHORTEST_S` between two of them."""
 

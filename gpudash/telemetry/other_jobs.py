@@ -73,7 +73,7 @@ class OtherJobsReader:
             busiest=tuple(
                 Job(pid=process.pid, name=name, cores=cores)
                 for process, cores in named
-                if cores >= LEAST_CORES and (name := _name(process.pid))
+                if cores >= LEAST_CORES and (name := name_of(process.pid))
             ),
         )
 
@@ -131,7 +131,7 @@ def _read_all() -> dict[Process, Used]:
     return found
 
 
-def _name(pid: int) -> str:
+def name_of(pid: int) -> str:
     """Return the name of a process; empty if it has ended."""
     with suppress(*GONE):
         words = text(f"{pid}/cmdline").decode(errors="replace").split("\0")

@@ -123,7 +123,8 @@ class Sampler:
         uuids = self._others | ({self._uuid} if self._uuid else set())
         known = self._gpus
         self._gpus = {
-            uuid: known.get(uuid) or WatchedGpu(uuid, self._pass_on_gpu, energy=self._energy)
+            uuid: known.get(uuid)
+            or WatchedGpu(uuid, self._pass_on_gpu, energy=self._energy, training=self._pids)
             for uuid in uuids
         }
         for uuid in known.keys() - uuids:
@@ -151,9 +152,13 @@ class Sampler:
     def _read_other_jobs(self, reading: HostReading) -> OtherJobs | None:
         """Return what other jobs use, if it is time and the training lacks cores."""
         with suppress(Exception):  # an unreadable /proc must not end the readings
-            pids = [pid for pid in (reading.pid, *self._readers) if pid is not None]
-            return self._other_jobs.read(pids, reading.number("core_wait_pct"))
+            return self._other_jobs.read(self._pids(), reading.number("core_wait_pct"))
         return None
+
+    def _pids(self) -> list[int]:
+        """Return the processes that train, without their descendants."""
+        worker = () if self._worker is None else (self._worker.pid,)
+        return [*worker, *self._readers]
 
     def _pass_on_gpu(self, gpu: WatchedGpu, reading: GpuReading | EnergyTick) -> None:
         if time.monotonic() - reading.at_s < STALE_S:  # else nobody knows when it was so

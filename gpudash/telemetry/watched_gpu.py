@@ -6,8 +6,7 @@ looked up again by its UUID, for as long as it is watched.
 
 import threading
 import time
-from collections.abc import Callable
-from operator import methodcaller
+from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
 from msgspec.structs import replace
@@ -42,11 +41,16 @@ class WatchedGpu:
         take: Callable[["WatchedGpu", GpuReading | EnergyTick], None],
         *,
         energy: bool = False,
+        training: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """`energy`: the ticks of the energy counter too. `take` is called on several threads."""
+        """`energy`: the ticks of the energy counter too. `take` is called on several threads.
+
+        `training` returns the pids of the training's processes: the others are told apart.
+        """
         self.uuid = uuid
         self._take = take
-        self._slow: Reader[GpuReading] = Reader(uuid, methodcaller("slow"), SLOW_S)
+        self._training = training
+        self._slow: Reader[GpuReading] = Reader(uuid, self._read_slow, SLOW_S)
         self._fast = Reader(uuid, self._read_fast, FAST_S, self._pass_on)
         self._readers: list[Reader[GpuReading] | Reader[EnergyTick]] = [self._slow, self._fast]
         if energy:
@@ -85,6 +89,10 @@ class WatchedGpu:
         """Wait for the threads until this moment."""
         for reader in self._readers:
             reader.join(deadline_s)
+
+    def _read_slow(self, gpu: Gpu) -> GpuReading:
+        gpu.training = self._training
+        return gpu.slow()
 
     def _read_fast(self, gpu: Gpu) -> GpuReading:
         """Return the values now, with the slow ones unless they are older than `STALE_S`."""

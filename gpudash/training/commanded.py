@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from ..instrument.clock import Mark
 from ..instrument.slowing import Slowing
 from ..protocol.commands import AnyCommand, Slow
 from ..protocol.inspections import Flops, Timing
@@ -109,6 +110,11 @@ class CommandedTraining(ABC):
     def slow(self, slow: Slow | None) -> None:
         """Delay this part of each step of rank 0 from now on; None: nothing."""
         self.slowing.begin(slow if self.speaks else None)
+        self.at_marks(self.slowing.at_mark if self.slowing.is_on else None)
+
+    @abstractmethod
+    def at_marks(self, call: Mark | None) -> None:
+        """Have this called at each mark of a phase, from the next step on; None: nothing."""
 
     # ── its steps ───────────────────────────────────────────────────────────────────────
 

@@ -217,6 +217,10 @@ class WorkloadTraining(CommandedTraining):
         else:
             training.drain()
 
+    def at_marks(self, call: Mark | None) -> None:
+        """Have this called at each mark of a phase, from the next step on; None: nothing."""
+        self.clock.at_marks = call
+
     def interrupt(self) -> None:
         """Restart the clock and the pace: the time until now is not part of the next step."""
         self.clock.interrupt()

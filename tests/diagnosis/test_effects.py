@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, LeverChange, gain_of
+from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, gain_of
+from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.offers import levers_of
@@ -18,10 +19,10 @@ def step(**values):
     return RecentStep(**{**about, "gpu_util_pct": 60.0, **values})
 
 
-def gain(helps, before, value, *, waits=False, workers=0, timing=None, **values):
+def gain(helps, before, value, *, waits=False, workers=0, timings=(), **values):
     measured = step(**values)
     model = model_of(measured, waits=waits)
-    change = LeverChange(helps, before, value, measured, model, workers=workers, timing=timing)
+    change = LeverChange(helps, before, value, measured, model, workers=workers, timings=timings)
     return gain_of(change)
 
 
@@ -41,8 +42,9 @@ def test_each_lever_helps_in_a_known_way():
     offered = (one for name in NAMES for one in levers_of("", {}, recorded(name).known.levers))
     of_workloads = (one for entry in CATALOGUE.values() for one in entry.of_processes().levers)
     said = {helps for one in (*offered, *of_workloads) for helps in one.helps.values()}
-    assert said <= EFFECTS.keys()
-    assert EFFECTS.keys() <= said
+    in_frozen = {one for one in EFFECTS if one.endswith(" in frozen models")}
+    assert said == EFFECTS.keys() - in_frozen
+    assert {one.removesuffix(" in frozen models") for one in in_frozen} <= said
 
 
 def test_more_workers_bring_the_step_down_to_its_next_part():
@@ -139,17 +141,17 @@ FULL = {"gpu_util_pct": 100.0, "host_ms": 1.0, "phases_ms": {"forward": 3.0, "ba
 
 def test_a_rehearsal_replaces_what_the_model_foretells():
     """Nine of ten ms are rehearsed, and take half of the time."""
-    found = gain("image order", "off", "on", timing=timing(8.0, 4.0), **FULL)
+    found = gain("image order", "off", "on", timings=(timing(8.0, 4.0),), **FULL)
     assert found.low_pct < 100 * (10 / 5.5 - 1) < found.high_pct
     assert found.high_pct - found.low_pct < 40
     assert found.source == "rehearsed: forward and backward take 4.00 instead of 8.00 ms"
-    slower = gain("image order", "off", "on", timing=timing(8.0, 12.0), **FULL)
+    slower = gain("image order", "off", "on", timings=(timing(8.0, 12.0),), **FULL)
     assert (slower.high_pct, slower.low_pct < -25) == (0.0, True)
 
 
 def test_repeats_that_differ_widen_the_range():
     narrow, wide = (
-        gain("image order", "off", "on", timing=timing(8.0, 4.0, spread=spread), **FULL)
+        gain("image order", "off", "on", timings=(timing(8.0, 4.0, spread=spread),), **FULL)
         for spread in (0.0, 0.3)
     )
     assert wide.low_pct < narrow.low_pct < narrow.high_pct < wide.high_pct
@@ -157,14 +159,57 @@ def test_repeats_that_differ_widen_the_range():
 
 def test_a_rehearsal_that_waits_for_its_launches_says_nothing_of_the_device():
     busy = timing(8.0, 12.0, before_host_ms=7.9, after_host_ms=11.9)
-    assert gain("bf16", "fp32", "bf16", timing=busy, **FULL).high_pct == 0.0
+    assert gain("bf16", "fp32", "bf16", timings=(busy,), **FULL).high_pct == 0.0
     after_alone = timing(8.0, 4.0, before_host_ms=3.9, after_host_ms=3.9)
-    found = gain("bf16", "fp32", "bf16", timing=after_alone, **FULL)
+    found = gain("bf16", "fp32", "bf16", timings=(after_alone,), **FULL)
     foretold = gain("bf16", "fp32", "bf16", **FULL)
     assert 50 < found.low_pct < 100 * (10 / 5.5 - 1)  # half of the time at most
     assert found.high_pct == foretold.high_pct
-    launching = gain("bf16", "fp32", "bf16", timing=busy)
+    launching = gain("bf16", "fp32", "bf16", timings=(busy,))
     assert (launching.high_pct, launching.low_pct < -20.0) == (
         0.0,
         True,
     )  # the host has four ms more to launch
+
+
+TEACHER = {
+    "gpu_util_pct": 100.0,
+    "host_ms": 1.0,
+    "phases_ms": {"frozen": 8.0, "forward": 0.5, "backward": 1.0, "optimizer": 0.5},
+}
+"""Eight of ten ms are passes of a model without an optimizer."""
+
+
+def test_a_lever_gains_where_it_acts():
+    found = {
+        "of the models that train": gain("bf16", "fp32", "bf16", **TEACHER),
+        "of all": gain("tf32", "fp32", "tf32", **TEACHER),
+        "of the frozen ones": gain("bf16 in frozen models", "fp32", "bf16", **TEACHER),
+    }
+    best = {what: round(one.high_pct, -1) for what, one in found.items()}
+    assert best["of the models that train"] == pytest.approx(100 * (10 / 8.6 / 0.97 - 1), abs=6)
+    assert best["of all"] > best["of the frozen ones"] * 0.9 > 250
+    none_frozen = gain("bf16 in frozen models", "fp32", "bf16", **FULL)
+    assert none_frozen is None  # it may be called with gradients, as part of forward
+
+
+def test_calls_with_and_without_gradients_change_each_by_its_rehearsal():
+    trains, frozen = timing(1.5, 1.0), timing(8.0, 1.0, is_frozen=True)
+    both = gain("tf32", "fp32", "tf32", timings=(trains, frozen), **TEACHER)
+    assert both.low_pct < 100 * (10 / 2.5 - 1) < both.high_pct
+    assert both.low_pct > 200
+    assert both.source == (
+        "rehearsed: forward and backward take 1.00 instead of 1.50 ms, "
+        "frozen forward passes take 1.00 instead of 8.00 ms"
+    )
+    alone = gain("bf16", "fp32", "bf16", timings=(trains,), **TEACHER)
+    assert alone.high_pct < 20
+
+
+def test_what_a_lever_acts_on_besides_what_was_rehearsed_stays_foretold():
+    """A teacher that is no model of torch's: its products are in the script's own code."""
+    phases_ms = TEACHER["phases_ms"] | {"frozen": 0.0, "your_code": 8.0}
+    own = {**TEACHER, "phases_ms": phases_ms}
+    found = gain("tf32", "fp32", "tf32", timings=(timing(1.5, 1.0),), **own)
+    assert found.low_pct < 10
+    assert found.high_pct > 200

@@ -8,7 +8,7 @@ from gpudash.diagnosis.headline import why_lines
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import Pinning, Profiled
-from gpudash.protocol.readings import HostReading
+from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from tests.diagnosis.trainings import (
@@ -23,6 +23,7 @@ from tests.diagnosis.trainings import (
     measured,
     profiled,
     read,
+    starved,
     two_streams,
 )
 from workloads import CATALOGUE
@@ -321,3 +322,27 @@ def test_a_rank_that_loads_slowly_is_named_and_the_loaders_levers_are_proposed_f
 
 def test_where_a_rank_computes_slowly_no_lever_changes_that():
     assert ask(behind(rank=1)).evidence[-1] == "no lever changes that"
+
+
+def shared(snapshot, pct):
+    """The training on a GPU of which processes of others have so much."""
+    gpu = {"index": 0, "uuid": "GPU-1", "name": "H200", "busiest_other": "it.py (pid 7)"}
+    return changed(snapshot, gpu=GpuReading(at_s=1.0, others_pct=pct, **gpu))
+
+
+def test_others_on_the_gpu_are_named():
+    found = ask(shared(gpu_step(), 45.0))
+    assert found.title == "limited by other jobs on the GPU"
+    assert found.evidence == (
+        "processes of others use 45 % of the GPU's time",
+        "the busiest is it.py (pid 7)",
+        "end them, or train on another GPU: an A/B has a wide interval",
+    )
+    assert found.tries == ()  # what looks like the training's work is theirs, too
+
+
+def test_others_on_the_gpu_stand_beside_another_limit():
+    found = ask(shared(starved(0.0), 45.0))
+    assert found.kind == "data"
+    assert "processes of others use 45 % of the GPU's time" in found.evidence
+    assert ask(shared(gpu_step(), 5.0)).evidence == ask(gpu_step()).evidence

@@ -4,6 +4,7 @@ import pytest
 
 from gpudash.diagnosis.headline import headline, why_lines
 from gpudash.protocol.session import Slope, SlowingShown
+from gpudash.trace.summary import Summary
 from tests.diagnosis.trainings import answered, ask, changed, gpu_step, measured, starved
 
 
@@ -46,6 +47,21 @@ def test_an_interval_around_a_half_neither_proves_nor_withdraws(device):
     answer = answered(slowed(gpu_step(), device=device)).answer
     assert (answer.limit, answer.is_proven) == ("gpu", False)
     assert answer.slopes
+
+
+def waiting(**ends):
+    """The host waits for the device within a phase."""
+    profile = Summary(steps=10, step_ms=10.0, on_device=True, busy_ms=5.0, blocked_ms=4.0)
+    return answered(slowed(measured(host_ms=9.9, device_ms=9.9), **ends), profile=profile).answer
+
+
+def test_a_wait_behind_which_no_delay_came_is_untested():
+    """A delay between two phases is hidden by what was launched behind the wait."""
+    answer = waiting(host=(-0.1, 0.1), device=(0.9, 1.1))
+    assert (answer.limit, answer.is_proven) == ("sync", False)
+    assert answer.evidence[0].startswith("sync-bound is untested: slowing the host by 1.00 ms")
+    assert waiting(host=(0.9, 1.1), device=(0.9, 1.1)).is_proven
+    assert waiting(host=(0.9, 1.1), device=(-0.1, 0.1)).limit == "host"
 
 
 def test_a_starved_training_is_proven_by_its_loader():

@@ -54,6 +54,19 @@ def finished(clock: Clock[int], device: Device, at_s: float) -> list[FinishedSte
     return [step for step, _ in clock.finished()]
 
 
+def test_what_is_called_at_each_mark_is_called_in_steps_that_are_not_measured_too(
+    clock: Clock[int], device: Device
+) -> None:
+    called: list[str] = []
+    for step in range(1, 5):
+        enqueue(clock, device, serial(10.0 * step, 1, 2, 3, 4, 5), step)
+        clock.at_marks = called.append
+    assert called == [*SERIAL] * 3
+    clock.at_marks = None
+    enqueue(clock, device, serial(50, 1, 2, 3, 4, 5), 5)
+    assert len(called) == 3 * len(SERIAL)
+
+
 def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
     (step,) = finished(clock, device, 101)

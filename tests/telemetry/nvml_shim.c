@@ -15,6 +15,8 @@
  *   energy.tick_ms 100, energy.w 300      the energy counter grows by 300 W, in steps of 100 ms
  *   field.186 250000, field.186.error 3   field values, each with its own code
  *   gpm.2 96.5, gpm.2.error 3             GPM metrics likewise ("nan" is a value)
+ *   process.0 4711 35                     a process on the GPU by its pid, and its SMs' use in %,
+ *                                         0: the driver has no sample of it
  *
  * Any key may be prefixed with a device: "gpu1.<key>", "mig.<key>".
  * Every call appends a line "<function> <device>" to $NVML_SHIM.calls, unless it says "quiet 1".
@@ -288,6 +290,50 @@ int nvmlDeviceGetFieldValues(void *gpu, int count, struct field *fields) {
         else fields[i].value.ull = (unsigned long long)value;
     }
     return SUCCESS;
+}
+
+/* ── processes ───────────────────────────────────────────────────────────────────────── */
+
+enum { INSUFFICIENT_SIZE = 7, MOST_PROCESSES = 8 };
+
+/* Read who is on the GPU; return how many. */
+static unsigned processes(int device, unsigned pids[], unsigned used[]) {
+    unsigned count = 0;
+    for (char key[32], text[64]; count < MOST_PROCESSES; count++) {
+        snprintf(key, sizeof key, "process.%u", count);
+        if (!lookup(device, key, text, sizeof text)) break;
+        sscanf(text, "%u %u", &pids[count], &used[count]);
+    }
+    return count;
+}
+
+struct process { unsigned pid; unsigned long long memory; unsigned instance, compute; };
+int nvmlDeviceGetComputeRunningProcesses_v3(void *gpu, unsigned *room, struct process *found) {
+    unsigned pids[MOST_PROCESSES], used[MOST_PROCESSES];
+    BEGIN(device_of(gpu));
+    unsigned count = processes(device_of(gpu), pids, used);
+    for (unsigned i = 0; found && i < count; i++) found[i].pid = pids[i];
+    *room = count;
+    return found || !count ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+struct use { unsigned pid; unsigned long long at_us; unsigned sm, memory, encoder, decoder; };
+int nvmlDeviceGetProcessUtilization(void *gpu, struct use *found, unsigned *room,
+                                    unsigned long long since_us) {
+    unsigned pids[MOST_PROCESSES], used[MOST_PROCESSES], samples = 0;
+    struct timespec now;
+    BEGIN(device_of(gpu));
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned long long now_us =
+        (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    unsigned count = since_us < now_us ? processes(device_of(gpu), pids, used) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (!used[i]) continue;
+        if (found) found[samples] = (struct use){.pid = pids[i], .at_us = now_us, .sm = used[i]};
+        samples++;
+    }
+    *room = samples;
+    return !samples ? NOT_FOUND : found ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
 /* ── GPM ─────────────────────────────────────────────────────────────────────────────── */

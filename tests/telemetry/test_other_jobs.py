@@ -24,7 +24,7 @@ class Machine:
         self.passes = 0
         self.reader = OtherJobsReader(self.clock)
         monkeypatch.setattr(other_jobs, "_read_all", self.read_all)
-        monkeypatch.setattr(other_jobs, "_name", lambda pid: f"job {pid}")
+        monkeypatch.setattr(other_jobs, "name_of", lambda pid: f"job {pid}")
         monkeypatch.setattr("os.getpid", lambda: GPUDASH)
 
     def read_all(self) -> dict[Process, Used]:
@@ -104,7 +104,7 @@ def test_a_real_process_is_found_with_the_cpu_time_it_used():
         process.stdout.readline()
         now = other_jobs._read_all()
         (one,) = (found for found in now if found.pid == process.pid)
-        assert other_jobs._name(process.pid).startswith("python")
+        assert other_jobs.name_of(process.pid).startswith("python")
         process.communicate()
     assert other_jobs.used_cores(before, now, (), 1.0)[one] == pytest.approx(0.1, abs=0.05)
     assert one not in other_jobs.used_cores(before, now, {process.pid}, 1.0)

@@ -32,6 +32,7 @@ LIMIT_INKS: Mapping[str, str] = {
     "sync": "host",
     "own_code": "line-10",
     "cores": "busy",
+    "shared_gpu": "busy",
     "throttled": "busy",
     "silent": "bad",
     "compute": "rate",

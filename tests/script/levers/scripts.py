@@ -2,12 +2,14 @@
 
 import hashlib
 import weakref
+from types import SimpleNamespace
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from gpudash.levers import rehearsal
 from gpudash.levers.script_levers import ScriptLevers
 from gpudash.levers.training_objects import Feed, NewestCall, Root, TrainingObjects
 
@@ -20,7 +22,7 @@ def follow(module):
     root.keeps_calls = True
 
     def wrapper(*args, **kwargs):
-        root.newest = NewestCall(args, kwargs)
+        root.newest = NewestCall(args, kwargs, has_gradients=torch.is_grad_enabled())
         call = module._call_impl
         return (root.around(call) if root.around else call)(*args, **kwargs)
 
@@ -75,6 +77,39 @@ class ConvNet(nn.Module):
         features = self.norm(self.conv(images))
         self.seen = [features.dtype, features.is_contiguous(memory_format=torch.channels_last)]
         return self.head(self.drop(self.flatten(features, 1)))
+
+
+class Paced(nn.Module):
+    """A layer whose calls take so long by `clock`, a list with the time in ms, by its precision."""
+
+    def __init__(self, clock, **ms):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.clock, self.ms = clock, ms
+        self.was = set()
+
+    def forward(self, rows):
+        precision = "tf32" if torch.get_float32_matmul_precision() == "high" else "fp32"
+        precision = "bf16" if torch.is_autocast_enabled("cpu") else precision
+        self.clock[0] += self.ms[precision]
+        self.was.add((torch.is_grad_enabled(), self.training))
+        return self.layer(rows)
+
+
+def teacher_and_student(clock, monkeypatch):
+    """A frozen model that takes nine times as long as the one that trains; the newest of a step.
+
+    The rehearsal reads this clock, so that nothing depends on how fast they are.
+    """
+    monkeypatch.setattr(rehearsal, "time", SimpleNamespace(perf_counter=lambda: clock[0] / 1e3))
+    teacher = follow(Paced(clock, fp32=36.0, tf32=4.5, bf16=2.0).eval())
+    teacher.is_frozen = teacher.was_called = True
+    student = follow(Paced(clock, fp32=4.0, tf32=2.0, bf16=1.0))
+    rows = torch.ones(2, 3)
+    with torch.no_grad():
+        teacher.module(rows)
+    student.module(rows).sum().backward()
+    return teacher, student
 
 
 def by_view(tensor, start):

@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch import nn
 
+from gpudash.diagnosis.effects import EFFECTS
 from gpudash.training.levers import Refusal
-from tests.script.levers.scripts import ConvNet, follow, found, levers, move
+from tests.script.levers.scripts import (
+    ConvNet,
+    follow,
+    found,
+    levers,
+    move,
+    teacher_and_student,
+)
 
 FROZEN = ("frozen_compile", "frozen_channels_last", "frozen_precision")
 IMAGES = torch.randn(4, 3, 8, 8)
@@ -36,10 +44,16 @@ def test_there_are_none_where_no_model_is_frozen(trained):
     assert names.isdisjoint(FROZEN)
 
 
-def test_each_is_named_apart_and_promises_nothing(trained, encoder):
+def test_each_is_named_apart_and_says_how_it_helps(trained, encoder):
     offers = {offer.name: offer for offer in levers(trained, frozen=(encoder,)).offers}
     assert offers.keys() >= set(FROZEN)
-    assert not any(offers[name].helps for name in FROZEN)
+    helps = {name: [word for _, word in offers[name].helps] for name in FROZEN}
+    assert helps == {
+        "frozen_compile": ["fewer kernels in frozen models"],
+        "frozen_channels_last": ["image order in frozen models"],
+        "frozen_precision": ["bf16 in frozen models"],
+    }
+    assert EFFECTS.keys() >= {word for words in helps.values() for word in words}
     assert offers["frozen_precision"].impossible == (("tf32", "TF32 needs a GPU"),)
 
 
@@ -85,3 +99,37 @@ def test_another_frozen_model_puts_their_levers_back_and_no_others(trained, enco
     moved.update(found(trained, frozen=(follow(another),)))
     assert moved.settings["frozen_precision"] == "fp32"
     assert moved.settings["precision"] == "bf16"
+
+
+def timed(moved):
+    return {
+        (one.lever, one.value, one.is_frozen): (one.before_ms, one.after_ms)
+        for one in moved.timings()
+    }
+
+
+def test_a_value_is_timed_on_the_models_that_it_acts_on(monkeypatch):
+    teacher, student = held = teacher_and_student([0.0], monkeypatch)
+    assert timed(levers(student, frozen=(teacher,))) == {
+        ("precision", "bf16", False): pytest.approx((4.0, 1.0)),
+        ("frozen_precision", "bf16", True): pytest.approx((36.0, 2.0)),
+    }
+    assert [root.module.was for root in held] == [{(False, False)}, {(True, True)}]  # as in a step
+
+
+def test_a_frozen_model_that_passes_gradients_is_timed_with_those_that_train(monkeypatch):
+    """As a loss by a frozen network: its time is part of forward and backward."""
+    teacher, student = held = teacher_and_student([0.0], monkeypatch)
+    judge = teacher.module.requires_grad_(requires_grad=False)
+    judge(student.module(torch.ones(2, 3))).sum().backward()
+    assert timed(levers(student, frozen=(teacher,))) == {
+        ("precision", "bf16", False): pytest.approx((40.0, 37.0)),
+        ("frozen_precision", "bf16", False): pytest.approx((40.0, 6.0)),
+    }
+    del held
+
+
+def test_one_that_was_not_called_keeps_no_other_from_being_timed(monkeypatch):
+    teacher, student = teacher_and_student([0.0], monkeypatch)
+    teacher.newest = None
+    assert timed(levers(student, frozen=(teacher,))).keys() == {("precision", "bf16", False)}

@@ -1,0 +1,69 @@
+"""What is known of a lever's change, and what it does to a step."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from gpudash import format as fmt
+from gpudash.diagnosis.model import Model, Times, played_ms
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.protocol.inspections import Timing
+from gpudash.protocol.training import Phase
+
+Played: TypeAlias = Callable[[Times], float]
+"""Returns the duration of a step with a change, in ms."""
+
+
+class LeverChange(NamedTuple):
+    """A change of a lever, and what is measured."""
+
+    helps: str
+    """A word of `EFFECTS`."""
+    before: str
+    value: str
+    step: RecentStep
+    model: Model
+    phases: tuple[Phase, ...] = ()
+    workers: int = 0
+    """Workers of the data loader."""
+    feeds: bool = False
+    """Whether batches are there at any rate, because no loader makes them."""
+    timings: tuple[Timing, ...] = ()
+    """What the models' calls took in a rehearsal of the change."""
+
+    @property
+    def times(self) -> Times:
+        """The first schedule that the measurements allow."""
+        return self.model.scenarios[0]
+
+    @property
+    def works(self) -> str:
+        """What the device has to do, as a clause."""
+        return f"the device works {fmt.milliseconds(self.times.device)} {self.of_step}"
+
+    @property
+    def of_step(self) -> str:
+        """The step's duration, as `of 3.40 ms`."""
+        return f"of {fmt.milliseconds(self.model.step_ms)} ms"
+
+    def ms_of(self, phases: Iterable[str]) -> float:
+        """Return how long these phases take."""
+        return sum(self.step.phases_ms.get(name, 0.0) for name in phases)
+
+
+class Outcome(NamedTuple):
+    """What a change does to a step."""
+
+    most: Played
+    """At best."""
+    least: Played | None = None
+    """At worst; None if only the best is known."""
+    source: str = ""
+    times_samples: float = 1.0
+    """Samples of a step, as a multiple of the present ones."""
+
+
+NOTHING = Outcome(played_ms)
+"""It is known to bring nothing."""
+
+Estimate: TypeAlias = Callable[[LeverChange], Outcome | None]
+"""Returns what a change does; None if no measurement supports a figure."""

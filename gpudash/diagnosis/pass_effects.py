@@ -1,0 +1,242 @@
+"""What levers of the models' passes bring: fewer kernels, faster products, what was rehearsed."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from gpudash import format as fmt
+from gpudash.diagnosis.lever_change import NOTHING, Estimate, LeverChange, Outcome, Played
+from gpudash.diagnosis.model import Times, played_ms
+from gpudash.diagnosis.profiled_step import Products, product_kernels, products_of
+from gpudash.protocol.inspections import Timing
+from gpudash.ranks.same_steps import WAIT
+
+AUTOCAST = 0.6
+"""Launches that autocast adds at most, as a part of those there. In benchmarks/causes launch-bound
+steps became up to 1.5 times as long."""
+SPEED = {"fp32": 1.0, "cudnn_tf32": 1.0, "tf32": 8.0, "bf16": 16.0}
+"""How fast GPUs since 2020 multiply, at most, in multiples of fp32 without tensor cores."""
+IDLE_TENSOR_PCT = 10.0
+"""A device whose tensor cores are busier multiplies on them already."""
+LAUNCHED = 0.9
+"""A rehearsal is bound by launches if the host is busy for this part of it."""
+REHEARSAL_ERROR = 0.05
+"""Of what a rehearsal measures: caches and clocks differ from those within a step."""
+PASSES, FROZEN = ("forward", "backward"), ("frozen",)
+"""Phases of the models that train, and of those without an optimizer."""
+
+ActsOn: TypeAlias = Callable[[str], bool]
+"""Says of a phase whether a lever acts on what the device computes in it."""
+
+
+def fewer_kernels(change: LeverChange, passes: Iterable[str] = PASSES) -> Outcome | None:
+    """If these passes launched products alone, and computed nothing else.
+
+    The rest of the step is not compiled. A product takes a launch as long as now.
+    """
+    step, profile = change.step, change.step.profile
+    update_ms = step.phases_ms.get("optimizer", 0.0)
+    passes_ms = change.ms_of(passes)
+    if not passes_ms and passes == FROZEN:
+        return None
+    passes_ms = passes_ms or change.model.step_ms
+    device_ms = max(change.times.device - update_ms, 0.0)
+    launched = 0.0
+    if profile is not None and profile.kernels:
+        products = product_kernels(profile)
+        products_ms = min(sum(one.ms for one in products), device_ms)
+        others_ms = device_ms - products_ms
+        launches = sum(one.count for one in profile.kernels)
+        launched = sum(one.count for one in products) / launches
+    else:
+        active, dram = step.sm_active_pct, step.dram_active_pct
+        others_ms = device_ms * min(dram / active, 1.0) if active and dram is not None else 0.0
+    source = f"{change.works}, {fmt.milliseconds(others_ms)} ms of it no products"
+
+    def play(times: Times) -> float:
+        least_ms = min(times.code + update_ms, times.host)
+        host_ms = max(times.host - passes_ms * (1 - launched), least_ms)
+        device_ms = max(times.device - min(others_ms, passes_ms), 0.0)
+        return played_ms(times._replace(host=host_ms, device=device_ms))
+
+    return Outcome(play, source=source)
+
+
+# ── faster products ─────────────────────────────────────────────────────────────────────
+
+
+def all_products(phase: str) -> bool:
+    """Return whether the phase multiplies: a switch of the process acts on all that does."""
+    return phase != "optimizer"
+
+
+def of_models(phase: str) -> bool:
+    """Return whether the models that train are called for a step in this phase."""
+    return phase not in ("optimizer", "your_code", "rollout", *FROZEN)
+
+
+def of_frozen(phase: str) -> bool:
+    """Return whether models without an optimizer are called in this phase."""
+    return phase in FROZEN
+
+
+def faster_products(change: LeverChange, to: str, acts_on: ActsOn) -> Outcome | None:
+    """Products in tf32 or bf16. That is half the traffic elsewhere, less the casts, for bf16.
+
+    Autocast adds launches.
+    """
+    reached_ms = _reached_ms(change, acts_on)
+    if not change.step.on_gpu or change.before not in SPEED or reached_ms is None:
+        return None  # on a CPU it depends on its units
+    if SPEED[change.before] >= SPEED[to] or not reached_ms[1]:
+        return NOTHING
+    products = products_of(change.step, to)
+    if products is not None:
+        return _of_products(change, products, to, reached_ms)
+    if change.before == "cudnn_tf32" and to == "tf32":
+        return None  # what is no convolution is not known
+    return _of_units(change, to, reached_ms[1])
+
+
+def _reached_ms(change: LeverChange, acts_on: ActsOn) -> tuple[float, float] | None:
+    """Return how long the device works on what a lever acts on: at least, at most.
+
+    It may idle within phases. What was rehearsed is left out. None if it is not known.
+    """
+    times, known = change.times, change.step.phases_ms.keys()
+    rehearsed = {name for one in change.timings for name in _phases_of(one)}
+    reached = {name for name in known - {"copy", WAIT} if acts_on(name)}
+    if not reached and not rehearsed:
+        is_whole = not known and acts_on(PASSES[0])
+        return (times.device, times.device) if is_whole else None
+    reached -= rehearsed
+    others_ms = change.ms_of(known - reached) - times.copy - times.communication
+    others_ms -= 0.0 if acts_on("your_code") else times.code
+    least_ms = times.device - max(others_ms, 0.0)
+    return max(least_ms, 0.0), min(change.ms_of(reached), times.device)
+
+
+def _of_products(
+    change: LeverChange, products: Products, to: str, reached_ms: tuple[float, float]
+) -> Outcome:
+    """By a profile: at best as many of the products as may be there, at worst as must be.
+
+    An optimizer has none.
+    """
+    least_ms, most_ms = reached_ms
+    works_ms = max(change.times.device - change.ms_of(("optimizer",)), 0.0)
+    all_ms = max(products.ms, 1e-9)
+    most = min(most_ms / all_ms, 1.0)
+    least = max(1 - max(works_ms - least_ms, 0.0) / all_ms, 0.0)
+    best_ms, worst_ms = most * (products.ms - products.new_ms), products.ms - products.slow_ms
+    worst_ms *= least
+    if to == "bf16" and products.ms:
+        others_ms = min(works_ms, most_ms) - products.ms
+        best_ms += max(others_ms, 0.0) / 2
+        worst_ms -= products.cast_ms
+    source = (
+        f"products take {fmt.milliseconds(most * products.ms)} ms, in {to} at best "
+        f"{fmt.milliseconds(most * products.new_ms)}, {change.of_step}"
+    )
+    return Outcome(_quicker(best_ms), _quicker(worst_ms, _more_launches(to)), source)
+
+
+def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
+    """By the counters of the device's units."""
+    step = change.step
+    active, dram, tensor = step.sm_active_pct, step.dram_active_pct, step.tensor_active_pct
+    memory = min(dram / active, 1.0) if active and dram is not None else 0.0
+    is_used = change.before == "cudnn_tf32" and (tensor or 0.0) >= IDLE_TENSOR_PCT
+    ratio = SPEED[to] / SPEED["tf32" if is_used else change.before]
+    saved_ms = most_ms * (1 - memory) * (1 - 1 / ratio)
+    saved_ms += most_ms * memory / 2 if to == "bf16" else 0.0
+    more = _more_launches(to)
+    source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
+    return Outcome(_quicker(saved_ms), _quicker(0.0, more) if more else None, source)
+
+
+def _more_launches(to: str) -> float:
+    return AUTOCAST if to == "bf16" else 0.0
+
+
+def _quicker(saved_ms: float, launches: float = 0.0) -> Played:
+    """Play a device that works less, and a host that launches more by this part."""
+
+    def play(times: Times) -> float:
+        host_ms = times.host + (times.host - times.code) * launches
+        device_ms = max(times.device - saved_ms, 0.0)
+        return played_ms(times._replace(host=host_ms, device=device_ms))
+
+    return play
+
+
+# ── what was rehearsed ──────────────────────────────────────────────────────────────────
+
+
+def rehearsed(change: LeverChange, estimate: Estimate | None) -> Outcome:
+    """Take the models' passes to change as their calls did on one batch, give or take its repeats.
+
+    What a lever acts on besides stays as foretold. Calls that the host cannot launch faster say
+    nothing of the device. If that is so with the new value alone, the device takes as long at most,
+    and at best what is foretold.
+    """
+    parts = [_Part.of(change, one) for one in change.timings]
+    rest = (estimate(change) if estimate is not None else None) or NOTHING
+    foretold = None
+    if estimate is not None and any(one.is_at_most for one in parts):
+        foretold = estimate(change._replace(timings=()))
+
+    def at_best(times: Times) -> float:
+        return rest.most(_edited(times, ((one, one.best) for one in parts)))
+
+    def at_worst(times: Times) -> float:
+        return (rest.least or played_ms)(_edited(times, ((one, one.worst) for one in parts)))
+
+    said = ", ".join(one.said for one in parts)
+    return Outcome(at_best if foretold is None else foretold.most, at_worst, f"rehearsed: {said}")
+
+
+class _Part(NamedTuple):
+    """What a rehearsal says of some phases."""
+
+    before_ms: float
+    """Of the device's work."""
+    best: float
+    """Its work afterwards, as a part of that."""
+    worst: float
+    more_ms: float
+    """What the host launches longer."""
+    is_at_most: bool
+    """Whether the device may take less: the host could not launch faster."""
+    said: str
+
+    @classmethod
+    def of(cls, change: LeverChange, timing: Timing) -> "_Part":
+        phases_ms = change.ms_of(_phases_of(timing))
+        if not phases_ms and not timing.is_frozen:
+            phases_ms = change.times.device
+        ratio, error = timing.after_ms / timing.before_ms, max(timing.spread, REHEARSAL_ERROR)
+        is_launched = timing.before_host_ms >= LAUNCHED * timing.before_ms
+        if is_launched:
+            ratio, error = 1.0, 0.0
+        before_ms, after_ms = map(fmt.milliseconds, (timing.before_ms, timing.after_ms))
+        passes = "frozen forward passes" if timing.is_frozen else "forward and backward"
+        return cls(
+            min(phases_ms, change.times.device),
+            ratio / (1 + error),
+            ratio * (1 + error),
+            timing.after_host_ms - timing.before_host_ms,
+            not is_launched and timing.after_host_ms >= LAUNCHED * timing.after_ms,
+            f"{passes} take {after_ms} instead of {before_ms} ms",
+        )
+
+
+def _phases_of(timing: Timing) -> tuple[str, ...]:
+    return FROZEN if timing.is_frozen else PASSES
+
+
+def _edited(times: Times, parts: Iterable[tuple[_Part, float]]) -> Times:
+    """Return the durations with each part's work in this share of its time."""
+    for part, share in parts:
+        device_ms = max(times.device + part.before_ms * (share - 1), 0.0)
+        times = times._replace(device=device_ms, host=max(times.host + part.more_ms, times.code))
+    return times
