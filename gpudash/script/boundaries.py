@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 State: TypeAlias = Literal["over", "alone", "open", "maybe", "passes", "declared"]
-"""Of the step in progress: nothing has updated since the newest end ("over"); the only optimizer
-steps ("alone"), or several do ("open"); it may have ended where one last stepped ("maybe"). Or as
-"over" while no optimizer steps ("passes"), or the script declares its steps."""
+"""Nothing has updated since the newest end ("over"); the only optimizer steps ("alone"), or several
+do ("open"); the step may have ended where one last stepped ("maybe"). Or no optimizer steps
+("passes"), or the script declares its steps."""
 Update: TypeAlias = Literal["only", "again", "repeats", "late repeats", "fresh", "other"]
 """An optimizer begins to step: the only one; one that steps again on its batch, that has stepped in
 this round, or did so after the round's end; or another: something shows that a round has begun
@@ -35,9 +35,10 @@ next one has begun ("had ended"), or that it goes on ("joins"). "one more": the 
 step was a step by itself. "late": what has ended belongs to the step whose end was said before."""
 
 
-class Row(NamedTuple):
+class Shape(NamedTuple):
     """What symbols say in some states, and the state that follows; None: the same."""
 
+    name: str
     states: tuple[State, ...]
     symbols: tuple[Symbol, ...]
     says: Verdict
@@ -47,53 +48,32 @@ class Row(NamedTuple):
 BETWEEN: tuple[State, ...] = ("over", "passes")
 WITHIN: tuple[State, ...] = ("open", "maybe")
 BY_UPDATES: tuple[State, ...] = ("over", "alone", *WITHIN)
-SHAPES: dict[str, tuple[Row, ...]] = {
-    "one optimizer": (
-        Row((*BETWEEN, "alone"), ("only",), "goes on", "alone"),
-        Row(("alone",), ("updated",), "ends", "over"),
-    ),
-    "optimizers in turns": (
-        Row(BETWEEN, ("repeats", "fresh"), "goes on", "open"),
-        Row(WITHIN, ("one is due",), "may end", "maybe"),
-        Row(("maybe",), ("fresh", "other"), "joins", "open"),
-        Row(WITHIN, ("updated",), "ends", "over"),
-    ),
-    "many optimizers within one backward pass": (
-        Row(("open",), ("again", "repeats", "fresh", "other"), "goes on", "open"),
-    ),
-    "a critic five times, then the generator": (
-        Row(("maybe",), ("repeats",), "had ended", "open"),
-    ),
-    "a generator twice on a batch": (
-        Row(("maybe",), ("again",), "joins", "open"),
-        Row(BETWEEN, ("again",), "goes on", "over"),
-    ),
-    "an optimizer now and then": (
-        Row(BETWEEN, ("other",), "goes on", "over"),
-        Row(BETWEEN, ("updated", "one is due"), "late", "over"),
-    ),
-    "a training after the other, without a loader": (
-        Row(BETWEEN, ("late repeats",), "one more", "open"),
-    ),
-    "accumulation, or several losses": (Row(BY_UPDATES, ("pass",), "goes on", None),),
-    "no optimizer": (
-        Row(BY_UPDATES, ("passes alone",), "ends", "passes"),
-        Row(("passes",), ("pass",), "ends", "passes"),
-        Row(("passes",), ("own optimizer",), "goes on", "over"),
-    ),
-    "an evaluation, or the end, while an optimizer is due": (
-        Row(("maybe",), ("no more comes",), "had ended", "over"),
-    ),
-    "`gpudash.step()`": (
-        Row((*BY_UPDATES, "passes"), ("declares",), "goes on", "declared"),
-        Row(("declared",), ("updated", "one is due", "pass"), "goes on", "declared"),
-    ),
-}
+SHAPES = (
+    Shape("one optimizer", (*BETWEEN, "alone"), ("only",), "goes on", "alone"),
+    Shape("one optimizer", ("alone",), ("updated",), "ends", "over"),
+    Shape("optimizers in turns", BETWEEN, ("repeats", "fresh"), "goes on", "open"),
+    Shape("optimizers in turns", WITHIN, ("one is due",), "may end", "maybe"),
+    Shape("optimizers in turns", ("maybe",), ("fresh", "other"), "joins", "open"),
+    Shape("optimizers in turns", WITHIN, ("updated",), "ends", "over"),
+    Shape("all in one backward pass", ("open",), ("repeats", "fresh", "other"), "goes on", "open"),
+    Shape("a critic five times a generator", ("maybe",), ("repeats",), "had ended", "open"),
+    Shape("a generator twice a batch", ("maybe",), ("again",), "joins", "open"),
+    Shape("a generator twice a batch", BETWEEN, ("again",), "goes on", "over"),
+    Shape("an optimizer now and then", BETWEEN, ("other",), "goes on", "over"),
+    Shape("an optimizer now and then", BETWEEN, ("updated", "one is due"), "late", "over"),
+    Shape("trainings one by one, unfed", BETWEEN, ("late repeats",), "one more", "open"),
+    Shape("accumulation, or several losses", BY_UPDATES, ("pass",), "goes on", None),
+    Shape("no optimizer", BY_UPDATES, ("passes alone",), "ends", "passes"),
+    Shape("no optimizer", ("passes",), ("pass",), "ends", "passes"),
+    Shape("an optimizer of a library's own", ("passes",), ("own optimizer",), "goes on", "over"),
+    Shape("an evaluation, or the end", ("maybe",), ("no more comes",), "had ended", "over"),
+    Shape("gpudash.step()", (*BY_UPDATES, "passes"), ("declares",), "goes on", "declared"),
+    Shape("gpudash.step()", ("declared",), ("updated", "one is due", "pass"), "goes on", None),
+)
 """What is in no row says nothing."""
 SAYS = {
     (state, symbol): (row.says, row.then or state)
-    for rows in SHAPES.values()
-    for row in rows
+    for row in SHAPES
     for state in row.states
     for symbol in row.symbols
 }

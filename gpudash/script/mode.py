@@ -11,8 +11,7 @@ class Mode(NamedTuple):
     is_timed: bool
     """The clock measures it."""
     is_skipping: bool
-    """It is only counted, as those after it, until one is due to be measured or something else
-    happens."""
+    """It is only counted, as those after it are until one is due to be measured."""
     wants_calls: bool
     """The training calls of models are reported. Of skipped steps, all others are."""
 

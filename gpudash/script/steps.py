@@ -53,7 +53,7 @@ class Steps:
     _findings: Discovery
     """Created by the subclass that follows calls of models."""
     _gradient_sync: GradientSync
-    """Created by the subclass that follows backward passes."""
+    """Created by the subclass that follows communication."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -329,15 +329,20 @@ class Steps:
             self.mode, self._mark = IN_PART if self.mode.is_on else UNWATCHED, nothing
         return is_partial
 
-    def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
+    def _time(
+        self, tally: Tally, samples: int | None, tokens: int | None, *, at_split: bool = False
+    ) -> None:
         """Close a step on the clock, or all the steps that were only counted."""
-        assert self.clock is not None
-        count = max(1, self._skipped)
+        clock, count = self.clock, max(1, self._skipped)
+        assert clock is not None
         loss = readable(tally.loss) if self._skipped else tally.loss
-        values = self._acted(tally, count)
-        self.clock.end(
-            self.steps, samples, loss, tally.data_s, tokens, count, tally.borders, values
-        )
+        values, data_s, borders = self._acted(tally, count), tally.data_s, tally.borders
+        if at_split:
+            self._mark = clock.end_at_split(
+                self.steps, samples, loss, data_s, tokens, borders, values
+            )
+        else:
+            clock.end(self.steps, samples, loss, data_s, tokens, count, borders, values)
         self._observer.step(self.steps)
 
     def _acted(self, tally: Tally, count: int = 1) -> Mapping[str, float]:
@@ -407,17 +412,7 @@ class Steps:
             self._gradient_sync.step_ends(tally.moved if self.mode.is_timed else None)
         samples = self._count_samples(tally)
         if self.mode.is_timed:
-            assert self.clock is not None
-            self._mark = self.clock.end_at_split(
-                self.steps,
-                samples,
-                tally.loss,
-                tally.data_s,
-                self._tokens(tally),
-                tally.borders,
-                self._acted(tally),
-            )
-            self._observer.step(self.steps)
+            self._time(tally, samples, self._tokens(tally), at_split=True)
 
     # ── what is no part of a step ───────────────────────────────────────────────────────
 

@@ -12,46 +12,31 @@ from threading import get_ident
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
-from ..instrument.collectives import Moved, together
 from ..instrument.guard import event
 from ..instrument.loss import readable
-from ..levers.training_objects import NewestCall, Root
-from .batches import BatchedSteps
 from .boundaries import BY_UPDATES
-from .discovery import Discovery
-from .gradient_sync import GradientSync
-from .grammar import Symbol
+from .communication import SharedSteps
+from .hooked_methods import UPDATES, hook_methods
 from .mode import FIRST, UNWATCHED
-from .own_optimizers import hook_own_optimizers
 from .roots import Survey, before_freezing
-from .samples import first_dimension, needs_gradient
-from .step_counts import Tally, total
+from .step_counts import Tally
 from .steps import NOBODY, no_switch, nothing
 
-AUTOCAST_EVERY = 16
-"""After so many steps, look again whether a root is called inside an autocast."""
-FEW = 4
-"""A rollout in evaluation mode acts on so many times fewer samples at once than a step learns
-from."""
 OTHERS_STEPS = 8
 """After so many steps of another thread's optimizers, and none of ours, follow that thread."""
 NO_TASK = -1
 """Autograd's id of the current backward pass on a thread that runs none."""
 
 
-class Tracker(BatchedSteps):
+class Tracker(SharedSteps):
     """Handles all events of the script. A begin returns whether to report its end."""
 
     def reset(self) -> None:
         """Forget the training found so far."""
         super().reset()
-        self._findings = Discovery(self)
-        self._gradient_sync = GradientSync(self, self.gradient_came)
-        self._waiting = 0  # depth of nested waits for other processes
-        self._borders: list[Any] = []  # the clock's timestamps in a call of collectives
         self._stepped_within = False  # an optimizer has stepped in this backward pass
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
         self._bare_backwards = 0  # backward passes since an optimizer stepped
@@ -83,7 +68,6 @@ class Tracker(BatchedSteps):
         self._has_closure = has_closure
         self._newest_optimizer = key
         self._begin_step(key)
-        self._learned.updates(self._tally)
         if key not in self._findings.optimizers:
             for other in self._findings.meet(key, optimizer):
                 self._boundaries.expect(other)
@@ -106,7 +90,6 @@ class Tracker(BatchedSteps):
         self._optimizer_depth -= 1
         if self._optimizer_depth:
             return False
-        self._bare_backwards = 0
         if self._backward_depth:
             self._stepped_within = True
             self._enter("learns")
@@ -171,19 +154,19 @@ class Tracker(BatchedSteps):
     def _begin_step(self, key: int) -> None:
         """Begin an optimizer's step. This may show that the training step before has ended."""
         state = self._boundaries.state
-        if state == "declared":
-            return
-        afresh = self._tally.batches > 0
-        known = afresh if afresh or self._feeds.is_fed() else None
-        self._obey(self._boundaries.update_begins(key, afresh=known))
-        self._findings.is_news |= state == "passes"
-        if self._asides.why is not None:
-            self._observer.aside(None)
-        if self._asides.is_between:
-            self._asides.trains()
+        if state != "declared":
+            afresh = self._tally.batches > 0 or (False if self._feeds.is_fed() else None)
+            self._obey(self._boundaries.update_begins(key, afresh=afresh))
+            self._findings.is_news |= state == "passes"
+            if self._asides.why is not None:
+                self._observer.aside(None)
+            if self._asides.is_between:
+                self._asides.trains()
+        self._learned.updates(self._tally)
 
     def _update_ends(self) -> None:
         """End the training step if it is over, or note that it may be."""
+        self._bare_backwards = 0
         says = self._boundaries.update_ends()
         if says in ("late", "goes on"):
             self._enter("has updated")
@@ -205,14 +188,12 @@ class Tracker(BatchedSteps):
             return False
         self._newest_optimizer = id(optimizer)
         self._begin_step(self._newest_optimizer)
-        self._learned.updates(self._tally)
         self._enter("updates")
         return True
 
     @event("optimizer")
-    def own_update_ends(self) -> bool:
-        """Note that it has updated them."""
-        self._bare_backwards = 0
+    def update_ended(self) -> bool:
+        """Note that it has updated them, or that a CUDA graph's replay has been enqueued."""
         self._update_ends()
         return False
 
@@ -236,8 +217,9 @@ class Tracker(BatchedSteps):
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.learns()
-        if not (self._optimizer_depth and self._tally.backwards):  # a closure computes it again
-            self._learn_from(tensors)
+        is_again = self._optimizer_depth and self._tally.backwards  # a closure computes it again
+        if self.mode.is_on and self._is_unfed and not is_again:
+            self._learned.learns(self._tally, tensors)
         self._enter("learns")
         if self.mode.is_timed:
             self._gradient_sync.pass_begins()
@@ -299,7 +281,7 @@ class Tracker(BatchedSteps):
             self._findings.patience *= 2
             return
         self._findings.is_news = True
-        hook_own_optimizers(self)
+        hook_methods(UPDATES, self.own_update_begins, self.update_ended, takes=1)
         trained = survey.with_gradients()
         for module in trained:
             self._findings.add_root(module)
@@ -308,185 +290,7 @@ class Tracker(BatchedSteps):
         self.counting.steps += self._bare_backwards - 1
         self._obey(self._boundaries.feed("passes alone"))
 
-    # ── other processes ─────────────────────────────────────────────────────────────────
-
-    @event("gradients")
-    def gradient_came(self) -> bool:
-        """Note a gradient that may be the last of the pass, which is sent next.
-
-        On a GPU this runs on autograd's thread, while the thread that trains waits for it.
-        """
-        if self._backward_depth:
-            self._mark("backward")
-        return False
-
-    @event("communication")
-    def wait_begins(self) -> bool:
-        """Note that the computation is about to wait for other processes."""
-        if not self.mode.is_timed or (get_ident() != self._thread and not self._backward_depth):
-            return False
-        self._waiting += 1
-        if self._waiting == 1:
-            self._phases.cut()
-            self._mark("communication")
-        return True
-
-    @event("communication")
-    def wait_ends(self) -> bool:
-        """Note that the wait is over."""
-        self._waiting -= 1
-        if self._waiting == 0:
-            self._mark("backward" if self._backward_depth else self._phases.phase)
-        return False
-
-    @event("communication")
-    def collectives_begin(self) -> bool:
-        """Note a call of collectives that is about to begin; return whether to report its end."""
-        is_looked_at = self.mode.is_timed and not self.mode.is_skipping
-        return is_looked_at and (get_ident() == self._thread or self._backward_depth > 0)
-
-    @event("communication")
-    def collectives_are_timed(self) -> bool:
-        """Return whether to report the begin and the ends of the collectives of this call."""
-        self._borders = []
-        return self.clock is not None and self.clock.times_collectives
-
-    @event("communication")
-    def collective_border(self) -> bool:
-        """Note on the current stream that the first collective begins, or that one ends."""
-        assert self.clock is not None
-        self._borders.append(self.clock.timestamp())
-        return False
-
-    @event("communication")
-    def collectives_end(self, moved: list[Moved] | None) -> bool:
-        """Add what each collective of the call moves; None: not known."""
-        tally, borders, self._borders = self._tally, self._borders, []
-        tally.moved = together((tally.moved, *([None] if moved is None else moved)))
-        if moved is None or (moved and len(borders) != len(moved) + 1):
-            tally.borders = None
-        elif moved and tally.borders is not None:
-            tally.borders.append(borders)
-        return False
-
-    # ── the model's calls ───────────────────────────────────────────────────────────────
-
-    @event("forward")
-    def called(
-        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Note that a root is about to be called."""
-        if get_ident() != self._thread or self._backward_depth:
-            return False
-        inputs = (*args, *kwargs.values())
-        if root.is_frozen:
-            return self._frozen_called(root, args, kwargs)
-        has_gradients = torch.is_grad_enabled()
-        learns = module.training and has_gradients
-        if learns and self.mode.is_skipping:
-            self.counting.next_begun = True
-        elif self._stop_skipping():
-            self._asides.trains()
-        samples = first_dimension(inputs)
-        symbol: Symbol = "trains" if has_gradients else "freezes"
-        if learns:
-            self._call(root, args, kwargs, samples)
-        else:
-            self._is_plain = False  # the next step may have such a call too
-            is_before = self._asides.is_between and not self._tally.batches
-            if is_before and not has_gradients and self._acts(root, module, samples):
-                symbol = "acts"
-            elif (not module.training or not self._tally.batches) and self._asides.calls():
-                self._turn_aside()
-            elif is_before and not has_gradients and self._asides.why is None:
-                symbol = "acts"
-        self._tally.calls += 1
-        return self._call_begins(root, symbol, samples)
-
-    def _call_begins(self, root: Root, symbol: Symbol, samples: int | None) -> bool:
-        """Follow a call where steps are measured in full; return whether to report its end."""
-        if self.mode.is_skipping or not self.mode.is_on:
-            return False
-        is_learned_from = not (root.is_frozen or self._tally.batches or self._feeds.is_fed())
-        known = samples if root.has_samples_first else None
-        self._learned.called(root if is_learned_from else None, known)
-        self._enter(symbol, root)
-        return True
-
-    @event("forward")
-    def returned(self) -> bool:
-        """Note that the newest call has ended."""
-        self._learned.returned()
-        self._enter("returns")
-        return False
-
-    def _frozen_called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Handle a call of a model without an optimizer, maybe within another model's call."""
-        if self.mode.is_skipping:
-            return False
-        if not root.was_called:
-            root.was_called = self._findings.is_news = True
-        if root.keeps_calls:
-            root.newest = NewestCall(args, kwargs, self._autocast())
-        has_gradients = torch.is_grad_enabled() and needs_gradient((*args, *kwargs.values()))
-        return self._call_begins(root, "trains" if has_gradients else "freezes", None)
-
-    def _acts(self, root: Root, module: nn.Module, samples: int | None) -> bool:
-        """Return whether a call without gradients, before a step, is for what to learn from.
-
-        A rollout acts on few samples at a time, and steps then learn from many. An evaluation has
-        as many as a step, or more. In evaluation mode only far fewer are taken for a rollout, and
-        only where there is no DataLoader.
-        """
-        is_fed, learned = self._feeds.feed is not None, root.trained_on
-        if self._asides.why is not None:
-            return False
-        if samples is None or learned is None:
-            return module.training and not is_fed
-        return samples < learned if module.training else not is_fed and samples * FEW <= learned
-
-    def _learn_from(self, tensors: Any) -> None:
-        if self.mode.is_on and not (self._tally.batches or self._feeds.is_fed()):
-            self._learned.learns(self._tally, tensors)
-
-    @event("eval")
-    def turns_to_evaluation(self) -> bool:
-        """Note a call of `nn.Module.eval`: calls that cannot train may follow."""
-        if get_ident() != self._thread:
-            return False
-        if self.mode.is_skipping:
-            self._put_hooks_in()
-        if self._no_more_comes():  # no optimizer that may have been due has stepped
-            self._asides.border()
-        return False
-
-    def _call(
-        self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int | None
-    ) -> None:
-        """Handle a training call, on so many samples."""
-        root.trained_on = samples
-        if self._asides.why is not None:
-            self._resume()
-        if self._asides.is_between:
-            self._asides.trains()
-        tally = self._tally
-        if root.keeps_calls or self.steps >= root.looked_at:
-            root.looked_at, root.was_called = self.steps + AUTOCAST_EVERY, True
-            autocast, before = self._autocast(), root.autocast
-            root.autocast = None if autocast is None else autocast[1]
-            self._findings.is_news |= root.autocast != before
-            if root.keeps_calls:
-                root.newest = NewestCall(args, kwargs, autocast)
-        if tally.is_open and not tally.batches and not (self._optimizer_depth and tally.backwards):
-            tally.called = total(tally.called, samples if root.has_samples_first else None)
-        tally.is_open = False
-
-    def _autocast(self) -> tuple[str, torch.dtype] | None:
-        """Return the autocast that is active now, if there is one."""
-        kind = self._findings.device_type
-        return (kind, torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
-
-    # ── files ───────────────────────────────────────────────────────────────────────────
+    # ── files and garbage collection ────────────────────────────────────────────────────
 
     @event("torch.save")
     def save_begins(self) -> bool:
@@ -506,8 +310,6 @@ class Tracker(BatchedSteps):
         self._observer.aside(None)
         self._restart()
         return False
-
-    # ── garbage collection ──────────────────────────────────────────────────────────────
 
     @event("gc.freeze")
     def freezes(self) -> bool:
@@ -591,7 +393,7 @@ class Tracker(BatchedSteps):
             return False
         self._stop_skipping()
         self._captured, self._thread = False, NOBODY
-        return True
+        return False
 
     @event("CUDA graph")
     def capture_ends(self, graph: Any) -> bool:
@@ -609,13 +411,6 @@ class Tracker(BatchedSteps):
         self._begin_step(id(graph))
         self._enter("replays")
         return True
-
-    @event("CUDA graph")
-    def replay_ends(self) -> bool:
-        """Note that a replay has been enqueued."""
-        self._bare_backwards = 0
-        self._update_ends()
-        return False
 
 
 def _lives(thread: int) -> bool:

@@ -189,13 +189,7 @@ def test_what_is_in_no_row_changes_nothing():
 
 
 def test_no_two_shapes_contradict_each_other():
-    pairs = [
-        (state, symbol)
-        for rows in SHAPES.values()
-        for row in rows
-        for state in row.states
-        for symbol in row.symbols
-    ]
+    pairs = [(state, symbol) for row in SHAPES for state in row.states for symbol in row.symbols]
     assert len(pairs) == len(set(pairs))
 
 
