@@ -40,7 +40,7 @@ from gpudash.instrument.reporter import Reports
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.levers.training_objects import TrainingObjects
 from gpudash.protocol.training import Aside
-from gpudash.script import shards, waits
+from gpudash.script import hooked_methods, shards
 from gpudash.script.patches import patch
 from gpudash.script.roots import CALL_ATTRIBUTE
 from gpudash.script.tracker import Tracker
@@ -121,7 +121,7 @@ class Hooks:
             *((sys.modules[shards.PARAM_GROUP], name) for name in shards.HOOKED),
             *(
                 (getattr(sys.modules[module], owner), name)
-                for module, owner, names in waits.HOOKED
+                for module, owner, names in hooked_methods.WAITS
                 for name in names
             ),
         ]

@@ -23,7 +23,7 @@ class BatchedSteps(DeclaredSteps):
         """Note that a DataLoader has made an iterator."""
         if self._stop_skipping():
             self.samples = None  # the script may have left the newest batch
-        self._feeds.opened(iterator, loader, keeps=self._is_on)
+        self._feeds.opened(iterator, loader, keeps=self.mode.is_on)
         return False
 
     @event("DataLoader")
@@ -37,11 +37,11 @@ class BatchedSteps(DeclaredSteps):
     @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
         """Note that the script is about to wait for a batch; return whether to report the end."""
-        if not self._is_on or self.counting.fetching:
+        if not self.mode.is_on or self.counting.fetching:
             return False
         if self._thread is not None and get_ident() != self._thread:
             return False
-        if self.is_skipping:
+        if self.mode.is_skipping:
             if self._feeds.is_of(iterator):
                 self.counting.fetching, self._asked_s = True, time.monotonic()
                 return True
@@ -69,11 +69,11 @@ class BatchedSteps(DeclaredSteps):
         tally.batches += 1
         size = first_dimension(batch)
         tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
-        if self._has_tokens or not self.is_skipping:
+        if self._has_tokens or not self.mode.is_skipping:
             tokens = tokens_in(batch)
             self._has_tokens = self._has_tokens or tokens is not None
             tally.tokens = total(tally.tokens, tokens)
-        if self.is_skipping:
+        if self.mode.is_skipping:
             self.counting.next_begun = True
             return False
         self._enter("copies" if self._is_elsewhere(batch) else "has a batch")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from threading import get_ident
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -19,6 +19,9 @@ from ..instrument.guard import is_from_handler, without_ours
 from ..instrument.uncompiled import uncompiled
 from .samples import SEQUENCES
 from .step_counts import Tally
+
+if TYPE_CHECKING:  # it imports this module
+    from .tracker import Tracker
 
 OptimizerHook: TypeAlias = Callable[[Optimizer, Any, Any], None]
 """Gets the optimizer, and the arguments of its step."""
@@ -75,29 +78,8 @@ class Counting:
         self.thread = thread
 
 
-class OtherEvents(Protocol):
-    """The tracker, which gets all other events."""
-
-    counting: Counting
-
-    def optimizer_begins(self, optimizer: Optimizer, has_closure: bool, /) -> bool:  # noqa: FBT001
-        """Note that an optimizer is about to step."""
-
-    def optimizer_ends(self, optimizer: Optimizer, /) -> bool:
-        """Note that an optimizer has stepped."""
-
-    def batch_asked(self, iterator: Any, /) -> bool:
-        """Note that the script is about to wait for a batch; return whether to report the end."""
-
-    def batch_arrived(self, iterator: Any, batch: Any, asked_s: float | None, /) -> bool:
-        """Note that the batch has arrived."""
-
-    def batch_failed(self, iterator: Any, asked_s: float | None, /) -> bool:
-        """Note that no batch came."""
-
-
 def count_batches(
-    tracker: OtherEvents, advance: Callable[[Any], Any], followed: Callable[[Any], Any]
+    tracker: "Tracker", advance: Callable[[Any], Any], followed: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
     """Return `advance`, a loader's `__next__`, with a list or tuple of tensors counted.
 
@@ -153,7 +135,7 @@ def count_backward(counting: Counting, tensors: Any) -> bool:
     return True
 
 
-def count_steps(tracker: OtherEvents) -> tuple[OptimizerHook, OptimizerHook]:
+def count_steps(tracker: "Tracker") -> tuple[OptimizerHook, OptimizerHook]:
     """Return the hooks at the begin and at the end of an optimizer's step."""
     counting = tracker.counting
 

@@ -21,12 +21,13 @@ class DeclaredSteps(Steps):
     @event("gpudash.step")
     def step_begins(self) -> bool:
         """Note that a declared step begins."""
-        if get_ident() != self._thread and (self._findings.declares or self._thread == NOBODY):
+        declares = self._boundaries.state == "declared"
+        if get_ident() != self._thread and (declares or self._thread == NOBODY):
             return False
         self._depth += 1
         if self._depth > 1:
             return False
-        if not self._findings.declares:
+        if not declares:
             self._declare()
         self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.why is not None:
@@ -57,9 +58,9 @@ class DeclaredSteps(Steps):
 
     def _declare(self) -> None:
         """Use only declared steps from now on."""
-        if self._is_split:
-            self._close_at_split()
-        self._thread, self._findings.declares, self._findings.by_backward = get_ident(), True, False
+        self._no_more_comes()
+        self._boundaries.feed("declares")
+        self._thread = get_ident()
         self._stop_skipping()
         self._tally = Tally()
         self._findings.is_news = True
@@ -67,7 +68,7 @@ class DeclaredSteps(Steps):
     @property
     def _is_within(self) -> bool:
         """Whether this may be part of a step. Without declared steps, everything may be."""
-        return self._depth > 0 or not self._findings.declares
+        return self._depth > 0 or self._boundaries.state != "declared"
 
     @property
     def _has_waited(self) -> bool:

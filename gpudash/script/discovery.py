@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
+from .boundaries import State
+from .loaders import Feeds
 from .roots import (
     CallListener,
     Parts,
@@ -63,8 +65,6 @@ class Discovery:
         self.backwards = Backwards()
         self.calls_seen = False
         """A root was called in the newest step."""
-        self.by_backward = False
-        """Backward passes end the steps, because no optimizer steps."""
         self.patience = WITHOUT_OPTIMIZER
         self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         """CUDA graphs, and whether an optimizer steps in them."""
@@ -72,8 +72,6 @@ class Discovery:
         """The library whose own optimizer updates the weights; empty: it is PyTorch's."""
         self.other_thread = False
         """Another thread than the one followed trains too."""
-        self.declares = False
-        """The script declares where its steps begin and end."""
 
     def install_hooks(self) -> None:
         """Install the hooks on the calls of all roots."""
@@ -209,26 +207,23 @@ class Discovery:
             remove_hook(root)
         self.is_news |= len(called) > 0
 
-    def found(self, loss: Tensor | None, feed: Feed | None, foreign: str) -> TrainingObjects:
-        """Return all findings; `loss` is the newest known one.
-
-        `foreign` is the library whose own loader makes batches; empty: none was seen.
-        """
+    def found(self, loss: Tensor | None, feeds: Feeds, state: State) -> TrainingObjects:
+        """Return all findings; `loss` is the newest known one, `state` that of the boundaries."""
         optimizers = alive(ref() for ref in self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)
         device = device_of(modules_of(roots), optimizers, loss)
         self.is_news, self.device_type = False, device.type
         return TrainingObjects(
-            optimizer_refs=() if self.by_backward else tuple(self.optimizers.values()),
+            optimizer_refs=() if state == "passes" else tuple(self.optimizers.values()),
             roots=roots,
-            feed=feed,
-            foreign=foreign,
+            feed=feeds.feed,
+            foreign=feeds.foreign,
             device=device,
             world_size=world_size(),
             backwards=self.backwards.usual,
             scaler=self.scaler,
             graphs=len(self.graphs) > 0,
-            declared=self.declares,
+            declared=state == "declared",
             own_optimizer=self.own_optimizer,
             other_thread=self.other_thread,
             frozen=tuple(root for root in self.frozen if root.was_called),

@@ -9,8 +9,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..instrument.collectives import Collectives, CollectiveTimes, Moved, collectives_of
 from ..instrument.last_gradient import LastGradient
+from .hooked_methods import WAITS, hook_methods
 from .shards import CollectiveListener, hook_collectives
-from .waits import WaitListener, hook_waits
 
 MEASURED = {"DistributedDataParallel", "FSDPModule"}
 WITHIN = {
@@ -43,8 +43,14 @@ class _Reducer:
             self._on_gradient()
 
 
-class CommunicationListener(WaitListener, CollectiveListener, Protocol):
+class CommunicationListener(CollectiveListener, Protocol):
     """What receives waits and collectives."""
+
+    def wait_begins(self) -> bool:
+        """Note that a wait is about to begin; return whether to report its end."""
+
+    def wait_ends(self) -> bool:
+        """Note that the wait is over."""
 
 
 class GradientSync:
@@ -65,7 +71,7 @@ class GradientSync:
 
     def update(self, models: Iterable[nn.Module]) -> None:
         """Follow these models of a training with several processes."""
-        hook_waits(self._listener)
+        hook_methods(WAITS, self._listener.wait_begins, self._listener.wait_ends)
         modules = [module for model in models for module in model.modules()]
         self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
         parameters = [one for module in modules for one in nn.Module.parameters(module, False)]

@@ -27,6 +27,7 @@ from ..instrument.guard import unseen, without_ours
 from ..instrument.slowing import hook_loaders
 from ..instrument.uncompiled import uncompiled
 from .counting import count_backward, count_batches, count_steps
+from .hooked_methods import surrounded
 from .roots import CALL_ATTRIBUTE
 from .tracker import Tracker
 
@@ -176,7 +177,7 @@ def _keep_redirects(tracker: Tracker, advance: Callable[[Any], Any]) -> None:
 
 
 def _patch_save(tracker: Tracker) -> None:
-    hooked = _with_begin_and_end(torch.save, tracker.save_begins, tracker.save_ends)
+    hooked = surrounded(torch.save, tracker.save_begins, tracker.save_ends)
     for place in (torch, torch.serialization):  # pickle finds a function where it is defined
         patching.replace(place, "save", hooked)
 
@@ -184,12 +185,6 @@ def _patch_save(tracker: Tracker) -> None:
 def _patch_graphs(tracker: Tracker) -> None:
     graph = torch.cuda.CUDAGraph
     begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
-
-    @wraps(begin)
-    def hooked_begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        with unseen:
-            tracker.capture_begins()
-            begin(self, *args, **kwargs)
 
     @wraps(end)
     def hooked_end(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -199,20 +194,10 @@ def _patch_graphs(tracker: Tracker) -> None:
             finally:
                 tracker.capture_ends(self)
 
-    @wraps(replay)
-    def hooked_replay(self: Any) -> None:
-        noted = False
-        with unseen:
-            try:
-                noted = tracker.replay_begins(self)
-                replay(self)
-            finally:
-                if noted:
-                    tracker.replay_ends()
-
-    patching.replace(graph, "capture_begin", hooked_begin)
+    patching.replace(graph, "capture_begin", surrounded(begin, tracker.capture_begins))
     patching.replace(graph, "capture_end", hooked_end)
-    patching.replace(graph, "replay", hooked_replay)
+    replayed = surrounded(replay, tracker.replay_begins, tracker.update_ended, takes=1)
+    patching.replace(graph, "replay", replayed)
 
 
 def _patch_eval(tracker: Tracker) -> None:
@@ -230,28 +215,4 @@ def _patch_eval(tracker: Tracker) -> None:
 
 
 def _patch_freeze(tracker: Tracker) -> None:
-    freeze = gc.freeze
-
-    @wraps(freeze)
-    def hooked() -> None:
-        tracker.freezes()
-        freeze()
-
-    patching.replace(gc, "freeze", hooked)
-
-
-def _with_begin_and_end(
-    function: Callable[..., Any], begins: Callable[[], bool], ends: Callable[[], bool]
-) -> Callable[..., Any]:
-    @wraps(function)
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        noted = False
-        with unseen:
-            try:
-                noted = begins()
-                return function(*args, **kwargs)
-            finally:
-                if noted:
-                    ends()
-
-    return hooked
+    patching.replace(gc, "freeze", surrounded(gc.freeze, tracker.freezes))

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from ..instrument.guard import without_ours
 from ..instrument.weights import updated_by
 from ..levers.training_objects import Call, Root, alive
+from .mode import Mode
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard._fully_shard"
@@ -118,9 +119,8 @@ def _trained(module: nn.Module) -> Iterator[Tensor]:
 class CallListener(Protocol):
     """What receives a root's calls."""
 
-    wants_calls: bool
-    is_skipping: bool
-    """Only calls that neither train nor are of a frozen model are reported."""
+    mode: Mode
+    """Says which calls are reported."""
 
     def called(
         self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -157,8 +157,9 @@ class RootCall:
             if caller is not module and isinstance(caller, nn.Module):
                 return (self.compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
             listener, root = self._listener, self.root
-            if listener.wants_calls or (
-                listener.is_skipping
+            mode = listener.mode
+            if mode.wants_calls or (
+                mode.is_skipping
                 and not (root.is_frozen or (module.training and torch.is_grad_enabled()))
             ):
                 noted = listener.called(root, module, args, kwargs)

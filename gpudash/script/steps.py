@@ -21,6 +21,7 @@ from ..instrument.loss import LossReader, readable
 from ..instrument.reporter import instruments
 from ..instrument.uncompiled import uncompiled
 from ..levers.training_objects import Redirects, modules_of
+from .boundaries import Boundaries, Verdict
 from .counting import Counting
 from .discovery import Discovery
 from .gradient_sync import GradientSync
@@ -28,6 +29,7 @@ from .grammar import Phases, Symbol
 from .interruptions import Asides
 from .learned_samples import LearnedSamples, samples_of
 from .loaders import Feeds
+from .mode import COUNTED, FIRST, IN_FULL, IN_PART, TOGETHER, TOGETHER_BY_CALLS, UNWATCHED
 from .observer import PHASES, Observer
 from .step_counts import Tally, total
 
@@ -51,7 +53,7 @@ class Steps:
     _findings: Discovery
     """Created by the subclass that follows calls of models."""
     _gradient_sync: GradientSync
-    """Created by the subclass that follows backward passes."""
+    """Created by the subclass that follows communication."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -86,10 +88,8 @@ class Steps:
         self.counting.reset()
         self.samples: int | None = 0
         """Samples of all these steps; None if those of one step are not known."""
-        self.wants_calls = False
-        self.is_skipping = False
-        """Steps are only counted, until the next one is due to be measured or something else
-        happens."""
+        self.mode = FIRST
+        """How steps are measured now."""
         self._counted_from = 0  # steps before the first one that was only counted
         self.switch_backward(True)  # a forked child may have inherited it out
         self._look_every_s = LOOK_EVERY_S
@@ -106,9 +106,7 @@ class Steps:
         self._learned = LearnedSamples()
         self._first_call_tells = False  # it has as many samples as the step, where no loader has
         self._acts_since_s = 0.0  # in a rollout
-        self._is_on = True  # steps are measured, or first findings are awaited
-        self._is_timed = False  # the clock measures the step in progress
-        self._is_split = False
+        self._boundaries = Boundaries()
         self._tally = Tally()
         self._before_split = Tally()
         self._has_tokens = False  # batches have tokens
@@ -132,9 +130,9 @@ class Steps:
     def finish(self) -> None:
         """Close the steps that are over but not closed yet: the training is over."""
         self._stop_skipping()
-        if self._is_split and get_ident() == self._thread:
-            self._close_at_split()
-        if self.is_skipping:  # on another thread
+        if get_ident() == self._thread:
+            self._no_more_comes()
+        if self.mode.is_skipping:  # on another thread
             self.samples = total(self.samples, self._samples_of_counted())
 
     def interrupt(self) -> None:
@@ -145,7 +143,7 @@ class Steps:
     def fail(self, what: str, error: BaseException) -> None:
         """Stop following the script, because a hook has failed."""
         self._failed_thread, self._thread, self.counting.thread = self._thread, NOBODY, None
-        self._is_on = self.wants_calls = False
+        self.mode = self.mode._replace(is_on=False, wants_calls=False)
         self._mark, self._optimizer_depth = nothing, 0
         with suppress(Exception):
             self._gradient_sync.pass_ends()
@@ -166,23 +164,24 @@ class Steps:
         `samples` and `tokens` are what the script declares; None: count them.
         """
         self.counting.steps += 1
-        self._closed_by = None if self._findings.by_backward else self._newest_optimizer
+        by_passes = self._boundaries.state == "passes"
+        self._closed_by = None if by_passes else self._newest_optimizer
         self._end_step(samples, tokens)
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
-        tally, self._tally, self._is_split = self._tally, Tally(), False
+        tally, self._tally = self._tally, Tally()
         self._learned.reset()
-        if self.is_skipping:
+        if self.mode.is_skipping:
             self._put_hooks_in()
         self.counting.thread = None
         self._asides.border()
-        if self._is_on and not self.is_skipping:
-            self._findings.learn(tally, timed=self._is_timed)
-            self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
+        if self.mode.is_on and not self.mode.is_skipping:
+            self._findings.learn(tally, timed=self.mode.is_timed)
+            self._gradient_sync.step_ends(tally.moved if self.mode.is_timed else None)
         samples = self._count_samples(tally, samples)
         followed, self._thread = self._thread, NOBODY  # ignore what we do now
         try:
-            if self._is_timed:
+            if self.mode.is_timed:
                 tokens = self._tokens(tally) if tokens is None else tokens
                 self._time(tally, samples, tokens)
             if self._findings.is_news or self._gradient_sync.is_news:
@@ -190,16 +189,15 @@ class Steps:
             self._observer.border(self.steps)
         finally:
             self._thread = followed
-            if not self._is_timed:
+            if not self.mode.is_timed:
                 self.interrupt()
             # one step in full shows whether those after it are plain
-            was_whole = self._is_timed == self.active and not self.is_skipping
-            self._is_on = self.active
-            self._open(skipping=was_whole and self._may_skip())
+            was_whole = self.mode.is_timed == self.active and not self.mode.is_skipping
+            self._open(is_on=self.active, skips=was_whole and self._may_skip())
 
     def _report_findings(self, tally: Tally) -> None:
         """Report new findings to the observer; the first time, create the instruments."""
-        found = self._findings.found(tally.loss, self._feeds.feed, self._feeds.foreign)
+        found = self._findings.found(tally.loss, self._feeds, self._boundaries.state)
         if found.world_size > 1:
             self._look_every_s = LOOK_EVERY_IN_JOB_S
             self._gradient_sync.update(modules_of(found.roots))
@@ -210,18 +208,17 @@ class Steps:
             self.may_skip = found.device.type == "cuda"
         self._observer.found(found)
 
-    def _open(self, *, skipping: bool = False) -> None:
-        """Begin the next step; `skipping`: only count until a step is due to be measured."""
+    def _open(self, *, is_on: bool, skips: bool = False) -> None:
+        """Begin the next step; `skips`: only count until a step is due to be measured."""
         self._put_hooks_in()
-        self.is_skipping, self._counted_from = skipping, self.steps
+        self.mode, self._counted_from = IN_FULL if is_on else UNWATCHED, self.steps
         self.counting.thread, self.counting.next_begun = None, False
-        self.wants_calls = self._is_timed = self._is_on
         self._mark, self._is_plain = nothing, True
-        if skipping:
+        if skips:
             self._count()
-        elif not self._findings.declares:
+        elif self._boundaries.state != "declared":
             self._look_due_s = time.monotonic() + self._look_after_s()
-            if self._is_timed:
+            if self.mode.is_timed:
                 assert self.clock is not None
                 self._mark = self.clock.begin()
                 self._begin_phases()
@@ -261,13 +258,17 @@ class Steps:
 
     def _count(self) -> None:
         """Count the steps until the next one is due to be measured in full."""
-        if self._is_timed:
+        if self.mode is UNWATCHED:
+            self.mode = COUNTED
+        else:
             assert self.clock is not None
             self.clock.begin()
-            self.wants_calls = not self._feeds.is_fed()
+            self.mode = TOGETHER if self._feeds.is_fed() else TOGETHER_BY_CALLS
         self._only_optimizer = next(iter(self._findings.optimizers))
         iterator = self._plain_iterator()
-        if self._findings.has_plain_calls() and (iterator is not no_iterator or not self._is_on):
+        if self._findings.has_plain_calls() and (
+            iterator is not no_iterator or not self.mode.is_on
+        ):
             self._findings.remove_hooks()  # batches show begins of steps, or nobody wants to know
             self.switch_backward(False)
         self.counting.begin(
@@ -275,7 +276,7 @@ class Steps:
             thread=self._thread,
             optimizer=self._only_optimizer,
             iterator=iterator,
-            keeps_loss=self._is_timed,
+            keeps_loss=self.mode.is_timed,
             border_at=self.border_at,
             due_s=self._look_due_s,
         )
@@ -287,7 +288,7 @@ class Steps:
 
     def _plain_iterator(self) -> Callable[[], Any]:
         """Return the reference to the feed's iterator, if its batches need only be counted."""
-        feed = self._feeds.feed if self._is_timed and self._feeds.is_fed() else None
+        feed = self._feeds.feed if self.mode.is_timed and self._feeds.is_fed() else None
         if feed is None or self._has_tokens or feed.iterator() in self.redirects:
             return no_iterator
         return feed.iterator
@@ -295,7 +296,7 @@ class Steps:
     @property
     def _skipped(self) -> int:
         """Steps that were only counted so far, and not timed."""
-        return self.steps - self._counted_from if self.is_skipping else 0
+        return self.steps - self._counted_from if self.mode.is_skipping else 0
 
     def _skip(self) -> None:
         """Count a step; measure the next one if that is due."""
@@ -309,7 +310,7 @@ class Steps:
 
         Return whether it comes within a step.
         """
-        if not self.is_skipping or get_ident() != self._thread:
+        if not self.mode.is_skipping or get_ident() != self._thread:
             return False
         self.counting.thread, is_partial = None, self.counting.next_begun
         if is_partial:  # only a part of this step would be measured
@@ -318,25 +319,30 @@ class Steps:
             self._tally = self._tally.begun(self._skipped)
         elif self._skipped:  # else it has at most a wait for the end of an epoch
             samples = self._count_samples(self._tally)
-            if self._is_timed:
+            if self.mode.is_timed:
                 self._time(self._tally, samples, self._tokens(self._tally))
             self._tally = Tally()
         if self._skipped:
             self._asides.border()
-        self._open()
+        self._open(is_on=self.mode.is_on)
         if is_partial:
-            self._is_timed, self._mark = False, nothing
+            self.mode, self._mark = IN_PART if self.mode.is_on else UNWATCHED, nothing
         return is_partial
 
-    def _time(self, tally: Tally, samples: int | None, tokens: int | None) -> None:
+    def _time(
+        self, tally: Tally, samples: int | None, tokens: int | None, *, at_split: bool = False
+    ) -> None:
         """Close a step on the clock, or all the steps that were only counted."""
-        assert self.clock is not None
-        count = max(1, self._skipped)
+        clock, count = self.clock, max(1, self._skipped)
+        assert clock is not None
         loss = readable(tally.loss) if self._skipped else tally.loss
-        values = self._acted(tally, count)
-        self.clock.end(
-            self.steps, samples, loss, tally.data_s, tokens, count, tally.borders, values
-        )
+        values, data_s, borders = self._acted(tally, count), tally.data_s, tally.borders
+        if at_split:
+            self._mark = clock.end_at_split(
+                self.steps, samples, loss, data_s, tokens, borders, values
+            )
+        else:
+            clock.end(self.steps, samples, loss, data_s, tokens, count, borders, values)
         self._observer.step(self.steps)
 
     def _acted(self, tally: Tally, count: int = 1) -> Mapping[str, float]:
@@ -348,24 +354,43 @@ class Steps:
 
     def _may_skip(self) -> bool:
         """Return whether the next steps need only be counted: they are short and alike."""
-        known = self._findings
-        if known.declares or self.steps < self.closely_until:
+        known, state = self._findings, self._boundaries.state
+        if state == "declared" or self.steps < self.closely_until:
             return False
-        if self._is_on and not self.may_skip:
+        if self.active and not self.may_skip:
             return False
         steps_alike = self._is_plain and len(known.optimizers) == 1 and not self._has_closure
         return (
             steps_alike
-            and not (known.scaler or known.graphs or known.by_backward or self._backward_depth)
+            and not (known.scaler or known.graphs or state == "passes" or self._backward_depth)
             and time.monotonic() < self._look_due_s
         )
 
-    # ── steps whose end is recognised in the next step ──────────────────────────────────
+    # ── the ends of steps ───────────────────────────────────────────────────────────────
+
+    def _obey(self, says: Verdict) -> None:
+        """Do with the step in progress what its boundaries say."""
+        if says == "ends":
+            self._close()
+        elif says == "may end":
+            self._split()
+        elif says == "joins":
+            self._join()
+        elif says == "had ended":
+            self._close_at_split()
+        elif says == "one more":
+            self.counting.steps += 1
+
+    def _no_more_comes(self) -> bool:
+        """Note that nothing more of the step can come; return whether it has ended by that."""
+        says = self._boundaries.feed("no more comes")
+        self._obey(says)
+        return says == "had ended"
 
     def _split(self) -> None:
         """Note that the step may have ended here."""
-        self._before_split, self._tally, self._is_split = self._tally, Tally(), True
-        if self._is_timed:
+        self._before_split, self._tally = self._tally, Tally()
+        if self.mode.is_timed:
             assert self.clock is not None
             self._mark = self.clock.split()
             self._begin_phases()
@@ -373,31 +398,21 @@ class Steps:
     def _join(self) -> None:
         """Undo the split: the step goes on."""
         self._before_split.add(self._tally)
-        self._tally, self._is_split = self._before_split, False
-        if self._is_timed:
+        self._tally = self._before_split
+        if self.mode.is_timed:
             assert self.clock is not None
             self._mark = self.clock.join()
 
     def _close_at_split(self) -> None:
         """End the step where it was split: the next one has begun since."""
         self.counting.steps += 1
-        tally, self._is_split = self._before_split, False
-        if self._is_on:
-            self._findings.learn(tally, timed=self._is_timed)
-            self._gradient_sync.step_ends(tally.moved if self._is_timed else None)
+        tally = self._before_split
+        if self.mode.is_on:
+            self._findings.learn(tally, timed=self.mode.is_timed)
+            self._gradient_sync.step_ends(tally.moved if self.mode.is_timed else None)
         samples = self._count_samples(tally)
-        if self._is_timed:
-            assert self.clock is not None
-            self._mark = self.clock.end_at_split(
-                self.steps,
-                samples,
-                tally.loss,
-                tally.data_s,
-                self._tokens(tally),
-                tally.borders,
-                self._acted(tally),
-            )
-            self._observer.step(self.steps)
+        if self.mode.is_timed:
+            self._time(tally, samples, self._tokens(tally), at_split=True)
 
     # ── what is no part of a step ───────────────────────────────────────────────────────
 
@@ -411,7 +426,7 @@ class Steps:
 
     def _retime(self) -> None:
         """Start the time of the step in progress here."""
-        if self._is_timed:
+        if self.mode.is_timed:
             assert self.clock is not None
             self.clock.interrupt()
             self._mark = self.clock.begin()
@@ -444,13 +459,13 @@ class Steps:
         return samples
 
     def _samples(self, tally: Tally) -> int | None:
-        if not self._is_on:
+        if not self.mode.is_on:
             return None
         if tally.batches:
             return tally.fetched
         if self._feeds.is_fed():
             return 0  # some frameworks fetch each batch a step ahead
-        if self.is_skipping:
+        if self.mode.is_skipping:
             return tally.called or None if self._first_call_tells else None
         samples = samples_of(tally)
         self._first_call_tells = samples is not None and samples == tally.called

@@ -12,46 +12,31 @@ from threading import get_ident
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
-from ..instrument.collectives import Moved, together
 from ..instrument.guard import event
 from ..instrument.loss import readable
-from ..levers.training_objects import NewestCall, Root
-from .batches import BatchedSteps
-from .discovery import Discovery
-from .gradient_sync import GradientSync
-from .grammar import Symbol
-from .optimizer_rounds import GOES_ON, HERE, Begun, Ended, Rounds
-from .own_optimizers import hook_own_optimizers
+from .boundaries import BY_UPDATES
+from .communication import SharedSteps
+from .hooked_methods import UPDATES, hook_methods
+from .mode import FIRST, UNWATCHED
 from .roots import Survey, before_freezing
-from .samples import first_dimension, needs_gradient
-from .step_counts import Tally, total
+from .step_counts import Tally
 from .steps import NOBODY, no_switch, nothing
 
-AUTOCAST_EVERY = 16
-"""After so many steps, look again whether a root is called inside an autocast."""
-FEW = 4
-"""A rollout in evaluation mode acts on so many times fewer samples at once than a step learns
-from."""
 OTHERS_STEPS = 8
 """After so many steps of another thread's optimizers, and none of ours, follow that thread."""
 NO_TASK = -1
 """Autograd's id of the current backward pass on a thread that runs none."""
 
 
-class Tracker(BatchedSteps):
+class Tracker(SharedSteps):
     """Handles all events of the script. A begin returns whether to report its end."""
 
     def reset(self) -> None:
         """Forget the training found so far."""
         super().reset()
-        self._findings = Discovery(self)
-        self._gradient_sync = GradientSync(self, self.gradient_came)
-        self._rounds = Rounds()
-        self._waiting = 0  # depth of nested waits for other processes
-        self._borders: list[Any] = []  # the clock's timestamps in a call of collectives
         self._stepped_within = False  # an optimizer has stepped in this backward pass
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
         self._bare_backwards = 0  # backward passes since an optimizer stepped
@@ -67,7 +52,7 @@ class Tracker(BatchedSteps):
         """Note that an optimizer is about to step."""
         if get_ident() != self._thread and not self._accepts_step():
             return False
-        if self.is_skipping:
+        if self.mode.is_skipping:
             if id(optimizer) == self._only_optimizer and not has_closure:
                 return True
             self._stop_skipping()
@@ -83,10 +68,9 @@ class Tracker(BatchedSteps):
         self._has_closure = has_closure
         self._newest_optimizer = key
         self._begin_step(key)
-        self._learned.updates(self._tally)
         if key not in self._findings.optimizers:
             for other in self._findings.meet(key, optimizer):
-                self._rounds.expect(other)
+                self._boundaries.expect(other)
         if not has_closure:
             self._enter("updates")
         return True
@@ -96,7 +80,7 @@ class Tracker(BatchedSteps):
         """Note that an optimizer has stepped, or that its GradScaler skipped the step."""
         if self._failed_thread is not None:
             return self._restore_at_border(id(optimizer))
-        if self.is_skipping and get_ident() == self._thread:
+        if self.mode.is_skipping and get_ident() == self._thread:
             self._skip()
             return False
         if not self._optimizer_depth:
@@ -106,12 +90,11 @@ class Tracker(BatchedSteps):
         self._optimizer_depth -= 1
         if self._optimizer_depth:
             return False
-        self._bare_backwards = 0
         if self._backward_depth:
             self._stepped_within = True
             self._enter("learns")
         else:
-            self._may_end()
+            self._update_ends()
         return False
 
     @event("GradScaler")
@@ -125,7 +108,7 @@ class Tracker(BatchedSteps):
     def _forget_others(self, key: int) -> None:
         """Forget the optimizers that are gone, and another cell's training if this one is new."""
         for gone in self._findings.lost():
-            self._rounds.forget(gone)
+            self._boundaries.forget(gone)
         if self._is_new_cell:
             self._is_new_cell = False
             if key not in self._findings.optimizers:
@@ -170,55 +153,48 @@ class Tracker(BatchedSteps):
 
     def _begin_step(self, key: int) -> None:
         """Begin an optimizer's step. This may show that the training step before has ended."""
-        if self._findings.declares:
-            return
-        afresh = self._tally.batches > 0
-        begun = self._rounds.begins(key, afresh=afresh if afresh or self._feeds.is_fed() else None)
-        if begun is Begun.ONE_MORE:
-            self.counting.steps += 1
-        elif begun is not GOES_ON:
-            self._close_at_split() if begun is Begun.HAD_ENDED else self._join()
-        if self._findings.by_backward:
-            self._findings.by_backward, self._findings.is_news = False, True
-        if self._asides.why is not None:
-            self._observer.aside(None)
-        if self._asides.is_between:
-            self._asides.trains()
+        state = self._boundaries.state
+        if state != "declared":
+            afresh = self._tally.batches > 0 or (False if self._feeds.is_fed() else None)
+            self._obey(self._boundaries.update_begins(key, afresh=afresh))
+            self._findings.is_news |= state == "passes"
+            if self._asides.why is not None:
+                self._observer.aside(None)
+            if self._asides.is_between:
+                self._asides.trains()
+        self._learned.updates(self._tally)
 
-    def _may_end(self) -> None:
+    def _update_ends(self) -> None:
         """End the training step if it is over, or note that it may be."""
-        ended = Ended.BEFORE if self._findings.declares else self._rounds.ends()
-        if ended is HERE:
-            self._close()
-        elif ended is Ended.MAYBE:
-            self._split()
-        else:
+        self._bare_backwards = 0
+        says = self._boundaries.update_ends()
+        if says in ("late", "goes on"):
             self._enter("has updated")
-            if not self._findings.declares:  # it belongs to the step that was closed
-                self._asides.is_between = True
+        if says == "late":
+            self._asides.is_between = True
+        self._obey(says)
 
     @event("optimizer")
     def own_update_begins(self, optimizer: Any) -> bool:
         """Note that an optimizer that is not PyTorch's is about to update the weights."""
-        known = self._findings
-        if get_ident() != self._thread or not (known.by_backward or known.own_optimizer):
+        known, is_expected = self._findings, self._boundaries.state == "passes"
+        if get_ident() != self._thread or not (is_expected or known.own_optimizer):
             return False
         self._stop_skipping()
         if not known.own_optimizer:  # the backward pass before has ended this step already
             known.own_optimizer = type(optimizer).__module__.partition(".")[0]
-            known.by_backward, known.is_news = False, True
+            self._boundaries.feed("own optimizer")
+            known.is_news = True
             return False
         self._newest_optimizer = id(optimizer)
         self._begin_step(self._newest_optimizer)
-        self._learned.updates(self._tally)
         self._enter("updates")
         return True
 
     @event("optimizer")
-    def own_update_ends(self) -> bool:
-        """Note that it has updated them."""
-        self._bare_backwards = 0
-        self._may_end()
+    def update_ended(self) -> bool:
+        """Note that it has updated them, or that a CUDA graph's replay has been enqueued."""
+        self._update_ends()
         return False
 
     # ── backward passes ─────────────────────────────────────────────────────────────────
@@ -228,7 +204,7 @@ class Tracker(BatchedSteps):
         """Note that a backward pass from these tensors is about to begin."""
         if get_ident() != self._thread and not self._takes_over():
             return self._failed_thread is not None
-        if self.is_skipping:
+        if self.mode.is_skipping:
             self.counting.next_begun = self._tally.is_open = True
             is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
             self._tally.loss = tensors.detach() if is_scalar else None
@@ -241,10 +217,11 @@ class Tracker(BatchedSteps):
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.learns()
-        if not (self._optimizer_depth and self._tally.backwards):  # a closure computes it again
-            self._learn_from(tensors)
+        is_again = self._optimizer_depth and self._tally.backwards  # a closure computes it again
+        if self.mode.is_on and self._is_unfed and not is_again:
+            self._learned.learns(self._tally, tensors)
         self._enter("learns")
-        if self._is_timed:
+        if self.mode.is_timed:
             self._gradient_sync.pass_begins()
         return True
 
@@ -262,7 +239,7 @@ class Tracker(BatchedSteps):
         if self._gradient_sync.pass_ends() and self._mark is not nothing:
             assert self.clock is not None
             self.clock.rename("communication")
-        if self._is_on:
+        if self.mode.is_on:
             self._enter("updates" if self._optimizer_depth else "has learned")
             tally.loss = self._loss(tensors)
             now = time.monotonic()
@@ -270,8 +247,8 @@ class Tracker(BatchedSteps):
                 self._idle(now)
         if self._stepped_within:
             self._stepped_within = self._is_plain = False  # on a GPU, on autograd's thread
-            self._may_end()
-        elif not self._optimizer_depth and not self._findings.declares:
+            self._update_ends()
+        elif not self._optimizer_depth:
             self._count_bare()
         return False
 
@@ -279,7 +256,7 @@ class Tracker(BatchedSteps):
     def loss_scaled(self, loss: Any, scaled: Any) -> bool:
         """Note that a GradScaler has scaled a loss, or several."""
         is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is disabled
-        if self._is_on and is_scaled and get_ident() == self._thread:
+        if self.mode.is_on and is_scaled and get_ident() == self._thread:
             self._scaled = id(scaled), loss.detach()
         return False
 
@@ -292,9 +269,9 @@ class Tracker(BatchedSteps):
     def _count_bare(self) -> None:
         """Count backward passes without an optimizer step: after many, they are the steps."""
         self._bare_backwards += 1
-        if self._findings.by_backward:
-            self._close()
-        elif self._bare_backwards >= self._findings.patience:
+        self._obey(self._boundaries.feed("pass"))
+        is_due = self._boundaries.state in BY_UPDATES
+        if is_due and self._bare_backwards >= self._findings.patience:
             self._give_optimizers_up()
 
     def _give_optimizers_up(self) -> None:
@@ -303,201 +280,22 @@ class Tracker(BatchedSteps):
         if survey.has_optimizer_to_come():
             self._findings.patience *= 2
             return
-        self._findings.by_backward = self._findings.is_news = True
-        hook_own_optimizers(self)
+        self._findings.is_news = True
+        hook_methods(UPDATES, self.own_update_begins, self.update_ended, takes=1)
         trained = survey.with_gradients()
         for module in trained:
             self._findings.add_root(module)
         self._findings.add_frozen(survey.frozen(trained))
+        self._obey(self._boundaries.feed("no more comes"))
         self.counting.steps += self._bare_backwards - 1
-        self._close()
+        self._obey(self._boundaries.feed("passes alone"))
 
-    # ── other processes ─────────────────────────────────────────────────────────────────
-
-    @event("gradients")
-    def gradient_came(self) -> bool:
-        """Note a gradient that may be the last of the pass, which is sent next.
-
-        On a GPU this runs on autograd's thread, while the thread that trains waits for it.
-        """
-        if self._backward_depth:
-            self._mark("backward")
-        return False
-
-    @event("communication")
-    def wait_begins(self) -> bool:
-        """Note that the computation is about to wait for other processes."""
-        if not self._is_timed or (get_ident() != self._thread and not self._backward_depth):
-            return False
-        self._waiting += 1
-        if self._waiting == 1:
-            self._phases.cut()
-            self._mark("communication")
-        return True
-
-    @event("communication")
-    def wait_ends(self) -> bool:
-        """Note that the wait is over."""
-        self._waiting -= 1
-        if self._waiting == 0:
-            self._mark("backward" if self._backward_depth else self._phases.phase)
-        return False
-
-    @event("communication")
-    def collectives_begin(self) -> bool:
-        """Note a call of collectives that is about to begin; return whether to report its end."""
-        is_looked_at = self._is_timed and not self.is_skipping
-        return is_looked_at and (get_ident() == self._thread or self._backward_depth > 0)
-
-    @event("communication")
-    def collectives_are_timed(self) -> bool:
-        """Return whether to report the begin and the ends of the collectives of this call."""
-        self._borders = []
-        return self.clock is not None and self.clock.times_collectives
-
-    @event("communication")
-    def collective_border(self) -> bool:
-        """Note on the current stream that the first collective begins, or that one ends."""
-        assert self.clock is not None
-        self._borders.append(self.clock.timestamp())
-        return False
-
-    @event("communication")
-    def collectives_end(self, moved: list[Moved] | None) -> bool:
-        """Add what each collective of the call moves; None: not known."""
-        tally, borders, self._borders = self._tally, self._borders, []
-        tally.moved = together((tally.moved, *([None] if moved is None else moved)))
-        if moved is None or (moved and len(borders) != len(moved) + 1):
-            tally.borders = None
-        elif moved and tally.borders is not None:
-            tally.borders.append(borders)
-        return False
-
-    # ── the model's calls ───────────────────────────────────────────────────────────────
-
-    @event("forward")
-    def called(
-        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Note that a root is about to be called."""
-        if get_ident() != self._thread or self._backward_depth:
-            return False
-        inputs = (*args, *kwargs.values())
-        if root.is_frozen:
-            return self._frozen_called(root, args, kwargs)
-        has_gradients = torch.is_grad_enabled()
-        learns = module.training and has_gradients
-        if learns and self.is_skipping:
-            self.counting.next_begun = True
-        elif self._stop_skipping():
-            self._asides.trains()
-        samples = first_dimension(inputs)
-        symbol: Symbol = "trains" if has_gradients else "freezes"
-        if learns:
-            self._call(root, args, kwargs, samples)
-        else:
-            self._is_plain = False  # the next step may have such a call too
-            is_before = self._asides.is_between and not self._tally.batches
-            if is_before and not has_gradients and self._acts(root, module, samples):
-                symbol = "acts"
-            elif (not module.training or not self._tally.batches) and self._asides.calls():
-                self._turn_aside()
-            elif is_before and not has_gradients and self._asides.why is None:
-                symbol = "acts"
-        self._tally.calls += 1
-        return self._call_begins(root, symbol, samples)
-
-    def _call_begins(self, root: Root, symbol: Symbol, samples: int | None) -> bool:
-        """Follow a call where steps are measured in full; return whether to report its end."""
-        if self.is_skipping or not self._is_on:
-            return False
-        is_learned_from = not (root.is_frozen or self._tally.batches or self._feeds.is_fed())
-        known = samples if root.has_samples_first else None
-        self._learned.called(root if is_learned_from else None, known)
-        self._enter(symbol, root)
-        return True
-
-    @event("forward")
-    def returned(self) -> bool:
-        """Note that the newest call has ended."""
-        self._learned.returned()
-        self._enter("returns")
-        return False
-
-    def _frozen_called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Handle a call of a model without an optimizer, maybe within another model's call."""
-        if self.is_skipping:
-            return False
-        if not root.was_called:
-            root.was_called = self._findings.is_news = True
-        has_gradients = torch.is_grad_enabled() and needs_gradient((*args, *kwargs.values()))
-        if root.keeps_calls:
-            root.newest = NewestCall(args, kwargs, self._autocast(), has_gradients)
-        return self._call_begins(root, "trains" if has_gradients else "freezes", None)
-
-    def _acts(self, root: Root, module: nn.Module, samples: int | None) -> bool:
-        """Return whether a call without gradients, before a step, is for what to learn from.
-
-        A rollout acts on few samples at a time, and steps then learn from many. An evaluation has
-        as many as a step, or more. In evaluation mode only far fewer are taken for a rollout, and
-        only where there is no DataLoader.
-        """
-        is_fed, learned = self._feeds.feed is not None, root.trained_on
-        if self._asides.why is not None:
-            return False
-        if samples is None or learned is None:
-            return module.training and not is_fed
-        return samples < learned if module.training else not is_fed and samples * FEW <= learned
-
-    def _learn_from(self, tensors: Any) -> None:
-        if self._is_on and not (self._tally.batches or self._feeds.is_fed()):
-            self._learned.learns(self._tally, tensors)
-
-    @event("eval")
-    def turns_to_evaluation(self) -> bool:
-        """Note a call of `nn.Module.eval`: calls that cannot train may follow."""
-        if get_ident() != self._thread:
-            return False
-        if self.is_skipping:
-            self._put_hooks_in()
-        if self._is_split:  # no optimizer that may have been due has stepped before an evaluation
-            self._rounds.end()
-            self._close_at_split()
-            self._asides.border()
-        return False
-
-    def _call(
-        self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int | None
-    ) -> None:
-        """Handle a training call, on so many samples."""
-        root.trained_on = samples
-        if self._asides.why is not None:
-            self._resume()
-        if self._asides.is_between:
-            self._asides.trains()
-        tally = self._tally
-        if root.keeps_calls or self.steps >= root.looked_at:
-            root.looked_at, root.was_called = self.steps + AUTOCAST_EVERY, True
-            autocast, before = self._autocast(), root.autocast
-            root.autocast = None if autocast is None else autocast[1]
-            self._findings.is_news |= root.autocast != before
-            if root.keeps_calls:
-                root.newest = NewestCall(args, kwargs, autocast)
-        if tally.is_open and not tally.batches and not (self._optimizer_depth and tally.backwards):
-            tally.called = total(tally.called, samples if root.has_samples_first else None)
-        tally.is_open = False
-
-    def _autocast(self) -> tuple[str, torch.dtype] | None:
-        """Return the autocast that is active now, if there is one."""
-        kind = self._findings.device_type
-        return (kind, torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
-
-    # ── files ───────────────────────────────────────────────────────────────────────────
+    # ── files and garbage collection ────────────────────────────────────────────────────
 
     @event("torch.save")
     def save_begins(self) -> bool:
         """Note that the script is about to save a file."""
-        if not self._is_on or get_ident() != self._thread:
+        if not self.mode.is_on or get_ident() != self._thread:
             return False
         self._stop_skipping()
         begins = self._asides.saves()
@@ -512,8 +310,6 @@ class Tracker(BatchedSteps):
         self._observer.aside(None)
         self._restart()
         return False
-
-    # ── garbage collection ──────────────────────────────────────────────────────────────
 
     @event("gc.freeze")
     def freezes(self) -> bool:
@@ -559,8 +355,6 @@ class Tracker(BatchedSteps):
         if self.rests:
             self.counting.fetching = False
             return False
-        if self._is_split:
-            self._rounds.end()
         self.finish()
         self.counting.fetching = self._stepped_within = self._has_closure = False
         self._optimizer_depth = self._backward_depth = self._waiting = self._depth = 0
@@ -569,7 +363,8 @@ class Tracker(BatchedSteps):
         self._is_new_cell = True
         self._observer.aside(self._asides.why)
         self.interrupt()
-        self._open()
+        if self.mode is not FIRST:
+            self._open(is_on=self.mode.is_on)
         return False
 
     def _begin_anew(self) -> None:
@@ -587,7 +382,7 @@ class Tracker(BatchedSteps):
         self._findings.end()
         self.reset()
         self.switch_backward = no_switch  # a child that is forked later gets no hook back
-        self._thread, self._is_on = NOBODY, False
+        self._thread, self.mode = NOBODY, UNWATCHED
 
     # ── CUDA graphs ─────────────────────────────────────────────────────────────────────
 
@@ -598,7 +393,7 @@ class Tracker(BatchedSteps):
             return False
         self._stop_skipping()
         self._captured, self._thread = False, NOBODY
-        return True
+        return False
 
     @event("CUDA graph")
     def capture_ends(self, graph: Any) -> bool:
@@ -616,13 +411,6 @@ class Tracker(BatchedSteps):
         self._begin_step(id(graph))
         self._enter("replays")
         return True
-
-    @event("CUDA graph")
-    def replay_ends(self) -> bool:
-        """Note that a replay has been enqueued."""
-        self._bare_backwards = 0
-        self._may_end()
-        return False
 
 
 def _lives(thread: int) -> bool:

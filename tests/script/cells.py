@@ -173,6 +173,26 @@ def a_gan_that_is_interrupted_between_its_optimizers(toy):
     return {}
 
 
+@case
+def tried_out_before_it_trains(toy):
+    model, optimizer = training()
+    model(torch.ones(8, 8)).sum().backward()
+    toy.tracker.cell_ends()
+    fit(model, optimizer, loader())
+    return {}
+
+
+@case
+def a_gan_that_is_read_between_its_optimizers(toy):
+    (one, first), (other, second) = training(), training()
+    fit_both(one, first, other, second, 3)
+    one(torch.ones(8, 8)).sum().backward()
+    first.step()
+    toy.tracker.flush()
+    fit_both(one, first, other, second, 3)
+    return {}
+
+
 def fit_both(one, first, other, second, steps):
     for (x,) in loader(steps):
         one(x).sum().backward()

@@ -772,7 +772,7 @@ def a_graph_replayed(toy):
     for _ in range(17):
         assert not toy.tracker.replay_begins(idle)
         assert toy.tracker.replay_begins(graph)
-        toy.tracker.replay_ends()
+        toy.tracker.update_ended()
 
 
 @shape(40)

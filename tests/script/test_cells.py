@@ -60,3 +60,11 @@ def test_a_training_on_another_thread_goes_on_when_the_cell_ends(results):
 
 def test_an_interrupt_between_two_optimizers_ends_the_step(results):
     assert results["a_gan_that_is_interrupted_between_its_optimizers"]["steps"] == 7
+
+
+def test_a_cell_that_tries_a_model_out_before_it_trains_harms_nothing(results):
+    assert results["tried_out_before_it_trains"]["steps"] == 3
+
+
+def test_reading_between_two_optimizers_ends_the_step_there(results):
+    assert results["a_gan_that_is_read_between_its_optimizers"]["steps"] == 7

@@ -16,7 +16,7 @@ import gpudash
 from gpudash.instrument import private_torch
 from gpudash.instrument.private_torch import NEEDED, PLACES, Place
 from gpudash.instrument.uncompiled import uncompiled
-from gpudash.script import waits
+from gpudash.script import hooked_methods
 from gpudash.script.roots import CALL_ATTRIBUTE
 from gpudash.script.tracker import NO_TASK
 
@@ -179,7 +179,7 @@ def test_ddp_shows_whether_the_next_backward_pass_sends_or_silent_passes_count_a
     assert callable(nn.parallel.DistributedDataParallel._get_ddp_logging_data)
 
 
-@pytest.mark.parametrize("place", waits.HOOKED)
+@pytest.mark.parametrize("place", hooked_methods.WAITS)
 def test_torch_waits_for_other_processes_in_these_methods_or_waits_count_as_work(place):
     module, kind, names = place
     found = getattr(importlib.import_module(module), kind)

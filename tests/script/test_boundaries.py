@@ -1,36 +1,39 @@
 """Which optimizer steps make one training step, and how early its end is known."""
 
+import random
 from itertools import cycle, islice
 
 import pytest
 
-from gpudash.script.optimizer_rounds import Begun, Ended, Rounds
+from gpudash.script.boundaries import SHAPES, Boundaries
 
 
-def ends_of(optimizers, expected="", *, fed=True):
+def ends_of(optimizers, expected="", *, fed=True, evaluates=False):
     """Return where steps end: `|` if known at once, `¦` if known when the next one begins.
 
-    A space in `optimizers` is the arrival of a batch.
+    A space in `optimizers` is the arrival of a batch. `evaluates`: an evaluation follows.
     """
-    rounds, ends, afresh = Rounds(), [], True
+    boundaries, ends, afresh = Boundaries(), [], True
     met = set()
     for optimizer in optimizers:
         if optimizer == " ":
             afresh = True
             continue
-        begun = rounds.begins(optimizer, afresh=afresh if fed else None)
-        if begun is Begun.HAD_ENDED:
+        begun = boundaries.update_begins(optimizer, afresh=afresh if fed else None)
+        if begun == "had ended":
             ends.append("¦")
-        if begun is Begun.ONE_MORE:
+        if begun == "one more":
             ends.append("+")
         if not met:
             for other in expected:
-                rounds.expect(other)
+                boundaries.expect(other)
         met.add(optimizer)
         ends.append(optimizer)
         afresh = False
-        if rounds.ends() is Ended.HERE:
+        if boundaries.update_ends() == "ends":
             ends.append("|")
+    if evaluates and boundaries.feed("no more comes") == "had ended":
+        ends.append("¦")
     return "".join(ends)
 
 
@@ -51,15 +54,15 @@ def test_a_single_optimizer_ends_each_step_at_once():
 
 
 def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
-    rounds = Rounds()
+    boundaries = Boundaries()
     for _ in range(3):
-        rounds.begins("A", afresh=True)
-        assert rounds.ends() is Ended.HERE
+        boundaries.update_begins("A", afresh=True)
+        assert boundaries.update_ends() == "ends"
     for optimizer in "AB":  # in one backward pass
-        assert rounds.begins(optimizer, afresh=True) is Begun.GOES_ON
-    assert rounds.ends() is Ended.HERE
-    rounds.begins("A", afresh=True)
-    assert rounds.ends() is Ended.MAYBE  # B is due
+        assert boundaries.update_begins(optimizer, afresh=True) == "goes on"
+    assert boundaries.update_ends() == "ends"
+    boundaries.update_begins("A", afresh=True)
+    assert boundaries.update_ends() == "may end"  # B is due
 
 
 def test_two_optimizers_present_from_the_start_end_a_step_together():
@@ -88,13 +91,13 @@ def test_a_second_training_counts_its_own_steps(fed):
 
 
 def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
-    rounds = Rounds()
+    boundaries = Boundaries()
     for optimizer in "DGDG":
-        rounds.begins(optimizer, afresh=True)
-        rounds.ends()
-    rounds.forget("G")
-    rounds.begins("D", afresh=True)
-    assert rounds.ends() is Ended.HERE
+        boundaries.update_begins(optimizer, afresh=True)
+        boundaries.update_ends()
+    boundaries.forget("G")
+    boundaries.update_begins("D", afresh=True)
+    assert boundaries.update_ends() == "ends"
 
 
 def test_a_late_optimizer_without_a_new_batch_belongs_to_the_step_before():
@@ -103,11 +106,11 @@ def test_a_late_optimizer_without_a_new_batch_belongs_to_the_step_before():
 
 
 def test_many_optimizers_within_one_backward_pass_end_one_step():
-    rounds = Rounds()
+    boundaries = Boundaries()
     for step in range(3):
         for parameter in range(5):
-            rounds.begins(parameter, afresh=True)
-        assert rounds.ends() is Ended.HERE, step
+            boundaries.update_begins(parameter, afresh=True)
+        assert boundaries.update_ends() == "ends", step
 
 
 def test_the_number_of_steps_never_depends_on_predicted_ends():
@@ -151,3 +154,59 @@ def test_after_many_steps_on_a_batch_each_is_a_step_of_the_training():
 def test_a_training_after_the_other_without_a_batch_of_its_own_counts_its_steps():
     ends = ends_of(" A A A A" + "B" * 20)
     assert ends.count("|") + ends.count("¦") + ends.count("+") >= 4 + 19
+
+
+def training(drawn):
+    """Return the names of optimizers, and those that step on each of 40 batches, in order.
+
+    The first steps on each batch. Others step on each or now and then, and some of those on each
+    step several times in a row.
+    """
+    names = "ABCD"[: drawn.randint(1, 4)]
+    every = [1, *(drawn.randint(1, 6) for _ in names[1:])]
+    times = [drawn.choice((1, 2, 5)) if len(names) > 1 and one == 1 else 1 for one in every]
+    order = [0, *drawn.sample(range(1, len(names)), len(names) - 1)]
+    return names, [
+        "".join(names[one] * times[one] for one in order if batch % every[one] == 0)
+        for batch in range(40)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(11))
+def test_330_random_trainings_have_as_many_steps_as_batches(seed):
+    drawn = random.Random(seed)
+    for _ in range(30):
+        names, batches = training(drawn)
+        ends = ends_of(" ".join(batches), names, evaluates=True)
+        assert sum(ends.count(one) for one in "|¦+") == len(batches)
+
+
+def test_what_is_in_no_row_changes_nothing():
+    boundaries = Boundaries()
+    boundaries.feed("declares")
+    assert boundaries.update_begins("A", afresh=True) == "goes on"
+    assert (boundaries.update_ends(), boundaries.state) == ("goes on", "declared")
+
+
+def test_no_two_shapes_contradict_each_other():
+    pairs = [(state, symbol) for row in SHAPES for state in row.states for symbol in row.symbols]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_passes_without_an_optimizer_are_steps_until_one_steps():
+    boundaries = Boundaries()
+    assert boundaries.feed("pass") == "goes on"
+    assert [boundaries.feed(symbol) for symbol in ("passes alone", "pass")] == ["ends", "ends"]
+    boundaries.update_begins("A", afresh=True)
+    assert (boundaries.update_ends(), boundaries.feed("pass")) == ("ends", "goes on")
+
+
+def test_an_optimizer_that_is_due_is_awaited_no_longer_once_nothing_more_can_come():
+    boundaries = Boundaries()
+    boundaries.update_begins("D", afresh=True)
+    boundaries.expect("G")
+    assert boundaries.update_ends() == "may end"
+    assert boundaries.feed("no more comes") == "had ended"
+    assert boundaries.feed("no more comes") == "goes on"
+    boundaries.update_begins("G", afresh=False)
+    assert boundaries.update_ends() == "late"

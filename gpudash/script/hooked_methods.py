@@ -1,0 +1,73 @@
+"""Hooks what has a begin and an end: functions, and methods of what the script has imported.
+
+Places where torch waits for other processes, besides DDP's backward pass, are such methods:
+fully_shard gathers parameters before it uses them, and scatters gradients afterwards; DDP
+broadcasts buffers, such as BatchNorm's, before the forward pass. All these are private, and a test
+fails if one goes. Updates by optimizers that are not PyTorch's are others. A library that is not
+listed, or that has renamed its method, leaves each backward pass a step by itself.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from typing import Any, TypeAlias
+
+from ..instrument import patching
+from ..instrument.guard import unseen
+from ..instrument.uncompiled import uncompiled
+
+Place: TypeAlias = tuple[str, str, tuple[str, ...]]
+"""Module, class and methods."""
+FULLY_SHARD = "torch.distributed.fsdp._fully_shard"
+WAITS: tuple[Place, ...] = (
+    ("torch.nn.parallel.distributed", "DistributedDataParallel", ("_sync_buffers",)),
+    (
+        f"{FULLY_SHARD}._fsdp_param_group",
+        "FSDPParamGroup",
+        ("unshard", "wait_for_unshard", "post_backward"),
+    ),
+    (f"{FULLY_SHARD}._fsdp_state", "FSDPState", ("_root_post_backward_final_callback",)),
+)
+UPDATES: tuple[Place, ...] = (
+    ("fastai.optimizer", "Optimizer", ("step",)),
+    ("keras.src.optimizers.base_optimizer", "BaseOptimizer", ("apply",)),
+)
+Begins: TypeAlias = Callable[..., bool]
+Ends: TypeAlias = Callable[[], bool]
+
+
+def hook_methods(places: Iterable[Place], begins: Begins, ends: Ends, *, takes: int = 0) -> None:
+    """Surround the methods of the classes that the script has imported, once."""
+    for module, owner, names in places:
+        kind = getattr(sys.modules.get(module), owner, None)
+        for name in names:
+            if callable(getattr(kind, name, None)):
+                _patch(kind, name, begins, ends, takes)
+
+
+@cache
+def _patch(kind: Any, name: str, begins: Begins, ends: Ends, takes: int) -> None:
+    patching.replace(kind, name, surrounded(getattr(kind, name), begins, ends, takes=takes))
+    patching.at_undo(_patch.cache_clear)
+
+
+def surrounded(
+    function: Callable[..., Any], begins: Begins, ends: Ends = bool, *, takes: int = 0
+) -> Callable[..., Any]:
+    """Return the function with its begin reported, and its end if `begins` returns true.
+
+    Its first `takes` arguments are passed to `begins`.
+    """
+
+    @wraps(function)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        noted = False
+        with unseen:
+            try:
+                noted = begins(*args[:takes])
+                return function(*args, **kwargs)
+            finally:
+                if noted:
+                    ends()
+
+    return uncompiled(hooked, deeply=False)
