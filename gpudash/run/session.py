@@ -29,6 +29,7 @@ from gpudash.protocol.commands import (
     Block,
     Blocks,
     Change,
+    Figures,
     Memory,
     Pause,
     Plan,
@@ -303,12 +304,19 @@ class Session:
             raise RecordingError(f"{shown(target)} is being recorded")
         origin = self._origin(every_step=every_step)
         sink = opener(name)(str(target), origin, force=force)
+        sink.connect(self._track)
 
         def begin() -> None:
             account = self._fold.time.settled()
             self._sinks.begin(name, str(target), sink, origin.began_s, account)
 
         self._requests.put(begin)
+
+    def _track(self, figures: Figures) -> None:
+        """Hand figures to the tracker in the training's process; called on a sink's thread."""
+        self._requests.put(
+            lambda: self._training.track(figures) if self._training is not None else None
+        )
 
     def _origin(self, *, every_step: bool) -> Origin:
         return Origin(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.commands import AnyCommand, Figures
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import PROTOCOL_VERSION, Printed, TrainingProcess
 from gpudash.run.stack_reply import StackReply
@@ -37,6 +37,9 @@ class Source(ABC):
 
     def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most take no commands
         """Send a command."""
+
+    def track(self, figures: Figures, /) -> None:  # noqa: B027  # only scripts have trackers
+        """Hand figures to the run that the training has open in a tracker."""
 
     def type(self, text: str, /) -> None:  # noqa: B027  # most have no terminal
         """Type on the terminal of the user's command."""
