@@ -99,6 +99,7 @@ def add_recording_options(
     add_switch(recording, "--live", "with --record: the dashboard too")
     what = "seconds between rows (default 0.5)"
     add_number(recording, "--interval", 0.05, 3600, "S", what, 0.5)
+    add_energy(recording)
     add_price(recording)
     add_switch(recording, "--every-step", "with --record: FILE.jsonl tells of each step")
     add_switch(recording, "--force", "overwrite an existing record file")
@@ -165,9 +166,9 @@ def add_price(group: "argparse._ActionsContainer") -> None:
     add_number(group, "--price", 0.0001, 1e6, "P", what)
 
 
-def add_energy(group: "argparse._ArgumentGroup") -> None:
+def add_energy(group: "argparse._ActionsContainer") -> None:
     """Add --energy."""
-    add_switch(group, "--energy", "joules of a sample too: blocks last at least 2 s")
+    add_switch(group, "--energy", "an A/B finds joules of a sample too: blocks last at least 2 s")
 
 
 def add_switch(group: "argparse._ActionsContainer", option: str, what: str) -> None:

@@ -80,6 +80,9 @@ class Session:
     hang_s = LEAST_S
     """A hang is suspected if no step finishes for this time and for many step times."""
 
+    price: float | None = None
+    """What a GPU costs for an hour, for the screen."""
+
     def __init__(
         self,
         plan: Plan,
@@ -94,6 +97,7 @@ class Session:
     ) -> None:
         """`beside` are sources other than the training: by default the sampler.
 
+        If one stamps the ticks of energy counters, every A/B asks for joules.
         `clock` returns the time that messages are stamped with.
         """
         self.plan = plan
@@ -135,6 +139,10 @@ class Session:
         self._rank_tracks = RankTracks(self._interval_s)
         self._intervals: Intervals | None = None
         self._state = State(at_s=began_s, phase="starting")  # rank 0's newest one
+
+    @property
+    def _meters(self) -> bool:
+        return any(one.meters for one in self._beside)
 
     @property
     def failure(self) -> Failed | None:
@@ -257,6 +265,7 @@ class Session:
 
         With `goes_on` it goes on with the pairs of the last one, if that asked the same.
         """
+        question = msgspec.structs.replace(question, energy=question.energy or self._meters)
 
         def begin(_number: int) -> None:
             last = self._comparison if goes_on else None
@@ -525,6 +534,7 @@ class Session:
             joined=self._joined,
             last_command=self._last_command,
             recording=self._sinks.shown,
+            price=self.price,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 

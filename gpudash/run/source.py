@@ -20,6 +20,8 @@ class Source(ABC):
 
     is_ours = True
     """Whether gpudash may kill it after an unobeyed Stop; never true of a user's command."""
+    meters = False
+    """Whether it sends the ticks of energy counters."""
     joined = False
     """Whether the training had begun before it was watched."""
 
