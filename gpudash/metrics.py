@@ -391,6 +391,13 @@ METRICS: dict[str, Metric] = {
     ),
     "frozen_ms": _phase("Forward passes without gradients, such as of a frozen encoder.", 9),
     "your_code_ms": _phase("The script's own code between the other phases.", 10),
+    "power_limit_w": Metric(
+        "gpu",
+        "W",
+        "Power draw above which the driver slows the clocks.",
+        "last",
+        source="nvmlDeviceGetEnforcedPowerLimit",
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
     "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
 }

@@ -254,6 +254,7 @@ UNSIGNED_VALUE_OF(nvmlDeviceGetTemperature, 59)
 UNSIGNED_VALUE_OF(nvmlDeviceGetClockInfo, 1980)
 UNSIGNED_VALUE_OF(nvmlDeviceGetPcieThroughput, 1) /* there to show that nobody calls it */
 UNSIGNED_VALUE(nvmlDeviceGetPowerUsage, unsigned, 240000)
+UNSIGNED_VALUE(nvmlDeviceGetEnforcedPowerLimit, unsigned, 700000)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, 0)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 0)
 
