@@ -239,6 +239,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     state: ShownState = "starting"
     status: str = "starting"
     """One sentence: what is going on, or what went wrong. The screen adds what to do."""
+    at_s: float = 0.0
+    """Its moment, by the clock that readings are stamped with."""
     elapsed_s: float = 0.0
     """Time since the run began."""
     joined: bool = False
