@@ -137,7 +137,12 @@ class Current:
         """Return what is current at `now_s`, by name."""
         oldest_s = now_s - self._fresh_s
         found = (
-            (of, [one for one in points.values() if _lasts(of) or one.at_s >= oldest_s])
+            (
+                of,
+                [*points.values()]
+                if _lasts(of)
+                else [one for one in points.values() if one.at_s >= oldest_s],
+            )
             for of, points in self._families.values()
         )
         return [family for family in found if family[1]]
