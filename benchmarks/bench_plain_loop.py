@@ -124,7 +124,7 @@ def take_turns(step: Callable[[], object], synchronize: Callable[[], None]) -> N
 def work(training: "Training", settings: dict[str, str]) -> None:
     """Do the same in the worker of gpudash, which looks for commands every 25 ms."""
     from gpudash.instrument.pipes import CommandPipe, EventPipe
-    from gpudash.protocol.commands import AnyCommand, Plan
+    from gpudash.protocol.commands import Plan, Told
     from gpudash.worker.loop import Loop
 
     class Turns(CommandPipe):
@@ -133,7 +133,7 @@ def work(training: "Training", settings: dict[str, str]) -> None:
         due_s, is_timed = -inf, False
         began_s, first = 0.0, 0
 
-        def read(self) -> list[AnyCommand]:
+        def read(self) -> list[Told]:
             if time.perf_counter() >= self.due_s:
                 self.go_on()
             return super().read()

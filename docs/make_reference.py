@@ -58,7 +58,7 @@ OF_RANKS = ("step", "phase")
 """Kinds of metrics that each rank has of its steps."""
 OF_STEPS = ("steps", "ranks")
 """Further columns of these."""
-LAST = ("exported", "measured by")
+LAST = ("exported", "measured by", "uncertainty")
 """The last columns."""
 WINDOWS = {
     "utilisation": " Mean over up to 1 s before the reading.",
@@ -258,7 +258,7 @@ def _row(name: str, metric: Metric) -> str:
     ]
     if metric.kind in OF_RANKS:
         cells += [metric.in_steps or "", metric.over_ranks]
-    cells += [_exported(exported.exported(name, metric)), metric.measured_by]
+    cells += [_exported(exported.exported(name, metric)), metric.measured_by, metric.uncertainty]
     return f"| {' | '.join(cells)} |\n"
 
 

@@ -80,3 +80,9 @@ class SourceError(GpudashError):
 
 class WorkerError(GpudashError):
     """The training process could not start or died."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an exception says, as one line."""
+    first = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -48,6 +48,29 @@ SOURCES: dict[Kind, str] = {
     "own": "/proc, of gpudash itself",
 }
 """What measures the metrics of a kind, where a metric does not say it."""
+EXACT = "none: it is counted or said"
+SENSOR = "± 5 % of the sensor, by NVIDIA's own figure"
+WITHIN: dict[Kind, str] = {
+    "run": EXACT,
+    "step": "± 1 µs of a CUDA event, on a CPU ± 0.1 µs of the clock",
+    "phase": "± 1 µs of a CUDA event, on a CPU ± 0.1 µs of the clock",
+    "input": "± 1 µs of the clock",
+    "gpu": "not published by NVIDIA",
+    "host": "± 10 ms of CPU time at each end, the kernel's tick",
+    "own": "± 10 ms of CPU time at each end, the kernel's tick",
+}
+"""How uncertain a single value of a kind is, where a metric does not say it."""
+FORMULAS: dict[OverTime, str] = {
+    "last": "the newest value",
+    "sum": "the sum",
+    "rate": "what was counted ÷ its time",
+    "mean": "the mean",
+    "p50": "the median",
+    "p95": "the 95th percentile",
+    "difference": "the counter at the end − at the begin",
+    "union": "every reason that a reading has",
+}
+"""What becomes of the values of some time."""
 
 
 class Metric(Struct, frozen=True):
@@ -84,6 +107,19 @@ class Metric(Struct, frozen=True):
     source: str = ""
     """What measures it, in a few words, where that is not what measures all of its kind."""
 
+    within: str = ""
+    """How uncertain a single value is, where that differs from all of its kind."""
+
+    @property
+    def uncertainty(self) -> str:
+        """How uncertain a single value is."""
+        return self.within or WITHIN[self.kind]
+
+    @property
+    def formula(self) -> str:
+        """What becomes of the values of some time."""
+        return FORMULAS[self.over_time]
+
     @property
     def measured_by(self) -> str:
         """What measures it."""
@@ -100,7 +136,13 @@ _step = partial(Metric, "step", "ms", csv=4)
 _time = partial(_step, in_steps="each")
 _gpu = partial(Metric, "gpu", csv=1)
 _util = partial(
-    Metric, "gpu", "%", csv=1, window="utilisation", source="nvmlDeviceGetUtilizationRates"
+    Metric,
+    "gpu",
+    "%",
+    csv=1,
+    window="utilisation",
+    source="nvmlDeviceGetUtilizationRates",
+    within="whole percent",
 )
 _active = partial(Metric, "gpu", "%", csv=1, window="activity", source="NVML's GPM")
 _link = partial(Metric, "gpu", "MiB/s", csv=3, window="activity", source="NVML's GPM")
@@ -109,7 +151,7 @@ _collective = partial(Metric, "host", over_time="last", csv=3, source=COLLECTIVE
 
 
 def _memory(meaning: str, label: str) -> Metric:
-    return _host("MiB", meaning, label=label, spark=label, source=ALLOCATOR)
+    return _host("MiB", meaning, label=label, spark=label, source=ALLOCATOR, within=EXACT)
 
 
 def _phase(meaning: str, hue: int, csv: int | None = None) -> Metric:
@@ -124,11 +166,13 @@ METRICS: dict[str, Metric] = {
         "last",
         csv=3,
         source="gpudash's monotonic clock",
+        within="± 1 µs of the clock",
     ),
     "wall_time_utc": _row(
         "End of the row by the wall clock.",
         exported="@",
         source="the wall clock at the begin, the monotonic clock since",
+        within="that of the machine's wall clock",
     ),
     "workload": _row("Name of the workload.", exported="{workload}"),
     "segment": _count("Number of lever changes and restarts so far in the run."),
@@ -139,9 +183,18 @@ METRICS: dict[str, Metric] = {
     "step": _count(
         "Number of steps so far. A restarted worker begins at 0.", exported="gpudash.step_number"
     ),
-    "steps": Metric("step", "", "Steps that the device finished.", "sum", "one", csv="whole"),
+    "steps": Metric(
+        "step", "", "Steps that the device finished.", "sum", "one", csv="whole", within=EXACT
+    ),
     "steps_per_s": Metric(
-        "step", "steps/s", "Steps finished per second.", "rate", "one", csv=4, chart="throughput"
+        "step",
+        "steps/s",
+        "Steps finished per second.",
+        "rate",
+        "one",
+        csv=4,
+        chart="throughput",
+        within="± 1 step at each end of its time",
     ),
     "samples_per_s": Metric(
         "step",
@@ -151,6 +204,7 @@ METRICS: dict[str, Metric] = {
         "sum",
         csv=3,
         chart="throughput",
+        within="± 1 step at each end of its time",
     ),
     "step_ms_p50": _step("Median step time.", "p50", exported="gpudash.step_p50"),
     "step_ms_p95": _step("95th percentile of the step time.", "p95", exported="gpudash.step_p95"),
@@ -160,11 +214,13 @@ METRICS: dict[str, Metric] = {
         spark="data wait",
         rank="data ms",
         source=OF_HOST,
+        within="± 0.1 µs of the clock",
     ),
     "host_ms": _time(
         "Host time: busy with a step. Waiting for a batch is not included.",
         spark="host busy",
         source=OF_HOST,
+        within="± 0.1 µs of the clock",
     ),
     "device_ms": _step(
         "Device time of a step. Overlap of the streams counts once.",
@@ -178,12 +234,25 @@ METRICS: dict[str, Metric] = {
         "last",
         csv=6,
         source="the training's own loss, copied once the device has it",
+        within="none: it is the script's own number",
     ),
     "gpu_index": Metric(
-        "gpu", "", "Number of the GPU in the driver.", "last", csv="whole", exported="{hw.name}"
+        "gpu",
+        "",
+        "Number of the GPU in the driver.",
+        "last",
+        csv="whole",
+        exported="{hw.name}",
+        within=EXACT,
     ),
     "gpu_uuid": Metric(
-        "gpu", "", "UUID of the GPU in the driver.", "last", csv="text", exported="{hw.id}"
+        "gpu",
+        "",
+        "UUID of the GPU in the driver.",
+        "last",
+        csv="text",
+        exported="{hw.id}",
+        within=EXACT,
     ),
     "gpu_util_pct": _util(
         "Share of time in which at least one kernel ran. It says nothing about occupancy.",
@@ -203,6 +272,7 @@ METRICS: dict[str, Metric] = {
         label="memory used",
         spark="memory",
         source="nvmlDeviceGetMemoryInfo_v2",
+        within="none: the driver counts it",
     ),
     "mem_total_mib": Metric(
         "gpu",
@@ -211,6 +281,7 @@ METRICS: dict[str, Metric] = {
         "last",
         exported="hw.gpu.memory.limit",
         source="nvmlDeviceGetMemoryInfo_v2",
+        within=EXACT,
     ),
     "mem_free_mib": Metric(
         "gpu",
@@ -218,6 +289,7 @@ METRICS: dict[str, Metric] = {
         "Device memory that no process uses.",
         "last",
         source="nvmlDeviceGetMemoryInfo_v2",
+        within="none: the driver counts it",
     ),
     "sm_active_pct": _active(
         "Share of time in which an SM had work, averaged over all SMs.",
@@ -247,6 +319,7 @@ METRICS: dict[str, Metric] = {
         label="power",
         spark="power",
         source="NVML's field POWER_INSTANT, or nvmlDeviceGetPowerUsage",
+        within=SENSOR,
     ),
     "energy_j": Metric(
         "gpu",
@@ -256,6 +329,7 @@ METRICS: dict[str, Metric] = {
         csv=3,
         exported="hw.energy",
         source="nvmlDeviceGetTotalEnergyConsumption, interpolated between readings",
+        within=f"{SENSOR}, and a tick of 0.1 s at each end",
     ),
     "temperature_c": _gpu(
         "°C",
@@ -264,6 +338,7 @@ METRICS: dict[str, Metric] = {
         label="temperature",
         spark="temperature",
         source="nvmlDeviceGetTemperatureV",
+        within="whole degrees; the sensor's own error is not published",
     ),
     "sm_clock_mhz": Metric(
         "gpu",
@@ -273,6 +348,7 @@ METRICS: dict[str, Metric] = {
         label="SM clock",
         spark="SM clock",
         source="nvmlDeviceGetClockInfo",
+        within="whole MHz, of one moment",
     ),
     "throttle": Metric(
         "gpu",
@@ -283,6 +359,7 @@ METRICS: dict[str, Metric] = {
         label="throttled by",
         spark="throttled by",
         source="nvmlDeviceGetCurrentClocksEventReasons",
+        within=EXACT,
     ),
     "cpu_pct": _host(
         "%", "CPU time in percent of one core. Two busy cores read 200.", label="CPU", spark="CPU"
@@ -292,12 +369,13 @@ METRICS: dict[str, Metric] = {
         "Resident memory. Shared pages count once for each process.",
         label="memory",
         spark="RAM",
+        within="pages of 4 KiB; shared ones count once for each process",
     ),
     "transform_ms": Metric(
         "input", "ms", "Time per sample and transform, from the newest report.", "last", csv="pairs"
     ),
     "skipped_samples": Metric(
-        "input", "", "Unreadable samples that were skipped.", "last", csv="whole"
+        "input", "", "Unreadable samples that were skipped.", "last", csv="whole", within=EXACT
     ),
     "train_s": Metric(
         "run",
@@ -308,6 +386,7 @@ METRICS: dict[str, Metric] = {
         "one",
         csv=6,
         source="gpudash's monotonic clock, and ends of steps",
+        within="± 1 µs of the clock",
     ),
     "core_wait_pct": _host(
         "%",
@@ -316,6 +395,7 @@ METRICS: dict[str, Metric] = {
         label="waits for a core",
         spark="core wait",
         source="/proc/PID/task/TID/schedstat",
+        within="± 1 ns of the scheduler at each end",
     ),
     "step_ms": _time("Time from the end of the step before to the end of the step.", csv=None),
     "overlap_ms": _step(
@@ -332,7 +412,13 @@ METRICS: dict[str, Metric] = {
     "optimizer_ms": _phase("The optimizer's step.", 5),
     "graph_ms": _phase("Forward, backward and optimizer, replayed as a CUDA graph.", 6),
     "tokens_per_s": Metric(
-        "step", "tokens/s", "Tokens of the finished steps per second.", "rate", "sum", csv=1
+        "step",
+        "tokens/s",
+        "Tokens of the finished steps per second.",
+        "rate",
+        "sum",
+        csv=1,
+        within="± 1 step at each end of its time",
     ),
     "mem_reserved_mib": _memory("Device memory that PyTorch's allocator holds.", "reserved"),
     "mem_allocated_mib": _memory("Device memory in tensors, at the time of a report.", "allocated"),
@@ -343,19 +429,23 @@ METRICS: dict[str, Metric] = {
         over_time="last",
         label="allocated, peak",
         source=ALLOCATOR,
+        within=EXACT,
     ),
     "communication_ms": _phase(
         "Exposed communication: the wait for other processes with nothing left to compute.",
         7,
         csv=4,
     ),
-    "collective_mib": _collective("MiB", "What a process puts into the collectives of a step."),
+    "collective_mib": _collective(
+        "MiB", "What a process puts into the collectives of a step.", within=EXACT
+    ),
     "collective_ms": _collective(
         "ms",
         "Time of the collectives of a step, hidden behind computation or not. In "
         "DistributedDataParallel from the begin of a backward pass's first to the end of its last; "
         "with `fully_shard` while at least one runs.",
         exported="gpudash.collective_time",
+        within=WITHIN["step"],
     ),
     "nvlink_rx_mib_s": _link("NVLink traffic to the GPU, all links.", label="NVLink"),
     "nvlink_tx_mib_s": _link("NVLink traffic from the GPU, all links."),
@@ -365,11 +455,13 @@ METRICS: dict[str, Metric] = {
         "MiB",
         "What each link carries one way for the collectives of a step, by the factors of NCCL's "
         "tests.",
+        within=EXACT,
     ),
     "collective_exposed_ms": _collective(
         "ms",
         "The part of `collective_ms` in which the computation waits, with `fully_shard`. In "
         "DistributedDataParallel it is `communication_ms`.",
+        within=WITHIN["step"],
     ),
     "loader_cpu_pct": _host(
         "%",
@@ -381,6 +473,7 @@ METRICS: dict[str, Metric] = {
         csv=None,
         exported="gpudash.cpu_time",
         source="the process's CPU clock",
+        within="± 1 µs of the CPU clock",
     ),
     "rollout_ms": replace(
         _phase(
@@ -391,8 +484,22 @@ METRICS: dict[str, Metric] = {
     ),
     "frozen_ms": _phase("Forward passes without gradients, such as of a frozen encoder.", 9),
     "your_code_ms": _phase("The script's own code between the other phases.", 10),
+    "power_limit_w": Metric(
+        "gpu",
+        "W",
+        "Power draw above which the driver slows the clocks.",
+        "last",
+        source="nvmlDeviceGetEnforcedPowerLimit",
+        within=EXACT,
+    ),
     "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
-    "own_rss_mib": Metric("own", "MiB", "Resident memory.", label="memory"),
+    "own_rss_mib": Metric(
+        "own",
+        "MiB",
+        "Resident memory.",
+        label="memory",
+        within="pages of 4 KiB; shared ones count once for each process",
+    ),
 }
 
 

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpudash.format import ABSENT
+from gpudash.protocol.readings import GpuReading
 from gpudash.protocol.training import LeverOffer
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
@@ -52,11 +53,38 @@ def _offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
     return tuple(map(lever_of, offers))
 
 
+NEEDS_ROOT = {
+    "power_limit": "needs root: nvidia-smi -pl WATTS",
+    "sm_clock": "needs root: nvidia-smi -lgc MHZ",
+}
+"""Levers of the GPU's driver, each with why it cannot be moved here. gpudash never moves one."""
+
+
+def of_driver(gpu: GpuReading | None) -> tuple[Lever, ...]:
+    """Return the levers of the GPU's driver, as far as their values are known."""
+    limit_w, clock_mhz = (gpu and gpu.number(name) for name in ("power_limit_w", "sm_clock_mhz"))
+    found = []
+    if limit_w is not None:
+        what = "Power limit of the GPU: above it clocks slow down."
+        found.append(_of_root("power_limit", f"{limit_w:.0f} W", f"{what} Less saves energy."))
+        if clock_mhz is not None:
+            what = "SM clock of the GPU. A fixed one steadies step times."
+            found.append(_of_root("sm_clock", f"{clock_mhz:.0f} MHz", what))
+    return tuple(found)
+
+
+def _of_root(name: str, value: str, summary: str) -> Lever:
+    about = {"name": name, "summary": f"{summary} It {NEEDS_ROOT[name]}", "source": "NVML"}
+    return Choice(default=value, choices=(value,), effect="next step", needs_gpu=True, **about)
+
+
 def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
     """Return, as a clause, why this lever cannot be changed given these offers; None if it can.
 
     Without offers the training is a workload of the catalogue, which refuses by itself.
     """
+    if name in NEEDS_ROOT:
+        return NEEDS_ROOT[name]
     of_name = {offer.name: offer for offer in offers}
     if not of_name:
         return None

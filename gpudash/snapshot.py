@@ -76,6 +76,14 @@ class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
     side: Literal["a", "b"]
 
 
+class SampleEnergy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the GPU takes for a sample. The sensor's own error of ± 5 % is not in `within_j`."""
+
+    joules: float
+    within_j: float
+    """Half of the 95 % interval, by the counter's ticks."""
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the history: what was measured under the same settings."""
 
@@ -94,6 +102,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, float] = {}
     """By metric, absent if not measured: means of its steps' values and of readings while they ran.
     Of the memory of torch's allocator it is the most, in tensors (`mem_peak_mib`) and held."""
+    energy: SampleEnergy | None = None
+    """None below 2 s of readings of the energy counter."""
     live: bool = False
     """Whether steps are counted in it; none are while the blocks of an A/B run."""
 
@@ -229,6 +239,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     state: ShownState = "starting"
     status: str = "starting"
     """One sentence: what is going on, or what went wrong. The screen adds what to do."""
+    at_s: float = 0.0
+    """Its moment, by the clock that readings are stamped with."""
     elapsed_s: float = 0.0
     """Time since the run began."""
     joined: bool = False
@@ -290,6 +302,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     """Host time per step for measuring and reporting, lately."""
     unattributed_pct: float | None = None
     """Share of the run's time that is in no known part."""
+    price: float | None = None
+    """What a GPU costs for an hour; None if the user has not said it."""
 
 
 def is_script(snapshot: Snapshot) -> bool:

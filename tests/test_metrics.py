@@ -52,3 +52,10 @@ def test_every_metric_says_what_measures_it():
         assert len(one.measured_by) > 3, name
     assert METRICS["gpu_util_pct"].measured_by == "nvmlDeviceGetUtilizationRates"
     assert METRICS["forward_ms"].measured_by == METRICS["backward_ms"].measured_by
+
+
+def test_every_metric_says_how_uncertain_it_is_and_what_becomes_of_its_values():
+    for name, one in METRICS.items():
+        assert one.uncertainty, name
+        assert one.formula, name
+    assert METRICS["power_w"].uncertainty != METRICS["sm_active_pct"].uncertainty

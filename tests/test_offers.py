@@ -2,8 +2,9 @@
 
 import pytest
 
-from gpudash.offers import lever_of, refusal
+from gpudash.offers import lever_of, of_driver, refusal
 from gpudash.protocol.training import LeverOffer
+from tests.scripted_run import BEGAN_S, gpu
 from workloads.levers import Choice, Count, LeverError, Switch
 
 
@@ -43,3 +44,21 @@ def test_a_lever_is_refused_with_its_reason_or_because_it_is_not_offered():
 
 def test_where_nothing_is_offered_the_training_decides():
     assert refusal("pipelined", ()) is None
+
+
+# ── the driver's own ────────────────────────────────────────────────────────────────────
+
+
+def test_the_drivers_levers_have_their_values_now_and_say_that_they_need_root():
+    power, clock = of_driver(gpu(BEGAN_S, power_limit_w=700.0, sm_clock_mhz=1755.0))
+    assert (power.name, power.default_text) == ("power_limit", "700 W")
+    assert (clock.name, clock.default_text) == ("sm_clock", "1755 MHz")
+    for lever in (power, clock):
+        for offers in ((), (offer("switch", "off"),)):
+            assert refusal(lever.name, offers).startswith("needs root: nvidia-smi ")
+
+
+def test_a_lever_of_the_driver_whose_value_is_not_known_is_not_shown():
+    assert of_driver(None) == ()
+    assert of_driver(gpu(BEGAN_S, sm_clock_mhz=1755.0)) == ()
+    assert [one.name for one in of_driver(gpu(BEGAN_S, power_limit_w=700.0))] == ["power_limit"]

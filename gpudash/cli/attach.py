@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gpudash.cli.options import add_listening, add_screen_options
+from gpudash.cli.options import add_energy, add_listening, add_price, add_screen_options
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import OF_SCRIPT, Exit, UsageError
 from gpudash.format import plain
@@ -21,6 +21,8 @@ def add_arguments(parser: Parser) -> None:
         "run", nargs="?", metavar="PID|NAME", help="which one, where several commands run"
     )
     add_listening(parser)
+    add_energy(parser)
+    add_price(parser)
     add_screen_options(parser)
 
 
@@ -40,6 +42,7 @@ VERB = Verb(
 def main(arguments: argparse.Namespace) -> int:
     """Show the dashboard; return the exit code as `gpudash run` does. Raises UsageError."""
     from gpudash.cli.dashboard import show
+    from gpudash.cli.headless import meters
     from gpudash.cli.run_command import listen, say_farewell
     from gpudash.cli.stdout import on_terminal
     from gpudash.protocol.commands import Plan
@@ -58,8 +61,13 @@ def main(arguments: argparse.Namespace) -> int:
     plan = Plan(workload=source.name, settings={}, command=run.facts.command)
     source.joined = True
     session = Session(
-        plan, rate_hz=arguments.rate, command=arguments.command, start_source=lambda _plan: source
+        plan,
+        rate_hz=arguments.rate,
+        command=arguments.command,
+        start_source=lambda _plan: source,
+        beside=meters(arguments),
     )
+    session.price = arguments.price
     with closing(source), closing(session):
         left = show(lambda: session, plan, arguments)
     return say_farewell(source, left)

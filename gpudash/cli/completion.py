@@ -13,7 +13,7 @@ import argparse
 import os
 from collections.abc import Iterable, Sequence
 
-from gpudash.cli.options import DEVICES, OF_A_RECORDING, OF_A_RUN, FileName
+from gpudash.cli.options import DEVICES, OF_A_RECORDING, OF_A_RUN, OF_A_SCRIPT, FileName
 from gpudash.cli.parser import Parser, Verb, help_of
 from gpudash.cli.stdout import say
 from gpudash.cli.verbs import VERBS, load
@@ -197,8 +197,10 @@ class _Words:
         elif action.metavar == "VERB":
             yield from VERBS.items()
         elif action.metavar == "NAME:TARGET":
-            valid = OF_A_RECORDING if self._parser.verb.name == "export" else OF_A_RUN
-            yield from ((f"{name}:", what) for name, (_, what) in valid.items())
+            others = {"export": OF_A_RECORDING, "run": OF_A_SCRIPT}
+            valid = others.get(self._parser.verb.name, OF_A_RUN)
+            for name, (target, what) in valid.items():
+                yield f"{name}:" if target else name, what
         elif action.metavar == "DEVICE":
             yield from ((device, "") for device in _devices())
         elif action.metavar == "PRESET":

@@ -137,6 +137,7 @@ def opening(
 
         @cache
         def open_session() -> "Session":
+            from gpudash.cli.headless import meters
             from gpudash.run.session import Session
 
             session = Session(
@@ -145,8 +146,10 @@ def opening(
                 rate_hz=arguments.rate,
                 command=arguments.command,
                 set_by=arguments.set_by,
+                beside=meters(arguments),
                 **source,
             )
+            session.price = arguments.price
             at_end.callback(session.close)
             return session
 

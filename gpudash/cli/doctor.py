@@ -13,7 +13,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -244,7 +245,6 @@ def _gpu() -> Iterator[Check]:
         driver, gpus = list_gpus()
         if not gpus:
             raise GpuUnavailable("no NVIDIA GPU is present")  # noqa: TRY301  # one way to be without
-        gpu = open_gpu(gpus[0].uuid)
     except GpuUnavailable as error:
         yield Check(name="NVML", ok=False, detail=str(error))
         for name in READINGS:
@@ -253,13 +253,43 @@ def _gpu() -> Iterator[Check]:
     yield Check(name="NVML", ok=True, detail=f"driver {driver}")
     for each in gpus:
         yield Check(name=f"GPU {each.index}", ok=True, detail=f"{each.name}, {each.uuid}")
-    with closing(gpu):
-        for name in READINGS:
-            yield _timed(gpu, name)
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        found = list(pool.map(_timed, (each.uuid for each in gpus)))
+    for name in READINGS:
+        of_each = {
+            f"GPU {each.index}": costs[name] for each, costs in zip(gpus, found, strict=True)
+        }
+        yield _reading(name, of_each)
 
 
-def _timed(gpu: Gpu, name: str) -> Check:
-    """Return the median cost of a reading, or why it cannot be taken."""
+def _timed(uuid: str) -> dict[str, float | str]:
+    """Return what each reading of a GPU costs in µs, in the median, or why it cannot be taken."""
+    try:
+        with closing(open_gpu(uuid)) as gpu:
+            return {name: _cost_us(gpu, name) for name in READINGS}
+    except GpuUnavailable as error:
+        return dict.fromkeys(READINGS, str(error))
+
+
+def _reading(name: str, of_each: Mapping[str, float | str]) -> Check:
+    """Return the check of a reading, by what is known of each GPU."""
+    costs_us = [one for one in of_each.values() if isinstance(one, float)]
+    why_not = {one for one in of_each.values() if isinstance(one, str)}
+    are_alike = len(of_each) == 1 or (not costs_us and len(why_not) == 1)
+    told = []
+    if costs_us:
+        least, most = f"{min(costs_us):.1f}", f"{max(costs_us):.1f}"
+        cost = f"{least} to {most}" if least != most else least
+        told.append(
+            f"{cost} µs a call{f' on {len(costs_us)} of {len(of_each)} GPUs' * (not are_alike)}"
+        )
+    for reason in sorted(why_not):
+        which = ", ".join(gpu for gpu, one in of_each.items() if one == reason)
+        told.append(reason if are_alike else f"{which}: {reason}")
+    return Check(name=name, ok=not why_not, detail="; ".join(told))
+
+
+def _cost_us(gpu: Gpu, name: str) -> float | str:
     costs_us = []
     value: object = None
     try:
@@ -269,10 +299,8 @@ def _timed(gpu: Gpu, name: str) -> Check:
             costs_us.append((time.perf_counter_ns() - begun_ns) / 1000)
             time.sleep(gpm.SHORTEST_S if name in SLOW else 0)  # a rate needs time between
     except (NotMeasured, GpuUnavailable) as error:
-        return Check(name=name, ok=False, detail=str(error))
-    if value == {}:
-        return Check(name=name, ok=False, detail="the NVIDIA driver gives no value")
-    return Check(name=name, ok=True, detail=f"{statistics.median(costs_us):.1f} µs a call")
+        return str(error)
+    return statistics.median(costs_us) if value != {} else "the NVIDIA driver gives no value"
 
 
 # ── around it ───────────────────────────────────────────────────────────────────────────

@@ -32,12 +32,19 @@ OF_A_RUN = {
     "trace": ("FILE.json", "a Chrome trace, as ui.perfetto.dev opens it"),
 }
 """The sinks that `--to` begins: the target of each, and what it is."""
+OF_A_SCRIPT = {
+    **OF_A_RUN,
+    "wandb": ("", "the run that the script has open in W&B"),
+    "mlflow": ("", "… in MLflow"),
+    "trackio": ("", "… in Trackio"),
+}
+"""Those of a user's script, which may have a run of a tracker open; that is all the target."""
 OF_A_RECORDING = {
     "openmetrics": ("FILE", "all values with their times, for promtool to take in"),
     **{name: OF_A_RUN[name] for name in ("textfile", "otlp", "tensorboard", "trace")},
 }
 """Those to which a recording is exported. Nobody scrapes the past."""
-DESTINATIONS = {**OF_A_RUN, **OF_A_RECORDING}
+DESTINATIONS = {**OF_A_SCRIPT, **OF_A_RECORDING}
 MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
@@ -84,30 +91,33 @@ def add_record(group: "argparse._ArgumentGroup", more: str = "") -> None:
     add_file(group, "--record", "FILE.csv", f"write a CSV, FILE.json and FILE.jsonl{more}")
 
 
-def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options about what a recording contains and overwrites."""
+def add_recording_options(
+    parser: argparse.ArgumentParser, to: Mapping[str, tuple[str, str]] = OF_A_RUN
+) -> None:
+    """Add the options about what a recording contains and overwrites, and `to` whom rows go."""
     recording = parser.add_argument_group("recording")
     add_switch(recording, "--live", "with --record: the dashboard too")
     what = "seconds between rows (default 0.5)"
     add_number(recording, "--interval", 0.05, 3600, "S", what, 0.5)
+    add_energy(recording)
     add_price(recording)
     add_switch(recording, "--every-step", "with --record: FILE.jsonl tells of each step")
     add_switch(recording, "--force", "overwrite an existing record file")
-    add_destinations(recording, OF_A_RUN, "each row to others too, as it comes")
+    add_destinations(recording, to, "each row to others too, as it comes")
 
 
 def add_destinations(
     group: "argparse._ActionsContainer", valid: Mapping[str, tuple[str, str]], what: str
 ) -> None:
     """Add --to with these destinations."""
-    targets = ", ".join(f"{name}:{target}" for name, (target, _) in valid.items())
+    known = [spelt(name, target) for name, (target, _) in valid.items()]
 
     def destination(text: str) -> tuple[str, str]:
-        name, _, target = text.partition(":")
-        if name not in valid or not target or "\0" in target:
-            known = [f"{known}:{target}" for known, (target, _) in valid.items()]
+        name, colon, target = text.partition(":")
+        is_whole = name in valid and (target if valid[name][0] else not colon)
+        if not is_whole or "\0" in target:
             raise UsageError(not_valid("--to", text, known))
-        return name, target
+        return name, target or name
 
     group.add_argument(
         "--to",
@@ -115,8 +125,13 @@ def add_destinations(
         default=[],
         type=destination,
         metavar="NAME:TARGET",
-        help=f"{what}: {targets}",
+        help=f"{what}: {', '.join(known)}",
     )
+
+
+def spelt(name: str, target: str) -> str:
+    """Return a destination as it is written; some have no target."""
+    return f"{name}:{target}" if target else name
 
 
 def once_each(destinations: Iterable[tuple[str, str]]) -> None:
@@ -151,9 +166,9 @@ def add_price(group: "argparse._ActionsContainer") -> None:
     add_number(group, "--price", 0.0001, 1e6, "P", what)
 
 
-def add_energy(group: "argparse._ArgumentGroup") -> None:
+def add_energy(group: "argparse._ActionsContainer") -> None:
     """Add --energy."""
-    add_switch(group, "--energy", "joules of a sample too: blocks last at least 2 s")
+    add_switch(group, "--energy", "an A/B finds joules of a sample too: blocks last at least 2 s")
 
 
 def add_switch(group: "argparse._ActionsContainer", option: str, what: str) -> None:

@@ -1,6 +1,7 @@
 """`gpudash run`."""
 
 from gpudash.cli.options import (
+    OF_A_SCRIPT,
     add_listening,
     add_quiet,
     add_record,
@@ -31,7 +32,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add_quiet(output)
     add_listening(parser)
-    add_recording_options(parser)
+    add_recording_options(parser, OF_A_SCRIPT)
     add_screen_options(parser)
 
 

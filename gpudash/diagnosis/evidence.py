@@ -23,6 +23,7 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
+from gpudash.trace.mfu import mfu_text
 from gpudash.trace.summary import SyncUse
 from workloads.levers import Lever
 
@@ -304,8 +305,9 @@ def _units(measured: Measured) -> Iterator[str]:
     }
     known = (f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None)
     yield ", ".join(known)
-    if profile is not None and profile.mfu_pct is not None:
-        yield f"MFU {fmt.percent(profile.mfu_pct)}"
+    noted = profile.profiled if profile is not None else None
+    if noted is not None and noted.flops is not None:
+        yield mfu_text(noted)
 
 
 def _cpu(measured: Measured) -> Iterator[str]:

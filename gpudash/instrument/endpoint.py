@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from ..errors import UNDECODABLE
-from ..protocol.commands import AnyCommand
+from ..protocol.commands import Told
 from .pipes import CommandPipe, EventPipe, ParentGone, Sent
 
 MOST_BYTES = 8 << 20
@@ -65,7 +65,7 @@ class SocketLine:
         if self._events.kept_bytes > MOST_BYTES:
             self.close()
 
-    def read(self) -> list[AnyCommand]:
+    def read(self) -> list[Told]:
         """Return the commands that have arrived; an invalid one ends the connection."""
         if self._is_lost():
             return []

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from ..protocol.commands import AnyCommand
+from ..protocol.commands import Told
 from ..protocol.envelope import Envelope, Event
 from ..protocol.records import Decoder, encode
 from .wire import StepReport, encoded
@@ -91,11 +91,11 @@ class CommandPipe:
         os.set_blocking(fd, False)
         self._fd = fd
         self._partial = b""
-        self._decoder = Decoder[AnyCommand](AnyCommand)
+        self._decoder = Decoder[Told](Told)
         self._arrived = select.poll()  # select takes no descriptor above 1023
         self._arrived.register(fd, select.POLLIN)
 
-    def read(self) -> list[AnyCommand]:
+    def read(self) -> list[Told]:
         """Return the commands that have arrived. Raises ParentGone at end of file."""
         try:
             received = os.read(self._fd, READ_BYTES)

@@ -21,6 +21,7 @@ from torch.autograd import profiler as autograd
 from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity
 
+from ..errors import first_line
 from ..protocol.commands import PROFILE_LIMIT_S
 from ..protocol.inspections import Flops, Profiled, SyncCall
 from ..protocol.records import encode
@@ -119,7 +120,7 @@ class Profiler:
             self.abandon()
             if not isinstance(error, RuntimeError):
                 raise
-            raise NoProfile(f"torch's profiler did not start: {_first_line(error)}") from error
+            raise NoProfile(f"torch's profiler did not start: {first_line(error)}") from error
         finally:
             if is_loud:
                 del os.environ[_LOG_LEVEL]
@@ -196,7 +197,7 @@ class Profiler:
             add_record(self._unfinished, profiled)
             self._unfinished.replace(self._path)
         except (OSError, RuntimeError, ValueError) as error:  # an empty file cannot be mapped
-            raise NoProfile(f"the trace could not be written: {_first_line(error)}") from error
+            raise NoProfile(f"the trace could not be written: {first_line(error)}") from error
         finally:
             self.abandon()
         return profiled
@@ -349,7 +350,3 @@ def _places(text: mmap.mmap) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(PAGEABLE, at + 1)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]

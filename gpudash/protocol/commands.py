@@ -112,8 +112,26 @@ class Stacks(Command, frozen=True, kw_only=True):
     """Read the stack of each training process; each answers with a Stack. The script goes on."""
 
 
+Tracker: TypeAlias = Literal["wandb", "mlflow", "trackio"]
+"""Trackers of experiments, by the names of their modules."""
+
+
+class Figures(Record, frozen=True, kw_only=True):
+    """What was measured, for the run that the script has open in a tracker. No event answers."""
+
+    tracker: Tracker
+    step: int
+    """The newest training step that they are of."""
+    at_s: float
+    """Seconds since 1970."""
+    values: dict[str, float]
+    texts: dict[str, str] = {}
+
+
 FOR_ALL = Change | Blocks | Pause | Resume | Stop
 """The commands that all ranks of a training obey at the same step, or none."""
 AnyCommand: TypeAlias = (
     Change | Pause | Resume | Stop | Blocks | Profile | Memory | Rehearse | Stacks
 )
+Told: TypeAlias = AnyCommand | Figures
+"""All that a training process is sent."""

@@ -20,13 +20,15 @@ BESIDE_S = 1e-6
 
 
 def unfold(
-    interval: Interval, gpus: Mapping[str, GpuReading] | None = None
+    interval: Interval,
+    gpus: Mapping[str, GpuReading] | None = None,
+    counters: dict[str, float] | None = None,
 ) -> Iterator[tuple[int, Event | Reading]]:
     """Yield rank and message: each rank's Progress and reading, rank 0's last; then the GPUs'.
 
     Without a report of a rank there is no Progress. `gpus` has a reading of each GPU by UUID, for
-    values that an interval lacks: name and total memory. Energy, a difference of two counter
-    readings, is left out.
+    values that an interval lacks: name and total memory. `counters` has each one's energy so far,
+    which this call adds to. A counter begins at 0 with the end of the first interval that has it.
     """
     at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
     for rank in reversed(interval.ranks):
@@ -34,9 +36,17 @@ def unfold(
             yield rank.rank, _progress(interval, rank, interval.segment)
         if host := _of_processes(rank):
             yield rank.rank, HostReading(at_s=at_s, values=host)
+    counters = {} if counters is None else counters
+    metered = {
+        gpu.uuid: gpu.values["energy_j"] for gpu in interval.gpus if "energy_j" in gpu.values
+    }
+    for uuid in counters.keys() - metered.keys():
+        del counters[uuid]
+    for uuid, spent_j in metered.items():
+        counters[uuid] = counters[uuid] + float(spent_j) if uuid in counters else 0.0
     for gpu in interval.gpus:
         if gpu.values:
-            yield 0, _gpu(at_s, gpu, (gpus or {}).get(gpu.uuid))
+            yield 0, _gpu(at_s, gpu, (gpus or {}).get(gpu.uuid), counters)
 
 
 def _progress(interval: Interval, rank: RankSteps, segment: int) -> Progress:
@@ -111,10 +121,19 @@ def _share(of_all: int | None, before: int, done: int, steps: int) -> int | None
     return round(of_all * done / max(steps, 1)) - round(of_all * before / max(steps, 1))
 
 
-def _gpu(at_s: float, gpu: GpuInterval, known: GpuReading | None) -> GpuReading:
+def _gpu(
+    at_s: float, gpu: GpuInterval, known: GpuReading | None, counters: Mapping[str, float]
+) -> GpuReading:
     known = known or GpuReading(at_s=at_s, index=gpu.index, uuid=gpu.uuid, name=gpu.uuid)
     values = known.values | gpu.values
-    values.pop("energy_j", None)
+    energy_j = counters.get(gpu.uuid)
+    if energy_j is not None:
+        values["energy_j"] = energy_j
     return msgspec.structs.replace(
-        known, at_s=at_s, index=gpu.index, values=values, activity_since_s=None, energy_at_s=None
+        known,
+        at_s=at_s,
+        index=gpu.index,
+        values=values,
+        activity_since_s=None,
+        energy_at_s=None if energy_j is None else at_s,
     )

@@ -15,7 +15,7 @@ from gpudash.report.charts import interval_chart, reach_of, share_bar
 from gpudash.report.markup import MOST_LINES, heads, scrolling, section, table, texts, th
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
-from gpudash.tui.widgets.history import Table, table_of
+from gpudash.tui.widgets.history import Table, energy_text, table_of
 from gpudash.tui.widgets.ranks import columns_of, job_of
 
 FEW = 12
@@ -132,9 +132,19 @@ def history(snapshot: Snapshot) -> Iterator[Element]:
     on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
     known = table_of(snapshot.results, on_gpu=on_gpu)
     busy = "GPU busy" if known.on_gpu else "CPU cores"
-    titles = ("#", "setting", known.unit, "p50 ms", "p95 ms", "host ms", busy, "steps")
+    titles: tuple[str, ...] = (
+        "#",
+        "setting",
+        known.unit,
+        "p50 ms",
+        "p95 ms",
+        "host ms",
+        busy,
+        "steps",
+    )
+    titles += ("J a sample",) * any(one.energy for one in known.results)
     head = [th(title, left=title == "setting") for title in titles]
-    rows = (_tried(known, one) for one in known.results)
+    rows = (list(_tried(known, one))[: len(titles)] for one in known.results)
     about = (
         "one row for each setting, warm-up left out; rows were measured one after the other, "
         "so drift is in their differences: an A/B proves what a lever is worth"
@@ -151,6 +161,7 @@ def _tried(known: Table, one: Result) -> Iterator[Element]:
     yield element("td", element("b", fmt.significant(rate)), style=share, class_="rated")
     times_ms = map(fmt.significant, (one.step_ms_p50, one.step_ms_p95, host_ms))
     yield from (element("td", text) for text in (*times_ms, known.busy(one), fmt.count(one.steps)))
+    yield element("td", energy_text(one))
 
 
 def verdicts(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.commands import Told
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Hello, Progress, State, TrainingProcess
 from gpudash.rendezvous import Rendezvous
@@ -118,7 +118,7 @@ class Member:
             self._note(envelope)
         return envelopes
 
-    def send(self, command: AnyCommand) -> None:
+    def send(self, command: Told) -> None:
         """Send the command, without waiting for a busy process."""
         try:
             self._connection.send(msgspec.json.encode(command))

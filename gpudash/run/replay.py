@@ -182,6 +182,7 @@ class Replay(Source):
         self._held: list[tuple[float, int, Envelope | Interval]] = []
         self._every_step = self._reader.origin.every_step
         self._gpus: dict[str, GpuReading] = {}
+        self._counters: dict[str, float] = {}  # energy of each GPU so far
         self._first = [self._envelope("training", self._began_s, Hello())]
         if not self._every_step:  # the means of rows would often name a wrong rank
             nobody = StragglerShown(straggler=None)
@@ -257,7 +258,7 @@ class Replay(Source):
         if isinstance(one, Interval):
             return [  # rank 0's is folded with the others' samples up to then
                 self._envelope("training", one.ended_s, body, rank)
-                for rank, body in unfold(one, self._gpus)
+                for rank, body in unfold(one, self._gpus, self._counters)
             ]
         match one.body:
             case Hello():

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.format import plain, signal_name
-from gpudash.protocol.commands import AnyCommand, Stacks, Stop
+from gpudash.protocol.commands import AnyCommand, Figures, Stacks, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import (
@@ -185,6 +185,10 @@ class ScriptSource(Source):
             self._processes.ask_for_stacks(command)
         elif not self._is_closed:
             self._waiting += [one.body for one in self._processes.send(command)]  # type: ignore[misc]  # no readings
+
+    def track(self, figures: Figures, /) -> None:
+        """Hand figures to the tracker of rank 0's process."""
+        self._processes.track(figures)
 
     def stack(self) -> StackReply | None:
         """Ask rank 0's process where it is; None if nobody can be asked."""

@@ -29,6 +29,7 @@ from gpudash.protocol.commands import (
     Block,
     Blocks,
     Change,
+    Figures,
     Memory,
     Pause,
     Plan,
@@ -79,6 +80,9 @@ class Session:
     hang_s = LEAST_S
     """A hang is suspected if no step finishes for this time and for many step times."""
 
+    price: float | None = None
+    """What a GPU costs for an hour, for the screen."""
+
     def __init__(
         self,
         plan: Plan,
@@ -93,6 +97,7 @@ class Session:
     ) -> None:
         """`beside` are sources other than the training: by default the sampler.
 
+        If one stamps the ticks of energy counters, every A/B asks for joules.
         `clock` returns the time that messages are stamped with.
         """
         self.plan = plan
@@ -134,6 +139,10 @@ class Session:
         self._rank_tracks = RankTracks(self._interval_s)
         self._intervals: Intervals | None = None
         self._state = State(at_s=began_s, phase="starting")  # rank 0's newest one
+
+    @property
+    def _meters(self) -> bool:
+        return any(one.meters for one in self._beside)
 
     @property
     def failure(self) -> Failed | None:
@@ -256,6 +265,7 @@ class Session:
 
         With `goes_on` it goes on with the pairs of the last one, if that asked the same.
         """
+        question = msgspec.structs.replace(question, energy=question.energy or self._meters)
 
         def begin(_number: int) -> None:
             last = self._comparison if goes_on else None
@@ -303,12 +313,19 @@ class Session:
             raise RecordingError(f"{shown(target)} is being recorded")
         origin = self._origin(every_step=every_step)
         sink = opener(name)(str(target), origin, force=force)
+        sink.connect(self._track)
 
         def begin() -> None:
             account = self._fold.time.settled()
             self._sinks.begin(name, str(target), sink, origin.began_s, account)
 
         self._requests.put(begin)
+
+    def _track(self, figures: Figures) -> None:
+        """Hand figures to the tracker in the training's process; called on a sink's thread."""
+        self._requests.put(
+            lambda: self._training.track(figures) if self._training is not None else None
+        )
 
     def _origin(self, *, every_step: bool) -> Origin:
         return Origin(
@@ -517,6 +534,7 @@ class Session:
             joined=self._joined,
             last_command=self._last_command,
             recording=self._sinks.shown,
+            price=self.price,
             unattributed_pct=None if unattributed is None else 100 * unattributed,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol.commands import AnyCommand
+from gpudash.protocol.commands import AnyCommand, Figures
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import PROTOCOL_VERSION, Printed, TrainingProcess
 from gpudash.run.stack_reply import StackReply
@@ -20,6 +20,8 @@ class Source(ABC):
 
     is_ours = True
     """Whether gpudash may kill it after an unobeyed Stop; never true of a user's command."""
+    meters = False
+    """Whether it sends the ticks of energy counters."""
     joined = False
     """Whether the training had begun before it was watched."""
 
@@ -37,6 +39,9 @@ class Source(ABC):
 
     def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most take no commands
         """Send a command."""
+
+    def track(self, figures: Figures, /) -> None:  # noqa: B027  # only scripts have trackers
+        """Hand figures to the run that the training has open in a tracker."""
 
     def type(self, text: str, /) -> None:  # noqa: B027  # most have no terminal
         """Type on the terminal of the user's command."""

@@ -21,6 +21,7 @@ class TelemetrySource(Source):
         self._seq = itertools.count()
         self._arrived: SimpleQueue[Envelope] = SimpleQueue()
         self._putting = Lock()
+        self.meters = energy
         self._sampler = Sampler(self._put, energy=energy)
         self._missing = GpuMissing(why=None)
         self._watched: dict[int, TrainingProcess] = {}  # of each rank, replaced as a whole

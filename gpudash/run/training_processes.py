@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
-from gpudash.protocol.commands import AnyCommand, Stacks
+from gpudash.protocol.commands import AnyCommand, Figures, Stacks
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Stack
 from gpudash.protocol.session import Notice
@@ -96,6 +96,11 @@ class TrainingProcesses:
         """Send a command to rank 0, or to all; return answers if none will come."""
         self._commands.take(command)
         return self._commands.turn(self._members)
+
+    def track(self, figures: Figures) -> None:
+        """Send figures to rank 0, if it is there."""
+        if (speaker := self._ranks.get(0)) is not None:
+            speaker.send(figures)
 
     def ask_for_stacks(self, command: Stacks) -> None:
         """Request each process's stack; `read` returns the answers, all at once."""

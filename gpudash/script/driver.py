@@ -17,6 +17,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TypeAlias
 
+from ..errors import first_line
 from ..instrument import stack_server
 from ..instrument.device import describe_device, device_memory, versions
 from ..instrument.endpoint import Endpoint, SocketLine
@@ -130,7 +131,7 @@ class Driver:
     def failed(self, what: str, error: BaseException) -> None:
         """Stop measuring, because a hook of the tracker's has failed."""
         if not self._is_off:
-            self._give_up(f"its hook on {what} failed: {_first_line(error)}")
+            self._give_up(f"its hook on {what} failed: {first_line(error)}")
 
     # ── life of the driver ──────────────────────────────────────────────────────────────
 
@@ -175,7 +176,7 @@ class Driver:
         except Exception as error:  # no exception of ours may reach the script
             if is_from_handler(error):
                 raise
-            self._give_up(_first_line(error))
+            self._give_up(first_line(error))
 
     @property
     def _is_captured(self) -> bool:
@@ -427,8 +428,3 @@ def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
             living(argument)
 
     return call
-
-
-def _first_line(error: BaseException) -> str:
-    first = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -58,6 +58,15 @@ class Subject(NamedTuple):
                 if isinstance(one, int | float) and is_measured(one) and metric not in NOT_DRAWN:
                     yield metric, f"{metric} {name}".rstrip(), one
 
+    def tag(self, metric: str, name: str) -> str:
+        """Return a number's name where names have groups: one for each kind, GPU and rank."""
+        labels = dict(self.labels)
+        kind = METRICS[metric].kind if metric in METRICS else "phase"
+        if "hw.name" in labels:
+            return f"{labels['hw.name']}/{name}"
+        rank = labels.get("rank", "0")
+        return f"{kind}/{name}" if rank == "0" else f"rank {rank} {kind}/{name}"
+
 
 def subjects(interval: Interval, origin: Origin) -> Iterator[Subject]:
     """Yield the values of a row: the job's, each rank's, each GPU's; absent if not measured."""
@@ -128,7 +137,12 @@ class Current:
         """Return what is current at `now_s`, by name."""
         oldest_s = now_s - self._fresh_s
         found = (
-            (of, [one for one in points.values() if _lasts(of) or one.at_s >= oldest_s])
+            (
+                of,
+                [*points.values()]
+                if _lasts(of)
+                else [one for one in points.values() if one.at_s >= oldest_s],
+            )
             for of, points in self._families.values()
         )
         return [family for family in found if family[1]]

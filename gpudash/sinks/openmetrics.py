@@ -1,6 +1,7 @@
 """Write current values as text: OpenMetrics, or Prometheus's older format; no I/O."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from gpudash.sinks.current import Family
 from gpudash.sinks.exported import Exported, Labels
@@ -8,6 +9,8 @@ from gpudash.sinks.exported import Exported, Labels
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
 """Content types."""
+KEPT = 1 << 12
+"""Sets of labels whose text is kept: those of a hundred ranks and GPUs, which all metrics share."""
 END = "# EOF\n"
 """The last line of OpenMetrics."""
 
@@ -27,6 +30,7 @@ def classic(families: Iterable[Family]) -> str:
     )
 
 
+@lru_cache
 def head(of: Exported) -> str:
     """Return the lines before the values of a family."""
     family = of.openmetrics.removesuffix("_info") if of.text else of.openmetrics
@@ -35,6 +39,7 @@ def head(of: Exported) -> str:
     return f"# TYPE {family} {kind}\n{unit}# HELP {family} {_help(of)}\n"
 
 
+@lru_cache(KEPT)
 def labelled(labels: Labels) -> str:
     """Return labels as they follow a name; empty without any."""
     if not labels:
@@ -49,7 +54,7 @@ def number(value: float) -> str:
 
 
 def _samples(name: str, points: Iterable[tuple[Labels, float, float]]) -> str:
-    return "".join(f"{name}{labelled(labels)} {number(value)}\n" for labels, value, _ in points)
+    return "".join([f"{name}{labelled(labels)} {number(value)}\n" for labels, value, _ in points])
 
 
 def _plain_kind(of: Exported) -> str:

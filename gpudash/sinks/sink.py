@@ -4,10 +4,12 @@ A new kind is a module here with a class that derives from `Sink`, and a line in
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol
 
 from gpudash.errors import UsageError
+from gpudash.protocol.commands import Figures
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
@@ -44,6 +46,10 @@ class Sink(Protocol):
         """What the screen says of it, if anything."""
         return None
 
+    def connect(self, track: Callable[[Figures], None], /) -> None:
+        """Take what hands figures to a tracker in the training's process; most need none."""
+        del track
+
     @abstractmethod
     def take(self, item: Envelope | Interval, /) -> None:
         """Take the next message, or the next complete row of all ranks and GPUs."""
@@ -75,12 +81,15 @@ SINKS = {
     "recording": "gpudash.sinks.recording:RecordingWriter",
     "csv": "gpudash.sinks.rows:CsvRows",
     "jsonl": "gpudash.sinks.rows:JsonRows",
+    "mlflow": "gpudash.sinks.tracker:OpenRun",
     "openmetrics": "gpudash.sinks.history:History",
     "otlp": "gpudash.sinks.otlp:Otlp",
     "prometheus": "gpudash.sinks.prometheus:Prometheus",
     "tensorboard": "gpudash.sinks.tensorboard:Tensorboard",
     "textfile": "gpudash.sinks.textfile:Textfile",
     "trace": "gpudash.sinks.trace:TraceFile",
+    "trackio": "gpudash.sinks.tracker:OpenRun",
+    "wandb": "gpudash.sinks.tracker:OpenRun",
 }
 """Name → module and class, so that only what is used is imported."""
 

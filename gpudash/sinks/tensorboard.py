@@ -10,12 +10,11 @@ import struct
 from pathlib import Path
 
 from gpudash.errors import RecordingError
-from gpudash.metrics import METRICS
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.files import Output, reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
-from gpudash.sinks.current import Subject, subjects, wall_s
+from gpudash.sinks.current import subjects, wall_s
 from gpudash.sinks.sink import Sink
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -56,7 +55,7 @@ class Tensorboard(Sink):
         if isinstance(item, Interval):
             at_s = wall_s(self._origin, item.ended_s)
             values = b"".join(
-                _field(1, _field(1, _tag(subject, metric, name).encode()) + b"\x15" + _float(value))
+                _field(1, _field(1, subject.tag(metric, name).encode()) + b"\x15" + _float(value))
                 for subject in subjects(item, self._origin)
                 for metric, name, value in subject.numbers()
             )
@@ -69,16 +68,6 @@ class Tensorboard(Sink):
     def discard(self) -> None:
         """Remove the file; the folder may be another one's."""
         self._file.discard()
-
-
-def _tag(subject: Subject, metric: str, name: str) -> str:
-    """Return the name of a chart: of each kind of metrics is a group, of each GPU and rank too."""
-    labels = dict(subject.labels)
-    kind = METRICS[metric].kind if metric in METRICS else "phase"
-    if "hw.name" in labels:
-        return f"{labels['hw.name']}/{name}"
-    rank = labels.get("rank", "0")
-    return f"{kind}/{name}" if rank == "0" else f"rank {rank} {kind}/{name}"
 
 
 def record(body: bytes) -> bytes:

@@ -1,11 +1,11 @@
 """Finds the moments at which a GPU's energy counter moves on, and when to look for the next.
 
 The counter's period is measured at the start: until then it is read without a pause. After that it
-is read only around the moments at which it is due.
+is read around some of the moments at which it is due: once before and once after, or until it has
+moved on. Who interpolates between ticks does not need each of them.
 """
 
 import time
-from collections import deque
 from itertools import pairwise
 from statistics import median
 
@@ -19,8 +19,12 @@ MEASURED = 12
 """Ticks by which the period is measured."""
 PATIENCE_S = 1.0
 """Seconds until a tick that does not come is given up."""
-EARLY = 0.1
-"""Part of the period by which a tick may come early."""
+FOLLOWED_S = 0.2
+"""Seconds from one tick that is looked for to the next; each if they are further apart."""
+EARLY_S, EARLY = 0.006, 0.03
+"""Seconds before a tick is due at which the counter is read first, or this share of a period."""
+OF_MOMENT, OF_PERIOD = 0.3, 0.05
+"""Shares of a tick's distance from where it was due by which the next are due differently."""
 
 
 class TickFinder:
@@ -29,7 +33,8 @@ class TickFinder:
     def __init__(self, uuid: str) -> None:
         self._uuid = uuid
         self._before: tuple[float, float] | None = None  # the last read: its begin, and its joules
-        self._ticked_s: deque[float] = deque(maxlen=MEASURED)
+        self._ticked_s: list[float] = []  # until the period is known
+        self._tick_s = self._due_s = 0.0  # the last tick, smoothed, and the next one looked for
         self.period_s: float | None = None
         """Seconds between two ticks; None until it is measured."""
 
@@ -41,12 +46,11 @@ class TickFinder:
         before, self._before = self._before, (began_s, energy_j)
         if before is None or energy_j == before[1]:
             return None
-        if energy_j < before[1]:  # the driver was loaded anew
-            self._ticked_s.clear()
         at_s, within_s = (before[0] + ended_s) / 2, (ended_s - before[0]) / 2
-        self._ticked_s.append(at_s)
-        if self.period_s is None and len(self._ticked_s) == MEASURED:
-            self.period_s = median(late - early for early, late in pairwise(self._ticked_s))
+        if self.period_s is None:
+            self._measure(at_s, is_backwards=energy_j < before[1])
+        else:
+            self._follow(self.period_s, at_s)
         return EnergyTick(
             at_s=at_s,
             uuid=self._uuid,
@@ -57,11 +61,31 @@ class TickFinder:
 
     def next_s(self, now_s: float) -> float:
         """Return when to read next."""
-        soon_s = now_s + PAUSE_S
-        if self.period_s is None or not self._ticked_s:
-            return soon_s
-        early_s = max(EARLY * self.period_s, 2 * PAUSE_S)
-        return max(soon_s, self._ticked_s[-1] + self.period_s - early_s)
+        early_s = max(EARLY_S, EARLY * (self.period_s or 0.0))
+        return max(now_s + PAUSE_S, self._due_s - early_s)
+
+    def _measure(self, at_s: float, *, is_backwards: bool) -> None:
+        if is_backwards:  # the driver was loaded anew
+            self._ticked_s.clear()
+        self._ticked_s.append(at_s)
+        if len(self._ticked_s) == MEASURED:
+            lengths = [late - early for early, late in pairwise(self._ticked_s)]
+            periods = sum(round(one / median(lengths)) for one in lengths)
+            self.period_s = (at_s - self._ticked_s[0]) / max(periods, 1)
+            self._tick_s = at_s
+            self._look_for_next(self.period_s)
+
+    def _follow(self, period_s: float, at_s: float) -> None:
+        """Learn from a tick when the next ones are due."""
+        passed = max(round((at_s - self._tick_s) / period_s), 1)
+        due_s = self._tick_s + passed * period_s
+        self._tick_s = due_s + OF_MOMENT * (at_s - due_s)
+        self.period_s = period_s + OF_PERIOD * (at_s - due_s) / passed
+        self._look_for_next(period_s)
+
+    def _look_for_next(self, period_s: float) -> None:
+        self._due_s = self._tick_s + max(round(FOLLOWED_S / period_s), 1) * period_s
+        self._before = None  # ticks in between are of no interest
 
 
 class TickReader:

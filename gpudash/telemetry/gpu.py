@@ -105,7 +105,7 @@ class Gpu:
         asked = SLOW if self._counts_pcie else SLOW.keys() - {"PCIe counters"}
         values = self._all({name: SLOW[name] for name in SLOW if name in asked})
         since_s = self._activity_s
-        is_active = bool(values.keys() - {"energy_j"})
+        is_active = any(METRICS[name].window == "activity" for name in values)
         if is_active or since_s is None:
             self._activity_s = at_s
         return GpuReading(
@@ -211,6 +211,11 @@ class Gpu:
         millijoules = self._nvml.call("nvmlDeviceGetTotalEnergyConsumption", self._handle)
         return float(millijoules) / 1000
 
+    def power_limit(self) -> Values:
+        """Return the power limit in watts."""
+        milliwatts = self._nvml.call("nvmlDeviceGetEnforcedPowerLimit", self._board)
+        return {"power_limit_w": float(milliwatts) / 1000}
+
     def activity(self) -> Values:
         """Return GPM's metrics since the previous reading; see `gpm.ActivityReader.read`."""
         activity = self._activity.read()
@@ -241,6 +246,7 @@ SLOW: dict[str, Callable[[Gpu], Values]] = {
     "PCIe counters": Gpu.pcie,
     "energy": Gpu.energy,
     "other processes": Gpu.others,
+    "power limit": Gpu.power_limit,
 }
 """Slow readings: name → method. Rates need `gpm.SHORTEST_S` between two of them."""
 

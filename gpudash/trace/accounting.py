@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpudash.protocol.inspections import Profiled
+from gpudash.trace.mfu import mfu_pct
 from gpudash.trace.model import ON_DEVICE, Trace, TraceEvents
 from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost, modules_around
@@ -78,21 +78,6 @@ def summarise(trace: Trace) -> Summary:
         communication_ms=per_step.ms(collective.total_us),
         exposed_ms=per_step.ms(busy.total_us - rest.total_us),
     )
-
-
-def mfu_pct(profiled: Profiled | None) -> float | None:
-    """Return model flops in percent of the measured peak; None if unknown or above the peak.
-
-    The untraced step time is used, if it is known.
-    """
-    if profiled is None or profiled.flops is None or profiled.peak is None:
-        return None
-    peak_tflops = profiled.peak.matmul_tflops.get(profiled.precision, 0.0)
-    step_ms = profiled.untraced_step_ms or profiled.steps_ms / max(profiled.steps, 1)
-    if peak_tflops <= 0 or step_ms <= 0:
-        return None
-    tflops = profiled.flops.step_gflop / step_ms
-    return 100 * tflops / peak_tflops if tflops <= peak_tflops else None
 
 
 def _window(trace: Trace) -> tuple[float, float, int]:

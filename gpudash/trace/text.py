@@ -15,6 +15,7 @@ from gpudash.format import (
     source_line,
 )
 from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
+from gpudash.trace.mfu import CONVENTION, flop, mfu_text
 from gpudash.trace.names import short
 from gpudash.trace.summary import (
     CAUSES,
@@ -215,15 +216,13 @@ def _arithmetic(summary: Summary) -> Iterator[Figure]:
     noted = summary.profiled
     if noted is not None and noted.flops is not None:
         gflop, untraced_ms = noted.flops.step_gflop, noted.untraced_step_ms
-        rate = _flop(gflop / (untraced_ms or summary.step_ms) * 1e3)
+        rate = flop(gflop / (untraced_ms or summary.step_ms) * 1e3)
         which = "untraced" if untraced_ms else "while traced"
-        yield Figure(what=f"{_flop(gflop)} a step: {rate}/s {which}")
+        yield Figure(what=f"{flop(gflop)} a step: {rate}/s {which}")
         if noted.flops.covered_pct < 99.5:
             yield Figure(what=f"counted in {percent(noted.flops.covered_pct)} of the products")
-        peak = noted.peak.matmul_tflops.get(noted.precision) if noted.peak is not None else None
-        if peak is not None:
-            reached = f"the {_flop(peak * 1e3)}/s that {noted.precision} reached here"
-            yield Figure(what=f"MFU {percent(summary.mfu_pct)} of {reached}")
+        yield Figure(what=mfu_text(noted))
+        yield Figure(what=f"MFU counts {CONVENTION}")
     if summary.tensor_core_pct is not None:
         yield Figure(what=f"{percent(summary.tensor_core_pct)} of kernel time in tensor cores")
     weights = noted.weights if noted is not None else None
@@ -267,12 +266,6 @@ def _longest(what: str, ms: float, count: float, more: str = "") -> Figure:
     return Figure(
         what=what, value=_ms(ms), more=", ".join(filter(None, (times, more))), ms=ms, hue="kernel"
     )
-
-
-def _flop(gflop: float) -> str:
-    units = ((1e3, "TFLOP"), (1.0, "GFLOP"), (1e-3, "MFLOP"))
-    size, unit = next((one for one in units if gflop >= one[0]), units[-1])
-    return f"{significant(gflop / size)} {unit}"
 
 
 def _ms(ms: float | None) -> str:

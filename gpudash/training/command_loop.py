@@ -19,15 +19,18 @@ from ..protocol.commands import (
     AnyCommand,
     Blocks,
     Change,
+    Figures,
     Memory,
     Pause,
     Profile,
     Rehearse,
     Resume,
     Stop,
+    Told,
 )
 from ..protocol.envelope import Event
 from ..protocol.records import Settings
+from ..protocol.session import Notice
 from ..protocol.training import TooLate
 from .block_queue import BlockQueue
 from .block_run import BlockRun
@@ -38,6 +41,7 @@ from .rehearsing import Rehearsing
 from .replies import Replies
 from .switching import PlannedSwitch, Switching
 from .tracing import Profiling
+from .trackers import Trackers
 from .wall_clock import WallClock
 
 GONE = "the dashboard is gone"
@@ -52,8 +56,8 @@ class DashboardLine(Protocol):
     def send(self, event: Event) -> None:
         """Send the event, without waiting for the reader."""
 
-    def read(self) -> list[AnyCommand]:
-        """Return the commands that have arrived."""
+    def read(self) -> list[Told]:
+        """Return what has arrived."""
 
     def wait(self, timeout_s: float) -> object:
         """Sleep until a command has arrived, or until the timeout."""
@@ -79,6 +83,7 @@ class CommandLoop:
         self._decisions = decisions = DecisionSteps(training, blocks)
         self._wall_clock = wall_clock = WallClock(training, reports, line.send)
         self._replies = replies = Replies(line.send, blocks)
+        self._trackers = Trackers(lambda sentence: line.send(Notice(text=sentence)))
         self._profiling = Profiling(training, life, reports, history, replies)
         self._switching = Switching(training, life, blocks, decisions, wall_clock, replies)
         self._run = BlockRun(training, blocks, decisions, self._switching, wall_clock, replies)
@@ -109,9 +114,16 @@ class CommandLoop:
 
     def read(self) -> None:
         """Read the commands that have arrived; end a profile that has lasted too long."""
-        self._inbox += self._line.read()
+        self._receive()
         self._profiling.end_overdue()
         self._note_work()
+
+    def _receive(self) -> None:
+        for told in self._line.read():
+            if isinstance(told, Figures):
+                self._trackers.take(told)
+            else:
+                self._inbox.append(told)
 
     def rest(self) -> None:
         """Wait for the next command, at most until the next report is due."""
@@ -184,7 +196,7 @@ class CommandLoop:
         if self._blocks.running:
             self._replies.end_blocks(why)
         self._history.stop(why)
-        self._inbox += self._line.read()
+        self._receive()
         return (*self.stops, *(command.id for command in self._inbox))
 
     def dismiss(self, why: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.errors import UsageError
 from gpudash.handout import wording
-from gpudash.offers import levers_of, refusal
+from gpudash.offers import NEEDS_ROOT, levers_of, of_driver, refusal
 from gpudash.protocol.records import Settings
 from gpudash.snapshot import Result
 from gpudash.tui.keys import fixed, why_not
@@ -109,6 +109,8 @@ class LeverControl:
         """
         if not self.all:
             self._run.require("levers")
+        if name in NEEDS_ROOT:
+            raise UsageError(f"{name}: {NEEDS_ROOT[name]}")
         return find(self.all, name)
 
     # ── values ──────────────────────────────────────────────────────────────────────────
@@ -194,7 +196,7 @@ class LeverControl:
                 context=wording.context(shown, active) if shown else "",
             )
 
-        return tuple(map(row, self.all))
+        return tuple(map(row, (*self.all, *of_driver(snapshot.gpu)))) if self.all else ()
 
     # ── changes ─────────────────────────────────────────────────────────────────────────
 

@@ -2,7 +2,9 @@
 
 import textwrap
 from collections.abc import Iterator
+from statistics import fmean, stdev
 
+from gpudash import format as fmt
 from gpudash.metrics import METRICS, UTIL_WINDOW_S, Metric
 from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import Snapshot
@@ -12,18 +14,34 @@ from gpudash.tui.charts.sparklines import quantity
 WIDTH = 72
 INDENT = "    "
 NOW = TimeView()
+VARIES_TICKS, LEAST_TICKS = 20, 5
+"""Ticks whose spread is told, and the fewest that have one."""
 
 
 def origin_lines(snapshot: Snapshot) -> Iterator[str]:
-    """Yield each number that is shown, with its meaning, what measures it, and over what time."""
+    """Yield each number that is shown, with all that is known of where it is from."""
     for name, metric in METRICS.items():
         label = metric.label or metric.spark or (name if metric.chart else "")
         if label:
             yield f"{label}: {quantity(name, _value(snapshot, name, metric))}"
-            text = f"{metric.meaning} Measured by {metric.measured_by}. {_over(metric)}"
-            yield from textwrap.wrap(
-                text.strip(), WIDTH, initial_indent=INDENT, subsequent_indent=INDENT
-            )
+            for what, text in origin(snapshot, name).items():
+                said = f"{what}: {text}" if what else text
+                yield from textwrap.wrap(
+                    said, WIDTH, initial_indent=INDENT, subsequent_indent=2 * INDENT
+                )
+
+
+def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
+    """Return meaning, formula, source, age and uncertainty of a number, by those words."""
+    metric = METRICS[name]
+    varies = _varies(snapshot, name)
+    return {
+        "": metric.meaning,
+        "formula": f"{metric.formula} {_of(metric)}",
+        "source": metric.measured_by,
+        "age": _age(snapshot, name, metric),
+        "uncertainty": metric.uncertainty + (f"; {varies}" if varies else ""),
+    }
 
 
 def _value(snapshot: Snapshot, name: str, metric: Metric) -> float | str | None:
@@ -36,15 +54,39 @@ def _value(snapshot: Snapshot, name: str, metric: Metric) -> float | str | None:
     return latest(snapshot.series, name)
 
 
-def _over(metric: Metric) -> str:
-    """Return what time the number is about."""
+def _of(metric: Metric) -> str:
+    """Return what goes into the formula."""
     window = {
-        "utilisation": f"Each reading is a mean over up to {UTIL_WINDOW_S:g} s before it.",
-        "activity": "Each reading is a mean since the one before.",
+        "utilisation": f", each a mean over up to {UTIL_WINDOW_S:g} s before it",
+        "activity": ", each a mean since the one before",
         None: "",
     }[metric.window]
-    if metric.kind == "step" and metric.in_steps == "some":
-        return f"The mean of some steps in the last {NOW_S:g} s. {window}".strip()
-    if metric.over_time == "mean" and metric.kind in ("gpu", "host", "step", "phase"):
-        return f"The mean of the last {NOW_S:g} s. {window}".strip()
-    return window or "The newest reading."
+    if metric.over_time == "last":
+        return "that was told"
+    if metric.kind in ("gpu", "host", "own", "input"):
+        return f"of the readings of the last {NOW_S:g} s{window}"
+    which = "some steps, two in each 100 ms," if metric.in_steps == "some" else "the steps"
+    return f"of {which} in the last {NOW_S:g} s"
+
+
+def _age(snapshot: Snapshot, name: str, metric: Metric) -> str:
+    """Return how long ago the newest value was measured."""
+    reading = {"gpu": snapshot.gpu, "host": snapshot.host}.get(metric.kind)
+    if reading is not None and name in reading.values:
+        slow = ", slow calls up to 1 s before" if metric.window == "activity" else ""
+        return f"{max(snapshot.at_s - reading.at_s, 0.0):.1f} s{slow}"
+    series = snapshot.series
+    ticks = zip(series.at_s, series.of(name), strict=False)
+    newest_s = max((at_s for at_s, value in ticks if fmt.is_measured(value)), default=None)
+    if newest_s is None:
+        return fmt.ABSENT
+    return f"{max(snapshot.elapsed_s - newest_s, 0.0):.1f} s"
+
+
+def _varies(snapshot: Snapshot, name: str) -> str:
+    """Return how much the newest ticks differ; empty with too few."""
+    values = [one for one in snapshot.series.of(name)[-VARIES_TICKS:] if fmt.is_measured(one)]
+    if len(values) < LEAST_TICKS or not fmean(values):
+        return ""
+    share_pct = 100 * stdev(values) / abs(fmean(values))
+    return f"the last {len(values)} values of the chart vary by ± {fmt.significant(share_pct)} %"

@@ -153,6 +153,7 @@ class LiveView:
             **rate._asdict(),
             state=self._word(),
             status=self._status(now_s),
+            at_s=now_s,
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=None if process is None else max(ended_s - process.ready_s, 0.0),
             worker_pid=None if process is None else process.pid,

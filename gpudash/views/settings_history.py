@@ -14,6 +14,7 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Step
 from gpudash.snapshot import STEP_CLASS, Result
 from gpudash.statistics import Means, percentiles, total, warm
+from gpudash.views.metered import Metered
 
 RESERVOIR = 4096
 """Latest steps of a row that its percentiles are taken over."""
@@ -37,6 +38,7 @@ class _Row:
         self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
         self.most_mib: dict[str, float] = {}  # by metric
+        self.metered = Metered()
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.shown: tuple[tuple[int, bool, _Row, Settings], Result] | None = None
 
@@ -64,6 +66,9 @@ class _Row:
         if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
             return
         if isinstance(sample, GpuReading):
+            energy_j = sample.number("energy_j")
+            if energy_j is not None and (sample.energy_at_s or 0.0) >= self.span[0]:
+                self.metered.add(sample.energy_at_s or 0.0, energy_j, self.span[0])
             sample = since(sample, self.span[0])
         self.means.add({name: sample.number(name) for name in ("gpu_util_pct", "cpu_pct")})
         for name in ("mem_peak_mib", "mem_reserved_mib"):
@@ -101,6 +106,7 @@ class _Row:
             step_ms_p50=p50,
             step_ms_p95=p95,
             values=self.means.values() | self.most_mib,
+            energy=self.metered.of_sample(self.samples_per_s),
             live=live,
         )
 

@@ -30,6 +30,7 @@ OBEYS = [name for name in ("", *VERBS) if load(name).configuration == "obeyed"]
 LEVERS = {"set", "batch_size", "pipelined", "serial", "seed"}
 NEVER_STANDING = {
     "": {
+        "energy",
         "steps",
         "duration",
         "record",
@@ -44,10 +45,10 @@ NEVER_STANDING = {
         "nproc",
     },
     "run": {
-        *("python", "record", "watch", "live", "every_step", "force", "to", "quiet"),
+        *("energy", "python", "record", "watch", "live", "every_step", "force", "to", "quiet"),
         *("listen", "connect", "token_file"),
     },
-    "attach": {"run", "listen", "token_file"},
+    "attach": {"energy", "run", "listen", "token_file"},
     "profile": {"steps", "trace", "force", "read", "against", "json", "quiet", "nproc"},
     "ab": {
         *("energy", "lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"),

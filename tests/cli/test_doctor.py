@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +54,17 @@ def test_a_machine_with_a_gpu_gives_the_cost_of_every_reading(library: Path, tmp
     assert found["GPU 1"]["detail"] == f"Hopper Two, {SECOND}"
     for name in READINGS:
         assert found[name]["ok"], name
-        assert str(found[name]["detail"]).endswith("µs a call")
+        assert str(found[name]["detail"]).endswith("µs a call on 2 of 2 GPUs")
+
+
+def test_a_reading_that_one_gpu_lacks_names_that_gpu(library: Path, tmp_path: Path):
+    driver = Driver(tmp_path / "gpu")
+    driver.says("gpu1.nvmlDeviceGetEnforcedPowerLimit.error 3")
+    found = checks(driver.environment(library))["power limit"]
+    assert found["ok"] is False
+    assert re.fullmatch(
+        r"[\d.]+ µs a call on 1 of 2 GPUs; GPU 1: not supported by this GPU", str(found["detail"])
+    )
 
 
 @pytest.mark.parametrize(

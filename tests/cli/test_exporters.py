@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,3 +141,52 @@ def test_one_that_is_refused_is_one_line_before_anything_trains_or_is_written(
 
 def test_what_a_recording_is_exported_to_takes_no_present(tmp_path: Path) -> None:
     assert set(OF_A_RUN) - set(OF_A_RECORDING) == {"csv", "jsonl", "prometheus"}
+
+
+TRACKED = """
+import torch, wandb
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while "gpudash/step" not in wandb.last:
+    loss = model(torch.randn(4, 8)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    wandb.log({"loss": 1.0})
+print(sorted(name for name in wandb.last if not name.startswith("gpudash/")))
+print(wandb.steps == wandb.rows, wandb.last["gpudash/step/steps_per_s"] > 0)
+"""
+WANDB = """
+import sys
+run, last, row, steps, rows = sys.modules[__name__], {}, {}, 0, 0
+def define_metric(*_, **__): pass
+def log(values, commit=True):
+    global last, row, steps, rows
+    row = {**row, **values}
+    rows += "loss" in values
+    if commit:
+        last, row, steps = row, {}, steps + 1
+"""
+
+
+def test_the_run_that_a_script_has_open_gets_what_is_measured(
+    tmp_path: Path, short_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRACKED)
+    (tmp_path / "wandb.py").write_text(WANDB)
+    ran = waiting.done(
+        *(sys.executable, "-m", "gpudash", "run", "--watch", "--to", "wandb", "train.py"),
+        cwd=tmp_path,
+        env=worker_double.environment(GPUDASH_RUN_DIR=str(short_path)),
+    )
+    assert ran.stdout.splitlines() == ["['loss']", "True True"], ran.stderr
+
+
+@pytest.mark.parametrize("words", [["encdec", "--to", "wandb"], ["run", "--to", "wandb:x", "a.py"]])
+def test_only_a_script_has_a_run_open_and_names_none(
+    words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capfd.readouterr().err
+    assert said.startswith(f"gpudash: --to '{words[words.index('--to') + 1]}' is not valid; valid:")
+    assert said.count("\n") == 1

@@ -7,7 +7,7 @@ from gpudash.diagnosis.evidence import DATA_PCT, Measured, evidence_of, waiting_
 from gpudash.diagnosis.headline import why_lines
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol.inspections import Pinning, Profiled
+from gpudash.protocol.inspections import Flops, Peak, Pinning, Profiled
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
@@ -286,8 +286,22 @@ def test_a_launch_bound_step_shows_its_idle_time_and_its_launches():
 
 
 def test_a_busy_gpus_evidence_has_its_share_of_the_peak_flops():
-    busy = profiled(busy_ms=9.9, idle_ms={}, mfu_pct=41.0)
-    assert "MFU 41 %" in deepened(measured(), busy).evidence
+    counted = Profiled(
+        at_s=0.0,
+        path="",
+        first_step=1,
+        steps=1,
+        steps_ms=10.0,
+        took_ms=0.0,
+        precision="bf16",
+        peak=Peak(matmul_tflops={"bf16": 700.0}, memory_gb_s=3000.0),
+        flops=Flops(step_gflop=2870.0, covered_pct=100.0),
+    )
+    busy = profiled(busy_ms=9.9, idle_ms={}, profiled=counted)
+    said = "MFU 41 % of the 700 TFLOP/s that bf16 reached here"
+    evidence = deepened(measured(tensor_active_pct=38.0), busy).evidence
+    at = evidence.index(said)
+    assert "tensor cores 38 %" in evidence[at - 1]
 
 
 def test_why_shows_a_try_with_its_reason_and_where_its_gain_is_from():

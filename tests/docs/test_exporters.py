@@ -52,7 +52,7 @@ def test_the_page_names_what_is_exported_and_every_destination() -> None:
     page = (GUIDE / "exporters.md").read_text(encoding="utf-8")
     assert set(NAME.findall(page)) - LABELS <= EXPORTED
     for name in DESTINATIONS:
-        assert f"`{name}:" in page or f"--to {name}:" in page, name
+        assert f"`{name}:" in page or f"--to {name}" in page, name
 
 
 def test_panels_have_names_of_their_own_and_do_not_overlap() -> None:

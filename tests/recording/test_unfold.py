@@ -76,13 +76,25 @@ def test_a_row_without_a_report_tells_of_no_progress():
 
 
 def test_values_of_a_gpu_that_a_row_lacks_come_from_a_reading():
-    first = gpu(BEGAN_S + 0.1, gpu_util_pct=50.0, mem_total_mib=1e5, energy_j=4.0)
+    first = gpu(BEGAN_S + 0.1, gpu_util_pct=50.0, mem_total_mib=1e5)
     run = Trainer()
     items = [run.start(), first, *run.steps(20)]
     row, *_ = folded(items, run.now_s, 0.5)
     *_, (_, reading) = unfold(row, {first.uuid: first})
-    assert (reading.name, reading.number("mem_total_mib"), reading.number("energy_j")) == (
-        first.name,
-        1e5,
-        None,
-    )
+    assert (reading.name, reading.number("mem_total_mib")) == (first.name, 1e5)
+
+
+def test_rows_with_energy_are_a_counter_that_begins_anew_after_one_without():
+    run, counters = Trainer(), {}
+    items = [run.start(), gpu(BEGAN_S + 0.1, power_w=300.0), *run.steps(10)]
+    row, *_ = folded(items, run.now_s, 0.5)
+
+    def read(energy_j):
+        known = row.gpus[0].values | ({} if energy_j is None else {"energy_j": energy_j})
+        metered = replace(row, gpus=(replace(row.gpus[0], values=known),))
+        *_, (_, reading) = unfold(metered, None, counters)
+        assert reading.energy_at_s in (None, reading.at_s)
+        return reading.number("energy_j")
+
+    assert [read(one) for one in (None, 50.0, 25.0, 10.0)] == [None, 0.0, 25.0, 35.0]
+    assert [read(one) for one in (None, 5.0, 6.0)] == [None, 0.0, 6.0]

@@ -19,6 +19,7 @@ from tests.lives import failed
 from tests.recording import test_log
 from tests.recording.test_csv_format import GOLDEN
 from tests.scripted_run import BEGAN_S
+from tests.sinks.exporting import h200
 
 
 def with_messages(path, *bodies):
@@ -101,3 +102,10 @@ def test_an_unknown_json_is_ignored(tmp_path):
 def test_other_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         replayed(tmp_path / "none.csv")
+
+
+def test_a_recorded_setting_has_its_joules_of_a_sample(tmp_path):
+    found = replayed(h200(tmp_path)).snapshot.results[0]
+    watts = found.energy.joules * found.samples_per_s
+    assert 100 < watts < 700  # an H200's
+    assert found.energy.within_j < found.energy.joules / 20

@@ -17,10 +17,14 @@ import pytest
 
 from gpudash.compare.ab import Question
 from gpudash.errors import RecordingError, WorkerError
-from gpudash.protocol.commands import Plan
+from gpudash.protocol.commands import Blocks, Plan
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Failed
 from gpudash.recording.intervals import Intervals
+from gpudash.recording.log import LogReader
 from gpudash.run.session import Session
+from gpudash.run.source import Source
+from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.snapshot import Snapshot
 from gpudash.views.time_breakdown import TimeAccount
@@ -139,6 +143,33 @@ def test_the_log_says_what_an_ab_had_measured_when_it_was_cut_short(
     said = rf"A/B: (no verdict for )?pipelined=on.* {why} (after \d+ pairs, and|before its 9000)"
     assert [line for line in screen.log if re.match(said, line)], screen.log
     session.close()
+
+
+class Metering(TelemetrySource):
+    """Stamps the ticks of energy counters, as far as a session knows."""
+
+    def __init__(self) -> None:
+        super().__init__(energy=True)
+
+    def read(self) -> list[Envelope]:
+        return []
+
+
+@pytest.mark.parametrize("beside", [(), (Metering(),)])
+def test_where_energy_is_metered_blocks_of_an_ab_are_long_enough_for_it(
+    beside: Sequence[Source], tmp_path: Path
+) -> None:
+    plan = Plan(workload="encdec", device="cpu", settings=SMALL)
+    session = Session(plan, start_source=start_double, beside=beside)
+    session.begin_sink("recording", tmp_path / "run.csv")
+    screen = Screen()
+    session.start(screen)
+    session.compare(Question(lever="pipelined", a="off", b="on", pairs=2))
+    until(lambda: '"Blocks"' in (tmp_path / "run.jsonl").read_text())
+    session.close()
+    told = [one.body for one in LogReader(tmp_path / "run.jsonl") if isinstance(one, Envelope)]
+    asked = next(one for one in told if isinstance(one, Blocks))
+    assert all((one.min_s >= 2.0) == bool(beside) for one in asked.blocks)
 
 
 def test_a_profile_is_shown_with_its_settings_when_it_arrives(begin: Begin, tmp_path: Path) -> None:

@@ -107,8 +107,10 @@ static int begin(const char *function, int device) {
         fclose(log);
     }
     double began_ms = now_ms(), left_ms;
-    while ((left_ms = began_ms + number(device, 0, "%s.delay_ms", function) - now_ms()) > 0)
+    while ((left_ms = began_ms + number(device, 0, "%s.delay_ms", function) - now_ms()) > 0) {
         usleep((useconds_t)(1000 * (left_ms < 20 ? left_ms : 20)));
+        if (left_ms < 20) break;
+    }
     if (device >= 0 && generation != (int)number(-1, 0, "generation")) return 999;
     int lost = device < 0 ? 0 : (int)number(device, 0, "lost");
     return lost ? lost : (int)number(device, 0, "%s.error", function);
@@ -256,6 +258,7 @@ UNSIGNED_VALUE_OF(nvmlDeviceGetTemperature, 59)
 UNSIGNED_VALUE_OF(nvmlDeviceGetClockInfo, 1980)
 UNSIGNED_VALUE_OF(nvmlDeviceGetPcieThroughput, 1) /* there to show that nobody calls it */
 UNSIGNED_VALUE(nvmlDeviceGetPowerUsage, unsigned, 240000)
+UNSIGNED_VALUE(nvmlDeviceGetEnforcedPowerLimit, unsigned, 700000)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, 0)
 UNSIGNED_VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, 0)
 

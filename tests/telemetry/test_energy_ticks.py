@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from gpudash.compare.meter import REACH_S
 from gpudash.protocol.readings import EnergyTick
 from gpudash.telemetry import watched_gpu
 from gpudash.telemetry.energy_ticks import MEASURED, TickFinder
@@ -45,12 +46,17 @@ def test_the_moment_of_a_tick_is_within_what_it_says(period_s: float):
         true_s = tick.energy_j / POWER_W
         assert abs(tick.at_s - true_s) <= tick.within_s + CALL_S
         assert tick.within_s < 0.01
-    assert len(found) == pytest.approx(6.0 / period_s, abs=3)
 
 
-def test_once_the_period_is_known_the_counter_is_read_a_few_times_a_tick():
-    found, reads = ticks_of(0.1, 20.0)
-    assert reads / len(found) < 6
+@pytest.mark.parametrize("period_s", [0.02, 0.1, 0.25])
+def test_once_the_period_is_known_the_counter_is_read_twice_or_thrice_a_fifth_of_a_second(
+    period_s: float,
+):
+    (first, early), (last, reads) = ticks_of(period_s, 10.0), ticks_of(period_s, 30.0)
+    seconds = last[-1].at_s - first[-1].at_s
+    assert (reads - early) / seconds < 15
+    assert (len(last) - len(first)) / seconds == pytest.approx(1 / max(period_s, 0.2), rel=0.1)
+    assert all(b.at_s - a.at_s < REACH_S for a, b in pairwise(last))  # an edge lies between two
 
 
 def test_a_counter_that_goes_back_is_told_as_it_is():

@@ -181,7 +181,8 @@ def test_a_value_that_fails_now_and_then_is_no_news(stream: Stream, driver: Driv
 
 def test_where_the_driver_has_next_to_nothing_the_rest_is_absent_with_reasons(driver: Driver):
     """As under WSL, or in a virtual GPU: no fields, no counters, no activity, no processes."""
-    for function in ("UtilizationRates", "FieldValues", "TotalEnergyConsumption", "PowerUsage"):
+    lacking = ("UtilizationRates", "FieldValues", "TotalEnergyConsumption", "PowerUsage")
+    for function in (*lacking, "EnforcedPowerLimit"):
         driver.says(f"nvmlDeviceGet{function}.error {NOT_SUPPORTED}")
     driver.says(f"nvmlGpmQueryDeviceSupport.error {NOT_FOUND}")
     gpu = open_gpu(FIRST)

@@ -1,7 +1,8 @@
 import pytest
 
 from gpudash.protocol.inspections import Flops, Peak, Profiled
-from gpudash.trace.accounting import mfu_pct, summarise
+from gpudash.trace.accounting import summarise
+from gpudash.trace.mfu import mfu_pct, mfu_text
 from gpudash.trace.read import read
 from gpudash.trace.summary import CopyUse
 from tests.trace.made import (
@@ -298,6 +299,25 @@ def test_mfu_is_of_the_step_as_it_is_without_tracing_where_that_is_known():
 )
 def test_mfu_is_unknown_if_it_would_mean_nothing(note):
     assert mfu_pct(note) is None
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        (profiled(), "MFU at least 25 % of the 80.0 TFLOP/s that bf16 reached here"),
+        (profiled(precision="tf32"), "MFU –: no peak was measured for tf32"),
+        (profiled(precision=""), "MFU –: no peak was measured for a precision that is not known"),
+        (profiled(steps_ms=0.0), "MFU –: the step's time is not known"),
+    ],
+)
+def test_mfu_names_its_peak_or_says_why_there_is_none(note, said):
+    assert mfu_text(note) == said
+
+
+def test_mfu_above_its_peak_is_never_clamped():
+    assert mfu_text(profiled(gflop=1000.0)) == (
+        "MFU –: 250 % of the 80.0 TFLOP/s that bf16 reached here cannot be"
+    )
 
 
 def test_a_real_step_adds_up():

@@ -61,7 +61,7 @@ class Driver:
     async def choose(self, lever: str) -> None:
         """Move the cursor down to a lever; the levers have the focus."""
         levers = self.app.main_screen.levers
-        for _ in self.app.control.levers.all:
+        for _ in self.app.control.levers.rows():
             if levers.chosen.name == lever:
                 break
             await self.press("down")

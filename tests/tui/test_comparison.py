@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudash.protocol.session import EnergyFound
 from gpudash.snapshot import BlockShown
 from gpudash.tui.widgets.comparison import (
     Axis,
@@ -232,3 +233,47 @@ def test_an_axis_never_promises_a_loss_of_more_than_everything(high):
     axis = axis_of([(-0.95, -0.1, high)])
     assert axis.left == -1.0
     assert all(int(label) >= -100 for label in re.findall(r"-\d+", axis.labels(150)))
+
+
+# ── joules and money ────────────────────────────────────────────────────────────────────
+
+SPENT = EnergyFound(
+    per="sample",
+    pairs=16,
+    joules=(1.25, 1.125),
+    within=(0.0125, 0.0125),
+    pairs_j=(),
+    change=-0.1,
+    low=-0.11,
+    high=-0.09,
+    confidence=0.95,
+    sensor=0.05,
+)
+
+
+def below_verdict(height=20, price=None, **values):
+    shown = compared(40, verdict=VERDICT, samples_per_s=(2216.0, 2360.0), gpus=1, **values)
+    return " ".join(" ".join(text_of(comparison_rows(shown, 110, height, price))).split())
+
+
+def test_below_a_verdict_are_the_joules_of_a_sample_with_their_uncertainty_and_the_sensors():
+    text = below_verdict(energy=SPENT)
+    assert "energy of a sample: on 1.250 ± 0.013 J, off 1.125 ± 0.013 J" in text
+    assert "the sensor may be off by 5 %" in text
+
+
+def test_below_a_verdict_is_what_it_saves_at_the_users_price():
+    text = below_verdict(price=2.75)
+    assert "at 2.75 an hour for a GPU, a million samples cost 0.345 with on and 0.324" in text
+    assert "off saves" in text
+
+
+def test_joules_that_were_asked_for_and_are_not_known_say_why():
+    text = below_verdict(why_no_energy="the energy counter was not read all the time")
+    assert "energy is not known: the energy counter was not read all the time" in text
+
+
+def test_nobody_who_asks_for_neither_sees_either_and_both_give_way_to_the_verdict():
+    assert "energy" not in below_verdict()
+    assert "hour" not in below_verdict()
+    assert below_verdict(4, 2.75, energy=SPENT) == below_verdict(4)

@@ -14,7 +14,8 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
 from gpudash.tui.lever_values import LeverRow
 from gpudash.tui.widgets.levers import LeverPanel
-from tests.tui.fake_engine import FakeEngine
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import FakeEngine, gpu_sample, training
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count
@@ -317,3 +318,23 @@ async def test_which_batch_would_fit_stands_with_the_lever_whose_peaks_tell():
         shown.move(1)
         await pilot.pause()
         assert "would fit" not in words(shown)
+
+
+# ── of the driver ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("lever", ["power_limit", "sm_clock"])
+async def test_levers_of_the_driver_are_shown_with_their_reason_and_no_key_moves_them(lever):
+    snapshot = training()
+    limited = gpu_sample(power_limit_w=700.0, sm_clock_mhz=1755.0)
+    async with dashboard((120, 60), snapshot=changed(snapshot, gpu=limited)) as d:
+        await d.choose(lever)
+        value = {"power_limit": "700 W", "sm_clock": "1755 MHz"}[lever]
+        (row,) = (line for line in d.text().splitlines() if lever in line and value in line)
+        assert "needs root" in row
+        for key in ("enter", "right", "left", "a"):
+            await d.press(key)
+            assert d.app.screen is d.app.main_screen
+        (said,) = set(d.notices())
+        assert said.startswith(f"{lever}: needs root: nvidia-smi ")
+        assert not d.engine.requests

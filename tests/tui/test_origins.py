@@ -1,7 +1,10 @@
 """Where each number comes from, as the table of metrics says it."""
 
+import pytest
+from msgspec.structs import replace
+
 from gpudash.metrics import METRICS
-from gpudash.tui.origins import origin_lines
+from gpudash.tui.origins import origin, origin_lines
 from tests.tui import scenes
 from tests.tui.driving import dashboard
 
@@ -19,6 +22,33 @@ def test_every_number_of_the_screen_has_meaning_source_and_value():
 
 def test_what_was_not_measured_is_a_dash():
     assert "power: –" in [*origin_lines(scenes.without_gpu())]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_no_metric_lacks_formula_source_age_or_uncertainty(name):
+    for snapshot in (scenes.running(), scenes.without_gpu()):
+        found = origin(snapshot, name)
+        assert [*found] == ["", "formula", "source", "age", "uncertainty"]
+        assert all(found.values()), found
+
+
+def test_a_readings_age_is_the_time_since_and_that_of_a_value_of_steps_too():
+    snapshot = scenes.running()
+    gpu, host = (replace(one, at_s=100.0) for one in (snapshot.gpu, snapshot.host))
+    later = replace(
+        snapshot, at_s=101.5, gpu=gpu, host=host, elapsed_s=snapshot.series.at_s[-1] + 3.0
+    )
+    assert origin(later, "power_w")["age"] == "1.5 s"
+    assert origin(later, "cpu_pct")["age"] == "1.5 s"
+    assert origin(later, "sm_active_pct")["age"] == "1.5 s, slow calls up to 1 s before"
+    assert origin(later, "data_ms")["age"] == "3.0 s"
+    assert origin(scenes.without_gpu(), "power_w")["age"] == "–"
+
+
+def test_the_sensors_error_and_the_spread_of_the_newest_values_are_said():
+    found = origin(scenes.running(), "power_w")["uncertainty"]
+    assert found.startswith("± 5 % of the sensor, by NVIDIA's own figure; the last ")
+    assert "values of the chart vary by ± " in found
 
 
 async def test_its_key_shows_them():

@@ -13,7 +13,7 @@ from textual import events
 from textual.app import App
 
 from gpudash import format as fmt
-from gpudash.snapshot import KEPT_LINES
+from gpudash.snapshot import KEPT_LINES, SampleEnergy
 from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.history import history_rows, in_sight, table_of
@@ -224,6 +224,16 @@ def test_a_narrow_history_goes_without_columns_in_their_order():
         assert kept == sorted(kept)
         assert "samples/s" in head
         assert "setting" in head
+
+
+def test_joules_of_a_sample_have_a_column_once_a_setting_has_them():
+    plain, other = training().results[:2]
+    metered = changed(other, energy=SampleEnergy(joules=1.25, within_j=0.0125))
+    head, *rows = drawn((plain, metered), 140)
+    end = head.index("J a sample") + len("J a sample")
+    assert [row[:end].split("  ")[-1].strip() for row in rows] == ["–", "1.250 ± 0.013"]
+    assert "J a sample" not in drawn((plain, other), 140)[0]
+    assert "J a sample" not in drawn((plain, metered), 50)[0]
 
 
 def test_a_setting_loses_whole_words_not_half_a_number():

@@ -362,3 +362,63 @@ def test_the_histogram_counts_each_step_that_took_time_and_is_no_longer_than_its
     histogram = bench.table.step_histogram()
     assert sum(steps for _, steps in histogram) == sum(ms > 0 for ms in times_ms)
     assert histogram == tuple(sorted(histogram))
+
+
+# ── joules of a sample ──────────────────────────────────────────────────────────────────
+
+WATTS = 400.0
+
+
+def metered(bench, seconds, offset_j=0.0):
+    """Train for so long, with a reading of a GPU's energy counter each second."""
+    for _ in range(round(seconds)):
+        now_s = bench.run.now_s
+        joules = offset_j + WATTS * (now_s - BEGAN_S)
+        bench.table.sample(gpu(now_s, energy_j=joules, energy_at_s=now_s))
+        bench.train(20, 50.0)  # 8 samples a step
+
+
+def test_a_setting_has_its_joules_of_a_sample_with_their_uncertainty():
+    bench = Bench()
+    bench.train(WARMUP_STEPS + 1)
+    metered(bench, 10)
+    energy = bench.rows()[0].energy
+    assert energy.joules == pytest.approx(WATTS / 160)
+    assert energy.joules / 1000 < energy.within_j < energy.joules / 50  # of 9 s, ticks of 0.1 s
+
+
+def test_no_figure_follows_from_less_than_two_seconds():
+    bench = Bench()
+    bench.train(WARMUP_STEPS + 1)
+    metered(bench, 2)
+    assert bench.rows()[0].energy is None
+    metered(bench, 2)
+    assert bench.rows()[0].energy is not None
+
+
+def test_each_setting_has_its_own_energy_and_a_pause_is_in_none():
+    bench = Bench()
+    bench.train(WARMUP_STEPS + 1)
+    metered(bench, 5)
+    bench.change(batch_size="16")
+    bench.train(WARMUP_STEPS + 1)
+    metered(bench, 4)
+    bench.pause(100.0)
+    metered(bench, 4, offset_j=-90 * WATTS)  # it took less in the pause
+    first, second = (row.energy.joules for row in bench.rows())
+    assert first == pytest.approx(WATTS / 160)
+    assert second == pytest.approx(first)
+
+
+def test_a_driver_that_was_loaded_anew_counts_from_0_and_no_energy_is_lost_or_made_up():
+    bench = Bench()
+    bench.train(WARMUP_STEPS + 1)
+    metered(bench, 4, offset_j=1e6)
+    metered(bench, 4)
+    assert bench.rows()[0].energy.joules == pytest.approx(WATTS / 160)
+
+
+def test_without_samples_or_a_counter_no_energy_is_known():
+    bench = Bench()
+    bench.train(200)
+    assert bench.rows()[0].energy is None

@@ -11,6 +11,7 @@ from statistics import fmean, median
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.compare.costs import cost_lines, costs, energy_lines
 from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.protocol.session import ComparisonShown
@@ -58,8 +59,13 @@ def sampled(count: int, rows: int) -> list[int]:
     return [round((index + 1) * count / rows) - 1 for index in range(rows)]
 
 
-def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> Iterator[Parts]:
-    """Yield the most important rows of a running or concluded comparison that fit."""
+def comparison_rows(
+    shown: ComparisonShown | None, width: int, height: int, price: float | None = None
+) -> Iterator[Parts]:
+    """Yield the most important rows of a running or concluded comparison that fit.
+
+    Below a verdict are joules, if they were asked for, and money at this price.
+    """
     room = width - 2
     if shown is None:
         yield from (((f" {line}", "dim"),) for line in textwrap.wrap(NONE_YET, max(room, 1)))
@@ -80,6 +86,9 @@ def comparison_rows(shown: ComparisonShown | None, width: int, height: int) -> I
     if shown.is_over and room_below < len(foot):  # one side without the other is useless
         room_below = 0
     del foot[max(room_below, 0 if shown.is_over else 1) :]
+    spent = _spent(shown, room, price) if shown.verdict is not None else []
+    if len(foot) + len(spent) <= room_below:
+        foot += spent
     middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, left - len(foot))
     for parts in (*head, *middle, *foot):
         yield ((" ", "text"), *parts)
@@ -218,6 +227,17 @@ def _figure(value: float | None) -> str:
     if value is None or not 0.01 <= abs(value) < 999.95:
         return fmt.significant(value)
     return f"{value:#.4g}"
+
+
+def _spent(shown: ComparisonShown, width: int, price: float | None) -> list[Parts]:
+    """Return lines on joules and money; each sentence is indented from its second line on."""
+    asked = shown.energy is not None or bool(shown.why_no_energy)
+    said = [
+        *energy_lines(shown, shown.energy, asked=asked),
+        *cost_lines(shown, costs(price, shown)),
+    ]
+    wrapped = (textwrap.wrap(fmt.plain(one), max(width, 1), subsequent_indent="  ") for one in said)
+    return [((line, "text"),) for lines in wrapped for line in lines]
 
 
 def _sides(shown: ComparisonShown, width: int) -> list[Parts]:

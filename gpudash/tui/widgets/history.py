@@ -10,6 +10,7 @@ import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.compare.costs import with_error
 from gpudash.snapshot import Result
 from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.charts.axes import nice_ceiling
@@ -18,7 +19,7 @@ from gpudash.tui.scroll import Scroll
 
 MOST_BAR, LEAST_BAR = 32, 6
 GAP = 3
-STEP, BUSY, CORES = "step, ms", "GPU busy", "CPU cores"
+STEP, BUSY, CORES, JOULES = "step, ms", "GPU busy", "CPU cores", "J a sample"
 LEAST_NAME = 24
 """Columns of a setting before other columns are left out."""
 
@@ -57,6 +58,12 @@ def in_sight(table: Table, scroll: Scroll, height: int) -> list[int]:
     return list(scroll.in_sight(len(table.results), height))
 
 
+def energy_text(result: Result) -> str:
+    """Return the energy of a sample, with what the counter's ticks leave open."""
+    found = result.energy
+    return fmt.ABSENT if found is None else with_error(found.joules, found.within_j)
+
+
 def history_rows(
     table: Table, shown: Sequence[int], width: int, *, cursor: int | None = None
 ) -> Iterator[Parts]:
@@ -76,20 +83,26 @@ def history_rows(
     busy = BUSY if table.on_gpu else CORES
     with_busy = room >= LEAST_NAME + GAP + len(busy)
     room -= (GAP + len(busy)) * with_busy
+    joules = [energy_text(row) for row in rows]
+    joule_room = max(map(len, [JOULES, *joules]))
+    with_joules = any(row.energy for row in rows) and room >= LEAST_NAME + GAP + joule_room
+    room -= (GAP + joule_room) * with_joules
     longest = max(cell_len(fmt.plain(row.configuration)) for row in rows)
     bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room * 2 // 3)) - 1)
     bar = bar if bar >= LEAST_BAR else 0
     name = max(room - GAP - (bar + 1 if bar else 0), 1)
     head = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}"
     head += f"{'':{GAP}}{STEP:>{step_room}}" * with_step + f"{'':{GAP}}{busy}" * with_busy
+    head += f"{'':{GAP}}{JOULES:>{joule_room}}" * with_joules
     yield ((f"{head}{'':{GAP}}{fitted('setting', name)}", "head"),)
-    for index, row, rate, step in zip(shown, rows, rates, steps, strict=True):
+    for index, row, rate, step, energy in zip(shown, rows, rates, steps, joules, strict=True):
         ink = "strong" if row.live else "text"
         value = table.rate(row)
         share = value / table.full if fmt.is_measured(value) else 0.0
         drawn = f" {bar_of(share, bar):<{bar}}" if bar else ""
         cells = f"{'':{GAP}}{step:>{step_room}}" * with_step
         cells += f"{'':{GAP}}{table.busy(row):>{len(busy)}}" * with_busy
+        cells += f"{'':{GAP}}{energy:>{joule_room}}" * with_joules
         mark = "▸" if index == cursor else " "
         yield (
             (f" {mark} {row.number:>{numbers}} ", "focus" if index == cursor else "dim"),

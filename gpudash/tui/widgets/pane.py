@@ -247,7 +247,8 @@ class Pane(Panel, Scrolled):
             rows = [*history_rows(self._table, shown, width, cursor=self._cursor)]
             yield from rows[-height:]  # a single row has no head
         elif self.tab == "ab":
-            rows = list(comparison_rows(self._snapshot.comparison, width, height))
+            compared, price = self._snapshot.comparison, self._snapshot.price
+            rows = list(comparison_rows(compared, width, height, price))
             yield from rows
             if width < WIDE and height - len(rows) >= LEAST_BELOW:
                 yield ()

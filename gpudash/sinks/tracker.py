@@ -1,0 +1,60 @@
+"""Hand each row's values to the run that the script has open in W&B, MLflow or Trackio.
+
+The training's process logs them, as its library knows the run: see `training/trackers.py`.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.commands import Figures, Tracker
+from gpudash.protocol.envelope import Envelope
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Origin
+from gpudash.sinks.current import subjects, wall_s
+from gpudash.sinks.sink import Sink
+from gpudash.views.time_breakdown import TimeBreakdown
+
+PREFIX = "gpudash/"
+"""What all names begin with, so that none is the script's."""
+
+
+class OpenRun(Sink):
+    """Sends the numbers of each row to the training, with what limits it."""
+
+    every_step = False
+
+    def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
+        """`target` is the tracker."""
+        del force
+        self._tracker = cast("Tracker", target)
+        self._origin = origin
+        self._texts: dict[str, str] = {}
+        self._track: Callable[[Figures], None] | None = None
+
+    def connect(self, track: Callable[[Figures], None], /) -> None:
+        """Take what hands figures to the training's process."""
+        self._track = track
+
+    def take(self, item: Envelope | Interval, /) -> None:
+        """Hand over a row's numbers."""
+        if isinstance(item, Envelope):
+            if isinstance(item.body, AnswerShown):
+                found = item.body.answer
+                self._texts = {f"{PREFIX}limit": found.limit} if found is not None else {}
+        elif self._track is not None:
+            values = {
+                PREFIX + subject.tag(metric, name): value
+                for subject in subjects(item, self._origin)
+                for metric, name, value in subject.numbers()
+            }
+            at_s = wall_s(self._origin, item.ended_s)
+            step = max(item.step, 0)
+            self._track(
+                Figures(
+                    tracker=self._tracker, step=step, at_s=at_s, values=values, texts=self._texts
+                )
+            )
+
+    def close(self, _account: TimeBreakdown | None, /) -> None:
+        """Do nothing: the run is the script's."""

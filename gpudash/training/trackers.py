@@ -1,0 +1,128 @@
+"""Logs what gpudash measures to the run that the script has open in W&B, MLflow or Trackio.
+
+No library is imported here: where the script has not done so, it has no run. The training's thread
+only looks up the run and passes it on, as two of the libraries know a run by its thread. The calls
+that log, which may wait for a disk or a server, are made on a thread of its own. No step counter of
+the script's moves: its next row has the step that it would have had.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeAlias
+
+from ..errors import first_line
+from ..protocol.commands import Figures, Tracker
+
+MOST_WAITING = 4
+"""Rows that wait for a library that is slow; those that come then are left out."""
+STEP = "gpudash/step"
+"""The training step, which W&B draws gpudash's own charts over."""
+
+Say: TypeAlias = Callable[[str], None]
+
+
+class Library(NamedTuple):
+    """What is asked of a tracker's library."""
+
+    name: str
+    find: Callable[[Any], Any]
+    """Returns the module's open run, or None; called on the training's thread."""
+    log: Callable[[Any, Any, Figures, bool], None]
+    """Logs to a run of the module; the last argument says whether it is this run's first time."""
+
+
+class Trackers:
+    """The trackers of one process. It says each thing once."""
+
+    def __init__(self, say: Say) -> None:
+        """`say` takes a sentence for the user; it is called on the thread that calls `take`."""
+        self._say = say
+        self._waiting: SimpleQueue[tuple[Library, Any, Any, Figures]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._known: Any = None  # the run that was logged to last
+        self._failed: dict[str, str] = {}  # library → what it raised; nothing more is logged to it
+        self._said: set[str] = set()
+        self._taken = self._logged = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all figures are logged that were taken."""
+        return self._logged == self._taken
+
+    def take(self, figures: Figures) -> None:
+        """Log figures soon, if the script has a run open."""
+        library = LIBRARIES[figures.tracker]
+        if library.name in self._failed:
+            self._say_once(f"{library.name} takes no more figures: {self._failed[library.name]}")
+            return
+        module = sys.modules.get(figures.tracker)
+        try:
+            run = None if module is None else library.find(module)
+        except Exception as error:  # noqa: BLE001  # no exception of ours may reach the script
+            self._failed[library.name] = first_line(error)
+            return
+        if run is None:
+            self._say_once(
+                f"{library.name}: the training has no run open; once it has, figures go there"
+            )
+        elif self._waiting.qsize() < MOST_WAITING:
+            self._taken += 1
+            self._waiting.put((library, module, run, figures))
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._log_all, name="gpudash-tracker", daemon=True
+                )
+                self._thread.start()
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+    def _log_all(self) -> None:
+        while True:
+            library, module, run, figures = self._waiting.get()
+            try:
+                if library.name not in self._failed:
+                    library.log(module, run, figures, run is not self._known)
+                self._known = run
+            except Exception as error:  # noqa: BLE001  # as above
+                self._failed[library.name] = first_line(error)
+            self._logged += 1
+
+
+def _log_wandb(_module: Any, run: Any, figures: Figures, is_first: bool) -> None:  # noqa: FBT001  # one signature
+    """Add to the row that the script is about to log: without a commit no row of its own begins."""
+    if is_first:
+        run.define_metric(STEP, hidden=True)
+        run.define_metric("gpudash/*", step_metric=STEP)
+    run.log({**figures.values, **figures.texts, STEP: figures.step}, commit=False)
+
+
+def _log_mlflow(module: Any, run: Any, figures: Figures, _is_first: bool) -> None:  # noqa: FBT001  # …
+    """Add metrics with steps of their own, as every metric has there; texts become tags."""
+    entities, at_ms = module.entities, int(1e3 * figures.at_s)
+    module.MlflowClient().log_batch(
+        run.info.run_id,
+        metrics=[
+            entities.Metric(name, value, at_ms, figures.step)
+            for name, value in figures.values.items()
+        ],
+        tags=[entities.RunTag(name, text) for name, text in figures.texts.items()],
+    )
+
+
+def _log_trackio(_module: Any, run: Any, figures: Figures, _is_first: bool) -> None:  # noqa: FBT001  # …
+    """Add to the run's system metrics, which have times: each other row would take a step."""
+    run.log_system({**figures.values, **figures.texts, STEP: figures.step})
+
+
+LIBRARIES: dict[Tracker, Library] = {
+    "wandb": Library("W&B", lambda module: getattr(module, "run", None), _log_wandb),
+    "mlflow": Library("MLflow", lambda module: module.active_run(), _log_mlflow),
+    "trackio": Library(
+        "Trackio", lambda module: module.context_vars.current_run.get(), _log_trackio
+    ),
+}

@@ -1,0 +1,179 @@
+"""What is measured reaches the run that a script has open, and nothing of the script's moves."""
+
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from gpudash.protocol.commands import Figures
+from gpudash.training.trackers import MOST_WAITING, Trackers
+from tests.waiting import until
+
+
+class Wandb(ModuleType):
+    """As W&B: a row is what was logged until a commit, and each commit takes a step."""
+
+    def __init__(self):
+        super().__init__("wandb")
+        self.run, self.rows, self.row, self.axes = self, [], {}, []
+
+    def define_metric(self, name, step_metric=None, *, hidden=False):
+        self.axes.append((name, step_metric, hidden))
+
+    def log(self, values, *, commit=True):
+        self.row |= values
+        if commit:
+            self.rows.append(self.row)
+            self.row = {}
+
+
+class Mlflow(ModuleType):
+    """As MLflow: a thread has its own active run."""
+
+    def __init__(self):
+        super().__init__("mlflow")
+        self.metrics, self.tags, self._of_thread = [], [], threading.local()
+        self.entities = SimpleNamespace(
+            Metric=lambda *values: values, RunTag=lambda *values: values
+        )
+        self._of_thread.run = SimpleNamespace(info=SimpleNamespace(run_id="run 7"))
+
+    def active_run(self):
+        return getattr(self._of_thread, "run", None)
+
+    def MlflowClient(self):  # noqa: N802
+        return self
+
+    def log_batch(self, run_id, metrics, tags):
+        self.metrics += [(run_id, *one) for one in metrics]
+        self.tags += tags
+
+
+class Trackio(ModuleType):
+    """As Trackio: a row without a step takes the next one, system metrics have times instead."""
+
+    def __init__(self):
+        super().__init__("trackio")
+        self.system = []
+        self.context_vars = SimpleNamespace(current_run=SimpleNamespace(get=lambda: self))
+
+    def log_system(self, values):
+        self.system.append(values)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    def open_run(double):
+        module = double()
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        return module
+
+    return open_run
+
+
+def figures(tracker, step=120):
+    return Figures(
+        tracker=tracker,
+        step=step,
+        at_s=1000.5,
+        values={"gpudash/step/steps_per_s": 12.5},
+        texts={"gpudash/limit": "data"},
+    )
+
+
+def test_figures_join_the_row_that_the_script_logs_next_to_wandb(opened):
+    wandb, said = opened(Wandb), []
+    trackers = Trackers(said.append)
+    wandb.log({"loss": 2.0})
+    trackers.take(figures("wandb"))
+    until(lambda: wandb.row)
+    assert wandb.rows == [{"loss": 2.0}]  # no row, and so no step, of its own
+    wandb.log({"loss": 1.0})
+    ours = {"gpudash/step/steps_per_s": 12.5, "gpudash/limit": "data", "gpudash/step": 120}
+    assert wandb.rows[1] == {"loss": 1.0, **ours}
+    assert wandb.axes == [
+        ("gpudash/step", None, True),
+        ("gpudash/*", "gpudash/step", False),
+    ]
+    trackers.take(figures("wandb", step=130))
+    until(lambda: wandb.row)
+    assert wandb.row["gpudash/step"] == 130
+    assert len(wandb.axes) == 2  # once a run
+    assert said == []
+
+
+def test_mlflow_has_figures_at_their_own_step_and_time(opened):
+    mlflow = opened(Mlflow)
+    Trackers(pytest.fail).take(figures("mlflow"))
+    until(lambda: mlflow.tags)
+    assert mlflow.metrics == [("run 7", "gpudash/step/steps_per_s", 12.5, 1_000_500, 120)]
+    assert mlflow.tags == [("gpudash/limit", "data")]
+
+
+def test_trackio_has_figures_among_its_system_metrics(opened):
+    trackio = opened(Trackio)
+    Trackers(pytest.fail).take(figures("trackio"))
+    until(lambda: trackio.system)
+    assert trackio.system[0]["gpudash/step"] == 120
+
+
+def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(opened):
+    said = []
+    trackers = Trackers(said.append)
+    trackers.take(figures("wandb"))  # the script has not imported it
+    wandb = opened(Wandb)
+    wandb.run = None
+    trackers.take(figures("wandb"))
+    assert said == ["W&B: the training has no run open; once it has, figures go there"]
+    wandb.run = wandb
+    trackers.take(figures("wandb"))
+    until(lambda: wandb.row)
+
+
+def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened):
+    wandb, said = opened(Wandb), []
+
+    def fail(*_, **__):
+        wandb.rows.append("asked")
+        raise RuntimeError("the disk is full\nwith details")
+
+    wandb.log = fail
+    trackers = Trackers(said.append)
+    for _ in range(5):
+        trackers.take(figures("wandb"))
+        until(lambda: wandb.rows)
+    until(lambda: trackers.take(figures("wandb")) or said)
+    assert said == ["W&B takes no more figures: RuntimeError: the disk is full"]
+    asked = len(wandb.rows)
+    trackers.take(figures("wandb"))
+    assert len(wandb.rows) == asked
+    assert len(said) == 1
+
+
+def test_a_library_of_another_version_is_one_line(opened):
+    trackio, said = opened(Trackio), []
+    del trackio.context_vars
+    trackers = Trackers(said.append)
+    trackers.take(figures("trackio"))
+    trackers.take(figures("trackio"))
+    assert len(said) == 1
+    assert said[0].startswith("Trackio takes no more figures: AttributeError: ")
+
+
+def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened):
+    wandb, go_on, got = opened(Wandb), threading.Event(), []
+
+    def hang(values, commit):
+        got.append(values)
+        go_on.wait()
+
+    wandb.log = hang
+    trackers = Trackers(pytest.fail)
+    trackers.take(figures("wandb"))
+    until(lambda: got)
+    for step in range(20):
+        trackers.take(figures("wandb", step))
+    go_on.set()
+    until(lambda: len(got) == 1 + MOST_WAITING)
+    assert got[-1]["gpudash/step"] == MOST_WAITING - 1
