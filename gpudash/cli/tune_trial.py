@@ -19,7 +19,7 @@ from gpudash.cli.stdout import complain, on_terminal, say, say_json
 from gpudash.compare.ab import rate
 from gpudash.compare.costs import Costs, cost_lines, costs, energy_lines
 from gpudash.compare.energy import of_blocks
-from gpudash.compare.sequential import estimate_so_far
+from gpudash.compare.sequential import LEAST, estimate_so_far
 from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
@@ -404,7 +404,7 @@ def lines(
         yield from energy_lines(proof, proof.energy, asked=tuning.energy)
         yield from cost_lines(proof, costs(price, proof))
     if tuning.leader and not tuning.best:
-        yield "the start stays: only what the proof shows counts"
+        yield f"the start stays: no gain above {100 * LEAST:g} % is proven"
     for lever, value in tuning.best.items():
         yield ""
         yield from _recipe(tuning, lever, value)

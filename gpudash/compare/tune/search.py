@@ -19,7 +19,7 @@ import msgspec
 
 from gpudash.compare import lengths, sequential
 from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
-from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled, is_sure
+from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled
 from gpudash.compare.tune.race import EFFECTS, Race
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.protocol.records import Settings
@@ -178,9 +178,12 @@ class Search:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the leader was shown to be faster than the start."""
+        """Whether the leader was shown to be faster than the start, by more than 1 %.
+
+        Less is not worth a change, and much of what noise can feign is less.
+        """
         found = self.found
-        return found is not None and is_sure(found) and found.change > 0
+        return found is not None and found.low is not None and found.low > LEAST
 
     def verdict(self) -> str | None:
         """Return what the proof shows, as a sentence; None if it has too few pairs."""
@@ -386,9 +389,10 @@ class Search:
         pairs, found = len(self._pairs), self.found
         if found is None or pairs < FEWEST_PAIRS[self._is_clear]:
             return False
-        if is_settled(found) or pairs >= self._allowance.pairs:
+        is_decided = self.is_proven or (found.high is not None and found.high <= LEAST)
+        if (is_settled(found) and is_decided) or pairs >= self._allowance.pairs:
             return True
-        late_s = self._allowance.budget_s * (1.0 if is_sure(found) else LATE)
+        late_s = self._allowance.budget_s * (1.0 if self.is_proven else LATE)
         return pairs >= lengths.FEWEST_PAIRS and self.spent_s >= late_s
 
     # ── time ────────────────────────────────────────────────────────────────────────────
