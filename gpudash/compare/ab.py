@@ -4,8 +4,7 @@ A comparison returns the blocks to run, folds their results and decides when to 
 the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
-from collections.abc import Iterable, Sequence
-from statistics import geometric_mean
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -32,7 +31,7 @@ from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import State, TrainingProcess
-from gpudash.statistics import Means
+from gpudash.statistics import Means, geometric
 
 READINGS = ("core_wait_pct", "gpu_util_pct")
 """Of which the mean over the whole comparison counts."""
@@ -261,7 +260,7 @@ def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> fl
     None without blocks, and if a count is unknown.
     """
     counts = [getattr(block, of) for block in blocks]
-    return _mean(
+    return geometric(
         None if count is None else count / block.busy_s
         for count, block in zip(counts, blocks, strict=True)
     )
@@ -269,13 +268,4 @@ def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> fl
 
 def _host_ms(blocks: list[MeasuredBlock]) -> float | None:
     """Return the host's time of a step, averaged as the rates are: it is a part of their step."""
-    return _mean(block.host_ms for block in blocks)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the geometric mean over the blocks; None without blocks, or if one is not known."""
-    all_of_them = list(values)
-    known = [value for value in all_of_them if value is not None]
-    if not known or len(known) < len(all_of_them):
-        return None
-    return geometric_mean(known) if all(known) else 0.0
+    return geometric(block.host_ms for block in blocks)
