@@ -5,6 +5,7 @@ the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -15,13 +16,21 @@ from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
+    are_mixed,
     block_order,
     estimate,
     holds_zero,
     same_setting_check,
     verdict,
 )
-from gpudash.compare.sequential import estimate_so_far, is_settled, is_sure, least_of
+from gpudash.compare.sequential import (
+    EFFECTS,
+    LARGE_TOO,
+    estimate_so_far,
+    is_settled,
+    is_sure,
+    least_of,
+)
 from gpudash.compare.starts import KnownStarts, host_share, of_one_start
 from gpudash.diagnosis.model import SAMPLED
 from gpudash.format import percent
@@ -224,15 +233,17 @@ class Comparison(BlockTrial):
         question = self.question
         is_fixed = question.fixed or question.pairs < FEWEST_PAIRS  # so few do not end earlier
         is_last = len(self._pairs) == question.pairs
-        method = estimate if is_fixed and is_last else estimate_so_far
+        effects = LARGE_TOO if question.short_runs else EFFECTS
+        so_far = partial(estimate_so_far, effects=effects)
+        method = estimate if is_fixed and is_last else so_far
         found = method(self._pairs)
         self._intervals.append(found)
         if question.energy:
             self._energy, self._why_no_energy = energy.of_blocks(
                 [*zip(*self._sides, strict=True)], method
             )
-        settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
-        if settled or is_last:
+        settled = is_settled(found, question.precision) and are_mixed(self._orders[: pair + 1])
+        if (settled and not (is_fixed or self._all_pairs)) or is_last:
             self._conclude()
 
     def _conclude(self) -> None:
