@@ -83,6 +83,16 @@ def test_a_gain_near_1_percent_is_decided_before_its_proof_ends():
     assert found.search.found.low > 0.01
 
 
+def test_of_slow_steps_the_proof_takes_few_pairs():
+    """A pair takes 20 s: the budget is exceeded by two at most."""
+    grid = GRIDS[0]._replace(step_ms=lambda _settings: 1500.0, levers=("channels_last",))
+    for seed in range(5):
+        known = {"channels_last": "on"}
+        found = Simulation(grid, seed, Noise(0.2), Allowance(budget_s=60.0), known).run()
+        assert found.search.spent_s < 60.0 + 2 * 20.0
+        assert found.search.verdict().startswith("no difference shown")
+
+
 def test_a_pair_of_levers_that_help_only_together_is_found():
     """Each alone is slower. The lever taken last is tried again together with the others."""
 

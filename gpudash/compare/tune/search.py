@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gpudash.compare.lengths import FEWEST_LARGE, FEWEST_PAIRS
+from gpudash.compare.lengths import FEWEST_LARGE
 from gpudash.compare.paired_t import Estimate, Order, are_mixed, same_setting_check, verdict
 from gpudash.compare.sequential import LARGE_TOO, LEAST, estimate_so_far, is_settled
 from gpudash.compare.tune.race import Race
@@ -183,7 +183,7 @@ class Search:
     def verdict(self) -> str | None:
         """Return what the proof shows, as a sentence; None if it has too few pairs."""
         found = self.found
-        if found is None or not (is_settled(found) or len(self._pairs) >= FEWEST_PAIRS):
+        if found is None or found.low is None:
             return None
         check = same_setting_check(self._pairs, self._orders)
         return verdict(phrase(self.leader), found, check, LEAST)
@@ -381,13 +381,14 @@ class Search:
 
     def _is_proof_over(self) -> bool:
         pairs, found = len(self._pairs), self.found
-        if found is None or not are_mixed(self._orders):
+        if found is None:
             return False
         is_decided = self.is_proven or (found.high is not None and found.high <= LEAST)
-        if (is_settled(found) and is_decided) or pairs >= self._allowance.pairs:
+        is_known = is_settled(found) and are_mixed(self._orders)
+        if (is_known and is_decided) or pairs >= self._allowance.pairs:
             return True
         late_s = self._allowance.budget_s * (1.0 if self.is_proven else LATE)
-        return pairs >= FEWEST_PAIRS and self.spent_s >= late_s
+        return found.low is not None and self.spent_s >= late_s
 
     # ── time ────────────────────────────────────────────────────────────────────────────
 
