@@ -2,14 +2,17 @@
 
     python -m benchmarks.bench_tuning [REPEATS]
 
-Each grid of tests/compare/tunes.py is tuned under each noise, REPEATS times (25: 1,000 tunes). A
-tune counts as good if a step takes at most 2 % longer than with the grid's best setting.
+Each grid of tests/compare/tunes.py is tuned under each noise, REPEATS times (25: 1,000 tunes), and
+each recording of benchmarks/grids twice as often, under its own noise. A tune counts as good if a
+step takes at most 2 % longer than with the grid's best setting.
 """
 
 import sys
+from collections.abc import Sequence
 from statistics import median
 
-from tests.compare.tunes import GRIDS, Noise, Simulation, made_up
+from tests.compare.recorded_grids import RecordedNoise, recorded
+from tests.compare.tunes import GRIDS, Grid, Noise, Simulation, Tuned, made_up
 
 NOISES = {
     "1 %": Noise(0.01),
@@ -23,26 +26,39 @@ NOISES = {
 def main() -> None:
     """Print a line for each grid and noise, then the sum."""
     repeats = int(sys.argv[1]) if sys.argv[1:] else 25
-    slower = tunes = 0
     print(
         "| training | noise of a block | gain of the best | within 2 % | behind, worst | s spent |"
     )
     print("|---|---|---|---|---|---|")
-    for grid in (*GRIDS, *map(made_up, (1, 2, 3))):
-        gain = 100 * (grid.step_ms(grid.start) / grid.best_ms - 1)
-        for name, noise in NOISES.items():
-            found = [Simulation(grid, seed, noise).run() for seed in range(repeats)]
-            good = sum(one.behind_best <= 0.02 for one in found)
-            worst = 100 * max(one.behind_best for one in found)
-            spent_s = median(one.search.spent_s for one in found)
-            slower += sum(one.behind_start > 0.01 for one in found)
-            tunes += repeats
-            print(
-                f"| {grid.name} | {name} | {gain:+.0f} % | {good} of {repeats} "
-                f"| {worst:.1f} % | {spent_s:.0f} |",
-                flush=True,
-            )
-    print(f"\n{tunes} tunes, of which {slower} ended more than 1 % slower than they began")
+    found = [
+        tuned
+        for grid in (*GRIDS, *map(made_up, (1, 2, 3)))
+        for name, noise in NOISES.items()
+        for tuned in judged(grid, name, [noise] * repeats)
+    ]
+    for name, recording in recorded().items():
+        noises = [recording.noise(seed) for seed in range(2 * repeats)]
+        spread = f"recorded, {100 * noises[0].spread:.0f} %"
+        found += judged(recording.grid(name), spread, noises)
+        slowest = recording.grid(f"{name}, from its slowest setting", from_slowest=True)
+        found += judged(slowest, spread, noises)
+    slower = sum(one.behind_start > 0.01 for one in found)
+    print(f"\n{len(found)} tunes, of which {slower} ended more than 1 % slower than they began")
+
+
+def judged(grid: Grid, name: str, noises: Sequence[Noise | RecordedNoise]) -> list[Tuned]:
+    """Tune under each noise, print a line on it, and return the tunes."""
+    found = [Simulation(grid, seed, noise).run() for seed, noise in enumerate(noises)]
+    gain = 100 * (grid.step_ms(grid.start) / grid.best_ms - 1)
+    good = sum(one.behind_best <= 0.02 for one in found)
+    worst = 100 * max(one.behind_best for one in found)
+    spent_s = median(one.search.spent_s for one in found)
+    print(
+        f"| {grid.name} | {name} | {gain:+.0f} % | {good} of {len(found)} "
+        f"| {worst:.1f} % | {spent_s:.0f} |",
+        flush=True,
+    )
+    return found
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
-from math import floor, isfinite
+from math import exp, floor, fsum, isfinite, log
 from operator import itemgetter
 from typing import TypeVar
 
@@ -51,6 +51,15 @@ def total(values: Iterable[T | None]) -> T | None:
     """Return the sum; None if a value was not measured."""
     known = list(values)
     return None if None in known else sum(filter(None, known))  # zeros add nothing
+
+
+def geometric(values: Iterable[float | None]) -> float | None:
+    """Return the geometric mean; None without values, or if one was not measured."""
+    known = list(values)
+    if not known or None in known:
+        return None
+    logs = [log(value) for value in known if value]
+    return exp(fsum(logs) / len(logs)) if len(logs) == len(known) else 0.0
 
 
 class Means:

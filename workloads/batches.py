@@ -2,11 +2,15 @@
 
 The data order is a cursor over the dataset, in samples trained on. A new loader starts at the
 cursor, so the order survives a change of batch size or of loader workers.
+
+A change of how batches are made, and not of what is in them, may keep two loaders: one is active,
+one rests with its workers and holds no batch. The one that is left serves what it was asked for;
+then the other one is asked for the next batch in order.
 """
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
 from multiprocessing import active_children
@@ -102,6 +106,109 @@ class _Reports:
         self._sums = torch.zeros(len(self._transforms) + 1, dtype=torch.float64)
 
 
+class LoaderSettings(NamedTuple):
+    """How a loader makes its batches; what is in them depends on none of these."""
+
+    num_workers: int
+    prefetch_factor: int
+    pin_memory: bool
+
+    @classmethod
+    def of(cls, values: Mapping[str, Value], device: torch.device) -> "LoaderSettings":
+        """Return those that these levers set on this device."""
+        return cls(
+            num_workers=int(values["num_workers"]),
+            prefetch_factor=int(values["prefetch_factor"]),
+            pin_memory=bool(values["pin_memory"]) and device.type == "cuda",
+        )
+
+
+class _Turn(Sampler[list[int]]):
+    """What one of several loaders asks for, of an order that they share."""
+
+    def __init__(self, order: Iterator[list[int]]) -> None:
+        self._order = order
+        self.is_on = False
+        self.asked = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        while self.is_on:
+            self.asked += 1
+            yield next(self._order)
+
+
+class _Loader:
+    """A loader with its workers, asked for no batch until `begin`, which may come again.
+
+    Raises LeverError if the system cannot start so many workers.
+    """
+
+    def __init__(
+        self, dataset: Samples, order: Iterator[list[int]], settings: LoaderSettings
+    ) -> None:
+        self.settings = settings
+        self._turn = _Turn(order)
+        self._served = 0
+        num_workers, before = settings.num_workers, active_children()
+        if num_workers:  # else a killed worker could leave its temporary directory behind
+            get_temp_dir()
+        self._loader: DataLoader[Batch] = DataLoader(
+            dataset,
+            batch_sampler=self._turn,
+            collate_fn=dataset.collate,
+            num_workers=num_workers,
+            pin_memory=settings.pin_memory,
+            prefetch_factor=settings.prefetch_factor if num_workers else None,
+            persistent_workers=num_workers > 0,
+            # spawn and forkserver import torch again in every worker, which takes seconds
+            multiprocessing_context="fork" if num_workers else None,
+            worker_init_fn=partial(_adopt, os.getpid()),
+        )
+        self._batches: Iterator[Batch] = iter(())
+        try:
+            if num_workers:
+                self._batches = iter(self._loader)
+        except OSError as error:  # no process or file descriptor left
+            for worker in {*active_children()} - {*before}:
+                worker.kill()  # those already started would wait for work forever
+            raise LeverError(f"num_workers={num_workers}: {error}") from error
+        self._workers = {*active_children()} - {*before}
+        # torch's handler raises at any point of this process when a loader worker dies; without it
+        # the loader notices within seconds, when the next batch is taken
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    @property
+    def held(self) -> int:
+        """How many batches it was asked for and has not served."""
+        return self._turn.asked - self._served
+
+    @property
+    def can_rest(self) -> bool:
+        """Whether it has workers, and all of them are there."""
+        return bool(self._workers) and all(one.is_alive() for one in self._workers)
+
+    def begin(self) -> None:
+        """Ask for batches from now on; none may be held."""
+        self._turn.is_on = True
+        self._batches = iter(self._loader)
+
+    def leave(self) -> None:
+        """Ask for no further batch."""
+        self._turn.is_on = False
+
+    def __next__(self) -> Batch:
+        try:
+            batch: Batch = _as_tuple(next(self._batches))
+        except (ConnectionError, EOFError) as error:
+            raise RuntimeError("a DataLoader worker died handing over a batch") from error
+        self._served += 1
+        return batch
+
+    def close(self) -> None:
+        """End the workers; they finish their present batch."""
+        del self._batches, self._loader  # only the iterator's finalizer ends workers early
+
+
 class LoaderBatches:
     """Batches made by loader workers, or by this process without workers.
 
@@ -109,43 +216,46 @@ class LoaderBatches:
     """
 
     def __init__(
-        self,
-        dataset: Samples,
-        indices: Consecutive,
-        *,
-        num_workers: int,
-        pin_memory: bool,
-        prefetch_factor: int,
+        self, dataset: Samples, indices: Iterable[list[int]], settings: LoaderSettings
     ) -> None:
+        self._dataset, self._order = dataset, iter(indices)
         self._reports = _Reports(dataset.transforms)
-        if num_workers:  # else a killed worker could leave its temporary directory behind
-            get_temp_dir()
-        loader: DataLoader[Batch] = DataLoader(
-            dataset,
-            batch_sampler=indices,
-            collate_fn=dataset.collate,
-            num_workers=num_workers,
-            pin_memory=pin_memory,
-            prefetch_factor=prefetch_factor if num_workers else None,
-            # spawn and forkserver import torch again in every worker, which takes seconds
-            multiprocessing_context="fork" if num_workers else None,
-            worker_init_fn=partial(_adopt, os.getpid()),
-        )
-        try:
-            self._batches = iter(loader)
-        except OSError as error:  # no process or file descriptor left
-            for worker in active_children():
-                worker.kill()  # those already started would wait for work forever
-            raise LeverError(f"num_workers={num_workers}: {error}") from error
-        # torch's handler raises at any point of this process when a loader worker dies; without it
-        # the loader notices within seconds, when the next batch is taken
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._active = _Loader(dataset, self._order, settings)
+        self._next: _Loader | None = None  # comes once what the active one holds is served
+        self._resting: _Loader | None = None
+        self._keeps = False
+        self._active.begin()
+
+    @property
+    def left(self) -> int | None:
+        """How many batches come from a loader that is left, before others do; None: none is."""
+        return None if self._next is None else self._active.held
+
+    def keep(self, *, keeps: bool) -> None:
+        """Let a loader that is left rest from now on, or end the one that does."""
+        self._keeps = keeps
+        if not keeps:
+            self._let_rest(None)
+
+    def move(self, settings: LoaderSettings) -> None:
+        """Have batches made like this once those that were asked for are served."""
+        if self._next not in (None, self._active):  # it never began
+            self._let_rest(self._next)
+        self._active.leave()
+        if settings == self._active.settings:
+            self._next = self._active
+            return
+        resting, self._next = self._resting, None
+        if resting is not None and resting.settings == settings and resting.can_rest:
+            self._resting, self._next = None, resting
+        else:
+            self._let_rest(None)
+            self._next = _Loader(self._dataset, self._order, settings)
 
     def __next__(self) -> Batch:
-        try:
-            return self._reports.take(_as_tuple(next(self._batches)))
-        except (ConnectionError, EOFError) as error:
-            raise RuntimeError("a DataLoader worker died handing over a batch") from error
+        if self._next is not None and not self._active.held:
+            self._turn_over(self._next)
+        return self._reports.take(next(self._active))
 
     def report(self) -> InputReport:
         """Return the loader workers' measurements."""
@@ -153,7 +263,23 @@ class LoaderBatches:
 
     def close(self) -> None:
         """End the loader workers; they finish their present batch."""
-        del self._batches  # only the iterator's finalizer ends workers early
+        for one in {self._active, self._next, self._resting}:
+            if one is not None:
+                one.close()
+
+    def _turn_over(self, following: _Loader) -> None:
+        left, self._active, self._next = self._active, following, None
+        if left is not following:
+            self._let_rest(left if self._keeps and left.can_rest else None)
+            if self._resting is not left:
+                left.close()
+        following.begin()
+
+    def _let_rest(self, loader: _Loader | None) -> None:
+        """Let this one rest, in place of another."""
+        if self._resting is not None:
+            self._resting.close()
+        self._resting = loader
 
 
 class RepeatedBatches:
@@ -185,15 +311,9 @@ def make_batches(
     """Return the batch source for these levers, starting at sample `cursor`."""
     batch_size = int(values["batch_size"])
     indices = Consecutive(len(dataset), batch_size, cursor, processes)
-    pin_memory = bool(values["pin_memory"]) and device.type == "cuda"
+    settings = LoaderSettings.of(values, device)
     if values["data"] == "loader":
-        return LoaderBatches(
-            dataset,
-            indices,
-            num_workers=int(values["num_workers"]),
-            pin_memory=pin_memory,
-            prefetch_factor=int(values["prefetch_factor"]),
-        )
+        return LoaderBatches(dataset, indices, settings)
     reports = _Reports(dataset.transforms)
     first_lists = (chosen for chosen, _ in zip(indices, range(CACHED_BATCHES), strict=False))
     batches: list[Batch] = [
@@ -204,7 +324,7 @@ def make_batches(
         batches = [moved(batch, device) for batch in batches]
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # sync: once per source, so that any stream may read
-    elif pin_memory:
+    elif settings.pin_memory:
         batches = [tree_map(_pinned, batch) for batch in batches]
     return RepeatedBatches(batches, reports)
 

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from workloads import Entry
-from workloads.batches import BatchSource, InputReport, batches_held, make_batches
+from workloads.batches import (
+    BatchSource,
+    InputReport,
+    LoaderBatches,
+    LoaderSettings,
+    batches_held,
+    make_batches,
+)
 from workloads.compute_options import EAGER_BEFORE_CAPTURE, ComputeOptions, TrainStep
 from workloads.levers import AUTO, Effect, LeverError, Value, phrase, resolve
 from workloads.memory import available_host_bytes
@@ -84,6 +91,7 @@ class Training:
         self._side_stream = side_stream(device)
         self._cursor = 0  # samples trained on since the model was built
         self._skipped = 0  # skipped samples of closed batch sources, not reported yet
+        self._keeps = False  # whether a loader that is left rests
         with first_alone(processes):  # it may write files
             self._workload = self._make_workload()
         self._workload.configure(self._values)
@@ -109,7 +117,8 @@ class Training:
             steps += EAGER_BEFORE_CAPTURE + 1
         if self.settings["data"] == "loader":
             # prefetched batches hide the loader's rate until they are used up
-            steps += batches_held(self._values)
+            left = self._batches.left if isinstance(self._batches, LoaderBatches) else None
+            steps += batches_held(self._values) if left is None else left
         return steps
 
     @property
@@ -192,11 +201,21 @@ class Training:
         """
         assert not self.pending, "drain first"
         new_loader = self._touched(self.settings, wanted, "new loader", "rebuilt model")
-        self.settings = dict(wanted)
-        if new_loader:
+        before, self.settings = self.settings, dict(wanted)
+        if new_loader and not self._moved(before):
             self._rebuild()
         self._workload.configure(self._values)
         self._schedule = self._build_schedule()
+
+    def keep_loaders(self, *, keeps: bool) -> None:
+        """Let a loader that is left rest from now on, or end the one that does.
+
+        While they are kept, a change of how batches are made begins after those that were asked for
+        before: `warmup_steps` covers them.
+        """
+        self._keeps = keeps
+        if isinstance(self._batches, LoaderBatches):
+            self._batches.keep(keeps=keeps)
 
     def recover(self, settings: Mapping[str, str]) -> None:
         """Go back to `settings` after a step or a change has failed half-way.
@@ -301,6 +320,16 @@ class Training:
                 f"{available / 2**30:,.1f} GiB are available"
             )
 
+    def _moved(self, before: Mapping[str, str]) -> bool:
+        """Have the rest of the batches made by another loader, if only the loader differs."""
+        levers = [one for one in self._entry.levers if one.effect != "next step"]
+        others = [one.name for one in levers if one.name not in LoaderSettings._fields]
+        is_same = all(before[name] == self.settings[name] for name in others)
+        if not (self._keeps and is_same and isinstance(self._batches, LoaderBatches)):
+            return False
+        self._batches.move(LoaderSettings.of(self._values, self.device))
+        return True
+
     def _rebuild(self) -> None:
         """Rebuild the batch source, and the model if the settings need another one."""
         self.synchronize()  # sync: old batches and weights are freed below
@@ -316,7 +345,10 @@ class Training:
 
     def _build_batches(self) -> BatchSource:
         samples = self._workload.samples(self._values)
-        return make_batches(samples, self._values, self.device, self._cursor, self._processes)
+        made = make_batches(samples, self._values, self.device, self._cursor, self._processes)
+        if isinstance(made, LoaderBatches):
+            made.keep(keeps=self._keeps)
+        return made
 
     def _build_schedule(self) -> Schedule:
         if self._values["pipelined"]:

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from statistics import geometric_mean
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,26 +15,33 @@ from gpudash.cli.ab_trial import (
     conclude,
     document,
     exit_code,
+    found_lines,
     missing,
     of_script,
     of_workload,
-    rates_line,
     start_report,
 )
 from gpudash.cli.headless import interruptions
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import Comparison, contention
-from gpudash.compare.costs import cost_lines, costs, energy_lines
+from gpudash.compare.costs import costs
 from gpudash.compare.energy import of_starts
-from gpudash.compare.paired_t import Estimate
+from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.paired_t import verdict as verdict_of_pairs
 from gpudash.compare.starts import FEWEST_STARTS, Sides, check_of_starts, over_starts, verdict
 from gpudash.errors import Exit, GpudashError, UsageError
+from gpudash.protocol.session import ComparisonShown
 from gpudash.run.user_command import understand
-from gpudash.snapshot import Snapshot, unreadable
-from gpudash.statistics import mean
+from gpudash.snapshot import Snapshot
+from gpudash.statistics import geometric, mean
 from workloads.levers import LeverError
+
+OVER_STARTS = (
+    *("pairs", "change", "low", "high", "steps_per_s", "samples_per_s", "host_ms"),
+    *("core_wait_pct", "energy", "verdict"),
+)
+"""What a comparison and its document have alike, and all starts together too."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -147,13 +153,14 @@ def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
     results, failed = starts.results, starts.failed
     if not results:
         return Exit.FAILED if failed is None else failed
+    shown = _shown(starts)
     if arguments.json:
         say_json(document_of_starts(starts, arguments.price))
-    elif len(results) >= FEWEST_STARTS:
-        say("\n".join(_lines(starts, arguments.price)))
-    if len(results) >= FEWEST_STARTS:
-        _write_card(starts, arguments)
-    if len(results) < FEWEST_STARTS:
+    elif shown.verdict is not None:
+        say("\n".join(_lines(starts, shown, arguments.price)))
+    if shown.verdict is not None:
+        write_card(shown, results[-1].snapshot, arguments, starts=len(results))
+    else:
         complain(
             f"gpudash: no verdict over starts: it needs {FEWEST_STARTS}; "
             f"the only one says: {results[0].told}"
@@ -166,64 +173,56 @@ def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
 
 def document_of_starts(starts: AllStarts, price: float | None = None) -> ComparisonReport:
     """Return what the starts have found as a document for programs."""
-    results = starts.results
+    results, shown = starts.results, _shown(starts)
     newest, reports = results[-1], tuple(start_report(one.comparison) for one in results)
-    found = over_starts([one.found for one in results])
-    samples_per_s = _over(one.samples_per_s for one in reports)
-    shown = replace(newest.comparison.shown(), change=found.change, low=found.low, high=found.high)
+    over = {name: getattr(shown, name) for name in OVER_STARTS}
     return replace(
         document(newest.comparison, newest.snapshot),
-        pairs=found.pairs,
-        change=found.change,
-        low=found.low,
-        high=found.high,
-        confidence=found.confidence,
+        **over,
+        confidence=over_starts([one.found for one in results]).confidence,
         starts=reports,
-        steps_per_s=_over(one.steps_per_s for one in reports),
-        samples_per_s=samples_per_s,
-        host_ms=_over(one.host_ms for one in reports),
-        core_wait_pct=mean(one.core_wait_pct for one in reports),
-        energy=of_starts([one.energy for one in reports]),
-        costs=costs(price, shown, samples_per_s),
+        costs=costs(price, shown),
         skipped_samples=_skipped(results),
-        verdict=_verdict(starts),
-        check=check_report(check_of_starts(one.comparison.check for one in results)),
+        check=check_report(_check(results)),
         seed=reports[0].seed,
     )
 
 
-def _write_card(starts: AllStarts, arguments: argparse.Namespace) -> None:
-    report, newest = document_of_starts(starts, arguments.price), starts.results[-1]
-    over = replace(
-        newest.comparison.shown(),
-        change=report.change,
-        low=report.low,
-        high=report.high,
-        verdict=report.verdict,
-        steps_per_s=report.steps_per_s,
-        samples_per_s=report.samples_per_s,
-        host_ms=report.host_ms,
-        check_passed=None if report.check is None else report.check.passed,
-        core_wait_pct=report.core_wait_pct,
+def _shown(starts: AllStarts) -> ComparisonShown:
+    """Return the newest start's comparison with what all starts have found."""
+    results = starts.results
+    each = [one.comparison.shown() for one in results]
+    found, check = over_starts([one.found for one in results]), _check(results)
+    return replace(
+        each[-1],
+        pairs=found.pairs,
+        change=found.change,
+        low=found.low,
+        high=found.high,
+        steps_per_s=_over(one.steps_per_s for one in each),
+        samples_per_s=_over(one.samples_per_s for one in each),
+        host_ms=_over(one.host_ms for one in each),
+        core_wait_pct=mean(one.core_wait_pct for one in each),
+        energy=of_starts([one.energy for one in each]),
+        verdict=_verdict(starts),
+        check_passed=None if check is None else holds_zero(check),
     )
-    write_card(over, newest.snapshot, arguments, starts=len(starts.results))
 
 
-def _lines(starts: AllStarts, price: float | None) -> list[str]:
+def _lines(starts: AllStarts, shown: ComparisonShown, price: float | None) -> list[str]:
     """Return what is printed of two starts or more."""
-    results, report = starts.results, document_of_starts(starts, price)
+    results = starts.results
     energy = results[0].comparison.question.energy
-    shown = results[-1].comparison.shown()
-    rates = report.steps_per_s if shown.unit == "steps/s" else report.samples_per_s
     changes = ", ".join(f"{100 * one.found.change:+z.1f}" for one in results)
     return [
-        str(report.verdict),
+        str(shown.verdict),
         f"the starts: {changes} %",
-        rates_line(shown, rates, report.host_ms),
-        *energy_lines(shown, report.energy, asked=energy),
-        *cost_lines(shown, report.costs),
-        *unreadable(report.skipped_samples),
+        *found_lines(shown, price, _skipped(results), energy=energy),
     ]
+
+
+def _check(results: Sequence[StartFinding]) -> Estimate | None:
+    return check_of_starts(one.comparison.check for one in results)
 
 
 def _verdict(starts: AllStarts) -> str | None:
@@ -247,9 +246,4 @@ def _skipped(results: Sequence[StartFinding]) -> int:
 def _over(starts: Iterable[Sides]) -> Sides:
     """Return the geometric mean of each side: B's over A's is then the change over the starts."""
     a, b = zip(*starts, strict=True)
-    return _mean(a), _mean(b)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value]
-    return geometric_mean(known) if len(known) == len(values) else None
+    return geometric(a), geometric(b)

@@ -1,20 +1,19 @@
 """Compare two values of a lever in one start of a workload, or of the user's command."""
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from gpudash.cli.ab_card import write_card
-from gpudash.cli.headless import News, complain_of_failure, follow, meters
+from gpudash.cli.headless import News, complain_of_failure, follow, training_session
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, compared_values, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
-from gpudash.compare.costs import Costs, cost_lines, costs, energy_lines
+from gpudash.compare.costs import Costs, costs, worth_lines
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
@@ -186,14 +185,7 @@ def of_workload(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
         plan = replace(plan, settings=plan.settings | {lever: a})
 
     def trial(start: Start) -> Trial:
-        with closing(
-            Session(
-                plan,
-                command=arguments.command,
-                set_by=arguments.set_by,
-                beside=meters(arguments),
-            )
-        ) as session:
+        with training_session(arguments, plan) as session:
             return run_ab(session, Comparison(start.asks(question)), arguments, start)
 
     return trial
@@ -352,19 +344,14 @@ def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
     code, comparison, snapshot = missing(trial), trial.comparison, trial.snapshot
     if code is not None or comparison is None or comparison.verdict is None:
         return Exit.FAILED if code is None else code
+    shown = comparison.shown()
     if arguments.json:
         say_json(document(comparison, snapshot, arguments.price))
     else:
-        shown = comparison.shown()
-        lines = [
-            comparison.verdict,
-            rates_line(shown, shown.rates, shown.host_ms),
-            *energy_lines(shown, shown.energy, asked=comparison.question.energy),
-            *cost_lines(shown, costs(arguments.price, shown)),
-            *unreadable(snapshot.skipped_samples),
-        ]
-        say("\n".join(lines))
-    write_card(comparison.shown(), snapshot, arguments)
+        energy, skipped = comparison.question.energy, snapshot.skipped_samples
+        found = found_lines(shown, arguments.price, skipped, energy=energy)
+        say("\n".join([comparison.verdict, *found]))
+    write_card(shown, snapshot, arguments)
     if trial.interrupted and comparison.cut_short:
         return Exit.INTERRUPTED
     return exit_code(comparison.found) if arguments.exit_code else Exit.DONE
@@ -432,13 +419,17 @@ def check_report(check: Estimate | None) -> AACheck | None:
     return AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check))
 
 
-def rates_line(shown: ComparisonShown, rates: Sides, host_ms: Sides) -> str:
-    """Return the rates of A and of B, in the unit that the comparison shows."""
-    sides = zip((shown.a, shown.b), rates, host_ms, strict=True)
-    return "; ".join(
+def found_lines(
+    shown: ComparisonShown, price: float | None, skipped: int, *, energy: bool
+) -> Iterator[str]:
+    """Yield the rates of A and of B, what they are worth, and what was wrong with the samples."""
+    sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
+    yield "; ".join(
         f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(busy_ms)}"
         for value, rate, busy_ms in sides
     )
+    yield from worth_lines(shown, price, energy=energy)
+    yield from unreadable(skipped)
 
 
 def _busy(host_ms: float | None) -> str:

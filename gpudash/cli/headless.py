@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +15,7 @@ from gpudash.cli.stdout import CLEAR_LINE, complain
 from gpudash.compare.costs import money, of_a_million
 from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
+from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Failed
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
@@ -224,6 +225,12 @@ class Printer:
         with suppress(OSError):  # no reader any more: the recording goes on
             self._stream.write(text)
             self._stream.flush()
+
+
+def training_session(arguments: argparse.Namespace, plan: Plan) -> closing[Session]:
+    """Return a session that trains as planned, and is closed with its block."""
+    how = {"command": arguments.command, "set_by": arguments.set_by}
+    return closing(Session(plan, **how, beside=meters(arguments)))
 
 
 def meters(arguments: argparse.Namespace) -> Sequence[Source] | None:

@@ -1,13 +1,12 @@
 """`gpudash profile`: trace a few steps with torch.profiler, and summarise the trace."""
 
 import argparse
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import msgspec
 
-from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless import News, complain_of_failure, follow, training_session
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, say, say_json
@@ -136,7 +135,7 @@ def is_warm(snapshot: Snapshot) -> bool:
 def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
     plan = make_plan(arguments)
     path = _path(arguments, plan.workload)
-    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+    with training_session(arguments, plan) as session:
         news = News(quiet=arguments.quiet)
         trial = ProfileTrial(session, news, arguments.steps, path)
         interrupted = follow(session, news, trial.line, trial.is_over)

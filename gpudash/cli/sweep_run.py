@@ -3,13 +3,12 @@
 import argparse
 import platform
 import time
-from contextlib import closing
 from itertools import chain
 
 import msgspec
 
 from gpudash import __version__
-from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless import News, complain_of_failure, follow, training_session
 from gpudash.cli.stdout import complain, say
 from gpudash.cli.sweep_grid import of_count, plan_and_grid
 from gpudash.cli.sweep_outputs import Outputs
@@ -70,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
         file.close()
         return print_measured(sweep, earlier, outputs)
     plan = of_count(plan, sweep.nproc)
-    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+    with training_session(arguments, plan) as session:
         return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
 
 

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from itertools import groupby
 
 import msgspec
@@ -12,14 +11,14 @@ from msgspec.structs import replace
 from gpudash import format as fmt
 from gpudash.cli import saved_profile, tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
-from gpudash.cli.headless import News, complain_of_failure, follow, meters
+from gpudash.cli.headless import News, complain_of_failure, follow, training_session
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
 from gpudash.compare.ab import rate
-from gpudash.compare.costs import Costs, cost_lines, costs, energy_lines
+from gpudash.compare.costs import Costs, costs, worth_lines
 from gpudash.compare.energy import of_blocks
-from gpudash.compare.sequential import estimate_so_far
+from gpudash.compare.sequential import LEAST, estimate_so_far
 from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
@@ -210,14 +209,7 @@ def _of_workload(arguments: argparse.Namespace) -> int:
             raise UsageError(f"lever {name} is both set and tuned; valid: one of the two")
     if any(lever.numerics for lever in levers):
         _ask(arguments)
-    with closing(
-        Session(
-            plan,
-            command=arguments.command,
-            set_by=arguments.set_by,
-            beside=meters(arguments),
-        )
-    ) as session:
+    with training_session(arguments, plan) as session:
         news = News(quiet=arguments.quiet)
         tune = Tune(session, news, arguments)
         interrupted = follow(session, news, tune.line, tune.is_over)
@@ -401,10 +393,9 @@ def lines(
     yield tuning.verdict
     if tuning.leader:
         proof = measured(tuning)
-        yield from energy_lines(proof, proof.energy, asked=tuning.energy)
-        yield from cost_lines(proof, costs(price, proof))
+        yield from worth_lines(proof, price, energy=tuning.energy)
     if tuning.leader and not tuning.best:
-        yield "the start stays: only what the proof shows counts"
+        yield f"the start stays: no gain above {100 * LEAST:g} % is proven"
     for lever, value in tuning.best.items():
         yield ""
         yield from _recipe(tuning, lever, value)

@@ -2,13 +2,12 @@
 
 import argparse
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from msgspec.structs import asdict
 
-from gpudash.cli.headless import News, complain_of_failure, follow
+from gpudash.cli.headless import News, complain_of_failure, follow, training_session
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, say, say_json
@@ -167,7 +166,7 @@ def expectation(shown: SlowingShown) -> str:
 
 def _of_workload(arguments: argparse.Namespace, trace: Path) -> int:
     plan = make_plan(arguments)
-    with closing(Session(plan, command=arguments.command, set_by=arguments.set_by)) as session:
+    with training_session(arguments, plan) as session:
         news = News(quiet=arguments.quiet)
         why = Why(session, news, arguments, trace)
         interrupted = follow(session, news, why.line, why.is_over)

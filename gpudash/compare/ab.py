@@ -4,8 +4,8 @@ A comparison returns the blocks to run, folds their results and decides when to 
 the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
-from collections.abc import Iterable, Sequence
-from statistics import geometric_mean
+from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -16,13 +16,21 @@ from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
+    are_mixed,
     block_order,
     estimate,
     holds_zero,
     same_setting_check,
     verdict,
 )
-from gpudash.compare.sequential import estimate_so_far, is_settled, is_sure, least_of
+from gpudash.compare.sequential import (
+    EFFECTS,
+    LARGE_TOO,
+    estimate_so_far,
+    is_settled,
+    is_sure,
+    least_of,
+)
 from gpudash.compare.starts import KnownStarts, host_share, of_one_start
 from gpudash.diagnosis.model import SAMPLED
 from gpudash.format import percent
@@ -32,7 +40,7 @@ from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import State, TrainingProcess
-from gpudash.statistics import Means
+from gpudash.statistics import Means, geometric
 
 READINGS = ("core_wait_pct", "gpu_util_pct")
 """Of which the mean over the whole comparison counts."""
@@ -225,15 +233,17 @@ class Comparison(BlockTrial):
         question = self.question
         is_fixed = question.fixed or question.pairs < FEWEST_PAIRS  # so few do not end earlier
         is_last = len(self._pairs) == question.pairs
-        method = estimate if is_fixed and is_last else estimate_so_far
+        effects = LARGE_TOO if question.short_runs else EFFECTS
+        so_far = partial(estimate_so_far, effects=effects)
+        method = estimate if is_fixed and is_last else so_far
         found = method(self._pairs)
         self._intervals.append(found)
         if question.energy:
             self._energy, self._why_no_energy = energy.of_blocks(
                 [*zip(*self._sides, strict=True)], method
             )
-        settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
-        if settled or is_last:
+        settled = is_settled(found, question.precision) and are_mixed(self._orders[: pair + 1])
+        if (settled and not (is_fixed or self._all_pairs)) or is_last:
             self._conclude()
 
     def _conclude(self) -> None:
@@ -261,7 +271,7 @@ def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> fl
     None without blocks, and if a count is unknown.
     """
     counts = [getattr(block, of) for block in blocks]
-    return _mean(
+    return geometric(
         None if count is None else count / block.busy_s
         for count, block in zip(counts, blocks, strict=True)
     )
@@ -269,13 +279,4 @@ def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> fl
 
 def _host_ms(blocks: list[MeasuredBlock]) -> float | None:
     """Return the host's time of a step, averaged as the rates are: it is a part of their step."""
-    return _mean(block.host_ms for block in blocks)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the geometric mean over the blocks; None without blocks, or if one is not known."""
-    all_of_them = list(values)
-    known = [value for value in all_of_them if value is not None]
-    if not known or len(known) < len(all_of_them):
-        return None
-    return geometric_mean(known) if all(known) else 0.0
+    return geometric(block.host_ms for block in blocks)

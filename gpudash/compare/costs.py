@@ -56,14 +56,12 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """Ends of the interval of `saved_a_day`."""
 
 
-def costs(
-    price: float | None, shown: ComparisonShown, samples_per_s: Sides | None = None
-) -> Costs | None:
+def costs(price: float | None, shown: ComparisonShown) -> Costs | None:
     """Return what the training costs under both settings; None without a price."""
     if price is None:
         return None
     gpus = max(shown.gpus, 1)
-    a, b = shown.samples_per_s if samples_per_s is None else samples_per_s
+    a, b = shown.samples_per_s
     saving, low, high = saved(price, shown) or (None, None, None)
     return Costs(
         price=price,
@@ -75,12 +73,14 @@ def costs(
     )
 
 
-def energy_lines(
-    shown: ComparisonShown, found: EnergyFound | None, *, asked: bool
-) -> Iterator[str]:
-    """Yield the line on energy, if it was asked for."""
-    if not asked:
-        return
+def worth_lines(shown: ComparisonShown, price: float | None, *, energy: bool) -> Iterator[str]:
+    """Yield a line on energy, if it was asked for, and one on money, if there is a price."""
+    if energy:
+        yield from _energy_lines(shown, shown.energy)
+    yield from _cost_lines(shown, costs(price, shown))
+
+
+def _energy_lines(shown: ComparisonShown, found: EnergyFound | None) -> Iterator[str]:
     if found is None:
         yield f"energy is not known: {shown.why_no_energy or 'too few pairs of blocks'}"
         return
@@ -101,8 +101,7 @@ def with_error(value: float, error: float) -> str:
     return f"{value:,.{decimals}f} ± {error:.{decimals}f}"
 
 
-def cost_lines(shown: ComparisonShown, found: Costs | None) -> Iterator[str]:
-    """Yield the line on money, if there is a price."""
+def _cost_lines(shown: ComparisonShown, found: Costs | None) -> Iterator[str]:
     if found is None:
         return
     a, b = (money(each) for each in found.million_samples)

@@ -155,6 +155,11 @@ def block_order(pairs: int, seed: int) -> list[Order]:
     return [random.choice(orders) for _ in range(pairs)]
 
 
+def are_mixed(orders: Sequence[Order]) -> bool:
+    """Return whether each setting came first once: else what is first or second seems an effect."""
+    return len({*orders}) > 1
+
+
 def round_order(settings: int, rounds: int, seed: int) -> list[list[int]]:
     """Return the order of a sweep: every round visits each setting, 0 and up, once, shuffled."""
     random = Random(seed)

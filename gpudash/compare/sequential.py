@@ -8,13 +8,17 @@ No clock, no I/O.
 """
 
 from collections.abc import Sequence
-from math import fsum, sqrt
+from functools import lru_cache
+from math import exp, fsum, log, log1p, sqrt
 
 from gpudash.compare.paired_t import Estimate, is_within, log_ratio, relative
 
-EFFECTS = 1.0
-"""Standard deviation of the effects for which the interval is shortest, in a pair's standard
-deviations. From 0.5 to 2 it makes little difference."""
+EFFECTS = (1.0,)
+"""Standard deviations of the effects for which the interval is shortest, in a pair's standard
+deviations. With 0.5 to 2 it has about the same length."""
+LARGE_TOO = (1.0, 10.0)
+"""The same for levers whose effects are often many times a pair's spread, and whose pairs are dear.
+The interval has ends from three pairs on instead of five, and is 7 % longer after forty."""
 LEAST = 0.01
 """A difference that nobody needs to know more closely, relative: 1 %."""
 CLOSE = 0.25
@@ -22,27 +26,54 @@ CLOSE = 0.25
 
 
 def estimate_so_far(
-    pairs: Sequence[tuple[float, float]], confidence: float = 0.95, effects: float = EFFECTS
+    pairs: Sequence[tuple[float, float]],
+    confidence: float = 0.95,
+    effects: tuple[float, ...] = EFFECTS,
 ) -> Estimate:
     """Return the change from A to B over the pairs (cost of A, cost of B) so far.
 
     The interval holds those changes against which the e-process of the t-test stays below
     1 / (1 - confidence): a normal mixture over the standardised effect (Lai, Annals of Statistics,
     1976; Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with
-    unknown variance", 2024). The log ratios have to be independent, which the coin sees to. Needs a
-    pair. Raises ValueError for a cost that is not positive and finite.
+    unknown variance", 2024), or the mean of several. `effects` may depend on what is asked, and not
+    on the pairs. The log ratios have to be independent, which the coin sees to. Needs a pair.
+    Raises ValueError for a cost that is not positive and finite.
     """
     logs = [log_ratio(*pair) for pair in pairs]
     count, centre = len(logs), fsum(logs) / len(logs)
     spread = fsum((value - centre) ** 2 for value in logs) / count
-    prior = 1 / effects**2
-    level = ((1 - confidence) ** 2 * prior / (count + prior)) ** (1 / count)
-    excluded = (1 - level) * (count + prior)  # of count: what the interval must leave out
-    low = high = None
-    if count > excluded:
-        half = sqrt(excluded * spread / (count - excluded))
+    reach, low, high = _reach(count, confidence, effects), None, None
+    if reach is not None:
+        half = reach * sqrt(spread)
         low, high = relative(centre - half), relative(centre + half)
     return Estimate(pairs=count, change=relative(centre), low=low, high=high, confidence=confidence)
+
+
+@lru_cache(maxsize=4096)
+def _reach(count: int, confidence: float, effects: tuple[float, ...]) -> float | None:
+    """Return half the interval's length in standard deviations; None if it has no ends."""
+    enough = -log1p(-confidence) + log(len(effects))
+    low, high = -60.0, 60.0  # logarithms of its square
+    if _evidence(count, exp(high), effects) < enough:
+        return None
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        if _evidence(count, exp(middle), effects) < enough:
+            low = middle
+        else:
+            high = middle
+    return exp(high / 2)
+
+
+def _evidence(count: int, square: float, effects: tuple[float, ...]) -> float:
+    """Return the logarithm of the sum of the e-processes against a mean so far away."""
+    logs = []
+    for effect in effects:
+        prior = 1 / effect**2
+        grows = count * square / (count + prior + prior * square)
+        logs.append(log(prior / (count + prior)) / 2 + count / 2 * log1p(grows))
+    largest = max(logs)
+    return largest + log(fsum(exp(one - largest) for one in logs))
 
 
 def is_sure(found: Estimate) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
-from gpudash.compare.costs import cost_lines, costs, energy_lines
+from gpudash.compare.costs import worth_lines
 from gpudash.diagnosis.slopes import slowed_label
 from gpudash.markup import element
 from gpudash.protocol.session import ComparisonShown
@@ -182,8 +182,7 @@ def _verdict(one: ComparisonShown, reach: float, price: float | None) -> tuple[E
     chart = interval_chart(one, reach)
     said = [
         one.verdict or one.failure or fmt.ABSENT,
-        *energy_lines(one, one.energy, asked=one.energy is not None),
-        *cost_lines(one, costs(price, one)),
+        *worth_lines(one, price, energy=one.energy is not None),
     ]
     better = "better" if one.proven else None
     return (

@@ -79,8 +79,9 @@ class WorkloadLevers:
         """Make the settings active. Raises Refusal; the workload may be half rebuilt then."""
         self._or_refuse(lambda: self._training.enter(wanted))
 
-    def begins(self, *, in_blocks: bool, anew: bool) -> None:
-        """Do nothing: a new loader begins without batches, and nothing is kept."""
+    def begins(self, *, in_blocks: bool, anew: bool) -> None:  # noqa: ARG002  # as a script's
+        """See Levers. All batches that may be there already are warm-up in any case."""
+        self._training.keep_loaders(keeps=in_blocks)
 
     def restore(self) -> None:
         """Put back what the training began with."""

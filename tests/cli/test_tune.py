@@ -1,6 +1,7 @@
 """`gpudash tune`: what it prints, saves and remembers, and how it ends."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -45,9 +46,14 @@ def _private(monkeypatch, short_path, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def tune(*words, gpudash=GPUDASH):
+def tune(*words, gpudash=GPUDASH, **environment):
     return subprocess.run(
-        [*gpudash, "tune", *words], capture_output=True, text=True, timeout=WAIT_S, check=False
+        [*gpudash, "tune", *words],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        env=os.environ | environment,
     )
 
 
@@ -124,6 +130,13 @@ def test_scripts_learn_from_the_exit_code_whether_something_is_faster(capsys):
     assert concluded(same, exit_code=True) == Exit.NOT_SHOWN
     assert concluded(same) == Exit.DONE
     assert "nothing faster was found" in capsys.readouterr().out
+
+
+def test_a_gain_that_is_not_proven_above_1_percent_keeps_the_start(capsys):
+    almost = Training(lambda one: 50.0 - 0.3 * (one["channels_last"] == "on"), noise=1e-4)
+    found = tuned(almost, recall=lambda _state: {"channels_last": "on"})
+    assert concluded(found, exit_code=True) == Exit.NOT_SHOWN
+    assert "the start stays: no gain above 1 % is proven" in capsys.readouterr().out
 
 
 def test_interrupted_it_says_the_best_so_far(capsys):
@@ -211,15 +224,19 @@ def test_what_cannot_be_is_refused_before_anything_runs(words, why, capsys):
 
 
 def test_a_workload_in_which_nothing_is_faster_keeps_its_start():
+    """Its steps take what the double says, however busy the machine is.
+
+    What noise does is told by the simulations of tests/compare/test_tuning.py: the start is kept
+    often, and no single tune is certain to keep it.
+    """
     ended = tune(
         *("encdec", "--device", "cpu", "--levers", "channels_last", "--budget", "6", "--json"),
         gpudash=worker_double.gpudash(),
+        DOUBLE_STEP_MS="10",
     )
     found = json.loads(ended.stdout)
-    assert found["workload"] == "encdec"
+    assert (found["best"], found["workload"]) == ({}, "encdec")
     assert found["tried"][0]["changes"] == {"channels_last": "on"}
-    # on a machine whose pace drifts an interval may miss 0 by a little, now and then
-    assert found["best"] == {} or found["low"] < 0.02
 
 
 def test_nothing_to_tune_is_one_line():

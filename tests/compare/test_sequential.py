@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import Estimate, estimate
-from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled, is_sure
+from gpudash.compare.sequential import (
+    EFFECTS,
+    LARGE_TOO,
+    LEAST,
+    estimate_so_far,
+    is_settled,
+    is_sure,
+)
 from tests.compare.test_paired_t import compared
 
 LOGS = st.lists(st.floats(-2, 2), min_size=FEWEST_PAIRS, max_size=60)
@@ -36,33 +43,32 @@ def pairs_of(logs):
     return [(math.exp(one), 1.0) for one in logs]
 
 
-def looked_at(logs):
-    """The interval after each pair, from the first one on that has ends."""
-    pairs = pairs_of(logs)
-    return [estimate_so_far(pairs[:count]) for count in range(FEWEST_PAIRS, len(pairs) + 1)]
+def looked_at(pairs, effects=EFFECTS):
+    """The interval after each pair."""
+    counts = range(2, len(pairs) + 1)
+    return [estimate_so_far(pairs[:count], effects=effects) for count in counts]
 
 
-def alarms(comparisons, noise="normal", pairs=40):
+def alarms(comparisons, noise="normal", pairs=40, effects=EFFECTS):
     """Share of comparisons of equal settings in which a look after any pair shows a difference."""
     found = 0
     for seed in range(comparisons):
         random = Random(seed)
         logs = [0.01 * NOISE[noise](random) for _ in range(pairs)]
-        found += any(map(is_sure, looked_at(logs)))
+        found += any(map(is_sure, looked_at(pairs_of(logs), effects)))
     return found / comparisons
 
 
-def alarms_of_steps(comparisons, pairs=40, **simulated):
+def alarms_of_steps(comparisons, pairs=40, effects=EFFECTS, **simulated):
     """The same over simulated step times, with drift, a wave, and steps like their neighbours."""
     found = 0
     for seed in range(comparisons):
         costs, _ = compared(pairs, seed, **simulated)
-        sums = (estimate_so_far(costs[:count]) for count in range(FEWEST_PAIRS, pairs + 1))
-        found += any(map(is_sure, sums))
+        found += any(map(is_sure, looked_at(costs, effects)))
     return found / comparisons
 
 
-def needed(comparisons, effect, spread, noise="normal", most=200):
+def needed(comparisons, effect, spread, noise="normal", most=200, effects=EFFECTS):
     """Pairs until a comparison ends, and those that the usual interval needs for that width.
 
     Medians. The spread is that of a pair's ratio.
@@ -72,8 +78,8 @@ def needed(comparisons, effect, spread, noise="normal", most=200):
         random = Random(seed)
         logs = [math.log1p(effect) + spread * NOISE[noise](random) for _ in range(most)]
         pairs = pairs_of(logs)
-        for count in range(FEWEST_PAIRS, most + 1):
-            so_far = estimate_so_far(pairs[:count])
+        for count in range(2, most + 1):
+            so_far = estimate_so_far(pairs[:count], effects=effects)
             if is_settled(so_far):
                 break
         half = so_far.half_width
@@ -85,21 +91,26 @@ def needed(comparisons, effect, spread, noise="normal", most=200):
 # ── the interval ────────────────────────────────────────────────────────────────────────
 
 
-def e_value(logs, mean):
-    """The e-process of the t-test against this mean, as its source has it, with c² = 1."""
+def e_value(logs, mean, effect=1.0):
+    """The e-process of the t-test against this mean, as its source has it."""
     shifted = [one - mean for one in logs]
     count, squares = len(logs), sum(one**2 for one in shifted)
-    within = (count + 1) * squares
+    prior = 1 / effect**2
+    within = (count + prior) * squares
     ratio = within / (within - sum(shifted) ** 2)
-    return math.sqrt(1 / (count + 1)) * ratio ** (count / 2)
+    return math.sqrt(prior / (count + prior)) * ratio ** (count / 2)
 
 
-def test_the_ends_are_where_the_e_process_reaches_its_threshold():
+@pytest.mark.parametrize("effects", [EFFECTS, LARGE_TOO])
+def test_the_ends_are_where_the_e_process_reaches_its_threshold(effects):
     logs = [0.01, 0.03, -0.02, 0.05, 0.04, 0.02, 0.01]
-    found = estimate_so_far(pairs_of(logs))
-    for end in (found.low, found.high):
-        assert e_value(logs, math.log1p(end)) == pytest.approx(20)
-    assert e_value(logs, math.log1p(found.change)) < 20
+    found = estimate_so_far(pairs_of(logs), effects=effects)
+
+    def evidence(change):
+        return sum(e_value(logs, math.log1p(change), one) for one in effects) / len(effects)
+
+    assert [evidence(found.low), evidence(found.high)] == pytest.approx([20, 20])
+    assert evidence(found.change) < 20
 
 
 def test_without_five_pairs_there_is_no_interval():
@@ -107,6 +118,15 @@ def test_without_five_pairs_there_is_no_interval():
     assert four.change == pytest.approx(math.exp(0.1075) - 1)
     assert (four.low, four.high, is_sure(four), is_settled(four)) == (None, None, False, False)
     assert estimate_so_far(pairs_of([0.1, 0.11, 0.1, 0.12, 0.11])).low > 0
+
+
+def test_made_for_large_effects_too_it_has_ends_from_three_pairs_on():
+    logs = [1.1, 1.12, 1.11]
+    assert estimate_so_far(pairs_of(logs[:2]), effects=LARGE_TOO).low is None
+    assert is_settled(estimate_so_far(pairs_of(logs), effects=LARGE_TOO))
+    many = pairs_of([*logs, 1.08] * 10)
+    usual, longer = (estimate_so_far(many, effects=one).half_width for one in (EFFECTS, LARGE_TOO))
+    assert usual < longer < 1.1 * usual
 
 
 @given(LOGS)
@@ -141,14 +161,16 @@ def test_an_invalid_cost_is_refused(cost):
 # ── looking after every pair ────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("effects", [EFFECTS, LARGE_TOO])
 @pytest.mark.parametrize("noise", NOISE)
-def test_looking_after_every_pair_finds_no_difference_that_is_none(noise):
-    assert alarms(300, noise) < 0.05
+def test_looking_after_every_pair_finds_no_difference_that_is_none(noise, effects):
+    assert alarms(300, noise, effects=effects) < 0.05
 
 
+@pytest.mark.parametrize("effects", [EFFECTS, LARGE_TOO])
 @pytest.mark.parametrize("shape", [{}, {"drift": 0.5}, {"wave": 28}, {"memory": 0.9}])
-def test_nor_does_it_where_steps_drift_and_are_like_their_neighbours(shape):
-    assert alarms_of_steps(150, **shape) < 0.06
+def test_nor_does_it_where_steps_drift_and_are_like_their_neighbours(shape, effects):
+    assert alarms_of_steps(150, effects=effects, **shape) < 0.06
 
 
 def test_the_usual_interval_would():

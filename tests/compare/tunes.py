@@ -4,14 +4,14 @@ Some figures of the grids were measured on one H200 (benchmarks/RESULTS.md); eac
 What is between them is made up, with strong interactions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from math import exp, pi, sin
+from math import exp, inf, pi, sin
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpudash.compare.block_trial import BLOCK_S, RUN_S
-from gpudash.compare.tune.search import ALLOWANCE, Allowance, RoundCosts, Search
+from gpudash.compare.tune.search import ALLOWANCE, Allowance, NoCost, RoundCosts, Search
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.compare.tune.tuning import MIN_STEPS
 from gpudash.protocol.records import Settings
@@ -63,19 +63,26 @@ class Grid(NamedTuple):
     name: str
     levers: tuple[str, ...]
     step_ms: Callable[[Mapping[str, str]], float]
+    known: Mapping[str, Tunable] = LEVERS
+    """The levers by name."""
+    values: Mapping[str, Sequence[str]] = {}
+    """All values of each lever, if they are not the lever's own; a number takes powers of two."""
 
     @property
     def tunables(self):
-        return [LEVERS[name] for name in self.levers]
+        return [self.known[name] for name in self.levers]
 
     @property
     def start(self) -> Settings:
-        return {name: LEVERS[name].lever.default_text for name in self.levers}
+        return {name: self.known[name].lever.default_text for name in self.levers}
 
     def settings(self):
-        """Every setting; a number takes powers of two."""
+        """Every setting."""
         values = (
-            LEVERS[name].lever.values or ("0", "1", "2", "4", "8", "16") for name in self.levers
+            self.values.get(name)
+            or self.known[name].lever.values
+            or ("0", "1", "2", "4", "8", "16")
+            for name in self.levers
         )
         return [dict(zip(self.levers, one, strict=True)) for one in product(*values)]
 
@@ -216,11 +223,6 @@ class Tuned(NamedTuple):
     """How much longer than at the start; negative if it is faster."""
 
 
-def of_a_loader(settings):
-    """What makes a loader another one."""
-    return {name: value for name, value in settings.items() if LEVERS[name].rebuilds}
-
-
 class Simulation:
     """One training whose clock is made up."""
 
@@ -228,7 +230,7 @@ class Simulation:
         self,
         grid: Grid,
         seed: int,
-        noise: Noise = QUIET,
+        noise: Any = QUIET,
         allowance: Allowance = ALLOWANCE,
         known: Settings | None = None,
     ) -> None:
@@ -238,12 +240,18 @@ class Simulation:
         self.before, self.resting = grid.start, None
         self.compiled = set()
 
+    def of_a_loader(self, settings):
+        """What makes a loader another one."""
+        return {one: value for one, value in settings.items() if self.grid.known[one].rebuilds}
+
     def block(self, changes, *, short_runs):
         """Run a block; return its cost."""
         settings = self.grid.start | changes
         step_ms = self.grid.step_ms(settings)
+        if step_ms == inf:
+            return NoCost(reason="it cannot be run", for_good=False)
         least_s = RUN_S if short_runs else BLOCK_S
-        loader, before = of_a_loader(settings), of_a_loader(self.before)
+        loader, before = self.of_a_loader(settings), self.of_a_loader(self.before)
         steps = max(MIN_STEPS, 2 * int(settings.get("num_workers", 0)))  # two bursts
         whole_ms = max(steps * step_ms, least_s * 1e3) + WARMUP_STEPS * step_ms
         # what is there already; its end is waited for

@@ -15,7 +15,7 @@ from gpudash.compare.sequential import LEAST, estimate_so_far
 ERROR = 0.1
 """In so many races at most, any setting is dropped although it is more than 1 % better than the
 best so far. That costs some speed and no honesty: the winner is proven afterwards."""
-EFFECTS = 10.0
+EFFECTS = (10.0,)
 """Values of a lever mostly differ by many times a pair's spread. With this the interval has ends
 after two pairs instead of five, and is a third longer after ten."""
 FAR = log(4 / 3)

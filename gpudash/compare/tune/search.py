@@ -17,10 +17,10 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gpudash.compare import lengths, sequential
-from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
-from gpudash.compare.sequential import LEAST, estimate_so_far, is_settled, is_sure
-from gpudash.compare.tune.race import EFFECTS, Race
+from gpudash.compare.lengths import FEWEST_LARGE
+from gpudash.compare.paired_t import Estimate, Order, are_mixed, same_setting_check, verdict
+from gpudash.compare.sequential import LARGE_TOO, LEAST, estimate_so_far, is_settled
+from gpudash.compare.tune.race import Race
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.protocol.records import Settings
 from workloads.levers import phrase
@@ -30,11 +30,7 @@ BUDGET_S = 60.0
 PROOF = 0.25
 """Part of the budget that is at least kept for the proof, …"""
 CLEAR = 0.2
-"""… unless the races say that the leader is ahead of the start by so much. That is known before the
-proof, so its interval may be one that is short for large effects, and it needs fewer pairs."""
-FEWEST_PAIRS: dict[bool, int] = {False: lengths.FEWEST_PAIRS, True: 3}
-"""Pairs of a proof at least, by whether the leader is ahead that clearly. With fewer than five it
-ends only if its interval is as narrow as an A/B's."""
+"""… unless the races say that the leader is ahead of the start by so much: few pairs suffice."""
 LATE = 1.25
 """A proof that is not sure yet may last until this multiple of the budget."""
 COMPILE = 2.0
@@ -173,20 +169,21 @@ class Search:
     @property
     def found(self) -> Estimate | None:
         """The proof so far: how much faster the leader is than the start."""
-        effects = EFFECTS if self._is_clear else sequential.EFFECTS
-        return estimate_so_far(self._pairs, effects=effects) if self._pairs else None
+        return estimate_so_far(self._pairs, effects=LARGE_TOO) if self._pairs else None
 
     @property
     def is_proven(self) -> bool:
-        """Whether the leader was shown to be faster than the start."""
+        """Whether the leader was shown to be faster than the start, by more than 1 %.
+
+        Less is not worth a change, and much of what noise can feign is less.
+        """
         found = self.found
-        return found is not None and is_sure(found) and found.change > 0
+        return found is not None and found.low is not None and found.low > LEAST
 
     def verdict(self) -> str | None:
         """Return what the proof shows, as a sentence; None if it has too few pairs."""
         found = self.found
-        fewest = FEWEST_PAIRS[self._is_clear and found is not None and is_settled(found)]
-        if found is None or len(self._pairs) < fewest:
+        if found is None or found.low is None:
             return None
         check = same_setting_check(self._pairs, self._orders)
         return verdict(phrase(self.leader), found, check, LEAST)
@@ -384,19 +381,20 @@ class Search:
 
     def _is_proof_over(self) -> bool:
         pairs, found = len(self._pairs), self.found
-        if found is None or pairs < FEWEST_PAIRS[self._is_clear]:
+        if found is None:
             return False
-        if is_settled(found) or pairs >= self._allowance.pairs:
+        is_decided = self.is_proven or (found.high is not None and found.high <= LEAST)
+        is_known = is_settled(found) and are_mixed(self._orders)
+        if (is_known and is_decided) or pairs >= self._allowance.pairs:
             return True
-        late_s = self._allowance.budget_s * (1.0 if is_sure(found) else LATE)
-        return pairs >= lengths.FEWEST_PAIRS and self.spent_s >= late_s
+        late_s = self._allowance.budget_s * (1.0 if self.is_proven else LATE)
+        return found.low is not None and self.spent_s >= late_s
 
     # ── time ────────────────────────────────────────────────────────────────────────────
 
     def _races_s(self) -> float:
         """Return the seconds that are left for races: the proof's are kept."""
-        pairs = FEWEST_PAIRS[self._is_clear] + 1
-        proof_s = 2 * pairs * self._block_s.get(self._is_rebuilt, 0.0)
+        proof_s = 2 * (FEWEST_LARGE + 1) * self._block_s.get(self._is_rebuilt, 0.0)
         if not self._is_clear:
             proof_s = max(proof_s, PROOF * self._allowance.budget_s)
         return self._allowance.budget_s - self.spent_s - proof_s
