@@ -538,7 +538,7 @@ def test_a_run_of_another_node_is_named(monkeypatch):
 class Watched:
     """A script's training that is attached to."""
 
-    name, joined, last_lines = "train.py", False, ()
+    name, joined, last_lines, prints_to = "train.py", False, (), ""
 
     def __init__(self, exit_code, *, is_lost=False):
         self.exit_code, self.is_lost = exit_code, is_lost
@@ -566,7 +566,8 @@ def attached_to(watched, monkeypatch):
 @pytest.mark.parametrize(("exit_code", "ours"), [(-2, 130), (3, 3), (0, 0), (None, 0)])
 def test_attach_ends_as_run_does_with_the_scripts_own_code(monkeypatch, capsys, exit_code, ours):
     assert attached_to(Watched(exit_code), monkeypatch) == ours
-    assert ("runs on, unwatched" in capsys.readouterr().err) == (exit_code is None)
+    goes_on = "gpudash attach, as train.py runs on\n"
+    assert capsys.readouterr().err.endswith(goes_on) == (exit_code is None)
 
 
 def test_whoever_loses_the_script_does_not_end_as_if_it_had_succeeded(monkeypatch, capsys):
