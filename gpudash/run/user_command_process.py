@@ -268,7 +268,7 @@ def attach(place: Path, name: str) -> OnTerminal:
 def _output_of(pid: int) -> str:
     """Return where a process's standard output goes, in words."""
     try:
-        place = os.readlink(f"/proc/{pid}/fd/1")
+        place = str(Path(f"/proc/{pid}/fd/1").readlink())
     except OSError:
         place = ""
     if place.startswith("/dev/pts/"):
