@@ -4,12 +4,31 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gpudash.errors import UsageError
 from gpudash.format import ABSENT
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import SCRIPT, LeverOffer
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Lever, Switch
+from workloads.nearest import not_valid
 
+SWITCH = ("off", "on")
+PRECISIONS = ("fp32", "cudnn_tf32", "bf16", "fp16")
+OF_SCRIPTS: Mapping[str, range | tuple[str, ...]] = {
+    "num_workers": range(257),
+    "prefetch_factor": range(1, 257),
+    "pin_memory": SWITCH,
+    "precision": (*PRECISIONS, "tf32"),
+    "channels_last": SWITCH,
+    "compile": SWITCH,
+    "fused_optimizer": ("fused", "foreach", "single"),
+    "frozen_precision": PRECISIONS,
+    "frozen_channels_last": SWITCH,
+    "frozen_compile": SWITCH,
+    "batch_size": (),
+}
+"""The levers that some script may offer, and all values that one may have there, for refusals
+before it starts. Which of them this script has it says once it trains."""
 ABOUT = ("name", "summary", "source", "effect", "needs_gpu", "numerics")
 """What a lever and its offer say alike."""
 
@@ -76,6 +95,24 @@ def of_driver(gpu: GpuReading | None) -> tuple[Lever, ...]:
 def _of_root(name: str, value: str, summary: str) -> Lever:
     about = {"name": name, "summary": f"{summary} It {NEEDS_ROOT[name]}", "source": "NVML"}
     return Choice(default=value, choices=(value,), effect="next step", needs_gpu=True, **about)
+
+
+def check_for_script(name: str, values: Iterable[str] = ()) -> None:
+    """Raise UsageError for a lever that no script has, or for a value of it that none has."""
+    valid = OF_SCRIPTS.get(name)
+    if valid is None:
+        raise UsageError(not_valid("lever", name, OF_SCRIPTS))
+    if not valid:
+        raise UsageError(f"lever {name} cannot be moved: a script sets its batch size itself")
+    known = {SCRIPT, *map(str, valid)}
+    for value in values:
+        if value not in known:
+            numbers = isinstance(valid, range)
+            whole = f"a whole number from {valid[0]} to {valid[-1]}" if numbers else ""
+            raise UsageError(
+                f"lever {name}: {value!r} is not valid; "
+                f"valid: {SCRIPT}, {whole or ', '.join(map(str, valid))}"
+            )
 
 
 def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:

@@ -19,7 +19,7 @@ from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
-from gpudash.offers import lever_of
+from gpudash.offers import check_for_script, lever_of
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import SCRIPT, LeverOffer
@@ -316,7 +316,9 @@ def _check(arguments: argparse.Namespace) -> None:
     """Raise for arguments that are known to be wrong before the command starts."""
     check_with_command(arguments)
     if arguments.lever is not None:
-        check_two(arguments.lever, arguments.lever.partition("=")[2].split(","))
+        name, _, values = arguments.lever.partition("=")
+        check_two(arguments.lever, values.split(","))
+        check_for_script(name, values.split(","))
 
 
 # ── the verdict ─────────────────────────────────────────────────────────────────────────

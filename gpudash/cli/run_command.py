@@ -22,7 +22,7 @@ from gpudash.run.relay import Relay
 from gpudash.run.runs import begin
 from gpudash.run.script import ScriptSource
 from gpudash.run.source import Source
-from gpudash.run.surroundings import in_slurm_step, look_in
+from gpudash.run.surroundings import ATTACH, in_slurm_step, look_in
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.run.user_command_process import keep
 
@@ -134,8 +134,12 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
 def say_farewell(source: ScriptSource, left: Left) -> int:
     """Print the receipt, and that the command runs on, or how it ended; return the exit code."""
     if not source.is_over:
-        until = " until this Slurm step ends, and with it all that it started" * in_slurm_step()
-        left.print_receipt(f"gpudash attach, as {source.name} runs on, unwatched{until}")
+        again, how = ATTACH, ""
+        if source.prints_to:
+            again, how = look_in(), f", and prints to {source.prints_to}"
+        elif in_slurm_step():
+            how = " until this Slurm step ends, and with it all that it started"
+        left.print_receipt(f"{again}, as {source.name} runs on{how}")
         return left.code
     if source.last_lines:
         say("\n".join(source.last_lines[-LAST_LINES:]))

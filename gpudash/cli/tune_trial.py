@@ -23,7 +23,7 @@ from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
 from gpudash.errors import Exit, UsageError
-from gpudash.offers import levers_of
+from gpudash.offers import check_for_script, levers_of
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import State
@@ -221,7 +221,8 @@ def _of_workload(arguments: argparse.Namespace) -> int:
 
 def _of_script(arguments: argparse.Namespace) -> int:
     check_with_command(arguments)
-    named(arguments)
+    for name in named(arguments):
+        check_for_script(name)
     _ask(arguments)
     command = understand(arguments.user_command)
     script = HeadlessScript(command, output_to_stderr=arguments.json)

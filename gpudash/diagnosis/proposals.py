@@ -138,10 +138,10 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
         return None
     try:
         value = lever.step(active, +1) if named == NEXT else named
-        if lever.name == "num_workers":
+        if lever.name == "num_workers" and isinstance(lever, Count):
             enough = max(int(value), workers_needed(step, int(active)))
             most = _most_workers(step, int(active)) or int(value)
-            value = lever.canonical(str(min(enough, most)))
+            value = lever.canonical(str(min(enough, most, lever.maximum)))
     except LeverError:
         return None
     higher = not isinstance(lever, Count) or int(value) > int(active)

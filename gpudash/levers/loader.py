@@ -32,6 +32,7 @@ from .handover import (
 )
 from .offers import UNKNOWN, absent, on_off
 from .rehearsal import reason
+from .shared_memory import batches_that_fit, most_ahead
 from .training_objects import Feed, TrainingObjects
 
 KINDS: dict[str, LeverKind] = {
@@ -114,7 +115,7 @@ class LoaderLevers:
             self._own = self._active = _LoaderSettings.of(loader) if loader is not None else None
             self._tried = loader is not None and loader.num_workers > 0
             self.held = _most_ahead(self._own)
-        self._feed = found.feed
+        self._feed, self._fits = found.feed, batches_that_fit(found.feed)
         self._device = found.device
 
     @property
@@ -193,12 +194,22 @@ class LoaderLevers:
             # persistent workers: one more draw of random numbers an epoch would be another run;
             # with a timeout, PyTorch asserts that there are workers
             minimum=1 if lasting or name == "prefetch_factor" else 0,
-            maximum=MOST,
+            maximum=self._most(name),
             effect="new loader",
             helps=HELPS[name],
             summary=summary,
             source=SOURCE,
         )
+
+    def _most(self, name: str) -> int:
+        """Return the highest value whose batches fit into shared memory, or the script's own."""
+        assert self._own
+        assert self._active
+        mine = self._own.num_workers, self._own.prefetch_factor
+        times = self._active.prefetch_factor, self._active.num_workers
+        at = 0 if name == "num_workers" else 1
+        fits = most_ahead(self._fits, times[at])
+        return MOST if fits is None else min(MOST, max(fits, mine[at]))
 
     def _refusal(self, name: str) -> str | None:
         if self._feed is None:

@@ -85,9 +85,11 @@ def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
 class Feed:
     """The DataLoader that feeds the training, and its iterator in progress."""
 
-    def __init__(self, loader: DataLoader[Any], iterator: Any) -> None:
+    def __init__(self, loader: DataLoader[Any], iterator: Any, batch_bytes: int = 0) -> None:
         self.loader = weakref.ref(loader)
         self.iterator = weakref.ref(iterator)
+        self.batch_bytes = batch_bytes
+        """The tensors of its first batch; 0 if it has none, or is not known."""
 
 
 class TrainingObjects(NamedTuple):

@@ -21,6 +21,7 @@ from gpudash.protocol.training import (
     Failed,
     Hello,
     Offered,
+    Printed,
     Progress,
     State,
     Status,
@@ -129,6 +130,9 @@ class ScriptSource(Source):
         self._failed_why = ""
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
+        if self.prints_to:
+            lines = (f"gpudash: {name} prints elsewhere, to", self.prints_to)  # it may be long
+            self._waiting.append(Printed(lines=lines))
         self._status = ""
         self._state: State | None = None  # rank 0's newest one
 
@@ -146,6 +150,11 @@ class ScriptSource(Source):
     def last_lines(self) -> tuple[str, ...]:
         """The command's last output; empty unless a keeper has its terminal."""
         return self._lines.newest
+
+    @property
+    def prints_to(self) -> str:
+        """Where its output goes, in words, if it comes neither here nor to gpudash's terminal."""
+        return self._held.prints_to
 
     @property
     def is_away(self) -> bool:

@@ -490,7 +490,7 @@ class Session:
     def _act_on(self, item: Event | Reading) -> None:
         """Act on a message of rank 0, and write the rows that it completes."""
         match item:
-            case Printed() if "type" in self._can:  # terminal output does not belong in the log
+            case Printed() if "type" in self._can or self._joined:  # a script's is not for the log
                 self._notify(lambda listener: listener.on_output(item.lines, item.replaces))
             case Printed():
                 self._log(item.lines)

@@ -14,6 +14,7 @@ from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM
 
 from gpudash.errors import UsageError, WorkerError
+from gpudash.format import plain
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import keeper
 from gpudash.run.keeper import Messages, message
@@ -38,6 +39,8 @@ class UserCommandProcess(ABC):
     """Whether the terminal is gone and the command's state unknown."""
     stops: tuple[int, ...] = (SIGINT, SIGTERM, SIGKILL)
     """The signals of successive requests to end; the last one is sent again."""
+    prints_to = ""
+    """Where its output goes, in words, if `read` cannot return it and the user is elsewhere."""
 
     @abstractmethod
     def read(self) -> bytes:
@@ -172,6 +175,7 @@ class Adopted(UserCommandProcess):
     def __init__(self, place: Path, name: str, process: tuple[int, int]) -> None:
         """Take the watch over. Raises UsageError if another gpudash keeps it."""
         self._place, self._process = place, process
+        self.prints_to = self.prints_to or _output_of(process[0])
         try:
             self._claim = Claim(place)
         except BlockingIOError as error:
@@ -205,6 +209,8 @@ class Kernel(Adopted):
     """The kernel of a notebook. It is interrupted, as by its own button, and never ended."""
 
     stops = (SIGINT,)
+
+    prints_to = "its notebook"
 
     def read(self) -> bytes:
         """Notice the kernel's end, and that `%unload_ext` has taken gpudash out of it."""
@@ -257,6 +263,17 @@ def attach(place: Path, name: str) -> OnTerminal:
         connection.close()
         raise UsageError(watched(name))
     return OnTerminal(connection)
+
+
+def _output_of(pid: int) -> str:
+    """Return where a process's standard output goes, in words."""
+    try:
+        place = str(Path(f"/proc/{pid}/fd/1").readlink())
+    except OSError:
+        place = ""
+    if place.startswith("/dev/pts/"):
+        return f"the terminal it was started on, {place}"
+    return plain(place) if place.startswith("/") else "whoever started it"
 
 
 def watched(name: str) -> str:

@@ -77,7 +77,7 @@ class BatchedSteps(DeclaredSteps):
             self.counting.next_begun = True
             return False
         self._enter("copies" if self._is_elsewhere(batch) else "has a batch")
-        if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides):
+        if not self._feeds.is_of(iterator) and self._feeds.note(iterator, self._asides, batch):
             self._findings.is_news = True
         if now >= self._idle_s:
             self._idle(now)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..levers.shared_memory import warning
 from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
 from .boundaries import State
 from .loaders import Feeds
@@ -294,7 +295,8 @@ def _feed(feed: Feed | None, foreign: str) -> str:
     if loader is None:
         return "DataLoader"
     workers = "worker" if loader.num_workers == 1 else "workers"
-    return f"DataLoader with {loader.num_workers} {workers}"
+    small = warning(feed)
+    return f"DataLoader with {loader.num_workers} {workers}{small and f' ({small})'}"
 
 
 def _counted(names: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 from ..levers.training_objects import Feed
 from .interruptions import Asides
+from .samples import bytes_of
 
 
 class Feeds:
@@ -49,8 +50,8 @@ class Feeds:
             self._newest_ids = id(iterator), loader_id
         return loader_id
 
-    def note(self, iterator: Any, asides: Asides) -> bool:
-        """Make this iterator the feed, unless another loader is trained on.
+    def note(self, iterator: Any, asides: Asides, batch: Any) -> bool:
+        """Make this iterator, whose first batch came, the feed, unless another is trained on.
 
         Return whether the feed has another loader now.
         """
@@ -63,11 +64,11 @@ class Feeds:
             trained_on, number = asides.is_trained_on, self._number
             # evaluation between epochs must not replace the feed
             if trained_on(number(feeding)) and (self.is_fed() or not trained_on(number(opened))):
-                self._passed_over = Feed(opened, iterator)
+                self._passed_over = Feed(opened, iterator, bytes_of(batch))
                 return False
         is_new = feeding is not opened
         if self.feed is None or is_new:
-            self.feed = Feed(opened, iterator)
+            self.feed = Feed(opened, iterator, bytes_of(batch))
         else:
             self.feed.iterator = weakref.ref(iterator)
         if all(value is not iterator for value in vars(opened).values()):

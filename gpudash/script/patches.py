@@ -20,7 +20,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
 
 from ..instrument import patching
 from ..instrument.guard import unseen, without_ours
@@ -108,23 +112,24 @@ def _patch_backward(tracker: Tracker) -> None:
 
 
 def _patch_loaders(tracker: Tracker) -> None:
-    # not `__init__`: its warnings name their caller
-    def hooked_new(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
-        with unseen:
-            make = super(_BaseDataLoaderIter, kind).__new__
-            made = make(kind) if make is object.__new__ else make(kind, *args, **kwargs)
-            for loader in (*args, *kwargs.values()):  # a subclass may take it anywhere, or not
-                if isinstance(loader, DataLoader):
-                    tracker.loader_opened(made, loader)
-                    break
-            else:
-                if args:
-                    tracker.foreign_loader_opened(args[0])
-            return made
-
-    _BaseDataLoaderIter.__new__ = hooked_new  # type: ignore[method-assign,assignment]
-    patching.at_undo(_put_plain_new)
+    # their base warns in the name of its caller, and a `__new__` could not be taken away again
+    for kind in (_SingleProcessDataLoaderIter, _MultiProcessingDataLoaderIter):
+        patching.replace(kind, "__init__", _opening(tracker, kind.__init__))
     _patch_batches(tracker)
+
+
+def _opening(tracker: Tracker, function: Callable[..., None]) -> Callable[..., None]:
+    @wraps(function)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> None:
+        with unseen:
+            loader = next(iter((*args, *kwargs.values())), None)
+            if isinstance(loader, DataLoader):
+                tracker.loader_opened(self, loader)
+            else:
+                tracker.foreign_loader_opened(loader)
+            function(self, *args, **kwargs)
+
+    return hooked
 
 
 def _patch_batches(tracker: Tracker) -> None:
@@ -152,15 +157,6 @@ def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any]
         return batch
 
     return uncompiled(followed, deeply=False)
-
-
-def _put_plain_new() -> None:
-    """Leave a `__new__` that does nothing: once set, a class cannot be without one (CPython)."""
-
-    def plain_new(kind: type[Any], *_args: Any, **_kwargs: Any) -> Any:
-        return object.__new__(kind)
-
-    _BaseDataLoaderIter.__new__ = plain_new  # type: ignore[method-assign,assignment]
 
 
 def _keep_redirects(tracker: Tracker, advance: Callable[[Any], Any]) -> None:

@@ -52,6 +52,17 @@ def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
     return None
 
 
+def bytes_of(batch: Any, depth: int = DEPTH) -> int:
+    """Return the size of the tensors of a batch."""
+    if isinstance(batch, Tensor):
+        return batch.nbytes
+    if isinstance(batch, Mapping):
+        batch = tuple(batch.values())
+    if not depth or not isinstance(batch, SEQUENCES):
+        return 0
+    return sum(bytes_of(part, depth - 1) for part in batch)
+
+
 def _look_like_samples(batch: Sequence[Any]) -> bool:
     """Return whether these look like single samples: mappings with the same keys."""
     first = batch[0] if batch else None

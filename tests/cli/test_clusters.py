@@ -58,13 +58,12 @@ def programs(tmp_path, monkeypatch):
 
 
 def started(*words, **options):
-    return subprocess.Popen(
-        [*GPUDASH, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*GPUDASH, "run", *words], **streams | options)
 
 
-def dashboard(*words):
-    """A command in a terminal, once its dashboard shows the levers."""
+def dashboard(*words, showing="num_workers"):
+    """A command in a terminal, once its dashboard shows this text, as it does the levers."""
     terminal = pexpect.spawn(
         words[0],
         list(words[1:]),
@@ -72,7 +71,7 @@ def dashboard(*words):
         dimensions=(40, 120),
         timeout=WAIT_S,
     )
-    terminal.expect("num_workers")
+    terminal.expect_exact(showing)
     return terminal
 
 
@@ -120,28 +119,31 @@ def test_it_says_how_to_look_in_from_elsewhere(tmp_path, monkeypatch, surroundin
 
 def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(programs, monkeypatch):
     """The job has a TMPDIR of its own, and a step that looks in has not."""
+    printed = programs.parent / "slurm-77.out"
     job = started(
         TRAINING,
         *("--steps", "2500", "--step-s", "0.004", "--exit", "3"),
         env=os.environ | JOB | {"TMPDIR": str(programs.parent)},
+        stdout=printed.open("wb"),
     )
     with job:
         line = job.stderr.readline().decode()
         command = shlex.split(re.search(r"here; (srun .* attach) opens", line)[1])
         monkeypatch.delenv("TMPDIR", raising=False)
         until(runs.living)
-        step = dashboard(*command)
+        step = dashboard(*command, showing=f"{printed}")
         (run,) = runs.living()
         with pytest.raises(Exception, match="watched by another gpudash"):
             run.open()  # one dashboard at a time
         step.send("q")
         step.expect("leave")
         step.send("l")
-        step.expect("until this Slurm step ends")
+        step.expect_exact(f"again    {shlex.join(command)}, as scripted_training.py runs on, and ")
+        step.expect_exact(f"prints to {printed}")
         step.expect(pexpect.EOF)
-        output, errors = job.communicate(timeout=WAIT_S)
+        _, errors = job.communicate(timeout=WAIT_S)
         assert job.returncode == 3
-    assert output.startswith(b"training ")
+    assert printed.read_text().startswith("training ")
     done_line, summary = errors.decode().splitlines()
     assert done_line == "done"
     assert re.search(r"exited with 3; 2,?\d{3} steps, [\d.]+ steps/s", summary)

@@ -342,14 +342,12 @@ def test_a_lever_is_compared_and_the_command_ended(tmp_path):
 @pytest.mark.parametrize(
     ("lever", "why"),
     [
-        ("nope=1,2", "lever 'nope' is not valid; valid: num_workers, precision"),
-        ("batch_size=8,16", "lever batch_size cannot be moved here: the script sets its batch"),
+        ("compile=off,on", "lever 'compile' is not valid; valid: num_workers, precision"),
         ("precision=script,tf32", "lever precision cannot be moved to tf32 here: TF32 needs a GPU"),
         (
             "num_workers=script,2",
             "lever num_workers is 2 in the script already; an A/B needs another",
         ),
-        ("num_workers=2,x", "lever num_workers: 'x' is not valid; valid: a whole number from 0"),
     ],
 )
 def test_an_impossible_comparison_is_reported_and_ends_the_command(lever, why):
@@ -365,6 +363,27 @@ def test_an_impossible_comparison_is_reported_and_ends_the_command(lever, why):
         (["--lever", "num_workers=2"], "--lever num_workers=2 is not valid; valid: NAME=A,B"),
         (["--lever", "a=1,2", "--set", "seed=1"], "--set does not go with a command of yours"),
         (["--lever", "a=1,2", "encdec"], "encdec does not go with a command of yours"),
+        (
+            ["--lever", "num_worker=1,2"],
+            "lever 'num_worker' is not valid; valid: num_workers, pref",
+        ),
+        (
+            ["--lever", "num_workers=2,x"],
+            "num_workers: 'x' is not valid; valid: script, a whole num",
+        ),
+        (["--lever", "num_workers=0,257"], "lever num_workers: '257' is not valid"),
+        (
+            ["--lever", "precision=script,bf61"],
+            "lever precision: 'bf61' is not valid; valid: script",
+        ),
+        (
+            ["--lever", "pin_memory=on,"],
+            "lever pin_memory: '' is not valid; valid: script, off, on",
+        ),
+        (
+            ["--lever", "batch_size=8,16"],
+            "lever batch_size cannot be moved: a script sets its batch",
+        ),
     ],
 )
 def test_known_errors_are_reported_before_the_command_starts(tmp_path, words, why, capfd):
@@ -372,6 +391,7 @@ def test_known_errors_are_reported_before_the_command_starts(tmp_path, words, wh
     output, errors = capfd.readouterr()
     assert output == ""
     assert why in errors
+    assert len(errors.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "150", "--step-s", "0.001"]])
@@ -384,7 +404,7 @@ def test_a_script_that_fails_first_is_reported_in_a_line_and_its_exit_code_is_ou
 
 
 def test_a_script_that_ends_first_leaves_no_verdict(tmp_path):
-    ours = done(*AB, "--lever", "a=1,2", "--", script(tmp_path, ""))
+    ours = done(*AB, "--lever", "compile=off,on", "--", script(tmp_path, ""))
     assert ours.returncode == 1
     assert "no verdict: no training step was seen" in ours.stderr
 
@@ -538,7 +558,7 @@ def test_a_run_of_another_node_is_named(monkeypatch):
 class Watched:
     """A script's training that is attached to."""
 
-    name, joined, last_lines = "train.py", False, ()
+    name, joined, last_lines, prints_to = "train.py", False, (), ""
 
     def __init__(self, exit_code, *, is_lost=False):
         self.exit_code, self.is_lost = exit_code, is_lost
@@ -566,7 +586,8 @@ def attached_to(watched, monkeypatch):
 @pytest.mark.parametrize(("exit_code", "ours"), [(-2, 130), (3, 3), (0, 0), (None, 0)])
 def test_attach_ends_as_run_does_with_the_scripts_own_code(monkeypatch, capsys, exit_code, ours):
     assert attached_to(Watched(exit_code), monkeypatch) == ours
-    assert ("runs on, unwatched" in capsys.readouterr().err) == (exit_code is None)
+    goes_on = "gpudash attach, as train.py runs on\n"
+    assert capsys.readouterr().err.endswith(goes_on) == (exit_code is None)
 
 
 def test_whoever_loses_the_script_does_not_end_as_if_it_had_succeeded(monkeypatch, capsys):

@@ -211,6 +211,7 @@ def test_a_name_that_is_no_key_is_refused(name):
         (["encdec", "--levers", "seed", "--set", "seed=1"], "lever seed is both set and tuned"),
         (["encdec", "--save", "known"], "there is a profile of this name"),
         (["--save", "fast", "--", "train.py"], "--save does not go with a command of yours"),
+        (["--levers", "piped", "--", "train.py"], "lever 'piped' is not valid; valid: num_workers"),
         (["encdec", "--budget", "1"], "valid: a number from 5"),
     ],
 )

@@ -19,6 +19,7 @@ LEFT = """
 import _thread, gc, os, sys, torch
 from torch.optim import optimizer as of_torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter as Iterator
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 from torch.utils.data._utils.fetch import _MapDatasetFetcher as Fetcher
 def places():
     scaler, graph = torch.amp.GradScaler, torch.cuda.CUDAGraph
@@ -26,7 +27,8 @@ def places():
         scaler.step, scaler.scale, graph.capture_begin, graph.capture_end, graph.replay,
         torch.autograd.backward, torch.save, torch.serialization.save, torch.nn.Module.eval,
         gc.freeze, Iterator.__next__, Fetcher.fetch, torch.optim.SGD([torch.ones(1)]).step.__func__,
-        *of_torch._global_optimizer_pre_hooks.values(),
+        Iterator.__new__, "__new__" in vars(Iterator), _SingleProcessDataLoaderIter.__init__,
+        _MultiProcessingDataLoaderIter.__init__, *of_torch._global_optimizer_pre_hooks.values(),
         *of_torch._global_optimizer_post_hooks.values(),
         *torch.jit._recursive.ignored_attributes, *sys.meta_path, sys.excepthook, *sys.path,
     ]

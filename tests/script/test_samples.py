@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from gpudash.script.samples import first_dimension, tokens_in
+from gpudash.script.samples import bytes_of, first_dimension, tokens_in
 
 BATCH, LABELS = torch.ones(8, 3, 4, 4), torch.ones(8)
 IMAGE, LABEL, BOXES = torch.ones(3, 4, 4), torch.ones(()), torch.ones(5, 4)
@@ -48,3 +48,9 @@ def test_a_list_of_single_samples_gives_no_number(batch):
 @pytest.mark.parametrize("batch", [[1, 2], {"input_ids": [1, 2]}, {"image": 1}, None])
 def test_a_batch_without_a_tensor_of_input_ids_tells_of_no_tokens(batch):
     assert tokens_in(batch) is None
+
+
+def test_a_batchs_bytes_are_those_of_its_tensors():
+    rows = torch.zeros(4, 3)
+    assert bytes_of({"x": rows, "names": ["a"] * 4, "y": (rows.half(), [rows])}) == 48 + 24 + 48
+    assert bytes_of("text") == 0

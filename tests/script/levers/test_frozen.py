@@ -5,6 +5,8 @@ import torch
 from torch import nn
 
 from gpudash.diagnosis.effects import EFFECTS
+from gpudash.levers.offers import UNKNOWN
+from gpudash.offers import OF_SCRIPTS
 from gpudash.training.levers import Refusal
 from tests.script.levers.scripts import (
     ConvNet,
@@ -55,6 +57,15 @@ def test_each_is_named_apart_and_says_how_it_helps(trained, encoder):
     }
     assert EFFECTS.keys() >= {word for words in helps.values() for word in words}
     assert offers["frozen_precision"].impossible == (("tf32", "TF32 needs a GPU"),)
+
+
+def test_all_that_a_script_may_offer_is_known_before_it_starts(trained, encoder):
+    """Else a comparison would be refused without asking the training."""
+    offers = {offer.name: offer for offer in levers(trained, frozen=(encoder,)).offers}
+    assert offers.keys() == OF_SCRIPTS.keys()
+    for name, offer in offers.items():
+        values = {*offer.choices, *dict(offer.impossible)} if OF_SCRIPTS[name] else set()
+        assert values - {UNKNOWN, "tf32"} <= {*OF_SCRIPTS[name]}
 
 
 @pytest.mark.parametrize(

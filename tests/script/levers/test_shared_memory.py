@@ -1,0 +1,88 @@
+"""Loader workers hand batches over in shared memory, which a container has little of."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from gpudash.levers import shared_memory
+from gpudash.levers.training_objects import Feed
+from gpudash.script.discovery import found_line
+from gpudash.training.levers import Refusal
+from tests.script.levers.scripts import found, levers, move
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch):
+    """64 MiB of shared memory, as in a container, and 4 cores."""
+    size = SimpleNamespace(f_blocks=64, f_frsize=MIB)
+    monkeypatch.setattr(os, "statvfs", lambda _: size)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+
+
+def training(batch_mib, **options):
+    loader = DataLoader(TensorDataset(torch.randn(64, 1)), 4, **options)
+    facts = found(loader=loader, iterator=iter(loader))
+    return facts._replace(feed=Feed(loader, iter(loader), batch_mib * MIB)), loader
+
+
+def most(facts, name):
+    moved = levers()
+    moved.update(facts)
+    return next(offer.maximum for offer in moved.offers if offer.name == name)
+
+
+@pytest.mark.parametrize(
+    ("batch_mib", "workers", "ahead"),
+    [(0, 256, 256), (1, 31, 63), (12, 2, 4), (40, 0, 2)],
+)
+def test_no_more_workers_and_batches_ahead_are_offered_than_fit(batch_mib, workers, ahead):
+    facts, _ = training(batch_mib)
+    assert (most(facts, "num_workers"), most(facts, "prefetch_factor")) == (workers, ahead)
+
+
+def test_the_scripts_own_number_stays_possible():
+    facts, _ = training(20, num_workers=3, prefetch_factor=2)
+    assert (most(facts, "num_workers"), most(facts, "prefetch_factor")) == (3, 2)
+
+
+def test_more_are_refused_before_a_worker_dies_of_a_bus_error():
+    facts, loader = training(12)
+    moved = levers()
+    moved.update(facts)
+    with pytest.raises(Refusal, match="from 0 to 2"):
+        move(moved, num_workers="4")
+    assert loader.num_workers == 0
+
+
+@pytest.mark.parametrize(
+    ("batch_mib", "workers", "said"),
+    [
+        (0, 2, "DataLoader with 2 workers"),
+        (1, 2, "DataLoader with 2 workers"),
+        (12, 1, "DataLoader with 1 worker (/dev/shm has room for the batches of 2)"),
+        (
+            12,
+            4,
+            "DataLoader with 4 workers (/dev/shm is too small for their 9 batches: 5 fit)",
+        ),
+    ],
+)
+def test_the_line_at_the_bottom_says_so(batch_mib, workers, said):
+    facts, loader = training(batch_mib)
+    loader.num_workers = workers
+    assert found_line(facts).endswith(said)
+
+
+def test_where_nothing_is_known_of_shared_memory_nothing_is_said(monkeypatch):
+    def nowhere(_):
+        raise FileNotFoundError(shared_memory.PLACE)
+
+    monkeypatch.setattr(os, "statvfs", nowhere)
+    facts, _ = training(12)
+    assert most(facts, "num_workers") == 256
+    assert found_line(facts).endswith("DataLoader with 0 workers")
