@@ -25,6 +25,7 @@ NUMBERS = (
     "unattributed_pct",
     "gpu",
     "host",
+    "other_jobs",
     "series",
     "step_histogram",
     "results",
@@ -66,7 +67,11 @@ class Quiet:
 
 
 def _event(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return what changes when something has happened."""
+    """Return what changes when something has happened; the blocks of an A/B are no event."""
+    shown = snapshot.comparison
+    if shown is not None and not shown.is_over:
+        moves = snapshot.state in ("training", "switching")
+        return (snapshot.workload, shown.lever, moves or snapshot.state, snapshot.quiet_s is None)
     return (
         snapshot.workload,
         snapshot.state,

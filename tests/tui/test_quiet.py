@@ -7,6 +7,7 @@ from gpudash.diagnosis.headline import headline
 from gpudash.protocol.answer import Answer
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.quiet import Quiet
+from tests.tui.comparisons import compared
 
 changed = msgspec.structs.replace
 FIRST = Snapshot(
@@ -50,6 +51,17 @@ def test_after_two_seconds_they_are_new():
 )
 def test_what_happens_is_shown_at_once_with_the_newest_numbers(event):
     assert shown(FIRST, changed(LATER, **event)).steps_per_s == 11.0
+
+
+def test_a_block_of_an_ab_is_no_event():
+    ab = compared(3)
+    block = {"settings": {"a": "on"}, "markers": (Marker(at_s=10.5, label="B"),)}
+    held = shown(changed(FIRST, comparison=ab), changed(LATER, comparison=ab, **block))
+    assert held.steps_per_s == 10.0
+    paused = shown(
+        changed(FIRST, comparison=ab), changed(LATER, comparison=ab, state="paused", **block)
+    )
+    assert paused.steps_per_s == 11.0
 
 
 def test_before_the_first_step_nothing_is_held():

@@ -383,7 +383,7 @@ def profile_line(snapshot: Snapshot) -> str:
     profile, key = snapshot.profile, key_for("timeline")
     if profile is not None:
         last = profile.first_step + profile.steps - 1
-        return f"steps {profile.first_step:,} to {last:,} were traced: {key} shows their timeline"
+        return f"steps {profile.first_step:,} to {last:,} were traced: {key} shows the profile"
     unable = why_not("profile", snapshot)
     return f"no profile of this run yet: {unable or f'{key} makes one'}"
 
