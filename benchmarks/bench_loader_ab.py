@@ -23,7 +23,7 @@ TRAINED = re.compile(r"trained (\d+) steps in ([\d.]+) s")
 def main() -> None:
     """Print a row for each case, with medians."""
     repeats = int(sys.argv[1]) if sys.argv[1:] else 3
-    print("| question | s to the verdict | pairs | s a block | A/A check | changes |")
+    print("| question | s to the verdict | pairs | s a block | control | changes |")
     print("|---|---|---|---|---|---|")
     for name, (values, step_ms, batch_ms) in CASES.items():
         found = [measure(values, step_ms, batch_ms) for _ in range(repeats)]

@@ -415,7 +415,7 @@ def start_report(comparison: Comparison) -> StartReport:
 
 
 def check_report(check: Estimate | None) -> AACheck | None:
-    """Return an A/A check, and whether it passed."""
+    """Return a control, and whether it passed."""
     if check is None:
         return None
     return AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check))

@@ -112,7 +112,7 @@ class Comparison(BlockTrial):
 
     @property
     def check(self) -> Estimate | None:
-        """The A/A check so far."""
+        """The control so far."""
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
     def _first(self, state: State, _run: int) -> tuple[Block, ...]:

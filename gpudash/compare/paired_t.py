@@ -3,7 +3,7 @@
 Blocks of steps under A and B alternate in pairs, in random order. What both blocks of a pair share
 (drift, clocks, other load) cancels in the ratio of their costs. The interval is Student's, over the
 logarithms of those ratios, for a number of pairs that was fixed before: that of sweeps and of the
-A/A check. `sequential` has an A/B's. A cost is any positive time per unit of work: milliseconds per
+control. `sequential` has an A/B's. A cost is any positive time per unit of work: milliseconds per
 sample, or per step if both settings have the same batch size.
 
 No clock, no I/O, no numpy: the screen's process imports this. docs/concepts/statistics.md gives the
@@ -22,9 +22,9 @@ Order: TypeAlias = Literal["AB", "BA"]
 """Which block of a pair came first."""
 
 CHECK_CONFIDENCE = 0.99
-"""Confidence of the A/A check: it fails by chance in one comparison of a hundred."""
+"""Confidence of the control: it fails by chance in one comparison of a hundred."""
 MIN_CHECKED = 4
-"""Least pairs of neighbouring blocks for an A/A check. With two, Student's t at this confidence is
+"""Least pairs of neighbouring blocks for a control. With two, Student's t at this confidence is
 64, and the check would always pass."""
 
 _NOTHING = 1e-9
@@ -61,7 +61,7 @@ def estimate(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> 
 def same_setting_check(
     pairs: Sequence[tuple[float, float]], orders: Sequence[Order]
 ) -> Estimate | None:
-    """Compare neighbouring blocks of the same setting: the A/A check. None if there are too few.
+    """Compare neighbouring blocks of the same setting: the control. None if there are too few.
 
     If a pair follows one of the opposite order (A B, B A), the two blocks in the middle ran under
     one setting, the first right after a switch, the second not. Their costs are equal unless a
@@ -86,7 +86,7 @@ def same_setting_check(
 
 
 def pairs_until_check(blocks: str) -> int:
-    """Return about how many more pairs an A/A check needs after blocks such as `ABBA`.
+    """Return about how many more pairs a control needs after blocks such as `ABBA`.
 
     Every second pair is followed by one of the opposite order: a neighbour takes three pairs.
     """
@@ -95,7 +95,7 @@ def pairs_until_check(blocks: str) -> int:
 
 
 def holds_zero(found: Estimate) -> bool:
-    """Return whether the interval contains 0, as when an A/A check finds nothing."""
+    """Return whether the interval contains 0, as when a control finds nothing."""
     if found.low is None or found.high is None:
         return False
     return found.low <= _NOTHING and found.high >= -_NOTHING
@@ -229,14 +229,14 @@ def relative(logarithm: float) -> float:
 
 
 def check_clause(check: Estimate | None) -> str:
-    """Return what an A/A check has found, as a clause of a verdict."""
+    """Return what a control has found, as a clause of a verdict."""
     if check is None:
         return "no control yet"
     if holds_zero(check):
-        return "A/A check passed"
+        return "control passed"
     (change,) = _percents(abs(check.change))
     more = "more" if check.change > 0 else "less"
-    return f"A/A check failed: a block right after a switch costs about {change} % {more}"
+    return f"control failed: a block right after a switch costs about {change} % {more}"
 
 
 def _percents(*changes: float, sign: Literal["", "+"] = "") -> list[str]:

@@ -4,7 +4,7 @@ Each start of a process has a pace of its own: where its memory lies, on which c
 run, how fast its host launches. It does not cancel in a pair, because it slows A and B unequally,
 and it lasts as long as the process, so more pairs do not average it out. On a host that launches
 slowly four starts of one A/B gave +4.2 [1.1, 7.4], +8.4 [5.2, 11.7], -1.8 [-3.2, -0.4] and +4.9
-[1.5, 8.4] %, each with a passed A/A check. So the interval of one start says nothing of the next
+[1.5, 8.4] %, each with a passed control. So the interval of one start says nothing of the next
 one, and the pairs of a start count together as one: the mean of their log ratios. The interval is
 Student's, over these means. Pooling the pairs of all starts would repeat the error.
 
@@ -59,7 +59,7 @@ def over_starts(starts: Sequence[Estimate], confidence: float = 0.95) -> Estimat
 
 
 def check_of_starts(checks: Iterable[Estimate | None]) -> Estimate | None:
-    """Return the A/A check of all starts together; None if none has one.
+    """Return the control of all starts together; None if none has one.
 
     A check of its own in each start would fail by chance the more often, the more starts there are.
     What a switch leaves behind is no matter of the start, so their neighbouring blocks are pooled.

@@ -62,7 +62,7 @@ LABELS: dict[PartName, str] = {
     "data": "the step waits for data",
     "copy": "a copy runs, and nothing beside it",
     "communication": "the step only communicates",
-    "wait": "would go if the host never waited",
+    "wait": "saved without host waits",
     "your code": "your code runs, and the device idles",
     "launch": "the device has no work launched",
 }

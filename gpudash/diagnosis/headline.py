@@ -48,13 +48,20 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.tries if one.gain is not None), None)
 
 
-def headline(snapshot: Snapshot) -> Headline:
-    """Return what limits the training, or why that is not known."""
+def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
+    """Return what limits the training, or why that is not known.
+
+    `before` is the last answer of this training: it is told while another one is being found.
+    """
     found = snapshot.answer
     interrupted = interruption(snapshot)
     if interrupted is not None:
         return interrupted
     ended = snapshot.state in ENDED
+    if found is None and before is not None and not ended:
+        return _holding(
+            before, "measuring", _so_far(snapshot).replace("measuring", "measuring again")
+        )
     if found is None:
         step = recent_step(snapshot)
         return Headline(
@@ -86,7 +93,9 @@ def interruption(snapshot: Snapshot) -> Headline | None:
         return Headline(kind="starting", title="starting")
     going_on = _meanwhile(snapshot)
     if going_on is not None:
-        return _holding(snapshot, *going_on)
+        kind, title = going_on
+        caution = caution_in_ab(snapshot, AB_S) if kind == "comparing" else ""
+        return _holding(snapshot.answer, kind, title, caution)
     if snapshot.state == "training" and silence(snapshot):
         why = "something compiles, the loader is late, or the step hangs"
         return _silent(snapshot, silence(snapshot)[0], (why,))
@@ -141,9 +150,8 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
     return None
 
 
-def _holding(snapshot: Snapshot, kind: Meanwhile, title: str) -> Headline:
+def _holding(found: Answer | None, kind: str, title: str, caution: str = "") -> Headline:
     """Return a headline of this kind with evidence and lanes of the answer from before."""
-    found = snapshot.answer
     before = (f"before that: {found.title}", *found.evidence) if found is not None else ()
     return Headline(
         kind=kind,
@@ -151,7 +159,7 @@ def _holding(snapshot: Snapshot, kind: Meanwhile, title: str) -> Headline:
         evidence=before,
         step_ms=found.step_ms if found is not None else None,
         lanes=found.lanes if found is not None else (),
-        caution=caution_in_ab(snapshot, AB_S) if kind == "comparing" else "",
+        caution=caution,
         answer=found,
     )
 

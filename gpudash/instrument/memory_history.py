@@ -120,7 +120,7 @@ class MemoryHistory:
 
     def _why_not(self) -> str:
         if self._device.type != "cuda":
-            return "the training is on the CPU: owners are known of GPU memory alone"
+            return "this needs a GPU: it lists what holds GPU memory"
         if not self.is_on and torch._C._cuda_isHistoryEnabled():  # noqa: SLF001  # no public name
             return "the script records its memory history itself"
         return ""

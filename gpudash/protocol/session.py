@@ -78,7 +78,7 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     blocks: str = ""
     """Sides of the measured blocks in order: `ABBA`."""
     check_passed: bool | None = None
-    """Whether the A/A check has found no difference; None while it has too few pairs."""
+    """Whether the control has found no difference; None while it has too few pairs."""
     goes_on: bool = False
     """Whether it began with the pairs of the one before, whose verdict it replaces."""
     energy: EnergyFound | None = None

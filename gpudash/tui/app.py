@@ -243,7 +243,8 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
                 self.notify(f"nothing found for {sought!r}", markup=False)
 
         self._open(
-            AskText("find", "", "a lever; with the focus on the pane, a row or a line"), answered
+            AskText("find", "", "a lever; with the focus on the pane, a setting or a line"),
+            answered,
         )
 
     def action_help(self) -> None:

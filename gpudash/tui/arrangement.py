@@ -32,6 +32,10 @@ READINGS_ROWS = 3
 """Rows of the readings in a small terminal: a rule, and two of readings."""
 LEAST_PANE, LEAST_CHART = 4, 5
 """Fewest rows of the pane and of a chart, with their rules."""
+SURE_PANE = 10
+"""Rows that the pane has in any case if it needs them: those of an A/B with some intervals."""
+USUAL_ROWS = 10
+"""Rows of header, answer with three lanes, status and footer."""
 LEAST_STACK = 11
 """Fewest rows below the answer that more than one panel shares."""
 
@@ -76,8 +80,10 @@ def places(width: int, height: int, shown: PanelChoice) -> dict[str, Region]:
     side: ChosenPanel = "device" if shown.device else "levers"
     if not is_roomy(width, height):
         return {**bars, "answer": answer, **_small(room, side, shown)}
-    arranged = _beside if width >= BESIDE else _stacked
-    return {**bars, "answer": answer, **arranged(room, side, shown)}
+    if width >= BESIDE:
+        return {**bars, "answer": answer, **_beside(room, side, shown)}
+    pane_rows = _pane_rows(height - shown.scrubber, shown)
+    return {**bars, "answer": answer, **_stacked(room, side, pane_rows, shown)}
 
 
 def notices_margin(width: int, height: int, shown: PanelChoice) -> int:
@@ -110,11 +116,10 @@ def is_wide(width: int) -> bool:
     return width >= WIDE
 
 
-def _stacked(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
+def _stacked(room: Region, side: str, pane_rows: int, shown: PanelChoice) -> dict[str, Region]:
     """Return the ledger, the charts below it with the readings at their right, and the pane."""
-    rows = min(shown.lever_rows, room.height - LEAST_CHART - LEAST_PANE)
-    ledger, rest = room.split_horizontal(rows)
-    charts, pane = rest.split_horizontal(-_pane_rows(rest.height, LEAST_CHART, shown))
+    rest, pane = room.split_horizontal(-pane_rows)
+    ledger, charts = rest.split_horizontal(min(shown.lever_rows, rest.height - LEAST_CHART))
     left, readings = charts.split_vertical(room.width * 3 // 5)
     return {side: ledger, **_charts(left, shown), "activity": readings, "pane": pane}
 
@@ -136,10 +141,15 @@ def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
     return {"throughput": rate, "step": step}
 
 
-def _pane_rows(height: int, least_above: int, shown: PanelChoice) -> int:
-    """Return the pane's rows of a height that it shares: two fifths, or what it needs."""
-    wanted = max(height * 2 // 5, shown.pane_rows, LEAST_PANE)
-    return max(min(wanted, height - least_above), 1)
+def _pane_rows(height: int, shown: PanelChoice) -> int:
+    """Return the pane's rows: what it needs, or two fifths of what it shares with the charts.
+
+    They follow from the terminal and the number of levers alone: what the pane shows does not
+    change with a refusal or another number of lanes.
+    """
+    shared = height - USUAL_ROWS - shown.lever_rows
+    wanted = max(shared * 2 // 5, shown.pane_rows, LEAST_PANE)
+    return min(wanted, max(shared - LEAST_CHART, SURE_PANE))
 
 
 def _small(room: Region, side: ChosenPanel, shown: PanelChoice) -> dict[str, Region]:

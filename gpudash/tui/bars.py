@@ -234,6 +234,7 @@ def footer(
         "screen.live": "live" if is_live(snapshot) else "newest",
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
+    urgent |= {"undo"} if undoing else set()
     unconcluded = comparing or snapshot.comparison is None
     idles = {"try_it": not proposing, "undo": not undoing}  # often: so they keep their place
     useless_now = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}

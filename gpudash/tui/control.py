@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpudash.diagnosis.headline import Headline, headline
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
@@ -38,7 +39,8 @@ class Control(RunState):
         super().__init__(open_engine, plan, player)
         self.levers = LeverControl(self)
         self.ab = AbControl(self, self.levers)
-        self._quiet = Quiet()
+        self.quiet = Quiet()
+        """What is held on the screen."""
         self.profile_note = ""
         """Status of a profile that was made: it is being read, or why it cannot be."""
         self._listener: Listener | None = None
@@ -53,7 +55,7 @@ class Control(RunState):
 
     def take(self, snapshot: Snapshot) -> str | None:
         """Store the newest snapshot; return a notice if a recording has ended by itself."""
-        before, self.snapshot = self.snapshot, self._quiet.of(snapshot)
+        before, self.snapshot = self.snapshot, self.quiet.of(snapshot)
         if snapshot.recording is not None and snapshot.recording.rows:
             self.recorded = snapshot.recording.path
         self.drop_answered()
@@ -153,6 +155,11 @@ class Control(RunState):
     def cores(self) -> int | None:
         """Cores that the training may use; None for a recording, perhaps of another machine."""
         return usable_cores() if self.snapshot.playback is None else None
+
+    @property
+    def headline(self) -> Headline:
+        """What limits the training, or what is instead of that."""
+        return headline(self.snapshot, self.quiet.answer)
 
     @property
     def refused_now(self) -> frozenset[str]:

@@ -216,9 +216,9 @@ class LeverControl:
         self._check_levers()
         workload = self._run.workload
         if result.workload != workload:
-            raise UsageError(f"row {result.number} is of {result.workload}, not {workload}")
+            raise UsageError(f"setting {result.number} is of {result.workload}, not {workload}")
         if not self.set(result.settings):
-            raise UsageError(f"row {result.number} has the levers as they are set now")
+            raise UsageError(f"setting {result.number} is set already")
 
     def set(self, settings: Settings) -> bool:
         """Request these values as one change; return whether any differs from the present one."""

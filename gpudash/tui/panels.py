@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
-from gpudash.diagnosis.headline import headline
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
@@ -74,7 +74,8 @@ class Panels:
         self.show_charts(snapshot, time)
         with self.levers.contained():
             fixed = RECORDED if snapshot.playback else levers.why_fixed
-            self.levers.show(levers.rows(), snapshot, fixed)
+            answer = snapshot.answer or control.quiet.estimated
+            self.levers.show(levers.rows(), replace(snapshot, answer=answer), fixed)
         with self.pane.contained():
             self.pane.show(snapshot, mail.lines, rewound=mail.rewound)
             self.pane.print(mail.output, mail.replaces)
@@ -105,7 +106,7 @@ class Panels:
                     focus=view.keys_of,
                     roomy=is_roomy(*size),
                     comparing=control.comparing,
-                    proposing=headline(control.snapshot).first is not None,
+                    proposing=control.headline.first is not None,
                     undoing=bool(control.levers.label("undo")),
                     refused=control.refused_now,
                 )
@@ -113,7 +114,7 @@ class Panels:
 
     def wanted(self, shown: PanelChoice, width: int) -> PanelChoice:
         """Return the choice of panels with the rows that they need."""
-        return msgspec.structs.replace(
+        return replace(
             shown,
             lanes=self.answer.lanes,
             lever_rows=self.levers.wanted_rows,
@@ -150,10 +151,10 @@ def _frame(
     control, panels = _control_of(snapshot), Panels()
     panels.pane.open(view.tab)
     panels.throughput.maximised = view.panels.zoomed == "throughput"
-    panels.answer.show(headline(snapshot), snapshot, last_start_s)
+    panels.answer.show(control.headline, snapshot, last_start_s)
     panels.show(control, mail, view.time)
     panels.show_footer(control, keys, view, size)
-    shown = msgspec.structs.replace(view.panels, scrubber=snapshot.playback is not None)
+    shown = replace(view.panels, scrubber=snapshot.playback is not None)
     regions = places(*size, panels.wanted(shown, size[0]))
     if is_too_small(*size):
         return [exactly(((row, ""),), size[0]) for row in (too_small(*size), *[""] * (size[1] - 1))]

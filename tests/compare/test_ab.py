@@ -138,7 +138,7 @@ def test_it_ends_once_a_difference_above_one_percent_is_ruled_out():
 def test_the_same_setting_twice_in_a_row_is_the_check_on_the_procedure():
     done = conduct(pipelined(pairs=20), step_ms=faster(1.25, noise=unsteady())).run()
     assert done.experiment.check is not None
-    assert done.experiment.verdict.endswith("20 pairs, A/A check passed")
+    assert done.experiment.verdict.endswith("20 pairs, control passed")
     quick = conduct(pipelined(pairs=20), step_ms=faster(1.25)).run().experiment
     assert quick.check is None
     assert quick.verdict.endswith("5 pairs, no control yet")
@@ -299,7 +299,7 @@ def test_it_goes_on_with_the_pairs_that_it_has():
     assert longer.shown().pairs == 5
     second = Conducted(longer, Worker(step_ms=faster(1.25)), run=1).run().experiment
     assert second.found.pairs == 16  # not only until the change is known
-    assert second.verdict.endswith("16 pairs, A/A check passed")
+    assert second.verdict.endswith("16 pairs, control passed")
     assert (first.shown().goes_on, second.shown().goes_on) == (False, True)
 
 

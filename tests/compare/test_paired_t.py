@@ -102,7 +102,7 @@ def found_effects(comparisons, effect, pairs=40):
 
 
 def failed_checks(comparisons, pairs=40, **simulated):
-    """Share of comparisons whose A/A check fails."""
+    """Share of comparisons whose control fails."""
     checks = [same_setting_check(*compared(pairs, at, **simulated)) for at in range(comparisons)]
     return sum(check is not None and not holds_zero(check) for check in checks) / comparisons
 
@@ -242,7 +242,7 @@ def test_the_density_within_students_t_integrates_to_the_confidence(degrees, con
     assert 2 * within * end / parts / 3 == pytest.approx(confidence, abs=1e-9)  # Simpson's rule
 
 
-# ── the A/A check ───────────────────────────────────────────────────────────────────────
+# ── the control ───────────────────────────────────────────────────────────────────────
 
 
 def test_the_check_compares_the_middle_blocks_less_the_trend_of_the_outer_ones():
@@ -343,12 +343,12 @@ FAILED = Estimate(pairs=20, change=0.0123, low=0.002, high=0.02, confidence=0.99
 )
 def test_the_verdict(change, low, high, sentence):
     found = Estimate(pairs=40, change=change, low=low, high=high)
-    assert verdict("a=1", found, PASSED) == f"{sentence}, 40 pairs, A/A check passed"
+    assert verdict("a=1", found, PASSED) == f"{sentence}, 40 pairs, control passed"
 
 
 def test_the_verdict_says_if_the_check_failed_or_could_not_be_made():
     found = Estimate(pairs=40, change=0.063, low=0.059, high=0.068)
-    failed = "A/A check failed: a block right after a switch costs about 1.2 % more"
+    failed = "control failed: a block right after a switch costs about 1.2 % more"
     assert verdict("a=1", found, FAILED) == f"a=1 is 6.3 % faster [5.9, 6.8], 40 pairs, {failed}"
     assert verdict("a=1", found, None).endswith("40 pairs, no control yet")
 

@@ -170,11 +170,11 @@ def test_starts_of_one_pace_are_seldom_said_to_differ(starts, most):
     assert simulated(starts, no_spread).differ <= most
 
 
-# ── the A/A check ───────────────────────────────────────────────────────────────────────
+# ── the control ───────────────────────────────────────────────────────────────────────
 
 
 def checked(seed, leak=0.0, pairs=PAIRS_OF_A_START):
-    """The A/A check of a start in which a block right after a switch costs `leak` more."""
+    """The control of a start in which a block right after a switch costs `leak` more."""
     random, orders = Random(f"check {seed}"), block_order(pairs, seed)
     costs, before = [], None
     for side in "".join(orders):

@@ -97,7 +97,7 @@ def test_if_memory_runs_out_the_recording_so_far_is_reported(allocator: Allocato
         (
             torch.device("cpu"),
             False,
-            "the training is on the CPU: owners are known of GPU memory alone",
+            "this needs a GPU: it lists what holds GPU memory",
         ),
         (GPU, True, "the script records its memory history itself"),
     ],

@@ -6,7 +6,7 @@ from gpudash.protocol.session import ComparisonShown
 from tests.tui.fake_engine import training
 
 changed = msgspec.structs.replace
-VERDICT = "pipelined=off is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
+VERDICT = "pipelined=off is 6.3 % faster [5.9, 6.8], 40 pairs, control passed"
 
 
 def closing_in(pairs=20):

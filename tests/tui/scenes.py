@@ -284,7 +284,7 @@ def comparing(pairs: int = 9, *after: Stretch) -> Snapshot:
     )
 
 
-VERDICT = "pipelined=on is 12.0 % faster [11.9, 12.1], 16 pairs, A/A check passed"
+VERDICT = "pipelined=on is 12.0 % faster [11.9, 12.1], 16 pairs, control passed"
 
 
 def decided() -> Snapshot:

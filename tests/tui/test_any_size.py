@@ -124,7 +124,7 @@ async def test_500_settings_scroll():
     async with dashboard(snapshot=changed(training(), results=rows)) as d:
         assert "batch_size=500 " in d.text()
         assert "history 500" in d.text()
-        await d.press("5", *["pageup"] * 300)
+        await d.press("5", *["pageup"] * 500)
         assert "batch_size=1 " in d.text()
         assert "batch_size=500 " not in d.text()
         for size in [(60, 16), (80, 24), (400, 120)]:

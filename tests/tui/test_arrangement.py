@@ -75,6 +75,21 @@ def test_an_a_b_gets_its_rows_from_the_charts():
     assert more["levers"] == usual["levers"]
 
 
+@pytest.mark.parametrize("size", [(120, 40), (120, 34), (170, 60)])
+@pytest.mark.parametrize("pane_rows", [0, 10])
+def test_the_pane_keeps_its_rows_with_a_refusal_in_whole_and_with_more_lanes(size, pane_rows):
+    """So a verdict is shown with the same intervals in a run and in its replay."""
+    rows = {
+        places(*size, PanelChoice(pane_rows=pane_rows, status_rows=status, lanes=lanes))[
+            "pane"
+        ].height
+        for status in (1, 3)
+        for lanes in (1, 3)
+    }
+    assert len(rows) == 1
+    assert min(rows) >= pane_rows
+
+
 @pytest.mark.parametrize("chosen", ["levers", "throughput", "step"])
 def test_at_80_by_24_readings_and_pane_are_below_the_panel_chosen_last(chosen):
     regions = places(80, 24, PanelChoice(chosen=chosen, lever_rows=9))

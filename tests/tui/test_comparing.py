@@ -469,7 +469,7 @@ async def test_notices_are_above_the_pane_and_hide_nothing_of_the_result(size):
         assert f"copied: {VERDICT[:12]}" in d.text()
 
 
-SLOWER = "pipelined=off is 6.3 % slower [6.8, 5.9], 40 pairs, A/A check passed"
+SLOWER = "pipelined=off is 6.3 % slower [6.8, 5.9], 40 pairs, control passed"
 
 
 @pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])

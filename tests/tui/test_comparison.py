@@ -127,7 +127,7 @@ def test_the_newest_blocks_are_in_sight_where_there_is_no_room_for_all():
 )
 def test_the_control_is_shown_while_the_ab_runs(passed, said):
     lines = text_of(comparison_rows(compared(check_passed=passed), 118, 8))
-    assert f"A/A check (the same setting twice) {said}" in lines[-1]
+    assert f"control (the same setting twice) {said}" in lines[-1]
 
 
 @pytest.mark.parametrize(("blocks", "missing"), [("ABAB", 12), ("ABBAABAB", 9), (3 * "ABBA", 3)])

@@ -3,8 +3,11 @@
 import msgspec
 import pytest
 
+from gpudash.diagnosis.headline import headline
+from gpudash.protocol.answer import Answer
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.quiet import Quiet
+from tests.tui.comparisons import compared
 
 changed = msgspec.structs.replace
 FIRST = Snapshot(
@@ -50,5 +53,50 @@ def test_what_happens_is_shown_at_once_with_the_newest_numbers(event):
     assert shown(FIRST, changed(LATER, **event)).steps_per_s == 11.0
 
 
+def test_a_block_of_an_ab_is_no_event():
+    ab = compared(3)
+    block = {"settings": {"a": "on"}, "markers": (Marker(at_s=10.5, label="B"),)}
+    held = shown(changed(FIRST, comparison=ab), changed(LATER, comparison=ab, **block))
+    assert held.steps_per_s == 10.0
+    paused = shown(
+        changed(FIRST, comparison=ab), changed(LATER, comparison=ab, state="paused", **block)
+    )
+    assert paused.steps_per_s == 11.0
+
+
 def test_before_the_first_step_nothing_is_held():
     assert shown(changed(FIRST, total_steps=0), LATER).steps_per_s == 11.0
+
+
+# ── the answer ──────────────────────────────────────────────────────────────────────────
+
+FOUND = Answer(limit="data", title="input-bound", evidence=("it waits",), step_ms=10.0)
+ANSWERED = changed(FIRST, settings={"a": "off"}, answer=FOUND)
+
+
+def after(*snapshots):
+    quiet = Quiet()
+    for one in snapshots:
+        quiet.of(one)
+    return quiet
+
+
+def test_an_answer_stays_while_another_one_is_found():
+    lost = changed(ANSWERED, elapsed_s=20.0, answer=None, steps_since_break=7)
+    quiet = after(ANSWERED, lost)
+    assert quiet.answer == quiet.estimated == FOUND
+    shown = headline(lost, quiet.answer)
+    assert shown.title.startswith("measuring again … 7 of")
+    assert shown.evidence == ("before that: input-bound", "it waits")
+    assert shown.step_ms == 10.0
+    assert shown.tries == ()  # what was proposed may have been tried just now
+
+
+def test_estimates_stay_for_the_same_settings_only():
+    quiet = after(ANSWERED, changed(ANSWERED, answer=None, settings={"a": "on"}))
+    assert (quiet.answer, quiet.estimated) == (FOUND, None)
+
+
+@pytest.mark.parametrize("other", [{"state": "starting"}, {"workload": "other"}])
+def test_a_start_has_no_answer_from_before_it(other):
+    assert after(ANSWERED, changed(ANSWERED, answer=None, **other)).answer is None

@@ -328,7 +328,7 @@ async def test_maximised_it_has_the_step_times_beside_or_below():
         async with chart(*size) as one:
             one.widget.maximised = True
             text = "\n".join(await one.show(snapshot))
-        assert "10,000 steps of row 2" in text
+        assert "10,000 steps of setting 2" in text
         assert "step, ms  p50 3.41  p95 3.92" not in text  # those are of the newest steps
         assert "p50 3.38  p95 4.40" in text
         assert "3.28" in text

@@ -234,8 +234,8 @@ def test_a_row_is_put_in_force_as_one_change_of_what_differs():
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (row(3), "row 3 has the levers as they are set now"),
-        (changed(row(3), workload="augment"), "row 3 is of augment, not encdec"),
+        (row(3), "setting 3 is set already"),
+        (changed(row(3), workload="augment"), "setting 3 is of augment, not encdec"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why):

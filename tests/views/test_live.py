@@ -498,7 +498,7 @@ def test_a_snapshot_of_a_long_run_costs_no_more_than_of_a_short_one():
 
 # ── blocks of a comparison ──────────────────────────────────────────────────────────────
 
-VERDICT = "pipelined=on is 6.3 % faster [5.9, 6.8], 40 pairs, A/A check passed"
+VERDICT = "pipelined=on is 6.3 % faster [5.9, 6.8], 40 pairs, control passed"
 
 
 def block(watched, number, **changes):

@@ -25,11 +25,22 @@ def text(content: str, *, classes: str | None = None) -> Static:
 
 def framed(title: str, *content: Widget, hint: str = "", wide: bool = False) -> Widget:
     """Return the content in a frame, between title and hint; a wide frame can be scrolled."""
-    hints = [text(hint, classes="dialog-hint")] if hint else []
-    parts = (text(title, classes="dialog-title"), *content, *hints)
-    if wide:
-        return VerticalScroll(*parts, classes="dialog wide")
-    return Vertical(*parts, classes="dialog")
+    hints = [_Way(hint, "", classes="dialog-hint")] if hint else []
+    head = text(title, classes="dialog-title")
+    if wide:  # the hint stays in sight above long content
+        return VerticalScroll(head, *hints, *content, classes="dialog wide")
+    return Vertical(head, *content, *hints, classes="dialog")
+
+
+class _Way(Static):
+    """A way out of a dialog: a click answers with its key, or as Escape does."""
+
+    def __init__(self, line: str, key: str, *, classes: str | None = None) -> None:
+        super().__init__("\n".join(map(plain, line.split("\n"))), classes=classes, markup=False)
+        self._key = key
+
+    def on_click(self) -> None:
+        self.screen.dismiss(self._key or None)
 
 
 AnswerT = TypeVar("AnswerT")
@@ -101,7 +112,7 @@ class AskKey(Dialog[str]):
 
     def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
         """`answers` has a line for each key; `escape` is the text about Escape."""
-        lines = (_AnswerLine(key, what) for key, what in answers.items())
+        lines = (_Way(f"{key}  {what}", key) for key, what in answers.items())
         super().__init__(framed(question, *lines, hint=f"esc {escape}"))
         self._answers = answers
 
@@ -110,17 +121,6 @@ class AskKey(Dialog[str]):
         if event.key in self._answers:
             event.stop()
             self.dismiss(event.key)
-
-
-class _AnswerLine(Static):
-    """An answer with its key; a click chooses it."""
-
-    def __init__(self, key: str, what: str) -> None:
-        super().__init__(f"{key}  {what}", markup=False)
-        self._key = key
-
-    def on_click(self) -> None:
-        self.screen.dismiss(self._key)
 
 
 class Confirm(Dialog[bool]):

@@ -14,8 +14,8 @@ from gpudash.tui.lever_control import Way
 from gpudash.tui.screens.dialog import Dialog, framed, text
 
 READING = """\
-▸ marks the live row; × is its samples/s over the first row's,
-  ~ that both rows vary too much, or are too short, to say so.
+In the ledger ░ is an estimate, and ╌ what it may reach; ● is a
+  proof, with its interval. [ ] is the value that is set.
 `–` means not measured. ┊ marks a lever change, │ the cursor.
 An axis that ends in ↑ leaves out rare, much higher values.
 `off → on …` is asked for and not active yet.

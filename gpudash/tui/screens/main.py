@@ -12,7 +12,6 @@ from textual.layout import Layout
 from textual.screen import Screen
 from textual.widgets import Static
 
-from gpudash.diagnosis.headline import headline
 from gpudash.errors import UsageError
 from gpudash.handout.wording import result_text, verdict_text
 from gpudash.tui.arrangement import (
@@ -50,7 +49,7 @@ class MainScreen(Contained, Screen[None]):
         super().__init__()
         self._control = control
         self._board = Board()
-        self.headline = headline(control.snapshot)
+        self.headline = control.headline
         """The newest answer with its proposals, or what is instead of it."""
         self.last_start_s: float | None = None
         """How long the last run's start took, in seconds."""
@@ -120,7 +119,7 @@ class MainScreen(Contained, Screen[None]):
         """Pass the newest snapshot and log lines to every part; each paints what has changed."""
         control, snapshot = self._control, self._control.snapshot
         with self._strip.contained():
-            self.headline = headline(snapshot)
+            self.headline = control.headline
             self._strip.show(self.headline, snapshot, self.last_start_s)
         self._show_footer()
         if self._time_of != control.workload:  # the moments were another workload's

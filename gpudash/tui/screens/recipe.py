@@ -6,6 +6,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.style import Style
 from textual.widgets import Static
 
 from gpudash.handout.own_line import OwnLine, unknown
@@ -43,8 +44,14 @@ class TakeHome(Dialog[None]):
 
     def _show(self, value: str) -> None:
         self._value = value
-        others = "←→ other values · " if self._lever.values else ""
-        self._head.update(Content(f"{self._setting} · y copies · {others}esc closes"))
+        others = {"← value before": "move(-1)", "→ next value": "move(1)"}
+        ways = {"y copies": "copy", **(others if self._lever.values else {})}
+        ways["esc closes"] = "dismiss(None)"
+        keys = (
+            Content.styled(key, Style.from_meta({"@click": f"screen.{action}"}))
+            for key, action in ways.items()
+        )
+        self._head.update(Content(" · ").join((Content(self._setting), *keys)))
         one = recipe(self._lever, value)
         lines = [one.note, "", *one.marked, "", one.legend] if one.code else [one.note]
         if (own := self._own_line(value)) is not None:

@@ -8,7 +8,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from gpudash import format as fmt
-from gpudash.diagnosis.headline import Headline, headline
+from gpudash.diagnosis.headline import Headline
 from gpudash.trace.compare import compare
 from gpudash.trace.text import Figure, Section, blocks, comparison_lines
 from gpudash.tui import bars
@@ -112,7 +112,7 @@ class TimelineScreen(Contained, Screen[None]):
             self._header.show(self._title(), self._position())
         with self._footer.contained():
             snapshot, refused = self._control.snapshot, self._control.refused_now
-            now = headline(snapshot)
+            now = self._control.headline
             if "try_it" in refused or now.first is None:
                 refused |= {"screen.try_it"}
             keys = bars.footer(snapshot, self.keys, roomy=False, refused=refused)

@@ -135,7 +135,8 @@ class AnswerStrip(Panel):
         first = self._limit(width)
         said = "".join(text for text, _ in first)
         left = [clause for clause in shown.evidence if clause not in said]
-        proven = shown.answer is not None and shown.answer.is_proven and not shown.caution
+        answer = shown.answer if shown.kind != "measuring" else None
+        proven = answer is not None and answer.is_proven and not shown.caution
         right: Parts = (("✓ proven by slowing it", "better"),) if proven else ()
         text = _fitting(left, width - width_of(right) - 3 * proven, "; ")
         if not text and left:
@@ -203,9 +204,8 @@ class AnswerStrip(Panel):
             yield ((f" {THIN * (width - 1)}", "border"),)
             return
         step_ms = shown.step_ms
-        title = f"one step · {fmt.milliseconds(step_ms)} ms"
-        before = " before it" if shown.kind == "comparing" else ""
-        head = f"{title}{before}"
+        is_before = shown.answer is not None and shown.kind in ("comparing", "measuring")
+        head = f"one step{' before' * is_before} · {fmt.milliseconds(step_ms)} ms"
         line = THIN * max(width - cell_len(head) - 4, 0)
         yield ((f" {THIN} ", "border"), (head, "dim"), (f" {line}", "border"))
         name_width = min(max((cell_len(one.name) for one in shown.lanes), default=0), NAME_WIDTH)

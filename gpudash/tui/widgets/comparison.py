@@ -219,7 +219,7 @@ def _check(shown: ComparisonShown, width: int) -> Parts:
     else:
         said = "✓ passed so far" if shown.check_passed else "✗ failed so far"
     ink = "bad" if shown.check_passed is False else "dim"
-    return _fields([(f"A/A check (the same setting twice) {said}", ink)], width)
+    return _fields([(f"control (the same setting twice) {said}", ink)], width)
 
 
 def _figure(value: float | None) -> str:

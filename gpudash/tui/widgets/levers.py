@@ -8,12 +8,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
-from gpudash.protocol.answer import Answer
-from gpudash.protocol.records import Settings
 from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Parts, cut, exactly
 from gpudash.tui.charts.change_axis import Axis, shared_axis
@@ -61,8 +58,6 @@ class LeverPanel(Panel, Scrolled):
 
     _ledger: tuple[LedgerRow, ...] = ()
     _unit = "samples/s"
-    _answer: Answer | None = None
-    _answered: tuple[str, Settings] = ("", {})
     _why_not: str | None = None
     _axis = shared_axis(())
     _cursor = 0
@@ -72,14 +67,7 @@ class LeverPanel(Panel, Scrolled):
     def show(
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
-        """Update the values, and why they cannot be changed.
-
-        While an answer is found anew, estimates for the same settings stay.
-        """
-        now = snapshot.workload, snapshot.settings
-        if snapshot.answer is None and self._answered == now:
-            snapshot = msgspec.structs.replace(snapshot, answer=self._answer)
-        self._answer, self._answered = snapshot.answer, now
+        """Update the values, and why they cannot be changed."""
         rows, unit = ledger(levers, snapshot), rate_unit(snapshot.results)
         if (rows, unit, why_not) != (self._ledger, self._unit, self._why_not):
             before = self.chosen

@@ -13,6 +13,7 @@ from gpudash.compare.starts import host_share, of_one_start
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
+from gpudash.tui.arrangement import SURE_PANE
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Cell, Parts, beside, cell, fitted
 from gpudash.tui.keys import key_for, why_not
@@ -45,8 +46,6 @@ LEAST_BELOW = 4
 """Fewest rows for the list below a comparison: a blank one, an axis, and two comparisons."""
 RANKS_FRAME = 3
 """Rows of the ranks' table for its frame and its head."""
-AB_ROWS = 10
-"""Rows of an A/B with a few of its intervals."""
 VALUE = 12
 """Columns of a lever's value in the rule."""
 ENTER = "screen.enter"
@@ -149,7 +148,7 @@ class Pane(Panel, Scrolled):
         """Rows that the open tab needs, with its frame; 0 if any number does."""
         if self.tab == "ranks":
             return len(self._job.ranks) + RANKS_FRAME
-        return AB_ROWS if self.tab == "ab" and self._snapshot.comparison is not None else 0
+        return SURE_PANE if self.tab == "ab" and self._snapshot.comparison is not None else 0
 
     # ── cursor and scrolling ────────────────────────────────────────────────────────────
 
@@ -385,7 +384,7 @@ def profile_line(snapshot: Snapshot) -> str:
     profile, key = snapshot.profile, key_for("timeline")
     if profile is not None:
         last = profile.first_step + profile.steps - 1
-        return f"steps {profile.first_step:,} to {last:,} were traced: {key} shows their timeline"
+        return f"steps {profile.first_step:,} to {last:,} were traced: {key} shows the profile"
     unable = why_not("profile", snapshot)
     return f"no profile of this run yet: {unable or f'{key} makes one'}"
 

@@ -242,7 +242,7 @@ class ThroughputChart(TimePanel):
         p50, p95 = fmt.milliseconds(row.step_ms_p50), fmt.milliseconds(row.step_ms_p95)
         title = ("step, ms  ", "strong")
         yield title, ("p50 ", ""), (p50, "strong"), ("  p95 ", ""), (p95, "strong")
-        yield ((f"{steps:,} steps of row {row.number}", "dim"),)
+        yield ((f"{steps:,} steps of setting {row.number}", "dim"),)
         classes = classes_in(histogram, height - 2)
         rows = (height - 2) // max(len(classes), 1)
         digits = max((len(f"{count:,}") for _, count in classes), default=0)
