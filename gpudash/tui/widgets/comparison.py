@@ -11,7 +11,7 @@ from statistics import fmean, median
 from rich.cells import cell_len
 
 from gpudash import format as fmt
-from gpudash.compare.costs import cost_lines, costs, energy_lines
+from gpudash.compare.costs import worth_lines
 from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.protocol.session import ComparisonShown
@@ -232,10 +232,7 @@ def _figure(value: float | None) -> str:
 def _spent(shown: ComparisonShown, width: int, price: float | None) -> list[Parts]:
     """Return lines on joules and money; each sentence is indented from its second line on."""
     asked = shown.energy is not None or bool(shown.why_no_energy)
-    said = [
-        *energy_lines(shown, shown.energy, asked=asked),
-        *cost_lines(shown, costs(price, shown)),
-    ]
+    said = worth_lines(shown, price, energy=asked)
     wrapped = (textwrap.wrap(fmt.plain(one), max(width, 1), subsequent_indent="  ") for one in said)
     return [((line, "text"),) for lines in wrapped for line in lines]
 
