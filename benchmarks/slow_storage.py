@@ -1,14 +1,19 @@
 """A training whose samples wait for a slow storage; its device is a sleep, so two cores suffice.
 
 python benchmarks/slow_storage.py --batch-ms 60 --step-ms 10 --workers 2
+gpudash ab benchmarks/slow_storage.py --lever num_workers=2,16
 """
 
 import argparse
 import time
+from collections.abc import Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
+
+from gpudash import workload
 
 
 class Remote(Dataset[Tensor]):
@@ -23,6 +28,19 @@ class Remote(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         time.sleep(self._late_s)
         return torch.full((8, 64), float(index % 7))
+
+
+@workload(batch_size=1, batch_ms=60, step_ms=10)
+def storage(values: Mapping[str, Any], device: torch.device) -> tuple[Any, ...]:
+    """Wait for a slow storage, as a workload."""
+    model = nn.Linear(64, 1).to(device)
+
+    def loss(trained: nn.Module, batch: Tensor) -> Tensor:
+        time.sleep(values["step_ms"] / 1e3)
+        return cast("Tensor", trained(batch).mean())
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    return model, optimizer, Remote(values["batch_ms"] / 1e3, 1 << 16), loss
 
 
 def main() -> None:
