@@ -61,11 +61,6 @@ class Saving(NamedTuple):
     low: float
     high: float
 
-    @property
-    def middle(self) -> float:
-        """The mean of both."""
-        return (self.low + self.high) / 2
-
 
 class Model(NamedTuple):
     """What may be the schedule of a step."""
@@ -162,7 +157,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     if not step.step_ms or works_ms is None:
         return
     data_ms = step.starved_ms or 0.0
-    copy_ms, exposed_ms = _copy_ms(step), step.exposed_ms or 0.0
+    copy_ms, exposed_ms = step.copy_ms or 0.0, step.exposed_ms or 0.0
     works_ms = min(max(works_ms, copy_ms + exposed_ms), step.step_ms - data_ms)
     copy_ms, exposed_ms = min(copy_ms, works_ms), min(exposed_ms, max(works_ms - copy_ms, 0.0))
     idle_ms = max(step.step_ms - data_ms - works_ms, 0.0)
@@ -270,15 +265,6 @@ def _works_ms(step: RecentStep) -> float | None:
     if step.step_ms is None or share_pct is None:
         return None
     return step.step_ms * share_pct / 100 + (step.communication_ms or 0.0)
-
-
-def _copy_ms(step: RecentStep) -> float:
-    """Return the exposed copies of batches; a profile sees those of the script's own, too."""
-    profile = step.profile
-    seen_ms = 0.0
-    if profile is not None and profile.overlap_ms is None:
-        seen_ms = sum(each.ms for each in profile.copies if each.direction == "to device")
-    return max(step.copy_ms or 0.0, seen_ms)
 
 
 def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:

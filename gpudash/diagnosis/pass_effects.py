@@ -10,7 +10,7 @@ from gpudash.diagnosis.profiled_step import Products, product_kernels, products_
 from gpudash.protocol.inspections import Timing
 from gpudash.ranks.same_steps import WAIT
 
-AUTOCAST = 0.6
+MORE_LAUNCHES = {"bf16": 0.6}
 """Launches that autocast adds at most, as a part of those there. In benchmarks/causes launch-bound
 steps became up to 1.5 times as long."""
 SPEED = {"fp32": 1.0, "cudnn_tf32": 1.0, "tf32": 8.0, "bf16": 16.0}
@@ -137,7 +137,7 @@ def _of_products(
         f"products take {fmt.milliseconds(most * products.ms)} ms, in {to} at best "
         f"{fmt.milliseconds(most * products.new_ms)}, {change.of_step}"
     )
-    return Outcome(_quicker(best_ms), _quicker(worst_ms, _more_launches(to)), source)
+    return Outcome(_quicker(best_ms), _quicker(worst_ms, MORE_LAUNCHES.get(to, 0.0)), source)
 
 
 def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
@@ -149,13 +149,9 @@ def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
     ratio = SPEED[to] / SPEED["tf32" if is_used else change.before]
     saved_ms = most_ms * (1 - memory) * (1 - 1 / ratio)
     saved_ms += most_ms * memory / 2 if to == "bf16" else 0.0
-    more = _more_launches(to)
+    more = MORE_LAUNCHES.get(to, 0.0)
     source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
     return Outcome(_quicker(saved_ms), _quicker(0.0, more) if more else None, source)
-
-
-def _more_launches(to: str) -> float:
-    return AUTOCAST if to == "bf16" else 0.0
 
 
 def _quicker(saved_ms: float, launches: float = 0.0) -> Played:
