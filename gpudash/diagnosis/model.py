@@ -43,6 +43,8 @@ class Times(NamedTuple):
     """The script's own code on the host, beside launches."""
     host: float = 0.0
     """All of the host's work: its own code and launches."""
+    alone: float = 0.0
+    """While the host launches for so long, the device of one that waits has nothing to do."""
     waits: bool = False
     """Whether the host waits for the device within each step."""
     is_one: bool = False
@@ -129,11 +131,7 @@ def grown_by(times: Times, part: PartName) -> float:
 
 def launch_alone_ms(times: Times) -> float:
     """Return the launches before which the device has nothing to do."""
-    if not times.waits:
-        return 0.0
-    works_ms = times.copy + times.device + times.communication
-    idle_ms = times.step - times.data - times.code - works_ms
-    return min(max(idle_ms, 0.0), max(times.host - times.code, 0.0))
+    return min(times.alone, max(times.host - times.code, 0.0)) if times.waits else 0.0
 
 
 def took_ms(times: Times, part: PartName) -> float:
@@ -177,7 +175,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     )
     rest_ms = step.step_ms - data_ms - copy_ms * blocks
     if not step.on_gpu:  # one resource does all
-        yield times._replace(waits=True, is_one=True, host=max(rest_ms - works_ms, code_ms))
+        yield _waiting(times._replace(is_one=True, host=max(rest_ms - works_ms, code_ms)))
         return
     times = times._replace(host=rest_ms)
     hosts_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
@@ -202,9 +200,16 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         waiting = tuple(times._replace(host=min(max(ms, least_ms), most_ms)) for ms in hosts_ms)
         ahead = (times._replace(host=most_ms),)
     if waits is not False:
-        yield from (one._replace(waits=True) for one in waiting)
+        yield from map(_waiting, waiting)
     if waits is not True:
         yield from ahead
+
+
+def _waiting(times: Times) -> Times:
+    """Return the schedule of a host that waits: it launches alone while the device idles."""
+    works_ms = times.copy + times.device + times.communication
+    idle_ms = times.step - times.data - times.code - works_ms
+    return times._replace(waits=True, alone=max(idle_ms, 0.0))
 
 
 def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -> tuple[float, ...]:

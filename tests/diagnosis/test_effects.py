@@ -119,7 +119,7 @@ def test_a_larger_batch_gains_only_what_the_input_and_the_device_leave():
     assert gain("more samples", "8", "16", gpu_util_pct=95.0, host_ms=5.0).high_pct == 0.0
 
 
-@pytest.mark.parametrize(("profiled", "least"), [(False, 0.85), (True, 0.82)])
+@pytest.mark.parametrize(("profiled", "least"), [(False, 0.9), (True, 0.9)])
 def test_most_measured_gains_lie_in_their_range(profiled, least):
     judged = [one for name in NAMES for one in in_range(name, profiled=profiled)]
     assert sum(judged) >= least * len(judged)
