@@ -112,7 +112,8 @@ def _reached_ms(change: LeverChange, acts_on: ActsOn) -> tuple[float, float] | N
     others_ms = change.ms_of(known - reached) - times.copy - times.communication
     others_ms -= 0.0 if acts_on("your_code") else times.code
     least_ms = times.device - max(others_ms, 0.0)
-    return max(least_ms, 0.0), min(change.ms_of(reached), times.device)
+    most_ms = max(times.device - change.ms_of(("optimizer",)), 0.0)
+    return max(least_ms, 0.0), min(change.ms_of(reached), most_ms)
 
 
 def _of_products(
