@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from gpudash import format as fmt
 from gpudash.diagnosis.input_effects import free_batches, more_workers, pinned, steady_batches
-from gpudash.diagnosis.lever_change import NOTHING, Estimate, LeverChange, Outcome
+from gpudash.diagnosis.lever_change import NOTHING, Estimate, LeverChange, Outcome, change_pct
 from gpudash.diagnosis.model import PartName, Times, played_ms
 from gpudash.diagnosis.pass_effects import (
     FROZEN,
@@ -69,12 +69,12 @@ def gain_of(change: LeverChange) -> Gain | None:
         for played in plays
     ]
     least_ms, most_ms = now_ms + min(changes_ms), now_ms + max(changes_ms)
-    low_pct = None if found.least is None else _change_pct(now_ms, most_ms * (1 + margin))
+    low_pct = None if found.least is None else change_pct(now_ms, most_ms * (1 + margin))
     if least_ms >= now_ms * (1 - 1e-9):
         return Gain(low_pct, 0.0, found.source)
-    if _change_pct(now_ms, least_ms) >= LEAST_PCT:  # an error alone is no gain
+    if change_pct(now_ms, least_ms) >= LEAST_PCT:  # an error alone is no gain
         least_ms *= 1 - margin
-    high_pct = _change_pct(now_ms, least_ms)
+    high_pct = change_pct(now_ms, least_ms)
     return Gain(low_pct, high_pct, found.source)
 
 
@@ -192,11 +192,6 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
         None if casts_ms is None else lambda times: played_ms(times) - exposed_ms / 2 + casts_ms,
         source,
     )
-
-
-def _change_pct(before_ms: float, after_ms: float) -> float:
-    """Return the change in throughput in percent; a step keeps at least 1 % of its time."""
-    return 100 * (before_ms / max(after_ms, before_ms / 100) - 1)
 
 
 DATA: tuple[PartName, ...] = ("data",)

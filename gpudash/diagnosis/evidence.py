@@ -11,6 +11,7 @@ from gpudash.diagnosis.causes import SHARED_PCT, Limit
 from gpudash.diagnosis.collectives import collectives_line
 from gpudash.diagnosis.input_effects import batches_wait
 from gpudash.diagnosis.lanes import prepares
+from gpudash.diagnosis.lever_change import change_pct
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
 from gpudash.diagnosis.proposals import loader_workers
@@ -362,22 +363,12 @@ def _with_every_core(step: RecentStep) -> str:
     if asked > 1 and not step.cores:
         return ""  # only the number of cores bounds the wait of several threads
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
-    return f"on an idle machine {_up_to(100.0, least_pct)}"
+    return f"on an idle machine {Gain(None, max(change_pct(100.0, least_pct), 0.0)).label}"
 
 
 def _without_waits(model: Model) -> Gain:
-    saving = model.without("wait")
-    low, high = (_faster_pct(model.step_ms, model.step_ms - ms) for ms in saving)
+    low, high = (change_pct(model.step_ms, model.step_ms - ms) for ms in model.without("wait"))
     return Gain(low, high)
-
-
-def _up_to(before: float, after: float) -> str:
-    return Gain(None, _faster_pct(before, after)).label
-
-
-def _faster_pct(before: float, after: float) -> float:
-    """Return the gain in throughput in percent; a step keeps at least 1 % of its time."""
-    return max(100 * (before / max(after, before / 100) - 1), 0.0)
 
 
 def _core_wait(measured: Measured) -> str:

@@ -67,3 +67,8 @@ NOTHING = Outcome(played_ms)
 
 Estimate: TypeAlias = Callable[[LeverChange], Outcome | None]
 """Returns what a change does; None if no measurement supports a figure."""
+
+
+def change_pct(before_ms: float, after_ms: float) -> float:
+    """Return the change in throughput in percent; a step keeps at least 1 % of its time."""
+    return 100 * (before_ms / max(after_ms, before_ms / 100) - 1)

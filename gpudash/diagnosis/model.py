@@ -43,6 +43,8 @@ class Times(NamedTuple):
     """The script's own code on the host, beside launches."""
     host: float = 0.0
     """All of the host's work: its own code and launches."""
+    alone: float = 0.0
+    """While the host launches for so long, the device of one that waits has nothing to do."""
     waits: bool = False
     """Whether the host waits for the device within each step."""
     is_one: bool = False
@@ -60,11 +62,6 @@ class Saving(NamedTuple):
 
     low: float
     high: float
-
-    @property
-    def middle(self) -> float:
-        """The mean of both."""
-        return (self.low + self.high) / 2
 
 
 class Model(NamedTuple):
@@ -134,11 +131,7 @@ def grown_by(times: Times, part: PartName) -> float:
 
 def launch_alone_ms(times: Times) -> float:
     """Return the launches before which the device has nothing to do."""
-    if not times.waits:
-        return 0.0
-    works_ms = times.copy + times.device + times.communication
-    idle_ms = times.step - times.data - times.code - works_ms
-    return min(max(idle_ms, 0.0), max(times.host - times.code, 0.0))
+    return min(times.alone, max(times.host - times.code, 0.0)) if times.waits else 0.0
 
 
 def took_ms(times: Times, part: PartName) -> float:
@@ -162,7 +155,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     if not step.step_ms or works_ms is None:
         return
     data_ms = step.starved_ms or 0.0
-    copy_ms, exposed_ms = _copy_ms(step), step.exposed_ms or 0.0
+    copy_ms, exposed_ms = step.copy_ms or 0.0, step.exposed_ms or 0.0
     works_ms = min(max(works_ms, copy_ms + exposed_ms), step.step_ms - data_ms)
     copy_ms, exposed_ms = min(copy_ms, works_ms), min(exposed_ms, max(works_ms - copy_ms, 0.0))
     idle_ms = max(step.step_ms - data_ms - works_ms, 0.0)
@@ -182,7 +175,7 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     )
     rest_ms = step.step_ms - data_ms - copy_ms * blocks
     if not step.on_gpu:  # one resource does all
-        yield times._replace(waits=True, is_one=True, host=max(rest_ms - works_ms, code_ms))
+        yield _waiting(times._replace(is_one=True, host=max(rest_ms - works_ms, code_ms)))
         return
     times = times._replace(host=rest_ms)
     hosts_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
@@ -207,9 +200,16 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         waiting = tuple(times._replace(host=min(max(ms, least_ms), most_ms)) for ms in hosts_ms)
         ahead = (times._replace(host=most_ms),)
     if waits is not False:
-        yield from (one._replace(waits=True) for one in waiting)
+        yield from map(_waiting, waiting)
     if waits is not True:
         yield from ahead
+
+
+def _waiting(times: Times) -> Times:
+    """Return the schedule of a host that waits: it launches alone while the device idles."""
+    works_ms = times.copy + times.device + times.communication
+    idle_ms = times.step - times.data - times.code - works_ms
+    return times._replace(waits=True, alone=max(idle_ms, 0.0))
 
 
 def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -> tuple[float, ...]:
@@ -270,15 +270,6 @@ def _works_ms(step: RecentStep) -> float | None:
     if step.step_ms is None or share_pct is None:
         return None
     return step.step_ms * share_pct / 100 + (step.communication_ms or 0.0)
-
-
-def _copy_ms(step: RecentStep) -> float:
-    """Return the exposed copies of batches; a profile sees those of the script's own, too."""
-    profile = step.profile
-    seen_ms = 0.0
-    if profile is not None and profile.overlap_ms is None:
-        seen_ms = sum(each.ms for each in profile.copies if each.direction == "to device")
-    return max(step.copy_ms or 0.0, seen_ms)
 
 
 def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:

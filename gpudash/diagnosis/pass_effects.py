@@ -10,7 +10,7 @@ from gpudash.diagnosis.profiled_step import Products, product_kernels, products_
 from gpudash.protocol.inspections import Timing
 from gpudash.ranks.same_steps import WAIT
 
-AUTOCAST = 0.6
+MORE_LAUNCHES = {"bf16": 0.6}
 """Launches that autocast adds at most, as a part of those there. In benchmarks/causes launch-bound
 steps became up to 1.5 times as long."""
 SPEED = {"fp32": 1.0, "cudnn_tf32": 1.0, "tf32": 8.0, "bf16": 16.0}
@@ -112,7 +112,8 @@ def _reached_ms(change: LeverChange, acts_on: ActsOn) -> tuple[float, float] | N
     others_ms = change.ms_of(known - reached) - times.copy - times.communication
     others_ms -= 0.0 if acts_on("your_code") else times.code
     least_ms = times.device - max(others_ms, 0.0)
-    return max(least_ms, 0.0), min(change.ms_of(reached), times.device)
+    most_ms = max(times.device - change.ms_of(("optimizer",)), 0.0)
+    return max(least_ms, 0.0), min(change.ms_of(reached), most_ms)
 
 
 def _of_products(
@@ -137,7 +138,7 @@ def _of_products(
         f"products take {fmt.milliseconds(most * products.ms)} ms, in {to} at best "
         f"{fmt.milliseconds(most * products.new_ms)}, {change.of_step}"
     )
-    return Outcome(_quicker(best_ms), _quicker(worst_ms, _more_launches(to)), source)
+    return Outcome(_quicker(best_ms), _quicker(worst_ms, MORE_LAUNCHES.get(to, 0.0)), source)
 
 
 def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
@@ -149,13 +150,9 @@ def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
     ratio = SPEED[to] / SPEED["tf32" if is_used else change.before]
     saved_ms = most_ms * (1 - memory) * (1 - 1 / ratio)
     saved_ms += most_ms * memory / 2 if to == "bf16" else 0.0
-    more = _more_launches(to)
+    more = MORE_LAUNCHES.get(to, 0.0)
     source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
     return Outcome(_quicker(saved_ms), _quicker(0.0, more) if more else None, source)
-
-
-def _more_launches(to: str) -> float:
-    return AUTOCAST if to == "bf16" else 0.0
 
 
 def _quicker(saved_ms: float, launches: float = 0.0) -> Played:

@@ -195,12 +195,12 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def copy_ms(self) -> float | None:
-        """The exposed copy of a batch, from the profile if there is no copy phase."""
+        """The exposed copies of batches; a profile sees those of the script's own, too."""
         alone_ms, profile = self.copy_alone_ms, self.profile
-        if alone_ms is not None or profile is None or profile.overlap_ms is not None:
+        if profile is None or profile.overlap_ms is not None:
             return alone_ms
         seen_ms = sum(each.ms for each in profile.copies if each.direction == "to device")
-        return min(seen_ms, self.step_ms or seen_ms)
+        return max(alone_ms or 0.0, min(seen_ms, self.step_ms or seen_ms))
 
     @property
     def idle_ms(self) -> float | None:
@@ -212,20 +212,6 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         if self.busy_ms is None or seen_ms is None or self.step_ms is None:
             return None
         return max(min(seen_ms, self.step_ms - self.busy_ms) - (self.starved_ms or 0.0), 0.0)
-
-    @property
-    def saved_ms(self) -> float | None:
-        """By how much a step would be shorter if the host did not wait within it.
-
-        The host would go on launching, and the step would last as long as the longer of launching
-        and device work.
-        """
-        waited_ms = None if self.profile is None else self.profile.blocked_ms
-        busy_ms, step_ms, host_ms = self.busy_ms, self.step_ms, self.host_ms
-        if busy_ms is None or waited_ms is None or step_ms is None or host_ms is None:
-            return None
-        launching_ms = max(host_ms - waited_ms, 0.0) + (self.starved_ms or 0.0)
-        return max(min(waited_ms, step_ms - max(busy_ms, launching_ms)), 0.0)
 
     def share_pct(self, ms: float | None) -> float | None:
         """Return `ms` as a percentage of the step, at most 100: phases are means of fewer steps."""

@@ -37,7 +37,7 @@ HIDDEN: frozenset[tuple[Limit, Slowable]] = frozenset({("sync", "host")})
 """Limits whose part may be slowed where it has slack: the host is behind a wait of a phase before
 it can be delayed between two."""
 SHOWN: Mapping[Slowable, Limit] = {"loader": "data", "host": "host", "device": "gpu"}
-SHOWN_ON_CPU: Mapping[Slowable, Limit] = {"loader": "data", "host": "cpu", "device": "cpu"}
+SHOWN_ON_CPU: Mapping[Slowable, Limit] = {**SHOWN, "host": "cpu", "device": "cpu"}
 """The limit if this alone is on the critical path; what else is known of it names it closer."""
 SLOWED_PART: Mapping[str, Slowable] = {
     "data": "loader",

@@ -1,13 +1,16 @@
 """What a lever brings: a step of the model is played with it."""
 
 import pytest
+from msgspec.structs import replace
 
+from gpudash.diagnosis.answer import find
 from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, gain_of
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.offers import levers_of
-from gpudash.protocol.inspections import Timing
+from gpudash.protocol.inspections import Rehearsed, Timing
+from gpudash.protocol.training import Phase
 from gpudash.trace.summary import KernelUse, Summary
 from tests.diagnosis.recorded import NAMES, recorded
 from workloads import CATALOGUE
@@ -119,7 +122,7 @@ def test_a_larger_batch_gains_only_what_the_input_and_the_device_leave():
     assert gain("more samples", "8", "16", gpu_util_pct=95.0, host_ms=5.0).high_pct == 0.0
 
 
-@pytest.mark.parametrize(("profiled", "least"), [(False, 0.85), (True, 0.82)])
+@pytest.mark.parametrize(("profiled", "least"), [(False, 0.9), (True, 0.9)])
 def test_most_measured_gains_lie_in_their_range(profiled, least):
     judged = [one for name in NAMES for one in in_range(name, profiled=profiled)]
     assert sum(judged) >= least * len(judged)
@@ -133,7 +136,8 @@ def in_range(name, *, profiled):
 
 
 def timing(before_ms, after_ms, **more):
-    return Timing(lever="l", value="v", before_ms=before_ms, after_ms=after_ms, **more)
+    named = {"lever": "l", "value": "v", **more}
+    return Timing(before_ms=before_ms, after_ms=after_ms, **named)
 
 
 FULL = {"gpu_util_pct": 100.0, "host_ms": 1.0, "phases_ms": {"forward": 3.0, "backward": 6.0}}
@@ -213,3 +217,26 @@ def test_what_a_lever_acts_on_besides_what_was_rehearsed_stays_foretold():
     found = gain("tf32", "fp32", "tf32", timings=(timing(1.5, 1.0),), **own)
     assert found.low_pct < 10
     assert found.high_pct > 200
+
+
+def test_tf32_of_teacher_and_student_comes_before_bf16_of_the_student():
+    """An H200 measured +523 % and +9 %. The rehearsal's figures are made up, of such kernels."""
+    known, snapshot = recorded("compute_frozen_teacher")
+    values = dict(snapshot.series.values)
+    values["frozen_ms"] = values.pop("your_code_ms")  # frozen models had no phase then
+    timings = (
+        timing(3.9, 0.8, lever="precision", value="bf16"),
+        timing(3.9, 0.9, lever="precision", value="tf32"),
+        timing(32.8, 4.0, lever="precision", value="tf32", is_frozen=True),
+    )
+    rehearsed = replace(
+        snapshot,
+        series=replace(snapshot.series, values=values),
+        phases=(*snapshot.phases, Phase(name="frozen", label="forward, frozen", lane="train")),
+        rehearsed=Rehearsed(at_s=1.0, timings=timings),
+    )
+    found = find(rehearsed, None, known.cores, known.summary)
+    tf32, bf16 = found.tries[:2]
+    assert (tf32.value, bf16.value) == ("tf32", "bf16")
+    assert tf32.gain.low_pct < 523 < tf32.gain.high_pct
+    assert bf16.gain.low_pct < 9 < bf16.gain.high_pct

@@ -1,5 +1,6 @@
 """A step of the model takes as long as its schedule, played activity by activity."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def schedule_of(times):
         data=MS,
         code=MS,
         host=MS,
+        alone=MS,
         waits=st.booleans(),
         copy=MS,
         blocks=st.booleans(),
@@ -53,8 +55,18 @@ def test_without_the_longest_part_a_step_lasts_as_long_as_the_next():
 
 def test_schedules_that_differ_give_a_range():
     ahead = Times(step=10.0, host=10.0, device=6.0)
-    model = Model((ahead, ahead._replace(waits=True, host=5.0)))
+    model = Model((ahead, ahead._replace(waits=True, host=5.0, alone=4.0)))
     assert model.without("wait") == (0.0, 4.0)
+
+
+def test_launches_beside_the_devices_work_stay_beside_it_when_that_becomes_less():
+    """A host reads the loss of a step of 37 ms, all of them the device's, in 6 ms of launches."""
+    full = Times(step=37.0, host=6.0, device=37.0, waits=True)
+    assert played_ms(full._replace(device=5.0)) == 6.0
+    assert Model((full,)).slope("device").low == pytest.approx(1.0)
+    idle = full._replace(device=33.0, alone=4.0)  # it idles until the first launches come
+    assert played_ms(idle) == 37.0
+    assert played_ms(idle._replace(device=3.0)) == 7.0
 
 
 def test_a_copy_that_blocks_the_host_waits_for_the_kernels_before_it():

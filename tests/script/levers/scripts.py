@@ -102,9 +102,12 @@ def teacher_and_student(clock, monkeypatch):
     The rehearsal reads this clock, so that nothing depends on how fast they are.
     """
     monkeypatch.setattr(rehearsal, "time", SimpleNamespace(perf_counter=lambda: clock[0] / 1e3))
-    teacher = follow(Paced(clock, fp32=36.0, tf32=4.5, bf16=2.0).eval())
+    models = Paced(clock, fp32=36.0, tf32=4.5, bf16=2.0), Paced(clock, fp32=4.0, tf32=2.0, bf16=1.0)
+    teacher, student = map(follow, models)
+    teacher.module.eval()
     teacher.is_frozen = teacher.was_called = True
-    student = follow(Paced(clock, fp32=4.0, tf32=2.0, bf16=1.0))
+    for root, model in zip((teacher, student), models, strict=True):
+        root.kept = model  # a root does not keep it
     rows = torch.ones(2, 3)
     with torch.no_grad():
         teacher.module(rows)

@@ -120,24 +120,26 @@ def timed(moved):
 
 
 def test_a_value_is_timed_on_the_models_that_it_acts_on(monkeypatch):
-    teacher, student = held = teacher_and_student([0.0], monkeypatch)
+    teacher, student = teacher_and_student([0.0], monkeypatch)
     assert timed(levers(student, frozen=(teacher,))) == {
         ("precision", "bf16", False): pytest.approx((4.0, 1.0)),
         ("frozen_precision", "bf16", True): pytest.approx((36.0, 2.0)),
     }
-    assert [root.module.was for root in held] == [{(False, False)}, {(True, True)}]  # as in a step
+    assert [root.module.was for root in (teacher, student)] == [
+        {(False, False)},
+        {(True, True)},
+    ]  # as in a step
 
 
 def test_a_frozen_model_that_passes_gradients_is_timed_with_those_that_train(monkeypatch):
     """As a loss by a frozen network: its time is part of forward and backward."""
-    teacher, student = held = teacher_and_student([0.0], monkeypatch)
+    teacher, student = teacher_and_student([0.0], monkeypatch)
     judge = teacher.module.requires_grad_(requires_grad=False)
     judge(student.module(torch.ones(2, 3))).sum().backward()
     assert timed(levers(student, frozen=(teacher,))) == {
         ("precision", "bf16", False): pytest.approx((40.0, 37.0)),
         ("frozen_precision", "bf16", False): pytest.approx((40.0, 6.0)),
     }
-    del held
 
 
 def test_one_that_was_not_called_keeps_no_other_from_being_timed(monkeypatch):
