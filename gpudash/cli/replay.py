@@ -3,7 +3,7 @@
 import argparse
 from contextlib import closing
 
-from gpudash.cli.options import add_file, add_number, add_screen_options
+from gpudash.cli.options import add_file, add_number, add_price, add_screen_options
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import on_terminal
 from gpudash.errors import UsageError
@@ -15,6 +15,7 @@ def add_arguments(parser: Parser) -> None:
     add_file(parser, "file", "FILE", "a recording's CSV, or the log beside it")
     what = "seconds of it in one second (default 1)"
     add_number(parser, "--speed", SPEEDS[0], SPEEDS[-1], "N", what, 1.0)
+    add_price(parser)
     add_screen_options(parser)
 
 
@@ -45,5 +46,6 @@ def main(arguments: argparse.Namespace) -> int:
         beside=(),
         clock=replay.now,
     )
+    session.price = arguments.price
     with closing(session):
         return show(lambda: session, NOTHING, arguments, replay.player).code
