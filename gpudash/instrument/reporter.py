@@ -96,7 +96,7 @@ class Reports:
         """Send a report; return the newest step in it, None if it has no step."""
         spent_ms = (self._clock.spent_s + self.spent_s) * 1e3
         self._clock.spent_s = self.spent_s = 0.0
-        began_s = time.monotonic()
+        own_s, began_s = time.thread_time(), time.monotonic()
         self.due_s = max(self.due_s + REPORT_EVERY_S, began_s)
         self.look()
         finished, self._finished = self._finished, []
@@ -134,7 +134,7 @@ class Reports:
             )
         )
         self._clock.spent_s = 0.0  # it is part of the time that follows
-        self.spent_s = time.monotonic() - began_s
+        self.spent_s = time.thread_time() - own_s
         return steps[-1] if steps else None
 
     def _is_state_due(self, steps: tuple[FinishedStep, ...], now_s: float) -> bool:

@@ -288,7 +288,8 @@ class Progress(Record, frozen=True, kw_only=True):
     skipped_samples: int = 0
     """Unreadable samples skipped since the worker started."""
     instruments_ms: float = 0.0
-    """Host time for measuring, reporting and reading commands since the last message."""
+    """Host time for measuring, and CPU time for reporting and reading commands, since the last
+    message."""
     values: dict[str, float] = {}
     """What the process says of itself, by metric of kind `host`: the memory of torch's allocator
     and the collectives of a step. Absent where unknown; read about twice a second."""

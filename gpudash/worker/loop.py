@@ -112,9 +112,9 @@ class Loop:
         are_reported = self.training.is_measured and not self._commands.is_tracing
         if now_s >= reports.due_s and are_reported:
             reports.send()
-        began_s = time.monotonic()
+        own_s = time.thread_time()
         self._commands.read()
-        reports.spent_s += time.monotonic() - began_s
+        reports.spent_s += time.thread_time() - own_s
 
     def _rest(self, at_most_s: float) -> None:
         if self._line.wait(at_most_s):

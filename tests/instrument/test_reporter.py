@@ -48,6 +48,7 @@ class Run:
         self.memory_reads = 0
         self.clock = Clock()
         monkeypatch.setattr(reporter.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(reporter.time, "thread_time", lambda: self.now_s)
         self.reports = Reports(
             self.clock, HostLoss(), self._input, self._synchronize, self.heard.append, self._memory
         )
