@@ -64,16 +64,16 @@ class BatchedSteps(DeclaredSteps):
         """
         now = time.monotonic()
         self.counting.fetching = False
-        tally = self._tally
+        tally, is_skipping = self._tally, self.mode.is_skipping
         tally.data_s += now - (self._asked_s if asked_s is None else asked_s)
         tally.batches += 1
         size = first_dimension(batch)
         tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
-        if self._has_tokens or not self.mode.is_skipping:
+        if self._has_tokens or not is_skipping:
             tokens = tokens_in(batch)
             self._has_tokens = self._has_tokens or tokens is not None
             tally.tokens = total(tally.tokens, tokens)
-        if self.mode.is_skipping:
+        if is_skipping:
             self.counting.next_begun = True
             return False
         self._enter("copies" if self._is_elsewhere(batch) else "has a batch")

@@ -68,7 +68,7 @@ SHAPES = (
     Shape("an optimizer of a library's own", ("passes",), ("own optimizer",), "goes on", "over"),
     Shape("an evaluation, or the end", ("maybe",), ("no more comes",), "had ended", "over"),
     Shape("gpudash.step()", (*BY_UPDATES, "passes"), ("declares",), "goes on", "declared"),
-    Shape("gpudash.step()", ("declared",), ("updated", "one is due", "pass"), "goes on", None),
+    Shape("gpudash.step()", ("declared",), ("updated", "one is due"), "late", None),
 )
 """What is in no row says nothing."""
 SAYS = {
@@ -136,7 +136,8 @@ class Boundaries:
         never stepped before, or steps again next.
         """
         if optimizer == self._only:
-            return self.feed("only")
+            says, self.state = SAYS[self.state, "only"]  # not `feed`: a call costs in each step
+            return says
         self._leave_fast_path()
         update, was_between = self._kind(optimizer, afresh=afresh), self.state in BETWEEN
         says = self.feed(update)
@@ -155,10 +156,9 @@ class Boundaries:
     def update_ends(self) -> Verdict:
         """Note the end of an optimizer's step, or of a backward pass with such steps in it."""
         if self.state == "alone":
-            return self.feed("updated")
-        says = self.feed(
-            "one is due" if any(map(self._is_due, self._habits.values())) else "updated"
-        )
+            says, self.state = SAYS["alone", "updated"]
+            return says
+        says = self.feed("one is due" if self._is_one_due() else "updated")
         if says == "ends" and len(self._habits) == 1:
             ((only, habit),) = self._habits.items()
             if habit.due == self._number + 1:
@@ -166,7 +166,7 @@ class Boundaries:
         return says
 
     def _kind(self, optimizer: Hashable, *, afresh: bool | None) -> Update:
-        if self._steps_again(optimizer, afresh=afresh):
+        if afresh is False and optimizer == self._newest and self._is_member(optimizer):
             return "again"
         is_new = afresh is None and optimizer not in self._habits
         if optimizer in self._stepped or afresh or is_new:
@@ -175,21 +175,23 @@ class Boundaries:
             return "repeats" if optimizer in self._stepped else "fresh"
         return "other"
 
-    def _steps_again(self, optimizer: Hashable, *, afresh: bool | None) -> bool:
-        """Return whether one of several optimizers steps again on the batch of its round."""
-        if afresh is not False or optimizer != self._newest or not self._has_batch:
-            return False
-        if optimizer in self._belated:
+    def _is_member(self, optimizer: Hashable) -> bool:
+        """Return whether one of several optimizers may step again on the batch of its round."""
+        if not self._has_batch or optimizer in self._belated:
             return False
         habit = self._habits.get(optimizer)
         is_member = habit is not None and habit.last == self._number and habit.done < MOST_TIMES
         return is_member and len(self._habits) > 1
 
-    def _is_due(self, habit: _Habit) -> bool:
+    def _is_one_due(self) -> bool:
         number = self._number
-        if habit.last == number:
-            return habit.done < habit.times
-        return habit.due <= number <= habit.until
+        for habit in self._habits.values():
+            if habit.last == number:
+                if habit.done < habit.times:
+                    return True
+            elif habit.due <= number <= habit.until:
+                return True
+        return False
 
     def _leave_fast_path(self) -> None:
         """Leave the fast path for an only optimizer, and record the step that it left out."""

@@ -65,7 +65,7 @@ class CalledSteps(BatchedSteps):
         """Follow a call where steps are measured in full; return whether to report its end."""
         if self.mode.is_skipping or not self.mode.is_on:
             return False
-        is_learned_from = self._is_unfed and not root.is_frozen
+        is_learned_from = not (root.is_frozen or self._tally.batches or self._feeds.is_fed())
         known = samples if root.has_samples_first else None
         self._learned.called(root if is_learned_from else None, known)
         self._enter(symbol, root)
@@ -102,11 +102,6 @@ class CalledSteps(BatchedSteps):
         if samples is None or learned is None:
             return module.training and not is_fed
         return samples < learned if module.training else not is_fed and samples * FEW <= learned
-
-    @property
-    def _is_unfed(self) -> bool:
-        """Whether calls of models, and not batches, show what the step learns from."""
-        return not (self._tally.batches or self._feeds.is_fed())
 
     @event("eval")
     def turns_to_evaluation(self) -> bool:

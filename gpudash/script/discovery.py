@@ -3,7 +3,7 @@
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -129,13 +129,14 @@ class Discovery:
         self._searched_s += time.monotonic() - began_s
         return survey
 
-    def lost(self) -> Iterator[int]:
-        """Forget the optimizers that the script has released; yield their ids."""
+    def lost(self) -> list[int]:
+        """Forget the optimizers that the script has released; return their ids."""
+        keys = []
         while self._gone:
-            key = self._gone.pop()
+            keys.append(key := self._gone.pop())
             self.optimizers.pop(key, None)
             self.is_news = True
-            yield key
+        return keys
 
     def add_root(self, module: nn.Module) -> None:
         """Add a top-level model, unless it is known."""

@@ -89,7 +89,8 @@ class Phases:
             if self._so_far:
                 self._so_far = ""
                 self._called.clear()
-            self._outer.clear()  # an exception may have left calls that never return
+            if self._outer:  # an exception has left calls that never return
+                self._outer.clear()
             self.phase = phase
             return withdraws, phase
         if subject in self._called:  # another pass

@@ -1,9 +1,10 @@
 """How steps are measured now: one of a few modes, which change between two steps only."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 
-class Mode(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Mode:
     """What is done with the step in progress."""
 
     is_on: bool
@@ -18,11 +19,11 @@ class Mode(NamedTuple):
 
 FIRST = Mode(is_on=True, is_timed=False, is_skipping=False, wants_calls=False)
 IN_FULL = Mode(is_on=True, is_timed=True, is_skipping=False, wants_calls=True)
-IN_PART = IN_FULL._replace(is_timed=False)
+IN_PART = replace(IN_FULL, is_timed=False)
 """The step had begun before."""
 TOGETHER = Mode(is_on=True, is_timed=True, is_skipping=True, wants_calls=False)
 """Timed with those after it, whose begins their batches show, …"""
-TOGETHER_BY_CALLS = TOGETHER._replace(wants_calls=True)
+TOGETHER_BY_CALLS = replace(TOGETHER, wants_calls=True)
 """… or the calls of models."""
 UNWATCHED = Mode(is_on=False, is_timed=False, is_skipping=False, wants_calls=False)
-COUNTED = UNWATCHED._replace(is_skipping=True)
+COUNTED = replace(UNWATCHED, is_skipping=True)

@@ -8,6 +8,7 @@ step is measured, and plain ones are only counted.
 import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -143,7 +144,7 @@ class Steps:
     def fail(self, what: str, error: BaseException) -> None:
         """Stop following the script, because a hook has failed."""
         self._failed_thread, self._thread, self.counting.thread = self._thread, NOBODY, None
-        self.mode = self.mode._replace(is_on=False, wants_calls=False)
+        self.mode = replace(self.mode, is_on=False, wants_calls=False)
         self._mark, self._optimizer_depth = nothing, 0
         with suppress(Exception):
             self._gradient_sync.pass_ends()
@@ -169,19 +170,19 @@ class Steps:
         self._end_step(samples, tokens)
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
-        tally, self._tally = self._tally, Tally()
+        tally, self._tally, mode = self._tally, Tally(), self.mode
         self._learned.reset()
-        if self.mode.is_skipping:
+        if mode.is_skipping:
             self._put_hooks_in()
         self.counting.thread = None
         self._asides.border()
-        if self.mode.is_on and not self.mode.is_skipping:
-            self._findings.learn(tally, timed=self.mode.is_timed)
-            self._gradient_sync.step_ends(tally.moved if self.mode.is_timed else None)
+        if mode.is_on and not mode.is_skipping:
+            self._findings.learn(tally, timed=mode.is_timed)
+            self._gradient_sync.step_ends(tally.moved if mode.is_timed else None)
         samples = self._count_samples(tally, samples)
         followed, self._thread = self._thread, NOBODY  # ignore what we do now
         try:
-            if self.mode.is_timed:
+            if mode.is_timed:
                 tokens = self._tokens(tally) if tokens is None else tokens
                 self._time(tally, samples, tokens)
             if self._findings.is_news or self._gradient_sync.is_news:
@@ -189,10 +190,10 @@ class Steps:
             self._observer.border(self.steps)
         finally:
             self._thread = followed
-            if not self.mode.is_timed:
+            if not mode.is_timed:
                 self.interrupt()
             # one step in full shows whether those after it are plain
-            was_whole = self.mode.is_timed == self.active and not self.mode.is_skipping
+            was_whole = mode.is_timed == self.active and not mode.is_skipping
             self._open(is_on=self.active, skips=was_whole and self._may_skip())
 
     def _report_findings(self, tally: Tally) -> None:
@@ -239,10 +240,11 @@ class Steps:
         """Mark the phase that an event begins, if the step is timed in full."""
         if self._mark is nothing:
             return
-        assert self.clock is not None
-        before = self._phases.phase
-        withdraws, phase = self._phases.feed(symbol, subject)
+        phases = self._phases
+        before = phases.phase
+        withdraws, phase = phases.feed(symbol, subject)
         if withdraws:
+            assert self.clock is not None
             self.clock.withdraw()
         if phase is None:
             return
@@ -380,6 +382,9 @@ class Steps:
             self._close_at_split()
         elif says == "one more":
             self.counting.steps += 1
+        elif says == "late":
+            self._enter("has updated")
+            self._asides.is_between |= self._boundaries.state != "declared"
 
     def _no_more_comes(self) -> bool:
         """Note that nothing more of the step can come; return whether it has ended by that."""

@@ -156,8 +156,11 @@ class Tracker(SharedSteps):
         state = self._boundaries.state
         if state != "declared":
             afresh = self._tally.batches > 0 or (False if self._feeds.is_fed() else None)
-            self._obey(self._boundaries.update_begins(key, afresh=afresh))
-            self._findings.is_news |= state == "passes"
+            says = self._boundaries.update_begins(key, afresh=afresh)
+            if says != "goes on":
+                self._obey(says)
+            if state == "passes":
+                self._findings.is_news = True
             if self._asides.why is not None:
                 self._observer.aside(None)
             if self._asides.is_between:
@@ -167,12 +170,7 @@ class Tracker(SharedSteps):
     def _update_ends(self) -> None:
         """End the training step if it is over, or note that it may be."""
         self._bare_backwards = 0
-        says = self._boundaries.update_ends()
-        if says in ("late", "goes on"):
-            self._enter("has updated")
-        if says == "late":
-            self._asides.is_between = True
-        self._obey(says)
+        self._obey(self._boundaries.update_ends())
 
     @event("optimizer")
     def own_update_begins(self, optimizer: Any) -> bool:
@@ -204,7 +202,8 @@ class Tracker(SharedSteps):
         """Note that a backward pass from these tensors is about to begin."""
         if get_ident() != self._thread and not self._takes_over():
             return self._failed_thread is not None
-        if self.mode.is_skipping:
+        mode = self.mode
+        if mode.is_skipping:
             self.counting.next_begun = self._tally.is_open = True
             is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
             self._tally.loss = tensors.detach() if is_scalar else None
@@ -217,11 +216,15 @@ class Tracker(SharedSteps):
         if self._asides.why is not None:
             self._observer.aside(None)
         self._asides.learns()
-        is_again = self._optimizer_depth and self._tally.backwards  # a closure computes it again
-        if self.mode.is_on and self._is_unfed and not is_again:
-            self._learned.learns(self._tally, tensors)
+        tally = self._tally
+        if (
+            mode.is_on
+            and not (self._optimizer_depth and tally.backwards)  # a closure computes it again
+            and not (tally.batches or self._feeds.is_fed())
+        ):
+            self._learned.learns(tally, tensors)
         self._enter("learns")
-        if self.mode.is_timed:
+        if mode.is_timed:
             self._gradient_sync.pass_begins()
         return True
 
@@ -269,13 +272,15 @@ class Tracker(SharedSteps):
     def _count_bare(self) -> None:
         """Count backward passes without an optimizer step: after many, they are the steps."""
         self._bare_backwards += 1
-        self._obey(self._boundaries.feed("pass"))
-        is_due = self._boundaries.state in BY_UPDATES
-        if is_due and self._bare_backwards >= self._findings.patience:
+        if self._boundaries.feed("pass") == "ends":
+            self._close()
+        elif self._bare_backwards >= self._findings.patience:
             self._give_optimizers_up()
 
     def _give_optimizers_up(self) -> None:
         """Let each backward pass end a step, unless an optimizer has unused gradients."""
+        if self._boundaries.state not in BY_UPDATES:
+            return
         survey = Survey()
         if survey.has_optimizer_to_come():
             self._findings.patience *= 2

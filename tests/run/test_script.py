@@ -550,7 +550,7 @@ def test_a_session_that_leaves_or_closes_lets_it_run_on(run, how):
 
 
 def test_a_stop_that_is_not_obeyed_kills_nothing(run, monkeypatch):
-    monkeypatch.setattr("gpudash.run.session.STOP_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("gpudash.run.session_thread.STOP_TIMEOUT_S", 0.0)
     watched = run("-c", DEAF)
     watched.until(lambda: watched.lines() == ["ready"])
     session = session_over(watched)

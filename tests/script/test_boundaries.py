@@ -185,7 +185,7 @@ def test_what_is_in_no_row_changes_nothing():
     boundaries = Boundaries()
     boundaries.feed("declares")
     assert boundaries.update_begins("A", afresh=True) == "goes on"
-    assert (boundaries.update_ends(), boundaries.state) == ("goes on", "declared")
+    assert (boundaries.feed("pass"), boundaries.state) == ("goes on", "declared")
 
 
 def test_no_two_shapes_contradict_each_other():
