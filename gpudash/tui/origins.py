@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from gpudash.metrics import METRICS, UTIL_WINDOW_S, Metric
 from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import Snapshot
-from gpudash.tui.charts.axes import TimeView, latest
-from gpudash.tui.charts.sparklines import quantity
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import quantity, value_of
 
 WIDTH = 72
 INDENT = "    "
@@ -19,21 +19,11 @@ def origin_lines(snapshot: Snapshot) -> Iterator[str]:
     for name, metric in METRICS.items():
         label = metric.label or metric.spark or (name if metric.chart else "")
         if label:
-            yield f"{label}: {quantity(name, _value(snapshot, name, metric))}"
+            yield f"{label}: {quantity(name, value_of(snapshot, name, NOW))}"
             text = f"{metric.meaning} Measured by {metric.measured_by}. {_over(metric)}"
             yield from textwrap.wrap(
                 text.strip(), WIDTH, initial_indent=INDENT, subsequent_indent=INDENT
             )
-
-
-def _value(snapshot: Snapshot, name: str, metric: Metric) -> float | str | None:
-    source = {"gpu": snapshot.gpu, "host": snapshot.host}.get(metric.kind)
-    if source is not None:
-        return source.values.get(name)
-    if metric.kind == "run":
-        found = {"steps_per_s": snapshot.steps_per_s, "samples_per_s": snapshot.samples_per_s}
-        return found.get(name)
-    return latest(snapshot.series, name)
 
 
 def _over(metric: Metric) -> str:
