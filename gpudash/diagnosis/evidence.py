@@ -348,17 +348,14 @@ def _with_every_core(step: RecentStep) -> str:
     if asked > 1 and not step.cores:
         return ""  # only the number of cores bounds the wait of several threads
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
-    return f"on an idle machine {_up_to(100.0, least_pct)}"
+    times = 1 + _faster_pct(100.0, least_pct) / 100
+    return f"on an idle machine up to {fmt.significant(times)} times as fast"
 
 
 def _without_waits(model: Model) -> Gain:
     saving = model.without("wait")
     low, high = (_faster_pct(model.step_ms, model.step_ms - ms) for ms in saving)
     return Gain(low, high)
-
-
-def _up_to(before: float, after: float) -> str:
-    return Gain(None, _faster_pct(before, after)).label
 
 
 def _faster_pct(before: float, after: float) -> float:

@@ -43,7 +43,7 @@ def test_a_limit_is_named_with_its_evidence():
     assert waiting.evidence[0] == "the training waits for a core 50 % of the time"
     assert waiting.evidence[-2:] == (
         "no setting helps: the machine is full",
-        "on an idle machine up to +515 %",
+        "on an idle machine up to 6.15 times as fast",
     )
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
