@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterator
 from html import escape, unescape
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 from gpudash import rendezvous
@@ -36,13 +35,17 @@ TEXT = re.compile(
 )
 LINE, ASCENT, OVERLAP = 24.4, 18.5, 0.25
 """Height of a row in the exported picture, its top above the baseline, and how rows overlap."""
+UPRIGHT = (0.45, 0.0, 0.55, 1.0)
 SHAPES = {
-    **{character: (0.0, 1 - n / 8, 1.0, 1.0) for n, character in enumerate("▁▂▃▄▅▆▇█", 1)},
-    **{character: (0.0, 0.0, n / 8, 1.0) for n, character in enumerate("▏▎▍▌▋▊▉", 1)},
-    "─": (0.0, 0.48, 1.0, 0.53),
-    "━": (0.0, 0.45, 1.0, 0.55),
+    **{character: [(0.0, 1 - n / 8, 1.0, 1.0)] for n, character in enumerate("▁▂▃▄▅▆▇█", 1)},
+    **{character: [(0.0, 0.0, n / 8, 1.0)] for n, character in enumerate("▏▎▍▌▋▊▉", 1)},
+    "─": [(0.0, 0.48, 1.0, 0.53)],
+    "━": [(0.0, 0.45, 1.0, 0.55)],
+    "│": [UPRIGHT],
+    "├": [UPRIGHT, (0.5, 0.48, 1.0, 0.53)],
+    "┤": [UPRIGHT, (0.0, 0.48, 0.5, 0.53)],
 }
-"""Left, upper, right and lower side of what a character draws, in parts of its cell."""
+"""Rectangles that a character draws: left, upper, right and lower side, in parts of its cell."""
 
 
 async def photograph(session: Session, keys: list[str], seconds: float, last: float) -> str:
@@ -103,17 +106,20 @@ def _drawn(text: re.Match[str]) -> str:
 
 
 def _rectangles(word: str, x: float, top: float, width: float, ink: str) -> Iterator[str]:
-    """Yield a rectangle for each run of the same block or line."""
-    for character, same in groupby(enumerate(word), key=itemgetter(1)):
-        indices = [index for index, _ in same]
-        left, above, right, below = SHAPES[character]
-        begin = x + (indices[0] + left) * width
-        across = (len(indices) - 1 + right - left) * width
-        at, down = top + above * LINE, (below - above) * LINE + OVERLAP * (below >= 1)
-        yield (
-            f'<rect {ink} x="{begin:g}" y="{at:g}" width="{across:g}" height="{down:g}" '
-            'shape-rendering="crispEdges"/>'
-        )
+    """Yield rectangles: one for each run of the same block or line that fills its cells' width."""
+    place = 0
+    for character, same in groupby(word):
+        count = len([*same])
+        for left, above, right, below in SHAPES[character]:
+            joined = count if right - left >= 1 else 1
+            at, down = top + above * LINE, (below - above) * LINE + OVERLAP * (below >= 1)
+            for begin in range(place, place + count, joined):
+                yield (
+                    f'<rect {ink} x="{x + (begin + left) * width:g}" y="{at:g}" '
+                    f'width="{(joined - 1 + right - left) * width:g}" height="{down:g}" '
+                    'shape-rendering="crispEdges"/>'
+                )
+        place += count
 
 
 def main() -> None:

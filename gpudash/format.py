@@ -154,7 +154,8 @@ def clip(text: str, width: int) -> str:
     if width <= 0:
         return ""
     kept, left = text[: width - 1], text[width - 1 :]
-    return f"{_LAST_NUMBER.sub('', kept) if _GOES_ON.match(left) else kept}…"
+    kept = _LAST_NUMBER.sub("", kept) if _GOES_ON.match(left) else kept
+    return f"{kept.rstrip('…')}…"
 
 
 def source_line(file: str, line: int) -> str:

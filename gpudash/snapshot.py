@@ -289,9 +289,6 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     markers: tuple[Marker, ...] = ()
     blocks: tuple[BlockShown, ...] = ()
     """The newest blocks, oldest first."""
-    step_histogram: tuple[tuple[float, int], ...] = ()
-    """(least ms, steps) of each non-empty class of step times, shortest first, in the newest
-    row of `results`. A class is `STEP_CLASS` wide."""
     results: tuple[Result, ...] = ()
     recording: RecordingStatus | None = None
     verdicts: tuple[ComparisonShown, ...] = ()

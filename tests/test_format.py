@@ -136,7 +136,8 @@ def test_a_text_too_long_ends_in_an_ellipsis(width, text):
 @pytest.mark.parametrize(
     ("text", "width", "clipped"),
     [("waits 1,234 ms", 9, "waits …"), ("waits 1,234 ms", 8, "waits …"), ("3.14 ms", 3, "…"),
-     ("waits 1,234 ms", 12, "waits 1,234…"), ("rank 3, 12 ms", 10, "rank 3, …")],
+     ("waits 1,234 ms", 12, "waits 1,234…"), ("rank 3, 12 ms", 10, "rank 3, …"),
+     ("one… two", 5, "one…")],
 )  # fmt: skip
 def test_a_number_is_clipped_as_a_whole(text, width, clipped):
     assert fmt.clip(text, width) == clipped

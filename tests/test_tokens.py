@@ -7,11 +7,12 @@ from gpudash.recording.csv_reader import CsvReader
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.unfold import unfold
 from gpudash.statistics import without
-from gpudash.tui.panels import View, frame
+from gpudash.tui.panels import View
 from gpudash.views.live import LiveView
 from tests.lives import said
 from tests.recording.test_csv_format import recording
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, step
+from tests.tui.frames import frame
 
 TOKENS = 512
 

@@ -363,7 +363,8 @@ def _with_every_core(step: RecentStep) -> str:
     if asked > 1 and not step.cores:
         return ""  # only the number of cores bounds the wait of several threads
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
-    return f"on an idle machine {Gain(None, max(change_pct(100.0, least_pct), 0.0)).label}"
+    times = 1 + max(change_pct(100.0, least_pct), 0.0) / 100
+    return f"on an idle machine up to {fmt.significant(times)} times as fast"
 
 
 def _without_waits(model: Model) -> Gain:

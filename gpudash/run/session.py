@@ -165,7 +165,6 @@ class Session(SessionThread):
 
         With `goes_on` it goes on with the pairs of the last one, if that asked the same.
         """
-
         question = msgspec.structs.replace(question, energy=question.energy or self._meters)
 
         def begin(_number: int) -> None:

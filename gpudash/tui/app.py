@@ -249,7 +249,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def action_help(self) -> None:
         """List every key."""
-        self._open(Help(self.main_screen.keys, self.main_screen.focus_id))
+        self._open(Help(self.main_screen.keys, self.main_screen.view.keys_of))
 
     def give_up(self, sentence: str) -> None:
         """Complete a recording and quit with exit code 1: the main screen has failed."""

@@ -13,7 +13,7 @@ from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-ChosenPanel: TypeAlias = Literal["levers", "device", "throughput", "activity", "step", "pane"]
+ChosenPanel: TypeAlias = Literal["levers", "throughput", "activity", "step", "pane"]
 """Panels that share one place in a small terminal."""
 
 LEAST = (60, 16)
@@ -45,8 +45,6 @@ class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     chosen: ChosenPanel = "levers"
     """The panel in the shared place of a small terminal."""
-    device: bool = False
-    """Whether the device panel takes the levers' place."""
     zoomed: str = ""
     """The panel that takes all of the room; empty for none."""
     scrubber: bool = False
@@ -56,34 +54,31 @@ class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of the ledger for each lever to be in sight."""
     pane_rows: int = 0
     """Rows that the pane needs; used if above its usual share."""
-    status_rows: int = 1
-    """Rows of the status line: a refusal is shown in whole."""
 
 
 def places(width: int, height: int, shown: PanelChoice) -> dict[str, Region]:
     """Return the region of each visible part by its id; none overlap."""
     if is_too_small(width, height):
         return {"too-small": Region(0, 0, width, height)}
-    rows = 2 + shown.status_rows + shown.scrubber  # header, status and footer
+    rows = 3 + shown.scrubber  # header, status and footer
     bars = {
         "header": Region(0, 0, width, 1),
-        "status": Region(0, height - 1 - shown.status_rows, width, shown.status_rows),
+        "status": Region(0, height - 2, width, 1),
         "footer": Region(0, height - 1, width, 1),
     }
     if shown.scrubber:
-        bars["scrubber"] = Region(0, height - 2 - shown.status_rows, width, 1)
+        bars["scrubber"] = Region(0, height - 3, width, 1)
     room = Region(0, 1, width, height - rows)
     if shown.zoomed:
         return {**bars, shown.zoomed: room}
     lanes = 1 + shown.lanes if height >= LANES_FROM_ROWS and shown.lanes else 0
     answer, room = room.split_horizontal(ANSWER_ROWS + lanes)
-    side: ChosenPanel = "device" if shown.device else "levers"
     if not is_roomy(width, height):
-        return {**bars, "answer": answer, **_small(room, side, shown)}
+        return {**bars, "answer": answer, **_small(room, shown)}
     if width >= BESIDE:
-        return {**bars, "answer": answer, **_beside(room, side, shown)}
+        return {**bars, "answer": answer, **_beside(room, shown)}
     pane_rows = _pane_rows(height - shown.scrubber, shown)
-    return {**bars, "answer": answer, **_stacked(room, side, pane_rows, shown)}
+    return {**bars, "answer": answer, **_stacked(room, pane_rows, shown)}
 
 
 def notices_margin(width: int, height: int, shown: PanelChoice) -> int:
@@ -116,21 +111,21 @@ def is_wide(width: int) -> bool:
     return width >= WIDE
 
 
-def _stacked(room: Region, side: str, pane_rows: int, shown: PanelChoice) -> dict[str, Region]:
+def _stacked(room: Region, pane_rows: int, shown: PanelChoice) -> dict[str, Region]:
     """Return the ledger, the charts below it with the readings at their right, and the pane."""
     rest, pane = room.split_horizontal(-pane_rows)
     ledger, charts = rest.split_horizontal(min(shown.lever_rows, rest.height - LEAST_CHART))
     left, readings = charts.split_vertical(room.width * 3 // 5)
-    return {side: ledger, **_charts(left, shown), "activity": readings, "pane": pane}
+    return {"levers": ledger, **_charts(left, shown), "activity": readings, "pane": pane}
 
 
-def _beside(room: Region, side: str, shown: PanelChoice) -> dict[str, Region]:
+def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
     """Return ledger and pane at the left, charts and readings at the right."""
     left, right = room.split_vertical(LEDGER_WIDTH)
     rows = min(shown.lever_rows, room.height - LEAST_PANE)
     ledger, pane = left.split_horizontal(rows)
     charts, readings = right.split_horizontal(room.height * 2 // 3)
-    return {side: ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
+    return {"levers": ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
 
 
 def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
@@ -145,18 +140,18 @@ def _pane_rows(height: int, shown: PanelChoice) -> int:
     """Return the pane's rows: what it needs, or two fifths of what it shares with the charts.
 
     They follow from the terminal and the number of levers alone: what the pane shows does not
-    change with a refusal or another number of lanes.
+    change with the number of lanes.
     """
     shared = height - USUAL_ROWS - shown.lever_rows
     wanted = max(shared * 2 // 5, shown.pane_rows, LEAST_PANE)
     return min(wanted, max(shared - LEAST_CHART, SURE_PANE))
 
 
-def _small(room: Region, side: ChosenPanel, shown: PanelChoice) -> dict[str, Region]:
+def _small(room: Region, shown: PanelChoice) -> dict[str, Region]:
     """Return the chosen panel, and with room for them readings and the pane below it."""
-    chosen = side if shown.chosen in ("levers", "device", "activity") else shown.chosen
     if room.height < LEAST_STACK:
-        return {"activity" if shown.chosen == "activity" else chosen: room}
+        return {shown.chosen: room}
+    chosen = "levers" if shown.chosen == "activity" else shown.chosen
     if chosen == "pane":
         readings, pane = room.split_horizontal(READINGS_ROWS)
         return {"activity": readings, "pane": pane}

@@ -78,6 +78,13 @@ def cut(text: str, width: int) -> str:
     return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""
 
 
+def value_in(text: str, width: int) -> str:
+    """Return a value in at most this many terminal cells; a number is whole or not there."""
+    if cell_len(text) <= width:
+        return text
+    return "…" if any(map(str.isdigit, text)) else cut(text, width)
+
+
 def whole(clauses: Iterable[str], width: int, between: str = " · ") -> str:
     """Return the clauses that fit uncut, in order, joined by `between`."""
     shown = ""

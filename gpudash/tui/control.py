@@ -23,7 +23,6 @@ from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.quiet import Quiet
 from gpudash.tui.run_state import Request, RunState
 from workloads import find_workload
-from workloads.standard_levers import usable_cores
 
 if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.replay import Player
@@ -54,13 +53,13 @@ class Control(RunState):
         self._shown_failure: RecordingError | None = None
 
     def take(self, snapshot: Snapshot) -> str | None:
-        """Store the newest snapshot; return a notice if a recording has ended by itself."""
+        """Store the newest snapshot; return a notice of a refusal, or of a recording's end."""
         before, self.snapshot = self.snapshot, self.quiet.of(snapshot)
         if snapshot.recording is not None and snapshot.recording.rows:
             self.recorded = snapshot.recording.path
         self.drop_answered()
         self.levers.settle()
-        return self._recording_ended(before)
+        return _refusal(before, self.snapshot) or self._recording_ended(before)
 
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
@@ -150,11 +149,6 @@ class Control(RunState):
         if self.profiling:  # a request to the training would end it
             raise UsageError("a profile is being made: ask for memory afterwards")
         self.engine.memory_owners()
-
-    @property
-    def cores(self) -> int | None:
-        """Cores that the training may use; None for a recording, perhaps of another machine."""
-        return usable_cores() if self.snapshot.playback is None else None
 
     @property
     def headline(self) -> Headline:
@@ -254,3 +248,9 @@ class Control(RunState):
     def file_stem(self) -> str:
         """The workload's name, which may be a path, as part of a file's name."""
         return re.sub(r"[^\w.-]+", "-", self.workload).strip("-.")
+
+
+def _refusal(before: Snapshot, now: Snapshot) -> str | None:
+    """Return why the training has refused a change, in whole: the status line has one row."""
+    notice = now.status.partition(" – ")[2] if now.status != before.status else ""
+    return notice if notice.startswith("refused: ") else None

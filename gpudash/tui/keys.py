@@ -217,8 +217,8 @@ KEYS = (
     Key("t", "timeline", "profile",
         f"The newest profile; the first one traces {PROFILED_STEPS} steps", "look",
         rank=1, needs="profile"),
-    Key("d,g", "screen.device", "device", "Every value of the device, or why none is read", "look",
-        rank=6),
+    Key("d,g,6", "screen.device", "device", "Every value of the device, or why none is read",
+        "look", rank=6),
     Key("v", "screen.view", "view", "The next of levers, history, A/B and log", "look", rank=7),
     Key("i", "origins", "", "Where each number comes from: meaning, source, and over what time",
         "look"),
@@ -230,7 +230,7 @@ KEYS = (
         Key(str(number), f"screen.panel_number({number})", "", f"Panel {number}: {name}", "move",
             palette=False)
         for number, name in enumerate(
-            ("levers", "rate", "GPU and host", "step time", "history, A/B, log", "all readings"), 1
+            ("levers", "rate", "GPU and host", "step time", "history, A/B, log"), 1
         )
     ),
     Key("down,j", "screen.move(0, 1)", "", "Next lever, row or line", "move", palette=False),

@@ -81,7 +81,16 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
     name, shown, settings = row.lever.name, snapshot.comparison, snapshot.settings
     if shown is not None and shown.lever == name and not shown.is_over and not shown.doing:
         gain = proposed.gain if proposed is not None and proposed.value == shown.b else None
-        return _estimate(row, shown.a, shown.b, gain, "A/B runs", is_running=True)
+        return LedgerRow(
+            row=row,
+            standing=Standing.FORESEEN,
+            before=shown.a,
+            after=shown.b,
+            gain=gain,
+            worth=gain.label if gain is not None else "",
+            state="A/B runs",
+            is_running=True,
+        )
     if row.refusal or not row.acts:
         why = row.refusal or "needs a GPU"
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state=why)
@@ -114,41 +123,19 @@ def _is_idle(row: LeverRow, settings: Mapping[str, str]) -> bool:
 
 
 def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
-    gain, before = proposed.gain, row.value
-    if gain is None:
-        state = f"takes ~{proposed.takes_s:.0f} s" if proposed.takes_s is not None else ""
-        return LedgerRow(
-            row=row,
-            standing=Standing.UNKNOWN,
-            before=before,
-            after=proposed.value,
-            worth="unknown",
-            state=state,
-        )
-    state = "rehearsed" if gain.source.startswith("rehearsed") else "estimate"
-    return _estimate(
-        row, before, proposed.value, gain, "moves losses" if row.lever.numerics else state
-    )
-
-
-def _estimate(
-    row: LeverRow,
-    before: str,
-    after: str,
-    gain: Gain | None,
-    state: str,
-    *,
-    is_running: bool = False,
-) -> LedgerRow:
+    gain = proposed.gain
+    state = f"takes ~{proposed.takes_s:.0f} s" if proposed.takes_s is not None else ""
+    if gain is not None:
+        state = "rehearsed" if gain.source.startswith("rehearsed") else "estimate"
+        state = "moves losses" if row.lever.numerics else state
     return LedgerRow(
         row=row,
-        standing=Standing.FORESEEN,
-        before=before,
-        after=after,
+        standing=Standing.UNKNOWN if gain is None else Standing.FORESEEN,
+        before=row.value,
+        after=proposed.value,
         gain=gain,
-        worth=gain.label if gain is not None else "",
+        worth="unknown" if gain is None else gain.label,
         state=state,
-        is_running=is_running,
     )
 
 

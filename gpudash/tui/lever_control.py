@@ -20,7 +20,7 @@ from gpudash.tui.keys import fixed, why_not
 from gpudash.tui.lever_values import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.tui.run_state import Request, RunState
 from workloads import CATALOGUE
-from workloads.levers import AUTO, Lever, LeverError, find, phrase, resolve
+from workloads.levers import Lever, LeverError, find, phrase, resolve
 
 MOST_EDITS = 200
 Way: TypeAlias = Literal["undo", "redo"]
@@ -180,18 +180,14 @@ class LeverControl:
 
         def row(lever: Lever) -> LeverRow:
             name = lever.name
-            value, default = active.get(name, lever.default_text), self.default_of(lever)
-            left_to_auto = default == AUTO == snapshot.requested.get(name, AUTO)
             shown = newest.get(name)
             return LeverRow(
                 lever=lever,
-                value=value,
+                value=active.get(name, lever.default_text),
                 pending=wanted[name] if wanted.get(name) != active.get(name) else None,
                 acts=self.acts(name),
                 refusal=refusal(name, snapshot.levers),
                 keeps_weights=bool(snapshot.levers),
-                default=None if left_to_auto or value == default else default,
-                result=wording.result_of(shown) if shown else "",
                 forecast=str(fitting(lever, active, snapshot) or ""),
                 context=wording.context(shown, active) if shown else "",
             )

@@ -20,10 +20,8 @@ class MeasuredValue(msgspec.Struct, frozen=True, kw_only=True):
     """A value of a lever, and what an A/B of this run has shown of it."""
 
     value: str
-    change: float | None = None
-    """Change against the present value; 0.05 is 5 % faster."""
-    how: str = ""
-    """`A/B`, or whether a batch fits into memory; empty if nothing is known."""
+    known: str = ""
+    """The change against the present value, or whether a batch fits into memory."""
 
 
 class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,12 +38,8 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be changed in this training."""
     keeps_weights: bool = False
     """Whether a change keeps the weights, as in a user's script."""
-    default: str | None = None
-    """The default; None if the value is the default."""
-    result: str = ""
-    """Result of the newest A/B of the lever: `on +16.9 % [+16.5, +17.3]`; empty without one."""
     context: str = ""
-    """Conditions of that A/B: value A, pairs, and levers that differ from now."""
+    """Conditions of the lever's newest A/B: value A, pairs, and levers that differ from now."""
     forecast: str = ""
     """The batch size that would fit in device memory; empty if unknown."""
 
@@ -67,9 +61,9 @@ def measured_values(
     tried = {row.settings[lever.name] for row in _alike(lever, others, snapshot)}
 
     def measured(value: str) -> MeasuredValue:
-        if value in verdicts:
-            return MeasuredValue(value=value, change=verdicts[value], how="A/B")
-        return MeasuredValue(value=value, how=_fits(value, expected))
+        change = verdicts.get(value)
+        proven = fmt.change(change, None, None) + " by an A/B" if change is not None else ""
+        return MeasuredValue(value=value, known=proven or _fits(value, expected))
 
     return tuple(
         measured(value) for value in lever.values or _numbers(lever, {now, default, *tried}, now)

@@ -8,8 +8,8 @@ from gpudash import format as fmt
 from gpudash.metrics import METRICS, UTIL_WINDOW_S, Metric
 from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import Snapshot
-from gpudash.tui.charts.axes import TimeView, latest
-from gpudash.tui.charts.sparklines import quantity
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import quantity, value_of
 
 WIDTH = 72
 INDENT = "    "
@@ -23,7 +23,7 @@ def origin_lines(snapshot: Snapshot) -> Iterator[str]:
     for name, metric in METRICS.items():
         label = metric.label or metric.spark or (name if metric.chart else "")
         if label:
-            yield f"{label}: {quantity(name, _value(snapshot, name, metric))}"
+            yield f"{label}: {quantity(name, value_of(snapshot, name, NOW))}"
             for what, text in origin(snapshot, name).items():
                 said = f"{what}: {text}" if what else text
                 yield from textwrap.wrap(
@@ -42,16 +42,6 @@ def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
         "age": _age(snapshot, name, metric),
         "uncertainty": metric.uncertainty + (f"; {varies}" if varies else ""),
     }
-
-
-def _value(snapshot: Snapshot, name: str, metric: Metric) -> float | str | None:
-    source = {"gpu": snapshot.gpu, "host": snapshot.host}.get(metric.kind)
-    if source is not None:
-        return source.values.get(name)
-    if metric.kind == "run":
-        found = {"steps_per_s": snapshot.steps_per_s, "samples_per_s": snapshot.samples_per_s}
-        return found.get(name)
-    return latest(snapshot.series, name)
 
 
 def _of(metric: Metric) -> str:

@@ -27,7 +27,6 @@ NUMBERS = (
     "host",
     "other_jobs",
     "series",
-    "step_histogram",
     "results",
 )
 """The fields of a snapshot that are measured anew all the time."""
@@ -52,11 +51,8 @@ class Quiet:
     def of(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot, with the numbers that were shown last if those are new enough."""
         shown = self._shown
-        if (
-            snapshot.answer is not None
-            or snapshot.state == "starting"
-            or (snapshot.workload != self._answered.workload)
-        ):
+        begins = snapshot.state == "starting" or snapshot.workload != self._answered.workload
+        if snapshot.answer is not None or begins:
             self._answered = snapshot
         is_new = 0 < snapshot.elapsed_s - shown.elapsed_s < QUIET_S and shown.total_steps > 0
         if snapshot.playback is None and is_new and _event(snapshot) == _event(shown):

@@ -175,7 +175,6 @@ class LiveView:
             series=self._ticks.series(),
             markers=tuple(one for one in self._markers if one.at_s >= self._anew_s),
             blocks=tuple(self._blocks),
-            step_histogram=self._results.step_histogram(),
             results=self._results.results(live=self._trains and not self._in_blocks),
             profiling=any(isinstance(one, Profile) for one in self._requests.values()),
             verdicts=tuple(verdicts),

@@ -120,13 +120,6 @@ class SettingsHistory:
         self._own: Settings = {}  # a script's
         self._waiting: deque[Reading] = deque(maxlen=1024)  # taken after the newest step known
 
-    def step_histogram(self) -> tuple[tuple[float, int], ...]:
-        """Return (least ms, steps) of the newest row's classes of durations, shortest first."""
-        if not self._rows:
-            return ()
-        classes = sorted(self._rows[-1].histogram.items())
-        return tuple((STEP_CLASS**exponent, steps) for exponent, steps in classes)
-
     def start(self, segment: int, workload: str, settings: Settings) -> None:
         """Begin the first row of a new worker."""
         self._waiting.clear()

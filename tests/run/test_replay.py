@@ -110,7 +110,6 @@ NOT_IN_ROWS = {
     "gpu": read_in_row,
     "host": read_in_row,
     "results": alike_in_results,
-    "step_histogram": alike_in_steps,
     "instruments_ms": near(0.001),  # a mean over rows instead of reports
     "unattributed_pct": near(0, 100 * GAPS * TICK_S / ROW_S),  # the gaps between a row's steps
 }

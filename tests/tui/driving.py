@@ -13,8 +13,9 @@ from gpudash.diagnosis.answer import Answers
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.cells import Parts
-from gpudash.tui.panels import View, frame
+from gpudash.tui.panels import View
 from tests.tui.fake_engine import FakeEngine, answered
+from tests.tui.frames import frame
 from tests.tui.idle import idle
 
 USUAL = View()

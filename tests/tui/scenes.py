@@ -182,7 +182,6 @@ def running() -> Snapshot:
         ),
         series=series,
         markers=markers_of(RUN),
-        step_histogram=((6.68, 31), (6.75, 402), (6.82, 644), (6.89, 301), (6.96, 52), (7.1, 12)),
         results=rows,
         instruments_ms=0.009,
     )  # fmt: skip
@@ -345,7 +344,6 @@ def without_gpu() -> Snapshot:
         ),
         series=with_values(series, cpu_pct=188.0, worker_rss_mib=620.0, device_ms=318.0),
         markers=(),
-        step_histogram=(),
         results=(row,),
     )
 

@@ -68,16 +68,18 @@ def test_the_key_of_the_proposal_is_grey_without_a_proposal():
 
 
 def test_undo_is_grey_without_a_change():
-    for undoing, ink in ((True, "key"), (False, "dim")):
+    for undoing, ink, rank in ((True, "key", 0), (False, "dim", 5)):
         buttons = footer(training(), undoing=undoing)
         (button,) = (cell for cell in buttons if cell.action == "undo")
-        assert (button.parts[0], button.rank) == (("u", ink), 5)
+        assert (button.parts[0], button.rank) == (("u", ink), rank)
 
 
 def test_80_columns_have_room_for_the_keys_that_tell_why():
     able = changed(training(), can=("blocks", "levers", "pause", "profile"))
-    shown = fitting(footer(able, focus="levers"), 78)
-    assert {"why", "timeline", "try_it", "help", "leave"} <= {cell.action for cell in shown}
+    shown = fitting(footer(able, focus="levers", undoing=False), 78)
+    assert {"why", "timeline", "try_it", "help", "command_palette", "leave"} <= {
+        cell.action for cell in shown
+    }
 
 
 @pytest.mark.parametrize(("state", "newest"), [("training", "live"), ("finished", "newest")])

@@ -8,13 +8,15 @@ import pytest
 from rich.cells import cell_len
 
 from gpudash.offers import levers_of
-from gpudash.snapshot import Result, Series
+from gpudash.snapshot import Result, Series, Snapshot
 from gpudash.tui.arrangement import LEAST, PanelChoice
 from gpudash.tui.cells import Parts
-from gpudash.tui.panels import View, frame
-from tests.tui import scenes
+from gpudash.tui.panels import View
+from tests.tui import scenes, scripts
+from tests.tui.comparisons import CONCLUDED, compared, comparing
 from tests.tui.driving import Driver, dashboard, strips_of, text_of
 from tests.tui.fake_engine import answered, result, training
+from tests.tui.frames import frame
 from workloads.levers import Choice
 
 changed = msgspec.structs.replace
@@ -206,3 +208,65 @@ async def test_another_theme_shows_the_same_text(theme):
         assert d.text() == before
         await d.resize(80, 24)
         assert looks_whole(d, (80, 24))
+
+
+NAMES = ("レバー", HEBREW, "ключ", "émoji🙂", "x" * 60)
+
+
+def of_levers(count: int) -> Snapshot:
+    """A script with so many levers, some of which were proven: with any gain, and any width."""
+    offers = tuple(
+        changed(
+            scripts.OFFERS[0], name=f"{NAMES[n % len(NAMES)]}{n}", choices=("a", "b" * n or "b")
+        )
+        for n in range(count)
+    )
+    found = ((-0.99, -0.98, -0.97), (-0.9, 0.1, 99.0), (900.0, 1000.0, 1100.0), (0.0, 0.0, 0.0))
+    verdicts = tuple(
+        compared(20, lever=one.name, a="a", b=one.choices[1], low=low, change=change, high=high,
+                 verdict="said", settings={})
+        for one, (low, change, high) in zip(offers, found * 10, strict=False)
+    )  # fmt: skip
+    settings = {one.name: "a" for one in offers}
+    return changed(
+        scripts.training(),
+        levers=offers,
+        settings=settings,
+        verdicts=verdicts,
+        comparison=verdicts[-1] if verdicts else None,
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 40])
+@pytest.mark.parametrize("tab", ["results", "ab"])
+def test_any_number_of_levers_with_any_gain_and_name_fits(count, tab):
+    snapshot = answered(of_levers(count))
+    for size in [(20, 5), (60, 16), (80, 24), (120, 40), (200, 50), (400, 120)]:
+        for chosen in ("levers", "pane"):
+            view = View(tab=tab, focus=chosen, panels=PanelChoice(chosen=chosen))
+            rows = frame(snapshot, view, size)
+            assert is_whole(rows, size)
+            assert "failed" not in seen(rows)
+
+
+def test_a_gain_beyond_the_axis_is_marked_and_one_too_large_to_spell_is_said_so():
+    text = seen(frame(answered(of_levers(4)), View(), (120, 40)))
+    assert "> +999 %" in text
+    assert "-98.0 % [-99.0, -97.0]" in text
+    assert "▸" in next(line for line in text.splitlines() if "> +999 %" in line)
+
+
+async def test_a_verdict_that_arrives_while_the_terminal_is_resized_is_shown_whole():
+    sizes = [(80, 24), (200, 50), (60, 16), (20, 5), (120, 40)]
+    async with dashboard(snapshot=comparing()) as d:
+        await d.press("v")
+        for number, size in enumerate(sizes):
+            d.engine.publish(changed(CONCLUDED, total_steps=20_000 + number))
+            await d.pilot.resize_terminal(*size)  # not waiting for the one or the other
+            d.engine.publish(changed(CONCLUDED, total_steps=30_000 + number))
+        await d.settle()
+        assert looks_whole(d, sizes[-1])
+        assert overlapping(d) == []
+        d.app.main_screen.open_tab("ab")
+        await d.settle()
+        assert "pipelined=off is 6.3 % faster [5.9, 6.8]" in d.text()

@@ -11,11 +11,9 @@ from gpudash.tui.arrangement import LEAST, PanelChoice, notices_margin, places
 
 SHOWN = st.builds(
     PanelChoice,
-    chosen=st.sampled_from(("levers", "device", "throughput", "activity", "step", "pane")),
-    device=st.booleans(),
+    chosen=st.sampled_from(("levers", "throughput", "activity", "step", "pane")),
     zoomed=st.sampled_from(("", "throughput", "step", "pane")),
     scrubber=st.booleans(),
-    status_rows=st.integers(1, 3),
     lanes=st.integers(0, 4),
     lever_rows=st.integers(1, 70),
     pane_rows=st.integers(0, 20),
@@ -77,15 +75,10 @@ def test_an_a_b_gets_its_rows_from_the_charts():
 
 @pytest.mark.parametrize("size", [(120, 40), (120, 34), (170, 60)])
 @pytest.mark.parametrize("pane_rows", [0, 10])
-def test_the_pane_keeps_its_rows_with_a_refusal_in_whole_and_with_more_lanes(size, pane_rows):
+def test_the_pane_keeps_its_rows_with_more_lanes(size, pane_rows):
     """So a verdict is shown with the same intervals in a run and in its replay."""
-    rows = {
-        places(*size, PanelChoice(pane_rows=pane_rows, status_rows=status, lanes=lanes))[
-            "pane"
-        ].height
-        for status in (1, 3)
-        for lanes in (1, 3)
-    }
+    shown = [PanelChoice(pane_rows=pane_rows, lanes=lanes) for lanes in (1, 2, 3)]
+    rows = {places(*size, one)["pane"].height for one in shown}
     assert len(rows) == 1
     assert min(rows) >= pane_rows
 
@@ -110,14 +103,6 @@ def test_at_80_by_24_the_pane_takes_the_ledgers_place_if_it_is_chosen():
 def test_in_the_least_terminal_the_chosen_panel_is_alone_below_the_answer(chosen):
     regions = places(*LEAST, PanelChoice(chosen=chosen))
     assert set(regions) == {"header", "answer", chosen, "status", "footer"}
-
-
-def test_the_device_stands_in_the_levers_place():
-    for size in [(120, 40), (80, 24), (160, 24)]:
-        levers = places(*size, PanelChoice())["levers"]
-        device = places(*size, PanelChoice(device=True))
-        assert device["device"] == levers
-        assert "levers" not in device
 
 
 def test_a_zoomed_panel_has_all_the_room_between_the_bars():

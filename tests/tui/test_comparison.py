@@ -13,7 +13,6 @@ from gpudash.tui.widgets.comparison import (
     Axis,
     axis_of,
     comparison_rows,
-    forest_rows,
     sampled,
     time_left,
 )
@@ -204,18 +203,6 @@ def test_of_a_comparison_that_measured_nothing_the_reason_stands_alone():
     shown = compared(0, failure="it ended", steps_per_s=neither, host_ms=neither)
     (only,) = text_of(comparison_rows(shown, 118, 8))
     assert only == " ✗ no verdict: it ended"
-
-
-def test_the_comparisons_of_a_run_share_one_axis_the_newest_first():
-    proven = compared(
-        16, lever="batch_size", b="16", change=0.3, low=0.2, high=0.4, verdict="faster"
-    )
-    none = compared(16, lever="seed", b="1", change=0.05, low=-0.1, high=0.1, verdict="none")
-    _, first, second = forest_rows((none, proven), 60, 8)
-    assert [parts[0][0].strip() for parts in (first, second)] == ["batch_size=16", "seed=1"]
-    assert [parts[1][1] for parts in (first, second)] == ["strong", "text"]
-    assert second[1][0].index("●") < first[1][0].index("├") < first[1][0].index("●")
-    assert first[1][0].index("│") > second[1][0].index("├")
 
 
 @given(st.integers(-2, 60), st.integers(-2, 30))

@@ -184,9 +184,9 @@ async def test_without_room_for_all_levers_the_number_of_others_is_shown():
 
 
 ODD = (
-    own("שכבה של קידוד", "ערך ארוך מאוד " * 9, default="א", context="נגד א"),
+    own("שכבה של קידוד", "ערך ארוך מאוד " * 9, context="נגד א"),
     own("a-name-longer-than-any-panel-is-wide-" * 4, "b" * 200),
-    own("many", "choice-59", choices=tuple(f"choice-{n}" for n in range(60)), default="choice-0"),
+    own("many", "choice-59", choices=tuple(f"choice-{n}" for n in range(60))),
     own("電源", "電" * 60, pending="源" * 60),
     own("\x1b[31mred", "\x07"),
     LeverRow(
@@ -201,7 +201,6 @@ ODD = (
         ),
         value="999999999999999999",
         pending="123456789012345678",
-        default="1",
     ),
 )
 

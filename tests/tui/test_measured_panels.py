@@ -13,7 +13,7 @@ from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.cells import LEVELS, width_of
 from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.charts.sparklines import ShownReading, readings, sparklines
-from gpudash.tui.widgets.readings import Activity, DevicePanel, device_lines
+from gpudash.tui.widgets.readings import Activity, device_lines
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.worker.phases import phases
 from tests.tui.fake_engine import gpu_sample, training, wave, with_series
@@ -106,11 +106,9 @@ async def seen(panel, size, *shown):
 async def test_no_size_and_no_value_is_too_much(snapshot):
     views = [(LIVE,), (AT_10_S,), (TimeView(span_s=15.0),), (TimeView(span_s=None),)]
     views = [(LIVE,), (AT_10_S,), (TimeView(span_s=15.0),), (TimeView(span_s=None),)]
-    panels = {
-        StepTime(id="step"): views,
-        Activity(id="activity"): views,
-        DevicePanel(id="device"): [()],
-    }
+    whole = Activity(id="activity")
+    whole.whole = True
+    panels = {StepTime(id="step"): views, Activity(id="activity"): views, whole: views}
     for panel, looks in panels.items():
         async with alone(panel, (85, 9)) as app:
             for framed, (width, height), look in product((True, False), SIZES, looks):
@@ -270,20 +268,6 @@ def test_what_belongs_together_shares_a_row_of_the_device_panel():
     assert found["PCIe"] == "1,200 in, 30 MiB/s"
 
 
-async def test_the_device_panel_scrolls_to_its_last_line_and_no_further():
-    panel = DevicePanel(id="device")
-    snapshot = run(skipped_samples=1234)
-    async with alone(panel, (38, 10)):
-        panel.show(snapshot)
-        for _ in range(99):
-            panel.scroll_rows(1)
-        last = [panel.render_line(y).text for y in range(panel.size.height)]
-        assert "1,234" in last[-1]
-        assert "more" not in last[0]
-        panel.scroll_rows(-1)
-        assert "↓ 1 more" in panel.render_line(0).text
-
-
 def test_the_device_panel_says_what_is_not_read_and_why():
     snapshot = msgspec.structs.replace(
         training(),
@@ -295,10 +279,13 @@ def test_the_device_panel_says_what_is_not_read_and_why():
     assert "GPU-2222: the GPU was lost" in said
 
 
-async def test_a_low_and_wide_device_panel_has_two_columns():
-    first = (await seen(DevicePanel(id="device"), (78, 6), run())).splitlines()[1]
-    assert "GPU 3, NVIDIA H200" in first
-    assert "SM occupancy" in first
+@pytest.mark.parametrize("size", [(60, 60), (78, 24), (200, 47)])
+async def test_in_all_of_the_room_every_line_is_shown_in_two_columns_if_one_is_too_long(size):
+    panel = Activity(id="activity")
+    panel.whole = True
+    text = await seen(panel, size, run(skipped_samples=1234), LIVE)
+    for words in ("GPU 3, NVIDIA H200", "SM occupancy", "unattributed time", "1,234"):
+        assert words in text
 
 
 def test_the_device_panel_says_what_the_allocator_holds_unless_the_training_is_on_the_cpu():

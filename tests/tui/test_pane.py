@@ -16,7 +16,7 @@ from gpudash import format as fmt
 from gpudash.snapshot import KEPT_LINES, SampleEnergy
 from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
-from gpudash.tui.widgets.history import history_rows, in_sight, table_of
+from gpudash.tui.widgets.history import history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
 from tests.tui.comparisons import CONCLUDED, compared, comparing, text_of
@@ -78,7 +78,7 @@ def numbers(one):
 
 def drawn(results, width, *, rows=9, **options):
     table = table_of(results, on_gpu=True)
-    shown = in_sight(table, Scroll(), rows)
+    shown = Scroll().in_sight(len(table.results), rows)
     return text_of(history_rows(table, shown, width, **options))
 
 
@@ -273,7 +273,7 @@ def test_painting_reads_only_the_rows_in_sight():
             raise AssertionError("all rows are read")
 
     table = changed(table_of(BATCHES, on_gpu=True), results=Watched(BATCHES))
-    list(history_rows(table, in_sight(table, Scroll(), 9), 118))
+    list(history_rows(table, Scroll().in_sight(len(table.results), 9), 118))
     assert len(read) == 9
 
 
@@ -411,20 +411,6 @@ async def test_what_cannot_be_run_is_not_offered():
         one.open("ab")
         assert "sets off" not in seen(one)[-1]
         assert "y copy the verdict" in seen(one)[-1]
-
-
-async def test_earlier_comparisons_stand_below_or_where_it_is_wide_beside():
-    earlier = compared(16, lever="channels_last", b="on", verdict="said")
-    snapshot = changed(CONCLUDED, verdicts=(earlier, CONCLUDED.comparison))
-    async with pane(snapshot, size=(100, 16)) as one:
-        one.open("ab")
-        (line,) = [line for line in seen(one) if "channels_last=on" in line]
-        assert line.startswith(" channels_last=on")
-        await one.app.pilot.resize_terminal(200, 12)
-        await one.app.pilot.pause()
-        assert "│  channels_last=on" in seen(one)[2]
-        one.open("results")
-        assert "│  pipelined=off " in seen(one)[2]
 
 
 # ── the log ─────────────────────────────────────────────────────────────────────────────

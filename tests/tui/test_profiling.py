@@ -229,6 +229,6 @@ async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
         await d.settle()
         assert "no profile of this run yet: t makes one" in d.text()
         await d.show(changed(RUNNING, profile=profiled(steps=3)))
-        assert "steps 10,340 to 10,342 were traced: t shows their timeline" in d.text()
+        assert "steps 10,340 to 10,342 were traced: t shows the profile" in d.text()
         await d.press("enter")
         await until_open(d)

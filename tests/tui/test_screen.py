@@ -365,23 +365,21 @@ OUT_OF_MEMORY = (
     "out of memory with batch_size=16384: went back to batch_size=8192; batch 9216 would fit, "
     "10240 would not; most at losses/masked.py:141, 12 GiB of weights"
 )
-LONG = "needs a wider terminal " * 20
 
 
 @pytest.mark.parametrize("state", ["training", "paused"])
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40)])
-def test_a_refusal_is_read_in_whole_and_takes_no_row_once_it_is_over(size, state):
-    d = still(size, snapshot=training())
-    before = d.lines()
-    refused = f"{state} – refused: {OUT_OF_MEMORY}"
-    d.show(msgspec.structs.replace(training(), state=state, status=refused))
-    said = "".join("".join(d.lines()[-4:-1]).split())  # a path may end in the next row
-    assert "".join(f"refused: {OUT_OF_MEMORY}".split()) in said
-    assert "? help" in d.lines()[-1]
-    d.show(msgspec.structs.replace(training(), status=f"training – refused: {LONG}"))
-    assert d.lines()[-2].rstrip().endswith("…")
-    d.show(training())
-    assert d.lines() == before
+async def test_a_refusal_is_read_in_whole_and_takes_no_row(state):
+    async with dashboard((80, 24), snapshot=training(), notifications=True) as d:
+        places = [widget.region for widget in d.app.main_screen.children]
+        refused = msgspec.structs.replace(
+            training(), state=state, status=f"{state} – refused: {OUT_OF_MEMORY}"
+        )
+        await d.show(refused)
+        assert d.notices() == [f"refused: {OUT_OF_MEMORY}"]
+        assert "refused: out of memory with batch_size=16384" in d.lines()[-2]
+        assert places == [widget.region for widget in d.app.main_screen.children]
+        await d.show(msgspec.structs.replace(refused, total_steps=99_999))
+        assert len(d.notices()) == 1
 
 
 def test_the_status_line_leaves_out_whole_clauses_and_cuts_no_number():

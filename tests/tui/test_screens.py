@@ -16,10 +16,11 @@ from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.inbox import Mail
-from gpudash.tui.panels import View, frame
+from gpudash.tui.panels import View
 from tests.tui import scenes, scripts
 from tests.tui.driving import dashboard, text_of
 from tests.tui.fake_engine import FakeEngine, answered
+from tests.tui.frames import frame
 from workloads.levers import Count
 
 SCREENS = Path(__file__).parent / "screens"
@@ -66,7 +67,7 @@ def cores(monkeypatch):
     def levers(name, settings, offers=()):
         return encdec if name == "encdec" else levers_of(name, settings, offers)
 
-    for module in ("gpudash.tui.control", "tests.tui.fake_engine"):
+    for module in ("gpudash.tui.widgets.readings", "tests.tui.fake_engine"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 16)
     for module in ("gpudash.tui.lever_control", "gpudash.diagnosis.answer"):
         monkeypatch.setattr(f"{module}.levers_of", levers)

@@ -509,7 +509,7 @@ async def test_a_choice_of_an_offer_can_be_made():
 )
 async def test_what_it_prints_is_in_sight_from_the_start_for_it_may_ask_something(size, focus):
     async with script(size=size) as d:
-        assert d.app.main_screen.focus_id == focus
+        assert d.app.main_screen.view.keys_of == focus
         d.app.main_screen.pane.print(["How many epochs?"], 0)
         await d.settle()
         assert "How many epochs?" in d.text()

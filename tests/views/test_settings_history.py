@@ -1,12 +1,8 @@
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gpudash.snapshot import STEP_CLASS
 from gpudash.statistics import WARMUP_STEPS
 from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, SettingsHistory
-from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host, step
+from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host
 
 
 class Bench:
@@ -338,30 +334,6 @@ def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept():
         bench.table.sample(host(bench.run.now_s + 0.001 * (number + 1), 100.0 if number else 900.0))
     bench.train(1, 2000.0)
     assert bench.rows()[0].values["cpu_pct"] == 100.0
-
-
-def test_the_histogram_holds_the_warm_steps_since_the_last_change():
-    bench = Bench()
-    bench.train(WARMUP_STEPS, 900.0)
-    bench.train(30, 50.0)
-    bench.train(10, 75.0)
-    histogram = dict(bench.table.step_histogram())
-    assert list(histogram.values()) == [30, 10]
-    for least_ms, step_ms in zip(histogram, (50.0, 75.0), strict=True):
-        assert least_ms <= step_ms < least_ms * STEP_CLASS
-    bench.change(pipelined="on")
-    assert bench.table.step_histogram() == ()
-
-
-@given(st.lists(st.floats(0.0, 1e12), max_size=300))
-def test_the_histogram_counts_each_step_that_took_time_and_is_no_longer_than_its_classes(times_ms):
-    bench = Bench()
-    bench.train(WARMUP_STEPS)
-    for number, step_ms in enumerate(times_ms, start=WARMUP_STEPS + 1):
-        bench.table.step(msgspec.structs.replace(step(number, 1e6), step_ms=step_ms, warm=1))
-    histogram = bench.table.step_histogram()
-    assert sum(steps for _, steps in histogram) == sum(ms > 0 for ms in times_ms)
-    assert histogram == tuple(sorted(histogram))
 
 
 # ── joules of a sample ──────────────────────────────────────────────────────────────────

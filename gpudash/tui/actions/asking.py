@@ -6,7 +6,7 @@ from gpudash.errors import GpudashError
 from gpudash.tui.containment import ContainedApp
 from gpudash.tui.control import Control
 from gpudash.tui.lever_control import OtherNumbersError
-from gpudash.tui.screens.dialog import AnswerT, AskKey, Confirm, Dialog
+from gpudash.tui.screens.dialog import AnswerT, AskKey, Dialog
 from gpudash.tui.screens.main import MainScreen
 from workloads.levers import LeverError
 
@@ -44,7 +44,8 @@ class Asking(ContainedApp):
 
     def _confirm(self, question: str, yes: str, no: str, agreed: Callable[[], None]) -> None:
         """Ask yes or no; call `agreed` on yes."""
-        self._open(Confirm(question, yes, no), lambda answer: agreed() if answer else None)
+        dialog = AskKey(question, {"y": yes, "n": no}, no)
+        self._open(dialog, lambda key: agreed() if key == "y" else None)
 
     def _ask_and_notify(self, request: Callable[[], str]) -> None:
         """Make a request that returns a notice; show the notice, or why it is refused."""

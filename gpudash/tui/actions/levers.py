@@ -6,7 +6,7 @@ from functools import partial
 from gpudash.compare.starts import STARTS
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
-from gpudash.tui.screens.chooser import Chooser, ChosenValue, ValueTable
+from gpudash.tui.screens.chooser import Chooser, ChosenValue
 from gpudash.tui.screens.dialog import AskKey
 from workloads.levers import Lever, Switch
 
@@ -77,13 +77,12 @@ class LeverActions(Asking):
                 self._compare(lever.name, chosen.value)
 
         now, values = self.control.levers.value(lever), self.control.levers.values(lever)
-        table = ValueTable(lever, now, values, compares=compares)
-        self._open(Chooser(table), answered)
+        self._open(Chooser(lever, now, values, compares=compares), answered)
 
     def action_code(self) -> None:
         """Show the lines of PyTorch for the A/B's lever, or for the one under the cursor."""
         shown = self.control.snapshot.comparison
-        if self.main_screen.focus_id == "ab" and shown is not None:
+        if self.main_screen.view.keys_of == "ab" and shown is not None:
             self.action_code_of(shown.lever)
         elif (lever := self._chosen()) is not None:
             self.action_code_of(lever.name)
@@ -124,33 +123,33 @@ class LeverActions(Asking):
     def action_try_it(self) -> None:
         """Run an A/B of the answer's first proposal."""
         proposed = self.main_screen.headline.first
-        if not self._ask(lambda: self.control.require("blocks")):
+        if not self._is_free():
             return
-        if (busy := self.control.why_busy) is not None:
-            self.notify(busy)
-        elif proposed is not None:
+        if proposed is not None:
             self.main_screen.levers.find(proposed.lever)
             self._compare(proposed.lever, proposed.value)
         elif self._ask(self.control.ab.check_trains):
             compares = f"press {key_for('compare')} to compare the one under the cursor"
             self.notify(f"the answer proposes no lever now; {compares}")
 
-    def action_prove(self) -> None:
-        """Slow the parts of a step in turns, to prove the answer."""
+    def _is_free(self) -> bool:
+        """Return whether blocks can be run and none are; else show why not."""
         if not self._ask(lambda: self.control.require("blocks")):
-            return
+            return False
         if (busy := self.control.why_busy) is not None:
             self.notify(busy)
-        else:
+        return busy is None
+
+    def action_prove(self) -> None:
+        """Slow the parts of a step in turns, to prove the answer."""
+        if self._is_free():
             self._ask_and_notify(self.control.ab.prove)
 
     def action_tune(self) -> None:
         """Find the best levers; ask about those that compute other numbers."""
-        if not self._ask(lambda: self.control.require("blocks")):
+        if not self._is_free():
             return
-        if (busy := self.control.why_busy) is not None:
-            self.notify(busy)
-        elif not self.control.ab.asks_numbers:
+        if not self.control.ab.asks_numbers:
             self._tune(numerics=self.control.levers.agreed)
         elif self._ask(self.control.ab.check_trains):
             question = "Try levers that compute other numbers too? The weights will differ."

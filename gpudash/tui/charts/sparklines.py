@@ -88,7 +88,7 @@ def _belongs(snapshot: Snapshot, name: str) -> bool:
 def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> ShownReading:
     """Return a metric's value, the newest or the cursor's, and its past."""
     metric, past = METRICS[name], snapshot.series.of(name)
-    value = _value(snapshot, name, view)
+    value = value_of(snapshot, name, view)
     one = ShownReading(
         metric=name, kind=metric.kind, label=label, value=quantity(name, value), past=past
     )
@@ -117,10 +117,15 @@ def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
     return latest(snapshot.series, name, changed_s)
 
 
-def _value(snapshot: Snapshot, name: str, view: TimeView) -> float | str | None:
-    source = {"gpu": snapshot.gpu, "host": snapshot.host}.get(METRICS[name].kind)
-    if METRICS[name].kind == "step" or view.moment_s is not None:
+def value_of(snapshot: Snapshot, name: str, view: TimeView) -> float | str | None:
+    """Return a metric's value at the moment shown, or its newest."""
+    kind = METRICS[name].kind
+    if kind in ("step", "phase") or view.moment_s is not None:
         return step_value(snapshot, name, view)
+    if kind == "run":
+        rates = {"steps_per_s": snapshot.steps_per_s, "samples_per_s": snapshot.samples_per_s}
+        return rates.get(name)
+    source = {"gpu": snapshot.gpu, "host": snapshot.host}.get(kind)
     return source.values.get(name) if source else None
 
 

@@ -1,17 +1,14 @@
-"""Contents of the throughput chart: the curve's scale, labels, A/B blocks and histogram."""
+"""Contents of the throughput chart: the curve's scale, labels and A/B blocks."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import accumulate
-from math import ceil, log
+from math import ceil
 
 import msgspec
 
 from gpudash.snapshot import (
-    STEP_CLASS,
     BlockShown,
     Marker,
-    Result,
     Snapshot,
     Values,
 )
@@ -26,8 +23,6 @@ SLIVER = 1e-6
 """Share of a column below which an overlap is a rounding error."""
 LEAST_NAME = 4
 """Fewest columns for the beginning of a name."""
-
-Histogram = tuple[tuple[float, int], ...]
 
 
 class Throughput(msgspec.Struct, frozen=True):
@@ -69,11 +64,6 @@ def drawn_columns(runs: Runs, top: float, time_range: TimeRange, rows: int) -> l
         "".join(BLOCKS[min(max(one - EIGHTHS * below, 0), EIGHTHS)] for one in eighths)
         for below in reversed(range(rows))
     ]
-
-
-def newest_row(snapshot: Snapshot) -> Result | None:
-    """Return the row of results that the histogram of step times is of."""
-    return next(reversed(snapshot.results), None)
 
 
 def nothing(snapshot: Snapshot) -> str:
@@ -153,26 +143,3 @@ def side_at(blocks: Iterable[BlockShown], at_s: float) -> str:
         if one.begin_s <= at_s and (one.end_s is None or at_s < one.end_s)
     )
     return next(sides, "")
-
-
-def classes_in(histogram: Histogram, rows: int) -> list[tuple[float, int]]:
-    """Return the histogram in at most `rows` classes of equal ratio, including empty ones.
-
-    The outermost classes also count the 0.5 % shortest and longest steps.
-    """
-    if not histogram or rows < 1:
-        return []
-    exponents = [round(log(least_ms, STEP_CLASS)) for least_ms, _ in histogram]
-    shortest, longest = _quantile(histogram, 0.005), _quantile(histogram, 0.995)
-    first, last = exponents[shortest], exponents[longest]
-    width = ceil((last - first + 1) / rows)
-    counts = [0] * ceil((last - first + 1) / width)
-    for exponent, (_, steps) in zip(exponents, histogram, strict=True):
-        counts[(min(max(exponent, first), last) - first) // width] += steps
-    return [(STEP_CLASS ** (first + width * row), steps) for row, steps in enumerate(counts)]
-
-
-def _quantile(histogram: Histogram, share: float) -> int:
-    """Return the index of the class in which this share of the steps is reached."""
-    reached = [*accumulate(steps for _, steps in histogram)]
-    return bisect_left(reached, share * reached[-1])

@@ -1,7 +1,7 @@
 """The dialogs: each asks one question and answers once; Escape answers None."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeVar
 
 from textual import events
@@ -9,7 +9,9 @@ from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
+from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -30,6 +32,15 @@ def framed(title: str, *content: Widget, hint: str = "", wide: bool = False) -> 
     if wide:  # the hint stays in sight above long content
         return VerticalScroll(head, *hints, *content, classes="dialog wide")
     return Vertical(head, *content, *hints, classes="dialog")
+
+
+def ways(keys: Mapping[str, str]) -> Content:
+    """Return texts about keys; a click on one runs its action of the screen."""
+    each = (
+        Content.styled(text, Style.from_meta({"@click": f"screen.{action}"}))
+        for text, action in keys.items()
+    )
+    return Content(" · ").join(each)
 
 
 class _Way(Static):
@@ -121,28 +132,6 @@ class AskKey(Dialog[str]):
         if event.key in self._answers:
             event.stop()
             self.dismiss(event.key)
-
-
-class Confirm(Dialog[bool]):
-    """Asks yes or no; `y`, Enter or a click on yes answer True, everything else False."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n,q", "dismiss(False)", "no", show=False),
-        Binding("y", "dismiss(True)", "yes", show=False),
-    ]
-
-    def __init__(self, question: str, yes: str, no: str) -> None:
-        """Show both answers, with `no` highlighted."""
-        options = OptionList(
-            Option(f"n  {no}", id="no"), Option(f"y  {yes}", id="yes"), markup=False
-        )
-        options.highlighted = 0
-        super().__init__(framed(question, options))
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer with the chosen option."""
-        event.stop()
-        self.dismiss(event.option.id == "yes")
 
 
 class ShowLines(Dialog[None]):

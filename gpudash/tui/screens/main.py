@@ -33,7 +33,7 @@ from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.keys import bindings
 
-PANELS = ("levers", "throughput", "activity", "step", "pane", "device")
+PANELS = ("levers", "throughput", "activity", "step", "pane")
 """The panels in the order of their digits, from 1."""
 REMEMBERED: tuple[Tab, ...] = ("results", "ab", "log")
 """The tabs that every run has; the next run opens the one chosen last."""
@@ -71,7 +71,7 @@ class MainScreen(Contained, Screen[None]):
     def compose(self) -> ComposeResult:
         """Yield every part; the arrangement decides which are visible."""
         parts = self._panels
-        yield from (parts.header, self._strip, *parts.charts, self.levers, parts.device)
+        yield from (parts.header, self._strip, *parts.charts, self.levers)
         yield from (self.pane, parts.status, parts.footer, self._too_small)
 
     def on_mount(self) -> None:
@@ -98,11 +98,6 @@ class MainScreen(Contained, Screen[None]):
         return is_too_small(*self.size)
 
     @property
-    def focus_id(self) -> str:
-        """The panel whose keys apply."""
-        return self.view.keys_of
-
-    @property
     def view(self) -> View:
         """What the user has chosen to see."""
         shown, tab = self._board.shown, self.pane.tab
@@ -125,7 +120,7 @@ class MainScreen(Contained, Screen[None]):
         if self._time_of != control.workload:  # the moments were another workload's
             self._time_of, self._time = control.workload, self._time.live()
         self._panels.show(control, mail, self._time)
-        self._arrange(self._panels.wanted(self._board.shown, self.size.width))
+        self._arrange(self._panels.wanted(self._board.shown))
 
     def _show_footer(self) -> None:
         self._panels.show_footer(self._control, self.keys, self.view, self.size)
@@ -162,8 +157,6 @@ class MainScreen(Contained, Screen[None]):
         self._focus_on(PANELS[number - 1])
 
     def _focus_on(self, name: str) -> None:
-        if name in ("levers", "device"):
-            self._rearrange(device=name == "device")
         if self._board.shown.zoomed:
             self._zoom(name)
         # not the widget's `focus`, which acts later: the next key would go to the old panel
@@ -171,11 +164,9 @@ class MainScreen(Contained, Screen[None]):
 
     def action_panel(self, direction: int) -> None:
         """Focus the next panel (+1) or the previous one (-1)."""
-        device = self._board.shown.device
-        panels = [name for name in PANELS if name != ("levers" if device else "device")]
         here = self._focused
-        index = panels.index(here) + direction if here in panels else 0
-        self._focus_on(panels[index % len(panels)])
+        index = PANELS.index(here) + direction if here in PANELS else 0
+        self._focus_on(PANELS[index % len(PANELS)])
 
     def action_view(self) -> None:
         """Show the next of levers, history, A/B, output and log."""
@@ -217,7 +208,7 @@ class MainScreen(Contained, Screen[None]):
         row = self.pane.chosen_result if self.focused is self.pane else None
         if row is not None:
             return result_text(row, snapshot.device)
-        if self.focus_id == "ab" and shown is not None:
+        if self.view.keys_of == "ab" and shown is not None:
             text = verdict_text(shown, control.workload, snapshot.device)
             with suppress(UsageError):  # the command is not known in a recording
                 text += f"\n{control.ab.command(shown)}"
@@ -226,17 +217,19 @@ class MainScreen(Contained, Screen[None]):
         return f"{lever.name}={control.levers.value(lever)}" if lever is not None else ""
 
     def action_device(self) -> None:
-        """Show the device in the levers' place, or the levers again."""
-        self._focus_on("levers" if self._board.shown.device else "device")
+        """Show every reading in all of the room, or the levers again."""
+        is_open = self._board.shown.zoomed == "activity"
+        self._zoom("" if is_open else "activity")
+        self._focus_on("levers" if is_open else "activity")
 
     def action_zoom(self) -> None:
         """Maximise the focused panel, or restore the layout."""
         self._zoom("" if self._board.shown.zoomed else self._focused or "throughput")
 
     def _zoom(self, name: str) -> None:
+        self._panels.activity.whole = name == "activity"
         self._rearrange(zoomed=name)
-        self._chart.maximised = name == "throughput"
-        self._chart.redraw()
+        self._panels.activity.redraw()
 
     def action_leave_level(self) -> None:
         """Leave one of zoom, cursor and frozen charts, in this order; else focus the levers."""
@@ -259,8 +252,6 @@ class MainScreen(Contained, Screen[None]):
             if columns:
                 column_s = self._chart.time_range.bin_s
                 self._look(self._time.moved(columns, column_s, self._newest_s))
-        elif focused == "device":
-            self._panels.device.scroll_rows(rows)
         elif focused == "pane":
             if columns:
                 self.pane.next_tab(columns)
@@ -291,7 +282,7 @@ class MainScreen(Contained, Screen[None]):
             }.get(self.pane.tab)
             if action:
                 await self.app.run_action(action)
-        elif focused != "device":
+        else:
             await self.app.run_action("edit")
 
     # ── the charts' common time ─────────────────────────────────────────────────────────

@@ -6,11 +6,10 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.style import Style
 from textual.widgets import Static
 
 from gpudash.handout.own_line import OwnLine, unknown
-from gpudash.tui.screens.dialog import Dialog
+from gpudash.tui.screens.dialog import Dialog, ways
 from workloads.levers import Lever
 from workloads.take_home import recipe
 
@@ -45,13 +44,9 @@ class TakeHome(Dialog[None]):
     def _show(self, value: str) -> None:
         self._value = value
         others = {"← value before": "move(-1)", "→ next value": "move(1)"}
-        ways = {"y copies": "copy", **(others if self._lever.values else {})}
-        ways["esc closes"] = "dismiss(None)"
-        keys = (
-            Content.styled(key, Style.from_meta({"@click": f"screen.{action}"}))
-            for key, action in ways.items()
-        )
-        self._head.update(Content(" · ").join((Content(self._setting), *keys)))
+        keys = {"y copies": "copy", **(others if self._lever.values else {})}
+        keys["esc closes"] = "dismiss(None)"
+        self._head.update(Content(f"{self._setting} · ") + ways(keys))
         one = recipe(self._lever, value)
         lines = [one.note, "", *one.marked, "", one.legend] if one.code else [one.note]
         if (own := self._own_line(value)) is not None:

@@ -39,7 +39,9 @@ device. The share at the right is of the time that is shown."""
 
 def _following(now: Headline) -> Iterator[str]:
     """Yield what the dashboard proposes and answers; nothing without an answer."""
-    if now.first is not None:
+    if now.caution:
+        yield f"{key_for('try_it')}  {now.caution}"
+    elif now.first is not None:
         change, _, gain = now.first.promise.partition(": ")
         yield from (f"{key_for('try_it')}  try {change}", f"   {gain}")
     if now.answer is not None:

@@ -55,6 +55,7 @@ class AnswerStrip(Panel):
     """The answer. Its buttons run the actions `try_it`, `why`, `code` and `compare`."""
 
     ruled = False
+    _now: tuple[object, ...] = ()  # all of what follows
     _shown = Headline(kind="starting", title="starting")
     _stages: tuple[str, ...] = ()
     _meanwhile: tuple[tuple[str, ...], ...] = ()
@@ -66,20 +67,21 @@ class AnswerStrip(Panel):
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
         """Update the headline; `last_s` is how long the last run's start took."""
-        starting = shown.kind == "starting"
-        stages = start_stages(snapshot) if starting else ()
-        meanwhile = start_hints(snapshot) if starting else ()
-        took = f"about {last_s:.0f} s here last time" if starting and last_s is not None else ""
-        compared = snapshot.comparison
-        left = time_left(compared, snapshot.blocks) if compared is not None else ""
-        rates = tuple(_rates(snapshot))
-        now = (shown, stages, meanwhile, took, rates, left)
-        before = (self._shown, self._stages, self._meanwhile, self._took, self._rates, self._left)
-        can_end = why_not("blocks", snapshot) is None
-        if (*now, can_end) != (*before, self._can_end):
-            self._can_end = can_end
+        starting, compared = shown.kind == "starting", snapshot.comparison
+        is_known = starting and last_s is not None
+        now = (
+            shown,
+            start_stages(snapshot) if starting else (),
+            start_hints(snapshot) if starting else (),
+            f"about {last_s:.0f} s here last time" if is_known else "",
+            tuple(_rates(snapshot)),
+            why_not("blocks", snapshot) is None,
+            time_left(compared, snapshot.blocks) if compared is not None else "",
+        )
+        if now != self._now:
+            self._now = now
             self._shown, self._stages, self._meanwhile, self._took = now[:4]
-            self._rates, self._left = rates, left
+            self._rates, self._can_end, self._left = now[4:]
             self._lane_count = len(shown.lanes) if shown.step_ms else self._lane_count
             self.repaint()
 

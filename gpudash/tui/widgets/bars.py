@@ -8,7 +8,6 @@ from textual import events
 from gpudash import format as fmt
 from gpudash.protocol.session import Playback
 from gpudash.tui.cells import Cell, Parts, fitted, placed, whole, width_of
-from gpudash.tui.widgets.log import wrapped
 from gpudash.tui.widgets.painted import Painted
 
 
@@ -41,33 +40,17 @@ class Bar(Painted):
 
 LEAST = 16
 """Fewest columns of the sentence."""
-MOST_ROWS = 3
-"""Most rows of a refusal."""
-REFUSED = "refused: "
-"""Marks a clause that is shown in whole."""
 
 
 class StatusLine(Bar):
-    """One cell with a sentence and a hint; the sentence loses clauses to make room for it.
+    """One cell with a sentence and a hint; the sentence loses clauses to make room for it."""
 
-    A refusal that needs more than one row is shown alone.
-    """
-
-    def wanted_rows(self, width: int) -> int:
-        """Return the rows that the sentence needs in this width: more than one for a refusal."""
-        return max((len(_in_whole(one.parts[0][0], width - 2)) for one in self.cells), default=1)
-
-    def rows(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the rows; a single one but for a refusal."""
+    def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # a bar is one row
+        """Yield the one row."""
         for cell in self.cells:
             (sentence, style), (hint, _) = cell.parts
-            room = width - 2
-            refusal = _in_whole(sentence, room)
-            if height > 1 and len(refusal) > 1:
-                yield from (((f" {row}", style),) for row in refusal)
-                continue
-            shown = clauses_in(sentence, max(room - len(hint), LEAST))
-            yield ((f" {fmt.clip(shown + hint, room)}", style),)
+            shown = clauses_in(sentence, max(width - 2 - len(hint), LEAST))
+            yield ((f" {fmt.clip(shown + hint, width - 2)}", style),)
 
 
 def clauses_in(sentence: str, width: int) -> str:
@@ -75,17 +58,6 @@ def clauses_in(sentence: str, width: int) -> str:
     clauses = sentence.split(" · ")
     fits = cell_len(clauses[0]) <= width
     return whole(clauses, width) if fits else fitted(clauses[0], width).rstrip()
-
-
-def _in_whole(sentence: str, width: int) -> list[str]:
-    """Return the rows of a refusal, at most `MOST_ROWS`; one empty row for any other sentence."""
-    refusal = next((one for one in sentence.split(" · ") if REFUSED in one), "")
-    if not refusal or width < 1:
-        return [""]
-    rows = wrapped(refusal, width)
-    if len(rows) <= MOST_ROWS:
-        return rows
-    return [*rows[: MOST_ROWS - 1], fmt.clip(" ".join(rows[MOST_ROWS - 1 :]), width)]
 
 
 class Scrubber(Painted):

@@ -94,30 +94,6 @@ def comparison_rows(
         yield ((" ", "text"), *parts)
 
 
-def forest_rows(verdicts: Sequence[ComparisonShown], width: int, height: int) -> Iterator[Parts]:
-    """Yield concluded comparisons on one axis, the newest first."""
-    known = [(one, interval) for one in reversed(verdicts) if (interval := _interval(one))]
-    known = known[: max(height - 1, 0)]
-    names = [_name(one) for one, _ in known]
-    changes = [fmt.change(change, None, None) for _, (_, change, _) in known]
-    name_width = min(max(map(cell_len, names), default=0), max(width // 3, 1))
-    change_width = max(map(len, changes), default=0)
-    room = width - 1 - name_width - change_width - 2 * GAP
-    if not known or room < LABEL:
-        return
-    lows, _, highs = zip(*(interval for _, interval in known), strict=True)
-    axis = axis_of([(min(lows), max(highs), max(highs))])
-    head = fitted("A/B", name_width + GAP)
-    yield ((f" {head}{axis.labels(room)}", "dim"),)
-    for (one, interval), name, change in zip(known, names, changes, strict=True):
-        ink = "strong" if one.proven else "text"
-        yield (
-            (f" {fitted(name, name_width)}{' ' * GAP}", "text"),
-            (axis.bar(interval, room), ink),
-            (f"{' ' * GAP}{change:>{change_width}}", ink),
-        )
-
-
 def time_left(shown: ComparisonShown, blocks: Sequence[BlockShown]) -> str:
     """Return how long the pairs left take, as the mean of those so far: `about 3 min left`.
 

@@ -15,7 +15,6 @@ from gpudash.snapshot import Result
 from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.charts.axes import nice_ceiling
 from gpudash.tui.lever_values import rate_unit
-from gpudash.tui.scroll import Scroll
 
 MOST_BAR, LEAST_BAR = 32, 6
 GAP = 3
@@ -51,11 +50,6 @@ def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
     table = Table(results=results, on_gpu=on_gpu, unit=rate_unit(results))
     highest = max(fmt.measured(map(table.rate, results)), default=0.0)
     return msgspec.structs.replace(table, full=nice_ceiling(highest))
-
-
-def in_sight(table: Table, scroll: Scroll, height: int) -> list[int]:
-    """Return the visible rows."""
-    return list(scroll.in_sight(len(table.results), height))
 
 
 def energy_text(result: Result) -> str:

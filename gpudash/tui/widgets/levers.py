@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
-from gpudash.tui.cells import Parts, cut, exactly
+from gpudash.tui.cells import Parts, cut, exactly, value_in
 from gpudash.tui.charts.change_axis import Axis, shared_axis
 from gpudash.tui.keys import key_for
 from gpudash.tui.ledger import LedgerRow, Standing, ledger
@@ -268,21 +268,14 @@ def _change(one: LedgerRow, width: int, ink: str) -> Parts:
     sides = [f"[{text}]" if text == active and not one.is_running else text
              for text in (before, after)]  # fmt: skip
     if not after:
-        return ((set_cell_size(_value(sides[0], width - 1), width), ink),)
+        return ((set_cell_size(value_in(sides[0], width - 1), width), ink),)
     arrow = " ⇄ " if one.is_running else " → "
     room = max(width - len(arrow) - 1, 0)  # of both values
-    left = _value(sides[0], max(room - cell_len(sides[1]), room // 2))
-    right = _value(sides[1], room - cell_len(left))
+    left = value_in(sides[0], max(room - cell_len(sides[1]), room // 2))
+    right = value_in(sides[1], room - cell_len(left))
     inks = ["strong" if text.startswith("[") and ink == "text" else ink for text in sides]
     pad = " " * max(width - cell_len(left) - cell_len(right) - len(arrow), 0)
     return (left, inks[0]), (arrow, "dim"), (right, inks[1]), (pad, "")
-
-
-def _value(text: str, width: int) -> str:
-    """Return a value in at most `width` cells; a number is whole or not there."""
-    if cell_len(text) <= width:
-        return text
-    return "…" if any(map(str.isdigit, text)) else cut(text, width)
 
 
 def _bar(one: LedgerRow, axis: Axis, width: int) -> str:

@@ -6,7 +6,6 @@ tab.
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
 
 from gpudash import format as fmt
 from gpudash.compare.starts import host_share, of_one_start
@@ -15,12 +14,12 @@ from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.arrangement import SURE_PANE
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, beside, cell, fitted
+from gpudash.tui.cells import Cell, Parts, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.scroll import Scroll
-from gpudash.tui.widgets.comparison import comparison_rows, forest_rows
-from gpudash.tui.widgets.history import Table, history_rows, in_sight, table_of
+from gpudash.tui.widgets.comparison import comparison_rows
+from gpudash.tui.widgets.history import Table, history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
@@ -38,12 +37,6 @@ TITLES: dict[Tab, tuple[str, str]] = {
 """Tab → its title, and its short title."""
 DIGIT = "⁵"
 """The pane's key; it marks the open tab."""
-WIDE = 150
-"""Columns from which the run's comparisons are beside the open tab."""
-SIDE_COLUMNS = 64
-"""Columns of the comparisons there."""
-LEAST_BELOW = 4
-"""Fewest rows for the list below a comparison: a blank one, an axis, and two comparisons."""
 RANKS_FRAME = 3
 """Rows of the ranks' table for its frame and its head."""
 VALUE = 12
@@ -180,7 +173,7 @@ class Pane(Panel, Scrolled):
 
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
         """Choose the row under the pointer."""
-        shown = in_sight(self._table, self._scroll, self.inside.height - 1)
+        shown = self._scroll.in_sight(self._count, self.inside.height - 1)
         if self.tab == "results" and 0 < y <= len(shown):
             self._go_to(shown[y - 1])
 
@@ -227,35 +220,18 @@ class Pane(Panel, Scrolled):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Return the open tab's rows; in a wide pane, the run's comparisons beside them."""
-        shown = self._snapshot.verdicts if self.tab == "results" else self._earlier
-        if width < WIDE or self.tab not in ("results", "ab") or not shown:
-            return self._tab_rows(width, height)
-        left = width - SIDE_COLUMNS - MARGIN
-        rows = chain(self._tab_rows(left, height), repeat((), height))
-        return beside(rows, forest_rows(shown, SIDE_COLUMNS, height), left, " │ ", "border")
-
-    @property
-    def _earlier(self) -> list[ComparisonShown]:
-        """The verdicts of comparisons before the one that is shown."""
-        return [one for one in self._snapshot.verdicts if one != self._snapshot.comparison]
-
-    def _tab_rows(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield the open tab's rows."""
         if self.tab == "results":
-            shown = in_sight(self._table, self._scroll, max(height - 1, 1))
+            shown = self._scroll.in_sight(self._count, max(height - 1, 1))
             rows = [*history_rows(self._table, shown, width, cursor=self._cursor)]
             yield from rows[-height:]  # a single row has no head
         elif self.tab == "ab":
             compared, price = self._snapshot.comparison, self._snapshot.price
-            rows = list(comparison_rows(compared, width, height, price))
-            yield from rows
-            if width < WIDE and height - len(rows) >= LEAST_BELOW:
-                yield ()
-                yield from forest_rows(self._earlier, width, height - len(rows) - 1)
+            yield from comparison_rows(compared, width, height, price)
         elif self.tab == "ranks" and self._job.ranks:
             in_view = self._scroll.in_sight(self._count, height - 1)
-            shown = ranks_in_sight(self._job, in_view)
-            yield from rank_rows(self._job, shown, width, cursor=self._cursor)
+            ranks = ranks_in_sight(self._job, in_view)
+            yield from rank_rows(self._job, ranks, width, cursor=self._cursor)
         elif self.lines.get(self.tab):
             lines, last = self.lines[self.tab], self._scroll.chosen(self._count)
             ink = "text" if self.tab == "output" else "dim"
@@ -343,13 +319,10 @@ class Pane(Panel, Scrolled):
 
     def _beyond(self) -> tuple[Cell, ...]:
         """Return how many rows are hidden above and below."""
-        if self.tab == "results":
-            shown = in_sight(self._table, self._scroll, max(self.inside.height - 1, 1))
-            last = shown[-1] if shown else -1
-            above, what = last + 1 - len(shown), "row"
-        elif self.tab == "ranks":
-            in_view = self._scroll.in_sight(self._count, self.inside.height - 1)
-            last, above, what = in_view.stop - 1, in_view.start, "rank"
+        if self.tab in ("results", "ranks"):
+            in_view = self._scroll.in_sight(self._count, max(self.inside.height - 1, 1))
+            last, above = in_view.stop - 1, in_view.start
+            what = "row" if self.tab == "results" else "rank"
         else:
             last, above, what = self._scroll.chosen(self._count), 0, "line"
         below = self._count - 1 - last

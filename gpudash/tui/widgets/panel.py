@@ -1,8 +1,8 @@
 """The bases of panels, and of those over the charts' common time axis.
 
-A panel has a thin rule above it with its number, values and buttons, which shows the focus. A
-dialog's has a frame. Both are painted with the content, row by row: a border of Textual's cannot
-hold buttons, and costs each widget two more style matches before the first frame.
+A panel has a thin rule above it with its number, values and buttons, which shows the focus. It is
+painted with the content, row by row: a border of Textual's cannot hold buttons, and costs each
+widget two more style matches before the first frame.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,12 +15,10 @@ from textual.geometry import Size
 from gpudash import format as fmt
 from gpudash.ranks.recent import now
 from gpudash.snapshot import Snapshot
-from gpudash.tui.cells import Cell, Parts, cell, exactly, placed, width_of
+from gpudash.tui.cells import Cell, Parts, cell, placed, width_of
 from gpudash.tui.charts.axes import TimeRange, TimeView
 from gpudash.tui.widgets.painted import Painted
 
-BOX = tuple("╭╮╰╯─│")
-"""The frame of a dialog: corners, horizontal, vertical."""
 THIN, HEAVY = "─", "━"
 """A rule, and that of the panel with the focus."""
 MARGIN = 3
@@ -45,8 +43,6 @@ class Panel(Painted):
     """A part of the main screen below a rule. A digit, Tab or a click gives it the focus."""
 
     can_focus = True
-    boxed = False
-    """Whether it has a frame, as a dialog has."""
     ruled = True
     """Whether it has a rule above it."""
 
@@ -54,19 +50,17 @@ class Panel(Painted):
     def inside(self) -> Size:
         """The size of the body."""
         width, height = self.size
-        left, above, below = self._edges(width, height)
-        return Size(max(width - 2 * left, 0), max(height - above - below, 0))
+        above, below = self._edges(height)
+        return Size(width, max(height - above - below, 0))
 
     def has_foot(self) -> bool:
         """Return whether there is a row of cells below the body."""
         return False
 
-    def _edges(self, width: int, height: int) -> tuple[int, int, int]:
-        """Return the columns at either side, and the rows above and below the body."""
-        if self.boxed:
-            return (1, 1, 1) if width >= 4 and height >= 3 else (0, 0, 0)
+    def _edges(self, height: int) -> tuple[int, int]:
+        """Return the rows above and below the body."""
         above = int(self.ruled and height > 1)
-        return 0, above, int(height > above + 1 and self.has_foot())
+        return above, int(height > above + 1 and self.has_foot())
 
     def frame(self) -> PanelFrame:
         """Return the present cells of rule and bottom row."""
@@ -78,35 +72,24 @@ class Panel(Painted):
 
     def rule(self, width: int) -> Parts:
         """Return the row above the body."""
-        return self._edge(width, "", "", HEAVY if self.has_focus else THIN, top=True)
+        return self._edge(width, HEAVY if self.has_focus else THIN, top=True)
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the body with its rule, or in its frame."""
-        left, above, below = self._edges(width, height)
+        """Yield the rule, the body, and the cells below it."""
+        above, below = self._edges(height)
         room = height - above - below
-        if not self.boxed:
-            yield from [self.rule(width)] * above
-            yield from islice(chain(self.body(width, room), repeat(())), room)
-            if below:
-                yield self._edge(width, "", "", " ", top=False)
-            return
-        if not above:
-            yield from self.body(width, height)
-            return
-        left_top, right_top, left_bottom, right_bottom, across, down = BOX
-        ink = "focus" if self.has_focus else "border"
-        yield self._edge(width, left_top, right_top, across, top=True)
-        for row in islice(chain(self.body(width - 2 * left, room), repeat(())), room):
-            yield ((down, ink), *exactly(row, width - 2), (down, ink))
-        yield self._edge(width, left_bottom, right_bottom, across, top=False)
+        yield from [self.rule(width)] * above
+        yield from islice(chain(self.body(width, room), repeat(())), room)
+        if below:
+            yield self._edge(width, " ", top=False)
 
-    def _edge(self, width: int, begin: str, end: str, across: str, *, top: bool) -> Parts:
-        """Return a rule, or an edge of the frame, with its cells."""
+    def _edge(self, width: int, across: str, *, top: bool) -> Parts:
+        """Return the rule, or the row at the bottom, with its cells."""
         ink = "focus" if self.has_focus else "border"
-        row = [(begin + across if begin else " " + across, ink)]
+        row = [(f" {across}", ink)]
         for x, one in self.frame().placed(width, top=top):
             row += [(across * (x - 1 - width_of(row)), ink), (" ", ink), *one.parts, (" ", ink)]
-        return (*row, (across * (width - len(end) - width_of(row)) + end, ink))
+        return (*row, (across * (width - width_of(row)), ink))
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001  # Textual's signature
         """Repaint the rule; no style rule depends on the focus, so none is matched again."""
@@ -115,9 +98,9 @@ class Panel(Painted):
     def on_click(self, event: events.Click) -> None:
         """Run the action of a clicked cell in an edge, or pass the click to the body."""
         width, height = self.size
-        left, above, below = self._edges(width, height)
+        above, below = self._edges(height)
         if above <= event.y < height - below:
-            self.clicked(event.x - left, event.y - above)
+            self.clicked(event.x, event.y - above)
             return
         for x, one in self.frame().placed(width, top=event.y < above):
             if x <= event.x < x + one.width and one.action:

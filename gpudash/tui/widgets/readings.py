@@ -1,8 +1,7 @@
-"""The readings of GPU and host: the panel of the most important ones, and the panel of all."""
+"""The readings of GPU and host: the most important ones, and in a zoomed panel all of them."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
@@ -13,12 +12,12 @@ from gpudash.metrics import METRICS
 from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Parts, beside, cell, cut
+from gpudash.tui.cells import Parts, beside, cell, cut, rule
 from gpudash.tui.charts.axes import TimeView, nice_ceiling, range_of
 from gpudash.tui.charts.sparklines import ShownReading, reading, readings, sparklines
 from gpudash.tui.charts.throughput import throughput
-from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import Panel, PanelFrame, TimePanel, moment_cell
+from gpudash.tui.widgets.panel import PanelFrame, TimePanel, moment_cell
+from workloads.standard_levers import usable_cores
 
 LEAST_LINE = 4
 """Fewest columns of a sparkline."""
@@ -29,19 +28,22 @@ COMPACT_ROWS = 2
 
 
 class Activity(TimePanel):
-    """The most important readings that fit; the device panel has them all."""
+    """The most important readings that fit; all of them where it has all of the room."""
 
+    whole = False
+    """Whether it has all of the room."""
     _readings: Sequence[ShownReading] = ()
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
         """Return the readings, their times, why there are none of a GPU, and if there are ranks."""
         self._readings = readings(snapshot, self.view)
-        return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks)
+        now_s = snapshot.elapsed_s if self.whole else 0.0
+        return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks), now_s
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
         width, height = self.inside
-        if self._is_compact(width, height):
+        if self.whole or self._is_compact(width, height):
             return None
         label_width, columns = _layout(self._fitting(width, height), width)
         time_range = range_of(self._snapshot.series, columns, self.view)
@@ -58,11 +60,14 @@ class Activity(TimePanel):
         whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
         return PanelFrame(
             top=(cell(f"³{title}", "strong"), *whose),
-            top_right=(*at, button("all", "screen.device", rank=1)),
+            top_right=(*at, button("close" if self.whole else "all", "screen.device", rank=1)),
         )
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield why no GPU is read, if that is so, and the readings."""
+        """Yield why no GPU is read, if that is so, and the readings; or all lines."""
+        if self.whole:
+            yield from self._all(width, height)
+            return
         for line in self._why(width, height):
             yield ((f" {line}", "dim"),)
         series, view = self._snapshot.series, self.view
@@ -73,6 +78,17 @@ class Activity(TimePanel):
             yield from beside(steps, others, half)
             return
         yield from reading_rows(self._fitting(width, height), series, view, width)
+
+    def _all(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield every line, in two columns if they do not fit in one."""
+        cores = usable_cores() if self._snapshot.playback is None else None
+        lines, series = device_lines(self._snapshot, cores), self._snapshot.series
+        if width < TWO_COLUMNS or len(lines) <= height:
+            yield from _column(lines[:height], series, width)
+            return
+        half = width // 2
+        left, right = (lines[:height], lines[height : 2 * height])
+        yield from beside(_column(left, series, half), _column(right, series, half), half)
 
     def _is_compact(self, width: int, height: int) -> bool:
         """Return whether it stands for the charts too, which have no room."""
@@ -238,69 +254,12 @@ def _loader(snapshot: Snapshot) -> Iterator[DeviceLine]:
         yield ShownReading(label="unreadable, skipped", value=f"{snapshot.skipped_samples:,}")
 
 
-class DevicePanel(Panel, Scrolled):
-    """All readings, in the levers' place; hidden until the user opens it."""
-
-    _snapshot = Snapshot()
-    _cores: int | None = None
-    _first = 0
-
-    def show(self, snapshot: Snapshot, cores: int | None = None) -> None:
-        """Update the values; repaint the rows that changed."""
-        self._snapshot, self._cores = snapshot, cores
-        vars(self).pop("_lines", None)
-        self.repaint()
-
-    @cached_property
-    def _lines(self) -> list[DeviceLine]:
-        """All lines; made only if the panel is visible."""
-        return device_lines(self._snapshot, self._cores)
-
-    def frame(self) -> PanelFrame:
-        """Return the title, the number of hidden lines, and the button that closes it."""
-        below = len(self._lines) - self._top(*self.inside) - self._room(*self.inside)
-        more = [cell(f"↓ {below} more", "dim")] if below > 0 else []
-        return PanelFrame(
-            top=(cell("⁶device", "strong"), *more),
-            top_right=(button("close", "screen.device", rank=1),),
-        )
-
-    def scroll_rows(self, direction: int) -> None:
-        """Show earlier rows (-1) or later ones (+1)."""
-        self._first = self._top(*self.inside, direction)
-        self.repaint()
-
-    def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the lines, in two columns if they do not fit in one."""
-        first, room = self._top(width, height), self._room(width, height)
-        shown = self._lines[first : first + room]
-        if room == height:
-            yield from self._column(shown, width)
-            return
-        half = width // 2
-        left, right = shown[:height], shown[height:]
-        yield from beside(self._column(left, half), self._column(right, width - half), half)
-
-    def _room(self, width: int, height: int) -> int:
-        """Return the number of visible lines."""
-        return 2 * height if width >= TWO_COLUMNS and len(self._lines) > height else height
-
-    def _top(self, width: int, height: int, direction: int = 0) -> int:
-        """Return the topmost visible line, moved by `direction`."""
-        last = max(len(self._lines) - self._room(width, height), 0)
-        return min(max(self._first + direction, 0), last)
-
-    def _column(self, lines: Sequence[DeviceLine], width: int) -> Iterator[Parts]:
-        shown = [line for line in lines if isinstance(line, ShownReading)]
-        rows = reading_rows(shown, self._snapshot.series, NOW, width)
-        for line in lines:
-            if isinstance(line, ShownReading):
-                yield next(rows)
-            else:
-                text = fmt.clip(fmt.plain(line.text), width - 2)
-                rule = "─" * (width - cell_len(text) - 3)
-                yield (
-                    ((f" {text} ", "head"), (rule, "border"))
-                    if line.heads
-                    else ((f" {text}", "dim"),)
-                )
+def _column(lines: Sequence[DeviceLine], series: Series, width: int) -> Iterator[Parts]:
+    rows = reading_rows([one for one in lines if isinstance(one, ShownReading)], series, NOW, width)
+    for line in lines:
+        if isinstance(line, ShownReading):
+            yield next(rows)
+        elif line.heads:
+            yield rule(fmt.plain(line.text), width)
+        else:
+            yield ((f" {fmt.clip(fmt.plain(line.text), width - 2)}", "dim"),)

@@ -20,7 +20,8 @@ COLUMNS = (0, 76, 240)
 VALUE, SHARE = 9, 6
 LABEL = 62
 """Most of a column's width that names may take, in percent: bars need some."""
-LONGEST_BAR = 36
+BAR, LONGEST_BAR = 36, 60
+"""Columns of a bar before there are any behind it, and most of one."""
 LEAST_MORE = 8
 """Fewest columns of what stands behind a bar."""
 FEWEST, FEW, MOST = 3, 6, 20
@@ -78,25 +79,27 @@ def _block_rows(block: Section, width: int) -> Iterator[Parts]:
     yield rule(block.title, width)
     valued = [row for row in rows if row.value]
     shares = SHARE * any(row.share for row in valued)
-    longest = max((cell_len(row.what) for row in valued), default=0)
-    label = max(min(longest, width - 3 - VALUE - shares, width * LABEL // 100), 1)
+    names = max((cell_len(row.what) for row in valued), default=0)
+    label = max(min(names, width - 3 - VALUE - shares, width * LABEL // 100), 1)
     room = width - 3 - label - VALUE - shares - 2
+    more = max((cell_len(row.more) for row in valued if row.more), default=-2)
+    longest = min(max(room - 2 - max(more, LEAST_MORE * (more > 0)), BAR), room, LONGEST_BAR)
     full_ms = block.full_ms or max((row.ms or 0.0 for row in valued), default=0.0)
     for row in rows:
         if not row.value:
             yield ((f"   {row.what}", "text"),)
             continue
-        bar = _bar(row, full_ms, min(room, LONGEST_BAR))
-        left = room - min(room, LONGEST_BAR) - 2 if bar else room
-        more = fmt.clip(row.more, left) if left >= LEAST_MORE else ""
-        pad = min(room, LONGEST_BAR) - cell_len(bar[0]) + 2 if bar else 0
+        bar = _bar(row, full_ms, longest)
+        left = room - longest - 2 if bar else room
+        behind = fmt.clip(row.more, left) if left >= LEAST_MORE else ""
+        pad = longest - cell_len(bar[0]) + 2 if bar else 0
         yield (
             (f"   {fitted(fmt.clip(row.what, label), label)}", "text"),
             (f"{row.value:>{VALUE}}", "strong"),
             (f"{row.share:>{shares}}" if shares else "", "dim"),
             ("  ", "text"),
             *((bar,) if bar else ()),
-            (f"{' ' * pad}{more}", "dim"),
+            (f"{' ' * pad}{behind}", "dim"),
         )
 
 

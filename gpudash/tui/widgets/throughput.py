@@ -1,7 +1,7 @@
-"""The throughput chart over the common time axis; maximised, with a histogram of step times."""
+"""The throughput chart over the common time axis."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, pairwise, repeat
+from itertools import groupby, pairwise
 from operator import itemgetter
 
 from rich.cells import cell_len
@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.bars import button
-from gpudash.tui.cells import LEVELS, Cell, Parts, bar_of, beside, cell
+from gpudash.tui.cells import LEVELS, Cell, Parts, cell
 from gpudash.tui.charts.axes import (
     TimeRange,
     bins_of,
@@ -21,12 +21,10 @@ from gpudash.tui.charts.axes import (
 )
 from gpudash.tui.charts.throughput import (
     EIGHTHS,
-    classes_in,
     columns_of,
     compared_in,
     drawn_columns,
     label_in,
-    newest_row,
     nothing,
     scale_of,
     side_at,
@@ -43,15 +41,9 @@ from gpudash.tui.widgets.panel import (
 )
 
 FINE_ROWS = 12
-"""Rows from which the axis has numbers at its quarters."""
+"""Rows from which the axes have numbers at the quarters, and the times."""
 LEAST_BANDED = 6
 """Rows from which one shows the sides of an A/B."""
-SIDE_BY_SIDE_FROM = (100, 36)
-"""Width from which the histogram is beside the plot, and the histogram's columns there."""
-BELOW = (20, 8)
-"""In a narrower panel: height from which it is below the plot, and its rows there."""
-MOST_ROWS = 3
-"""Most rows of a bar."""
 MARKER, CURSOR = "┊", "│"
 SIDES: Parts = ((" " * (GUTTER - 4), ""), ("A", "a"), ("/", "faint"), ("B", "b"), (" ", ""))
 """The text before the band, in the colours of both sides."""
@@ -60,26 +52,22 @@ SIDES: Parts = ((" " * (GUTTER - 4), ""), ("A", "a"), ("/", "faint"), ("B", "b")
 class ThroughputChart(TimePanel):
     """The chart of samples/s over time."""
 
-    maximised = False
-    """Whether it has labels on its time axis, and the histogram of step times."""
-
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
         """Return the parts of a snapshot that the panel shows."""
         return (
             *(throughput(snapshot), snapshot.steps_per_s, snapshot.series, snapshot.markers),
-            *(snapshot.blocks, snapshot.step_histogram, newest_row(snapshot)),
-            *(is_live(snapshot), nothing(snapshot)),
+            *(snapshot.blocks, is_live(snapshot), nothing(snapshot)),
         )
 
     def time_at(self, x: int) -> float | None:
         """Return the moment in the middle of this column of the body."""
-        gutter, _ = _split(self._room(*self.inside)[0])
+        gutter, _ = _split(self.inside.width)
         return self.time_range.moment_in(x - gutter)
 
     @property
     def time_range(self) -> TimeRange:
         """The time range that is shown; the cursor moves by its bins."""
-        columns = _split(self._room(*self.inside)[0])[1]
+        columns = _split(self.inside.width)[1]
         return range_of(self._snapshot.series, columns, self.view)
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
@@ -116,23 +104,7 @@ class ThroughputChart(TimePanel):
     # ── body ────────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Return the plot; if it is maximised, also the histogram beside or below it."""
-        plot_width, plot_height = self._room(width, height)
-        plot = self._plot(plot_width, plot_height)
-        if plot_width < width:
-            return beside(plot, self._histogram(width - plot_width - 2, height), plot_width, "  ")
-        return chain(plot, self._histogram(width, height - plot_height))
-
-    def _room(self, width: int, height: int) -> tuple[int, int]:
-        """Return the size of the plot, with its axes and labels."""
-        if self.maximised and self._snapshot.step_histogram:
-            if width >= SIDE_BY_SIDE_FROM[0]:
-                return width - SIDE_BY_SIDE_FROM[1], height
-            if height >= BELOW[0]:
-                return width, height - BELOW[1]
-        return width, height
-
-    def _plot(self, width: int, height: int) -> Iterator[Parts]:
+        """Yield the columns with their axes, the sides of an A/B, and the markers' labels."""
         snapshot = self._snapshot
         gutter, columns = _split(width)
         at_s, values = snapshot.series.at_s, throughput(snapshot).values
@@ -145,7 +117,7 @@ class ThroughputChart(TimePanel):
         compared = compared_in(snapshot.blocks, time_range)
         named = height >= 4
         banded = height >= LEAST_BANDED and bool(compared)
-        timed = named and self.maximised
+        timed = height >= FINE_ROWS
         rows = height - named - banded - timed
         top = scale_of(runs, snapshot.markers)
         canvas = drawn_columns(runs, top, time_range, rows)
@@ -230,30 +202,6 @@ class ThroughputChart(TimePanel):
         tick = "↑" if cut_off and y == 0 else "┤" if y in at else "│"
         text = fmt.compact(at[y]) if y in at else ""
         return ((f"{text:>{GUTTER - 1}}{tick}", "faint"),)
-
-    # ── step times ──────────────────────────────────────────────────────────────────────
-
-    def _histogram(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the histogram of the step times in the newest row of results."""
-        histogram, row = self._snapshot.step_histogram, newest_row(self._snapshot)
-        if height < 3 or row is None:
-            return
-        steps = sum(count for _, count in histogram)
-        p50, p95 = fmt.milliseconds(row.step_ms_p50), fmt.milliseconds(row.step_ms_p95)
-        title = ("step, ms  ", "strong")
-        yield title, ("p50 ", ""), (p50, "strong"), ("  p95 ", ""), (p95, "strong")
-        yield ((f"{steps:,} steps of setting {row.number}", "dim"),)
-        classes = classes_in(histogram, height - 2)
-        rows = (height - 2) // max(len(classes), 1)
-        digits = max((len(f"{count:,}") for _, count in classes), default=0)
-        most = max((count for _, count in classes), default=0)
-        room = max(width - 8 - digits - 1, 0)
-        sliver = 1 / max(8 * room, 1)  # even one step is visible
-        for least_ms, count in classes:
-            share = max(count / most, sliver) if count else 0.0
-            bar = (f"{bar_of(share, room):<{room}}", "rate")
-            yield (f"{fmt.significant(least_ms):>7} ", "dim"), bar, (f" {count:>{digits},}", "")
-            yield from repeat(((" " * 8, ""), bar), min(rows, MOST_ROWS) - 1)
 
 
 def _split(width: int) -> tuple[int, int]:

@@ -1,0 +1,72 @@
+"""What the main screen shows of a snapshot, as one frame: without a terminal and an event loop."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from gpudash.protocol.commands import Plan
+from gpudash.snapshot import Snapshot
+from gpudash.tui.arrangement import is_too_small, places, too_small
+from gpudash.tui.cells import Parts, exactly
+from gpudash.tui.control import Control
+from gpudash.tui.inbox import NO_MAIL, Mail
+from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS, Key
+from gpudash.tui.panels import Panels, View
+from gpudash.tui.widgets.painted import Painted
+
+
+def frame(
+    snapshot: Snapshot,
+    view: View,
+    size: tuple[int, int],
+    *,
+    mail: Mail = NO_MAIL,
+    last_start_s: float | None = None,
+) -> list[Parts]:
+    """Return what the main screen shows of a snapshot: rows of texts with the names of inks."""
+    keys = REPLAY_KEYS if snapshot.playback else KEYS
+    token = ACTIVE.set(keys)
+    try:
+        return _frame(snapshot, view, size, keys, mail, last_start_s)
+    finally:
+        ACTIVE.reset(token)
+
+
+def _frame(
+    snapshot: Snapshot,
+    view: View,
+    size: tuple[int, int],
+    keys: Sequence[Key],
+    mail: Mail,
+    last_start_s: float | None,
+) -> list[Parts]:
+    control, panels = _control_of(snapshot), Panels()
+    panels.pane.open(view.tab)
+    panels.activity.whole = view.panels.zoomed == "activity"
+    panels.answer.show(control.headline, snapshot, last_start_s)
+    panels.show(control, mail, view.time)
+    panels.show_footer(control, keys, view, size)
+    shown = replace(view.panels, scrubber=snapshot.playback is not None)
+    regions = places(*size, panels.wanted(shown))
+    if is_too_small(*size):
+        return [exactly(((row, ""),), size[0]) for row in (too_small(*size), *[""] * (size[1] - 1))]
+    rows: list[list[tuple[int, Parts]]] = [[] for _ in range(size[1])]
+    parts = {part.id: part for part in vars(panels).values() if isinstance(part, Painted)}
+    parts |= {chart.id: chart for chart in panels.charts}
+    for name, region in regions.items():
+        painted = parts[name].painted_at(region.size, focused=name == view.focus)
+        for y, row in enumerate(painted, region.y):
+            rows[y].append((region.x, row))
+    return [tuple(part for _, row in sorted(row_parts) for part in row) for row_parts in rows]
+
+
+def _control_of(snapshot: Snapshot) -> Control:
+    """Return the control of a run that nothing can be asked of."""
+
+    def none() -> NoReturn:
+        raise NotImplementedError  # a frame shows, and asks nothing of a run
+
+    control = Control(none, Plan(workload=snapshot.workload, settings={}))
+    control.snapshot = snapshot
+    return control
