@@ -27,9 +27,7 @@ def test_wandb_writes_figures_into_the_scripts_rows(tmp_path, monkeypatch):
     run.log({"loss": 2.0})
     run.finish()
     (file,) = tmp_path.rglob("*.wandb")
-    written = file.read_bytes()
-    assert RATE.encode() in written
-    assert b"gpudash/*" in written
+    until(lambda: {RATE.encode() in file.read_bytes(), b"gpudash/*" in file.read_bytes()} == {True})
 
 
 def test_mlflow_has_figures_in_its_store(tmp_path, monkeypatch):
