@@ -423,7 +423,7 @@ def test_a_resumed_sweep_with_all_its_blocks_prints_its_table_and_trains_nothing
     csv, table = whole
     before, beside = csv.read_bytes(), described(csv)
     monkeypatch.setattr(
-        "gpudash.cli.sweep_run.Session", lambda *a, **k: pytest.fail("it would train")
+        "gpudash.cli.headless.Session", lambda *a, **k: pytest.fail("it would train")
     )
     markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
     outputs = ["--markdown", str(markdown), "--plot", str(plot)]
@@ -439,10 +439,10 @@ def test_a_resumed_sweep_with_all_its_blocks_prints_its_table_and_trains_nothing
 def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch):
     csv, _ = whole
 
-    def begin(plan, command, set_by):
+    def begin(*_plan, **_how):
         raise InterruptedError
 
-    monkeypatch.setattr("gpudash.cli.sweep_run.Session", begin)
+    monkeypatch.setattr("gpudash.cli.headless.Session", begin)
     with pytest.raises(InterruptedError):
         main([*WHOLE, str(csv), "--rounds", "3"])
 
@@ -543,7 +543,7 @@ def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):
 
 def test_a_dry_run_prints_the_size_and_trains_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
-        "gpudash.cli.sweep_run.Session", lambda *a, **k: pytest.fail("it would train")
+        "gpudash.cli.headless.Session", lambda *a, **k: pytest.fail("it would train")
     )
     asked = ["--vary", "batch_size=8,16", "--vary", "pipelined=off,on", "--csv"]
     assert main(["sweep", *asked, str(tmp_path / "s.csv"), "--dry-run"]) == 0
