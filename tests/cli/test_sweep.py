@@ -439,7 +439,7 @@ def test_a_resumed_sweep_with_all_its_blocks_prints_its_table_and_trains_nothing
 def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch):
     csv, _ = whole
 
-    def begin(*_, **_options):
+    def begin(*_plan, **_how):
         raise InterruptedError
 
     monkeypatch.setattr("gpudash.cli.headless.Session", begin)

@@ -598,7 +598,7 @@ async def test_y_copies_the_verdict_with_what_it_depends_on():
 @pytest.mark.parametrize("workload", CATALOGUE)
 async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monkeypatch, workload):
     asked = []
-    monkeypatch.setattr(ab, "Session", lambda plan, **_: mock.Mock(plan=plan))
+    monkeypatch.setattr("gpudash.cli.headless.Session", lambda plan, **_: mock.Mock(plan=plan))
 
     def run_ab(session, comparison, *_):
         asked.append((session.plan, comparison))
