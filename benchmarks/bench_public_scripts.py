@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -168,17 +169,22 @@ def watched(name: str, script: dict[str, Any], options: argparse.Namespace) -> F
         words += ["--record", str(record), "--every-step"]
         words += [str(ROOT / "benchmarks" / "annotated_script.py"), str(out), *script["command"]]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-        ended = subprocess.run(
+        with subprocess.Popen(
             words,
             cwd=options.at / script["folder"],
             env=environment | script.get("environment", {}),
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        last = ended.stderr.strip().splitlines()[-3:]
-        if ended.returncode or not out.exists():
+            start_new_session=True,
+        ) as run:
+            try:
+                _, errors = run.communicate(timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)
+                return f"took longer than {TIMEOUT_S:.0f} s"
+        last = errors.strip().splitlines()[-3:]
+        if run.returncode or not out.exists():
             return "; ".join(last)
         profile, steps = json.loads(out.read_text()), [*steps_of(record.with_suffix(".jsonl"))]
         return judged(name, script, last[-1], profile, steps)
