@@ -1,11 +1,13 @@
-"""A fixture for tests of the hooks: the results of scripts that are each run once."""
+"""Fixtures for tests of the hooks: results of scripts that are each run once, and a training."""
 
 import fcntl
 import json
 
 import pytest
 
+from tests.script.toy_script import script
 from tests.warm import python
+from tests.workloads.trainings import one_thread
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +25,16 @@ def results_of(tmp_path_factory, worker_id):
         return json.loads(path.read_text())
 
     return read
+
+
+@pytest.fixture
+def quick():
+    """Compute on one thread."""
+    with one_thread():
+        yield
+
+
+@pytest.fixture
+def training(tmp_path):
+    with script(tmp_path) as made:
+        yield made

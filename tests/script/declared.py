@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import gpudash
 from gpudash.script import explicit
-from tests.script.shapes import Net, backward, data, made, shape
+from tests.script.shape import Net, backward, data, made, shape
 
 PAUSE_S = 0.05
 """Longer by far than a step."""

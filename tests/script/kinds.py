@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from tests.script.shapes import Net, data, made, shape
+from tests.script.shape import Net, data, made, shape
 
 LONG_S = 0.01
 """How long a slow part of a step takes."""

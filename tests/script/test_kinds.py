@@ -4,6 +4,7 @@ import pytest
 
 from tests.script import kinds, shapes
 from tests.script.kinds import LONG_S, ROLLOUTS, UPDATES
+from tests.script.shape import ACTS_S
 
 KINDS = [name for name, (run, _) in shapes.SHAPES.items() if run.__module__ == kinds.__name__]
 LONG_MS = LONG_S * 1e3
@@ -114,7 +115,7 @@ def test_a_rollout_is_a_part_of_the_step_after_it_and_no_evaluation(results, nam
 def test_acting_before_each_step_is_a_rollout_from_the_first_on(results):
     one = results["acts_before_it_learns"]
     assert one["asides"] == []
-    assert min(step["rollout_ms"] for step in one["records"][1:]) >= shapes.ACTS_S * 1e3
+    assert min(step["rollout_ms"] for step in one["records"][1:]) >= ACTS_S * 1e3
 
 
 @pytest.mark.parametrize("name", ["evaluation_without_a_loader", "evaluates_in_training_mode"])

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.script import shapes
+from tests.script.shape import ACTS_S, CALLS_A_BATCH, TICK_MS
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +72,11 @@ def test_samples_are_counted_after_the_script_has_left_its_loader(results):
 
 def test_the_wait_for_a_batch_is_measured_whatever_the_batch_is(results):
     for record in results["slow_dicts"]["records"]:
-        assert record["data_ms"] >= shapes.CALLS_A_BATCH * shapes.TICK_MS
+        assert record["data_ms"] >= CALLS_A_BATCH * TICK_MS
 
 
 def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_it(results):
-    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    waited = CALLS_A_BATCH * TICK_MS
     waits = {one["step"]: one["data_ms"] * one["count"] for one in results["slow_ends"]["records"]}
     assert [step for step, ms in waits.items() if ms >= waited] == [12, 24, 36]
 
@@ -86,10 +87,10 @@ def test_the_samples_of_a_step_that_the_script_leaves_are_not_counted(results):
 
 def test_the_hosts_time_is_all_but_the_waits_wherever_an_epoch_ends(results):
     records = results["slow_ends_after_any_step"]["records"]
-    waited = shapes.CALLS_A_BATCH * shapes.TICK_MS
+    waited = CALLS_A_BATCH * TICK_MS
     assert any(one["count"] == 1 and one["data_ms"] >= waited for one in records)
     for record in records[1:]:  # the first one's time is of two clocks
-        assert shapes.TICK_MS <= record["host_ms"] < waited
+        assert TICK_MS <= record["host_ms"] < waited
 
 
 def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
@@ -166,7 +167,7 @@ def test_steps_that_each_have_a_call_without_gradients_are_measured_in_full(resu
 
 def test_the_time_of_a_step_has_the_call_without_gradients_at_its_begin(results):
     for record in results["acts_before_it_learns"]["records"][1:]:  # the first is an evaluation
-        assert record["step_ms"] >= 1000 * shapes.ACTS_S
+        assert record["step_ms"] >= 1000 * ACTS_S
 
 
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])

@@ -1,6 +1,7 @@
 """A training with a scripted tracker, and a dashboard on a thread."""
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ from gpudash.protocol.training import LeverOffer, Phase, Progress, Step
 from gpudash.rendezvous import Rendezvous
 from gpudash.script.driver import Driver
 from gpudash.training.levers import Refusal
+from tests.answers import answered_by
 from tests.lives import told
 
 PATIENCE_S = 30.0
@@ -213,3 +215,12 @@ def script(folder: Path, **how: int) -> Iterator[Script]:
         yield made.begin()
     finally:
         made.driver.close()
+
+
+def path(folder: Path) -> Path:
+    return folder / f"{os.getpid()}.sock"
+
+
+def answered(dashboard: Dashboard) -> dict[int, list[str]]:
+    """Return what answers each command."""
+    return answered_by(envelope.body for envelope in list(dashboard.envelopes))

@@ -1,0 +1,139 @@
+"""Trainings whose loaders are slow, nested, left early, or give batches of many kinds."""
+
+import torch
+from torch.utils.data import DataLoader, default_collate
+
+from gpudash.script import batches
+from tests.script.shape import CALLS_A_BATCH, backward, data, made, shape
+
+
+@shape(12)
+def loader(toy):
+    model, optimizer = made()
+    batches = data()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    losses = []
+    for _ in range(2):
+        for batch in batches:
+            optimizer.zero_grad()
+            losses.append(backward(model, batch).item())
+            optimizer.step()
+            scheduler.step()
+    return {"losses": losses}
+
+
+@shape(60)
+def loader_left_within_an_epoch(toy):
+    model, optimizer = made()
+    for number, batch in enumerate(data()):
+        backward(model, batch)
+        optimizer.step()
+        if number == 4:
+            break
+    for _ in range(55):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
+@shape(25)
+def batches_of_many_kinds(toy):
+    """Tensors, dicts, and a last batch that is smaller."""
+    model, optimizer = made()
+    for _ in range(2):
+        for x, y in data(92):
+            backward(model, (x, y))
+            optimizer.step()
+    named = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(8)]
+    for batch in DataLoader(named, 8):
+        backward(model, (batch["x"], batch["y"]))
+        optimizer.step()
+
+
+@shape(16)
+def slow_dicts(toy):
+    def collated(samples):
+        for _ in range(CALLS_A_BATCH):
+            batches.time.monotonic()
+        return default_collate(samples)
+
+    model, optimizer = made()
+    named = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(128)]
+    for batch in DataLoader(named, 8, collate_fn=collated):
+        backward(model, (batch["x"], batch["y"]))
+        optimizer.step()
+
+
+class SlowToEnd(torch.utils.data.Sampler):
+    """Takes its time to say that no batch is left, as loader workers do that end."""
+
+    def __init__(self, samples=96):
+        self.samples = samples
+
+    def __iter__(self):
+        yield from range(self.samples)
+        for _ in range(CALLS_A_BATCH):
+            batches.time.monotonic()
+
+
+@shape(11)
+def leaves_a_step(toy):
+    model, optimizer = made()
+    for number, batch in enumerate(data(8 * 20)):
+        if number == 11:
+            break
+        backward(model, batch)
+        optimizer.step()
+
+
+@shape(36)
+def slow_ends(toy):
+    model, optimizer = made()
+    for _ in range(3):
+        for batch in DataLoader(data(96).dataset, 8, sampler=SlowToEnd()):
+            backward(model, batch)
+            optimizer.step()
+
+
+@shape(sum(range(15, 20)))
+def slow_ends_after_any_step(toy):
+    """Some epochs end after a step that is measured in full. The host's times are of one clock."""
+    model, optimizer = made()
+    for batches_an_epoch in range(15, 20):
+        loader = DataLoader(data(8 * 24).dataset, 8, sampler=SlowToEnd(8 * batches_an_epoch))
+        for batch in loader:
+            backward(model, batch)
+            optimizer.step()
+            toy.tracker.clock._now = batches.time.monotonic
+
+
+@shape(16)
+def nested_tensors(toy):
+    def collated(samples):
+        return torch.nested.nested_tensor([x for x, _ in samples]), [y for _, y in samples]
+
+    model, optimizer = made()
+    rows = [(torch.randn(1 + number % 3, 8), number % 2) for number in range(128)]
+    for x, y in DataLoader(rows, 8, collate_fn=collated):
+        means = torch.stack([one.mean(0) for one in x.unbind()])
+        backward(model, (means, torch.tensor(y)))
+        optimizer.step()
+
+
+class Nested(torch.utils.data.Dataset):
+    """Has a loader of its own."""
+
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, index):
+        if index % 24 == 23:
+            return next(iter(DataLoader(torch.randn(4, 8), 4)))[0], index % 2
+        return torch.randn(8), index % 2
+
+
+@shape(12)
+def loader_within_a_loader(toy):
+    model, optimizer = made()
+    for batch in DataLoader(Nested(), 8):
+        backward(model, batch)
+        optimizer.step()

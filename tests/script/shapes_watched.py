@@ -1,0 +1,119 @@
+"""Trainings that a dashboard watches, stops watching, or looks at closely."""
+
+import os
+
+import torch
+from torch import nn
+
+from tests.script.shape import backward, data, made, shape
+from tests.script.shapes_fed import loader
+
+
+@shape(40)
+def switched_off_and_on(toy):
+    model, optimizer = made()
+
+    def flip(step):
+        if step in (10, 20):
+            toy.tracker.active = step == 20
+            toy.tracker.border_at = 20
+
+    toy.at_border, toy.tracker.border_at = flip, 10
+    for _ in range(40):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
+@shape(40)
+def switched_off_and_looked_at_closely(toy):
+    """As in a block by the wall clock whose end must be seen, because batches come in bursts."""
+    model, optimizer = made()
+
+    def flip(step):
+        if step in (10, 30):
+            toy.tracker.active, toy.tracker.closely_until = step == 30, 30
+
+    toy.at_border, toy.tracker.border_at = flip, 10
+    for _ in range(40):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+    toy.tracker.closely_until = 0
+
+
+@shape(400, asked=[123, 257])
+def borders_asked_for(toy):
+    model, optimizer = made()
+    toy.tracker.border_at = 123
+    for batch in data(3200):
+        backward(model, batch)
+        if toy.borders and toy.borders[-1] == 123:
+            toy.tracker.border_at = 257
+        optimizer.step()
+
+
+def is_hooked(model):
+    """Whether calls of the model and backward passes are."""
+    return "_compiled_call_impl" in vars(model), hasattr(torch.autograd.backward, "__wrapped__")
+
+
+def is_backward_hooked_in_child():
+    read, write = os.pipe()
+    if not os.fork():
+        os.write(write, str(is_hooked(nn.Module())[1]).encode())
+        os._exit(0)
+    os.wait()
+    return os.read(read, 8) == b"True"
+
+
+@shape(40)
+def hooks_in_and_out(toy):
+    model, optimizer = made()
+    at_borders, in_steps, in_children = [], [], set()
+    toy.at_border = lambda _step: at_borders.append(is_hooked(model))
+    for batch in data(40 * 8):
+        in_steps.append(is_hooked(model))
+        if not in_children and in_steps[-1] == (False, False):
+            in_children.add(is_backward_hooked_in_child())
+        backward(model, batch)
+        optimizer.step()
+    toy.tracker.finish()
+    return {
+        "at_borders": at_borders,
+        "in_steps": in_steps,
+        "in_children": [*in_children],
+        "at_the_end": is_hooked(model),
+    }
+
+
+@shape(40)
+def backward_of_another_tool(toy):
+    ours, calls = torch.autograd.backward, []
+
+    def theirs(*args, **kwargs):
+        calls.append(1)
+        return ours(*args, **kwargs)
+
+    torch.autograd.backward = theirs
+    loader(toy)
+    model, optimizer = made()
+    for batch in data(28 * 8):
+        backward(model, batch)
+        optimizer.step()
+    kept, torch.autograd.backward = torch.autograd.backward is theirs, ours
+    return {"calls": len(calls), "kept": kept}
+
+
+@shape(40)
+def lever_on_calls(toy):
+    model, optimizer = made()
+    calls = []
+
+    def put(step):
+        if step == 10:
+            toy.newest.roots[0].around = lambda call: calls.append(1) or call
+
+    toy.at_border, toy.tracker.border_at = put, 10
+    for batch in data(40 * 8):
+        backward(model, batch)
+        optimizer.step()
+    return {"calls": len(calls)}
