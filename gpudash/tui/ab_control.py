@@ -10,9 +10,6 @@ from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.slowing import MOST_S
-from gpudash.compare.tune.search import BUDGET_S
-from gpudash.compare.tune.tunable import choose
-from gpudash.compare.tune.tuning import Tuning
 from gpudash.errors import UsageError
 from gpudash.handout import wording
 from gpudash.offers import levers_of, refusal
@@ -114,6 +111,10 @@ class AbControl:
 
     def tune(self, *, numerics: bool) -> str:
         """Find the best levers; return a notice. Raises UsageError."""
+        from gpudash.compare.tune.search import BUDGET_S  # noqa: PLC0415  # after the first frame
+        from gpudash.compare.tune.tunable import choose  # noqa: PLC0415  # …
+        from gpudash.compare.tune.tuning import Tuning  # noqa: PLC0415  # …
+
         run = self._run
         run.require("blocks")
         self.check_trains()
