@@ -59,27 +59,37 @@ def workers_needed(step: RecentStep, workers: int) -> int:
 
 
 def more_workers(change: LeverChange) -> Outcome | None:
-    """As many more batches at a time; a batch from a first worker has to be handed over."""
+    """As many more batches at a time; a batch from a first worker has to be handed over.
+
+    Workers share the cores with the training, and make no less of its work: a step takes at least
+    that work's time on all cores. What it gains at least is by the added workers that find a core.
+    """
     before, after, starved_ms = int(change.before), int(change.value), change.times.data
     step = change.step
-    if not starved_ms or after <= before or (step.no_core_free and not batches_wait(step, before)):
+    if not starved_ms or after <= before:
         return NOTHING
     # one worker's time for a batch
     batch_ms = change.model.step_ms * before if before else starved_ms
     least_ms, usual_ms = (0.0, 0.0) if before else HANDED_MS
+    waits, on_all_cores_ms = batches_wait(step, before), 0.0
+    work_cores = step.busy_cores if waits else step.asked_cores
+    if work_cores is not None and step.cores:
+        on_all_cores_ms = change.model.step_ms * min(work_cores / step.cores, 1.0)
 
-    def with_(efficiency: float, handed_ms: float) -> Played:
-        makes_ms = (batch_ms + handed_ms) / (before + (after - before) * efficiency)
+    def with_(added: float, handed_ms: float) -> Played:
+        makes_ms = (batch_ms + handed_ms) / (before + added)
         return lambda times: max(
-            played_ms(times._replace(data=0.0, loader=0.0)) + handed_ms, makes_ms
+            played_ms(times._replace(data=0.0, loader=0.0)) + handed_ms, makes_ms, on_all_cores_ms
         )
 
-    gets_cores = (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
+    added = after - before
+    free = added if waits or not step.cores else int(step.cores - (step.asked_cores or 0.0))
+    gets_cores = free > 0 and (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     has_least = gets_cores and (before > 0 or batch_ms >= LONG_MS)
     rest_ms = change.model.step_ms - starved_ms
     return Outcome(
-        with_(1.0, least_ms),
-        with_(ADDED_WORKER, usual_ms) if has_least else None,
+        with_(added, least_ms),
+        with_(min(added, free) * ADDED_WORKER, usual_ms) if has_least else None,
         f"a worker makes a batch in {fmt.milliseconds(batch_ms)} ms; "
         f"without the wait a step takes {fmt.milliseconds(rest_ms)} ms",
     )

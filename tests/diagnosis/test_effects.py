@@ -59,6 +59,18 @@ def test_more_workers_bring_the_step_down_to_its_next_part():
     assert gain("more workers", "1", "2").high_pct == 0.0
 
 
+def test_workers_bring_no_more_than_all_cores_can_do_and_nothing_surely_where_none_is_free():
+    """Ten ms of which eight load in the training's process: 14 ms of one core's work in all."""
+    loading = {"data_ms": 8.0, "device_ms": 2.0, "host_ms": 2.0, "busy_cores": 1.4}
+    shared = gain("more workers", "0", "2", cores=2, **loading)
+    assert shared.low_pct is None
+    assert shared.high_pct == pytest.approx(100 * (10 / 7 / 0.97 - 1))
+    full = gain("more workers", "1", "2", workers=1, cores=2, **{**loading, "busy_cores": 2.0})
+    assert full.high_pct == 0.0
+    many = gain("more workers", "1", "2", workers=1, cores=16, **loading)
+    assert many.low_pct > 40
+
+
 def test_no_lever_but_the_loaders_helps_where_loader_workers_set_the_pace():
     paced = {"data_ms": 6.0, "device_ms": 9.9, "gpu_util_pct": 99.0}
     measured = step(workers=2, **paced)
