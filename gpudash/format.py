@@ -89,7 +89,7 @@ def steps(value: int) -> str:
 
 def percent(value: float | None) -> str:
     """Return `97 %`."""
-    return f"{value:.0f} %" if is_measured(value) else ABSENT
+    return f"{value:z.0f} %" if is_measured(value) else ABSENT  # z: never -0
 
 
 def memory(mib: float | None) -> str:

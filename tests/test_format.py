@@ -58,6 +58,7 @@ def test_an_axis_counts_in_thousands(value, text):
 
 def test_a_number_stands_before_its_unit():
     assert fmt.percent(97.4) == "97 %"
+    assert fmt.percent(-0.3) == "0 %"
     assert fmt.count(4310) == "4,310"
     assert fmt.with_unit(1234.6, "W") == "1,235 W"
     assert fmt.with_unit(71.25, "W", decimals=1) == "71.2 W"
