@@ -16,7 +16,6 @@ from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
-    are_mixed,
     block_order,
     estimate,
     holds_zero,
@@ -203,8 +202,8 @@ class Comparison(BlockTrial):
 
     def _end_early(self, reason: str) -> None:
         pairs = len(self._pairs)
-        if pairs < FEWEST_PAIRS:
-            self.failure = f"{reason} after {pairs} pairs, and a verdict needs {FEWEST_PAIRS}"
+        if self.found is None or self.found.low is None:
+            self.failure = f"{reason} after {pairs} pairs, too few for a verdict"
             return
         self.cut_short = True
         self._conclude()
@@ -234,7 +233,8 @@ class Comparison(BlockTrial):
         is_fixed = question.fixed or question.pairs < FEWEST_PAIRS  # so few do not end earlier
         is_last = len(self._pairs) == question.pairs
         effects = LARGE_TOO if question.short_runs else EFFECTS
-        so_far = partial(estimate_so_far, effects=effects)
+        orders = self._orders[: pair + 1]
+        so_far = partial(estimate_so_far, effects=effects, orders=orders)
         method = estimate if is_fixed and is_last else so_far
         found = method(self._pairs)
         self._intervals.append(found)
@@ -242,8 +242,8 @@ class Comparison(BlockTrial):
             self._energy, self._why_no_energy = energy.of_blocks(
                 [*zip(*self._sides, strict=True)], method
             )
-        settled = is_settled(found, question.precision) and are_mixed(self._orders[: pair + 1])
-        if (settled and not (is_fixed or self._all_pairs)) or is_last:
+        settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
+        if settled or is_last:
             self._conclude()
 
     def _conclude(self) -> None:

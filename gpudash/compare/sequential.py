@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, fsum, log, log1p, sqrt
 
-from gpudash.compare.paired_t import Estimate, is_within, log_ratio, relative
+from gpudash.compare.paired_t import Estimate, Order, are_mixed, is_within, log_ratio, relative
 
 EFFECTS = (1.0,)
 """Standard deviations of the effects for which the interval is shortest, in a pair's standard
@@ -29,6 +29,7 @@ def estimate_so_far(
     pairs: Sequence[tuple[float, float]],
     confidence: float = 0.95,
     effects: tuple[float, ...] = EFFECTS,
+    orders: Sequence[Order] | None = None,
 ) -> Estimate:
     """Return the change from A to B over the pairs (cost of A, cost of B) so far.
 
@@ -36,14 +37,15 @@ def estimate_so_far(
     1 / (1 - confidence): a normal mixture over the standardised effect (Lai, Annals of Statistics,
     1976; Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with
     unknown variance", 2024), or the mean of several. `effects` may depend on what is asked, and not
-    on the pairs. The log ratios have to be independent, which the coin sees to. Needs a pair.
-    Raises ValueError for a cost that is not positive and finite.
+    on the pairs. The log ratios have to be independent, which the coin sees to. If the pairs have
+    `orders`, the interval has no ends before each setting came first once. Needs a pair. Raises
+    ValueError for a cost that is not positive and finite.
     """
     logs = [log_ratio(*pair) for pair in pairs]
     count, centre = len(logs), fsum(logs) / len(logs)
     spread = fsum((value - centre) ** 2 for value in logs) / count
     reach, low, high = _reach(count, confidence, effects), None, None
-    if reach is not None:
+    if reach is not None and (orders is None or are_mixed(orders)):
         half = reach * sqrt(spread)
         low, high = relative(centre - half), relative(centre + half)
     return Estimate(pairs=count, change=relative(centre), low=low, high=high, confidence=confidence)

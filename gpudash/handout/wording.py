@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from gpudash import format as fmt
-from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.compare.lengths import PAIRS
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
@@ -40,7 +40,7 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
     rates = ", ".join(f"{value}: {fmt.figure(rate)} {shown.unit}" for value, rate in sides)
     found = shown.verdict
     if found is None:
-        so_far = f"; so far {result_of(shown)}" if shown.pairs >= FEWEST_PAIRS else ""
+        so_far = f"; so far {result_of(shown)}" if shown.low is not None else ""
         why = shown.failure or "running"
         found = f"no verdict for {shown.lever}={shown.b}: {why}{so_far}"
     return "\n".join([found, rates, _where(workload, device, shown.settings)])

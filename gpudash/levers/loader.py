@@ -32,7 +32,7 @@ from .handover import (
 )
 from .offers import UNKNOWN, absent, on_off
 from .rehearsal import reason
-from .shared_memory import batches_that_fit, most_ahead
+from .shared_memory import PLACE, batches_that_fit, most_ahead, why_not
 from .training_objects import Feed, TrainingObjects
 
 KINDS: dict[str, LeverKind] = {
@@ -160,6 +160,9 @@ class LoaderLevers:
         before, new = self._active, _LoaderSettings.named(wanted)
         if new == before:
             return
+        own_ahead = _most_ahead(self._own)
+        if (small := why_not(self._fits, _most_ahead(new), own_ahead)) is not None:
+            raise Refusal(small)  # each of two values may fit by itself
         new.apply_to(loader)
         why = None
         try:
@@ -223,7 +226,12 @@ class LoaderLevers:
             return f"{type(loader).__name__} makes its iterators itself"
         if name == "pin_memory" and self._device.type != "cuda":
             return "needs a GPU"
-        return _rerun_refusal(loader) if name == "num_workers" and not self._tried else None
+        return self._workers_refusal(loader) if name == "num_workers" else None
+
+    def _workers_refusal(self, loader: DataLoader[Any]) -> str | None:
+        if not self._most("num_workers"):
+            return f"{PLACE} is too small for the batches of a worker"
+        return None if self._tried else _rerun_refusal(loader)
 
     def _switch(self, loader: DataLoader[Any]) -> None:
         """Continue the epoch with the loader's new attributes."""

@@ -55,8 +55,7 @@ def rehearse(
     why = None
     try:
         mode = torch.enable_grad() if newest.has_gradients else torch.no_grad()
-        grad = torch.inference_mode(False), mode
-        with undone(module), _no_collectives(), grad[0], grad[1], clock():
+        with undone(module), _no_collectives(), torch.inference_mode(False), mode, clock():
             with torch.autocast(*newest.autocast) if newest.autocast else nullcontext():
                 outputs = call(*newest.args, **newest.kwargs)
             if newest.has_gradients:

@@ -196,9 +196,11 @@ class ScriptLevers:
                 for value in () if offer.refusal or self._refusal else _values(offer):
                     if value == before[offer.name]:
                         continue
-                    with suppress(Refusal):
-                        found += tuple(self._timings(offer.name, value, models, usual))
-                    self._compute(before)
+                    try:
+                        with suppress(Refusal):
+                            found += tuple(self._timings(offer.name, value, models, usual))
+                    finally:  # also if the script's signal handler raises in its model
+                        self._compute(before)
         return tuple(found)
 
     def _timings(

@@ -16,7 +16,8 @@ def batches_that_fit(feed: Feed | None) -> int | None:
     if feed is not None and feed.batch_bytes:
         with suppress(OSError, AttributeError):  # there is none, as in Windows
             found = os.statvfs(PLACE)
-            return found.f_blocks * found.f_frsize // feed.batch_bytes
+            if found.f_blocks:  # else it has no limit
+                return found.f_blocks * found.f_frsize // feed.batch_bytes
     return None
 
 
@@ -26,6 +27,16 @@ def most_ahead(fits: int | None, times: int) -> int | None:
     The training holds one batch more.
     """
     return None if fits is None else max(fits - 1, 0) // max(times, 1)
+
+
+def why_not(fits: int | None, ahead: int, own: int) -> str | None:
+    """Return why so many batches may not be ahead of the training; None: they may.
+
+    What the script has of its own is its own affair.
+    """
+    if fits is None or ahead <= max(fits - 1, own):
+        return None
+    return f"{PLACE} is too small for {ahead + 1} batches: {fits} fit"
 
 
 def warning(feed: Feed) -> str:

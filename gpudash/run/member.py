@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol.commands import Told
+from gpudash.protocol.commands import Figures, Told
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Hello, Progress, State, TrainingProcess
 from gpudash.rendezvous import Rendezvous
@@ -20,6 +20,8 @@ from gpudash.run.source import Decoder
 
 AHEAD_S = 0.5
 """Seconds after its newest message for which a process is assumed to go on training."""
+MOST_UNREAD = 8
+"""Rows of figures for a process that has said nothing since."""
 LOOK_S = 1.0
 """How often an unchanged directory is read: a process may not have listened yet."""
 SETTLED_NS = 50_000_000
@@ -87,6 +89,7 @@ class Member:
         self._steps = 0
         self._until_s = time.monotonic()
         self._step_s = 0.0  # recent step time; 0 before any step
+        self._unread_figures = 0  # at most; it has said nothing since these were sent
 
     @property
     def described(self) -> str:
@@ -113,6 +116,7 @@ class Member:
         except Lost as error:
             raise SourceError(str(error)) from error
         self.ended = self.ended or self._connection.ended  # its successor may have come already
+        self._unread_figures = 0 if lines else self._unread_figures
         envelopes = [self._converted(self._decoder.decode(line)) for line in lines]
         for envelope in envelopes:
             self._note(envelope)
@@ -124,6 +128,12 @@ class Member:
             self._connection.send(msgspec.json.encode(command))
         except Lost:
             self.ended = True
+
+    def track(self, figures: Figures) -> None:
+        """Send figures, or leave them out: a silent process may read nothing for a long time."""
+        if self._unread_figures < MOST_UNREAD:
+            self._unread_figures += 1
+            self.send(figures)
 
     def steps_in(self, seconds: float) -> int:
         """Return how many steps it trains in this time, at its newest rate."""

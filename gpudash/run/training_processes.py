@@ -100,7 +100,7 @@ class TrainingProcesses:
     def track(self, figures: Figures) -> None:
         """Send figures to rank 0, if it is there."""
         if (speaker := self._ranks.get(0)) is not None:
-            speaker.send(figures)
+            speaker.track(figures)
 
     def ask_for_stacks(self, command: Stacks) -> None:
         """Request each process's stack; `read` returns the answers, all at once."""

@@ -53,9 +53,9 @@ def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
 
 
 def bytes_of(batch: Any, depth: int = DEPTH) -> int:
-    """Return the size of the tensors of a batch."""
+    """Return the size of the tensors of a batch, as far as it is known."""
     if isinstance(batch, Tensor):
-        return batch.nbytes
+        return 0 if batch.is_sparse else batch.nbytes  # torch refuses it for a sparse one
     if isinstance(batch, Mapping):
         batch = tuple(batch.values())
     if not depth or not isinstance(batch, SEQUENCES):

@@ -218,6 +218,7 @@ class CommandLoop:
         self._inbox.clear()
         self._paused = False
         self._wall_clock.abandon()
+        self._trackers.close()
         self._training.slow(None)
         self._switching.waiting = None
         self._training.keep_calls(keep=False)
@@ -226,6 +227,7 @@ class CommandLoop:
     def _leave(self) -> None:
         """Undo what serves only the dashboard, because it has gone."""
         self._has_left = True
+        self._trackers.close()
         self._history.stop(GONE)
         self._release_ranks(self._inbox, GONE)
         self._inbox.clear()

@@ -40,9 +40,11 @@ class Rehearsing:
             return
         command, self._asked = self._asked[0], None
         why_not = self._training.why_no_rehearsal()
-        timings = () if why_not is not None else self._training.timings()
-        self._training.keep_calls(keep=False)
-        self._training.interrupt()
+        try:
+            timings = () if why_not is not None else self._training.timings()
+        finally:
+            self._training.keep_calls(keep=False)
+            self._training.interrupt()
         self._answer(command, timings, why_not or "")
 
     def drop(self, why: str) -> None:

@@ -17,6 +17,7 @@ from ..protocol.commands import Figures, Tracker
 
 MOST_WAITING = 4
 """Rows that wait for a library that is slow; those that come then are left out."""
+THREAD = "gpudash-tracker"
 STEP = "gpudash/step"
 """The training step, which W&B draws gpudash's own charts over."""
 
@@ -39,58 +40,60 @@ class Trackers:
     def __init__(self, say: Say) -> None:
         """`say` takes a sentence for the user; it is called on the thread that calls `take`."""
         self._say = say
-        self._waiting: SimpleQueue[tuple[Library, Any, Any, Figures]] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[Library, Any, Any, Figures] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._known: Any = None  # the run that was logged to last
-        self._failed: dict[str, str] = {}  # library → what it raised; nothing more is logged to it
+        # by library: the run that was logged to last, and one that takes no more, with the reason
+        self._known: dict[str, Any] = {}
+        self._failed: dict[str, tuple[Any, str]] = {}
         self._said: set[str] = set()
-        self._taken = self._logged = 0
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all figures are logged that were taken."""
-        return self._logged == self._taken
 
     def take(self, figures: Figures) -> None:
         """Log figures soon, if the script has a run open."""
-        library = LIBRARIES[figures.tracker]
-        if library.name in self._failed:
-            self._say_once(f"{library.name} takes no more figures: {self._failed[library.name]}")
-            return
-        module = sys.modules.get(figures.tracker)
+        library, module = LIBRARIES[figures.tracker], sys.modules.get(figures.tracker)
+        name = library.name
         try:
             run = None if module is None else library.find(module)
         except Exception as error:  # noqa: BLE001  # no exception of ours may reach the script
-            self._failed[library.name] = first_line(error)
+            self._say_once(f"{name} takes no figures: {first_line(error)}")
             return
         if run is None:
-            self._say_once(
-                f"{library.name}: the training has no run open; once it has, figures go there"
-            )
-        elif self._waiting.qsize() < MOST_WAITING:
-            self._taken += 1
+            self._say_once(f"{name}: the training has no run open; once it has, figures go there")
+        elif (why := self._why_not(library, run)) is not None:
+            self._say_once(f"{name} takes no more figures of this run: {why}")
+        elif self._waiting.qsize() >= MOST_WAITING:
+            self._say_once(f"{name} is slow: some figures are left out")
+        else:
             self._waiting.put((library, module, run, figures))
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._log_all, name="gpudash-tracker", daemon=True
-                )
+                self._thread = threading.Thread(target=self._log_all, name=THREAD, daemon=True)
                 self._thread.start()
+
+    def close(self) -> None:
+        """Have the thread end once it has logged what waits."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread = None
 
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:
             self._said.add(sentence)
             self._say(sentence)
 
+    def _why_not(self, library: Library, run: Any) -> str | None:
+        """Return what logging to this run has raised; None: nothing. The next run is tried anew."""
+        failed, why = self._failed.get(library.name, (None, ""))
+        return why if failed is run else None
+
     def _log_all(self) -> None:
-        while True:
-            library, module, run, figures = self._waiting.get()
+        while (waiting := self._waiting.get()) is not None:
+            library, module, run, figures = waiting
+            if self._why_not(library, run) is not None:
+                continue
             try:
-                if library.name not in self._failed:
-                    library.log(module, run, figures, run is not self._known)
-                self._known = run
+                library.log(module, run, figures, run is not self._known.get(library.name))
+                self._known[library.name] = run
             except Exception as error:  # noqa: BLE001  # as above
-                self._failed[library.name] = first_line(error)
-            self._logged += 1
+                self._failed[library.name] = run, first_line(error)
 
 
 def _log_wandb(_module: Any, run: Any, figures: Figures, is_first: bool) -> None:  # noqa: FBT001  # one signature

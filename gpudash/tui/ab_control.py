@@ -260,5 +260,5 @@ class AbControl:
             and not self._run.slowing
             and shown is not None
             and not shown.is_over
-            and shown.pairs >= FEWEST_PAIRS
+            and shown.low is not None
         )

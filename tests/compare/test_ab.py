@@ -259,23 +259,28 @@ def test_a_value_that_runs_out_of_memory_ends_it_with_the_reason(seed):
     assert not done.worker.blocks.running  # it did not end while blocks were still run
 
 
-@pytest.mark.parametrize("pairs", [4, 5])
-def test_ended_by_the_user_it_keeps_what_was_measured_if_there_are_five_pairs(pairs):
-    question = pipelined(pairs=40, precision=0.0001)
+@pytest.mark.parametrize(
+    ("pairs", "short_runs", "is_enough"),
+    [(4, False, False), (5, False, True), (2, True, False), (3, True, True)],
+)
+def test_ended_by_the_user_it_keeps_what_was_measured_if_that_has_an_interval(
+    pairs, short_runs, is_enough
+):
+    question = pipelined(pairs=40, precision=0.0001, short_runs=short_runs)
     done = conduct(question, step_ms=faster(1.25, noise=unsteady(0.01)))
     while done.experiment.shown().pairs < pairs:
         done.turn()
     done.experiment.cancel("ended")
     shown = done.run().experiment.shown()
     assert shown.pairs == pairs  # what the training had still under way does not count
-    if pairs < 5:
+    if not is_enough:
         assert shown.verdict is None
-        assert shown.failure == "ended after 4 pairs, and a verdict needs 5"
+        assert shown.failure == f"ended after {pairs} pairs, too few for a verdict"
     else:
         assert shown.failure is None
         assert done.experiment.cut_short
         assert shown.verdict.startswith("pipelined=on is 2")
-        assert shown.verdict.endswith("5 pairs, no control yet")
+        assert shown.verdict.endswith(f"{pairs} pairs, no control yet")
         assert shown.proven == (shown.low > 0)  # whoever ended it: the interval allows that
     assert done.commands == [STOP]
 

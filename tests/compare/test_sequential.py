@@ -129,6 +129,13 @@ def test_made_for_large_effects_too_it_has_ends_from_three_pairs_on():
     assert usual < longer < 1.1 * usual
 
 
+def test_it_has_no_ends_before_each_setting_came_first_once():
+    pairs = pairs_of([1.1, 1.12, 1.11])
+    for orders, has_ends in (["AB", "AB", "AB"], False), (["AB", "AB", "BA"], True):
+        found = estimate_so_far(pairs, effects=LARGE_TOO, orders=orders)
+        assert (found.low is not None, is_sure(found), is_settled(found)) == (has_ends,) * 3
+
+
 @given(LOGS)
 def test_it_is_longer_than_an_interval_for_a_number_of_pairs_that_was_fixed(logs):
     found, fixed = estimate_so_far(pairs_of(logs)), estimate(pairs_of(logs))

@@ -44,7 +44,7 @@ def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
     assert emitted[len(emitted) - verdicts :] == [Verdict(text=shown.verdict)] * verdicts
     while not comparison.done:
         turn()
-    none = "A/B: no verdict for pipelined=on: ended after 4 pairs, and a verdict needs 5"
+    none = "A/B: no verdict for pipelined=on: ended after 4 pairs, too few for a verdict"
     assert found == (f"A/B: {shown.verdict}" if shown.verdict else none)
     assert conductor.cancel("the training was restarted") is None
     assert [one for one in emitted if isinstance(one, Verdict)] == emitted[

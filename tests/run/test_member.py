@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from gpudash.errors import SourceError
-from gpudash.protocol.commands import Pause
+from gpudash.protocol.commands import Figures, Pause
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Hello
 from gpudash.run import lines
 from gpudash.run.lines import Lines
-from gpudash.run.member import Member
+from gpudash.run.member import MOST_UNREAD, Member
 
 LONGEST_BYTES = 2000
 
@@ -56,6 +56,23 @@ def test_a_process_that_reads_no_commands_is_disconnected(pair, monkeypatch) -> 
         if member.ended:
             break
     assert member.ended
+
+
+def test_figures_for_a_process_that_reads_nothing_do_not_disconnect_it(pair, monkeypatch) -> None:
+    """As in a long evaluation: rows go on."""
+    monkeypatch.setattr(lines, "UNSENT_BYTES", 100)
+    member, process = pair
+    process.settimeout(10.0)
+    row = Figures(tracker="wandb", step=1, at_s=0.0, values={"loss": 1.0})
+    for _ in range(100_000):
+        member.track(row)
+    member.read()
+    assert not member.ended
+    assert process.recv(1 << 20).count(b"\n") == MOST_UNREAD
+    process.sendall(line(0, Hello()))
+    member.read()
+    member.track(row)
+    assert process.recv(1 << 20).count(b"\n") == 1
 
 
 @pytest.mark.parametrize("text", [b'"\xff"', b"[" * 1500])

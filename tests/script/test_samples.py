@@ -54,3 +54,4 @@ def test_a_batchs_bytes_are_those_of_its_tensors():
     rows = torch.zeros(4, 3)
     assert bytes_of({"x": rows, "names": ["a"] * 4, "y": (rows.half(), [rows])}) == 48 + 24 + 48
     assert bytes_of("text") == 0
+    assert bytes_of((rows, torch.eye(3).to_sparse())) == 48  # of those whose size is known

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.training.trackers import Trackers
-from tests.training.test_trackers import figures
+from tests.training.test_trackers import figures, logged
 from tests.waiting import until
 
 RATE = "gpudash/step/steps_per_s"
@@ -22,7 +22,7 @@ def test_wandb_writes_figures_into_the_scripts_rows(tmp_path, monkeypatch):
     before = run.step
     trackers = Trackers(pytest.fail)
     trackers.take(figures("wandb"))
-    until(lambda: trackers.is_idle)
+    logged(trackers)
     assert run.step == before
     run.log({"loss": 2.0})
     run.finish()
@@ -37,7 +37,7 @@ def test_mlflow_has_figures_in_its_store(tmp_path, monkeypatch):
     with mlflow.start_run() as run:
         trackers = Trackers(pytest.fail)
         trackers.take(figures("mlflow"))
-        until(lambda: trackers.is_idle)
+        logged(trackers)
     client = mlflow.MlflowClient()
     (rate,) = client.get_metric_history(run.info.run_id, RATE)
     assert (rate.value, rate.step, rate.timestamp) == (12.5, 120, 1_000_500)
@@ -52,7 +52,7 @@ def test_trackio_has_figures_beside_the_scripts_rows(tmp_path, monkeypatch):
     trackio.log({"loss": 3.0})
     trackers = Trackers(pytest.fail)
     trackers.take(figures("trackio"))
-    until(lambda: trackers.is_idle)
+    logged(trackers)
     trackio.log({"loss": 2.0})
     trackio.finish()
     (file,) = Path(tmp_path).glob("*.db")

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from gpudash.protocol.commands import Figures
-from gpudash.training.trackers import MOST_WAITING, Trackers
+from gpudash.training.trackers import MOST_WAITING, THREAD, Trackers
 from tests.waiting import until
 
 
@@ -62,6 +62,25 @@ class Trackio(ModuleType):
         self.system.append(values)
 
 
+def logged(trackers):
+    """Have all be logged that was taken."""
+    trackers.close()
+    until(lambda: THREAD not in {one.name for one in threading.enumerate()})
+
+
+@pytest.fixture
+def tracking():
+    made = []
+
+    def track(say=pytest.fail):
+        made.append(Trackers(say))
+        return made[-1]
+
+    yield track
+    for one in made:
+        logged(one)
+
+
 @pytest.fixture
 def opened(monkeypatch):
     def open_run(double):
@@ -82,9 +101,9 @@ def figures(tracker, step=120):
     )
 
 
-def test_figures_join_the_row_that_the_script_logs_next_to_wandb(opened):
+def test_figures_join_the_row_that_the_script_logs_next_to_wandb(opened, tracking):
     wandb, said = opened(Wandb), []
-    trackers = Trackers(said.append)
+    trackers = tracking(said.append)
     wandb.log({"loss": 2.0})
     trackers.take(figures("wandb"))
     until(lambda: wandb.row)
@@ -103,24 +122,24 @@ def test_figures_join_the_row_that_the_script_logs_next_to_wandb(opened):
     assert said == []
 
 
-def test_mlflow_has_figures_at_their_own_step_and_time(opened):
+def test_mlflow_has_figures_at_their_own_step_and_time(opened, tracking):
     mlflow = opened(Mlflow)
-    Trackers(pytest.fail).take(figures("mlflow"))
+    tracking().take(figures("mlflow"))
     until(lambda: mlflow.tags)
     assert mlflow.metrics == [("run 7", "gpudash/step/steps_per_s", 12.5, 1_000_500, 120)]
     assert mlflow.tags == [("gpudash/limit", "data")]
 
 
-def test_trackio_has_figures_among_its_system_metrics(opened):
+def test_trackio_has_figures_among_its_system_metrics(opened, tracking):
     trackio = opened(Trackio)
-    Trackers(pytest.fail).take(figures("trackio"))
+    tracking().take(figures("trackio"))
     until(lambda: trackio.system)
     assert trackio.system[0]["gpudash/step"] == 120
 
 
-def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(opened):
+def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(opened, tracking):
     said = []
-    trackers = Trackers(said.append)
+    trackers = tracking(said.append)
     trackers.take(figures("wandb"))  # the script has not imported it
     wandb = opened(Wandb)
     wandb.run = None
@@ -131,7 +150,7 @@ def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(o
     until(lambda: wandb.row)
 
 
-def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened):
+def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened, tracking):
     wandb, said = opened(Wandb), []
 
     def fail(*_, **__):
@@ -139,41 +158,75 @@ def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened):
         raise RuntimeError("the disk is full\nwith details")
 
     wandb.log = fail
-    trackers = Trackers(said.append)
+    trackers = tracking(said.append)
     for _ in range(5):
         trackers.take(figures("wandb"))
         until(lambda: wandb.rows)
     until(lambda: trackers.take(figures("wandb")) or said)
-    assert said == ["W&B takes no more figures: RuntimeError: the disk is full"]
+    assert said == ["W&B takes no more figures of this run: RuntimeError: the disk is full"]
     asked = len(wandb.rows)
     trackers.take(figures("wandb"))
     assert len(wandb.rows) == asked
     assert len(said) == 1
 
 
-def test_a_library_of_another_version_is_one_line(opened):
+def test_the_run_after_one_that_takes_no_more_figures_has_them(opened, tracking):
+    """As when a script ends its run while a row is on its way, and opens the next one."""
+    wandb, said = opened(Wandb), []
+    first, second = Wandb(), Wandb()
+    del first.row  # `log` raises
+    wandb.run = first
+    trackers = tracking(said.append)
+    until(lambda: trackers.take(figures("wandb")) or said)
+    wandb.run = second
+    trackers.take(figures("wandb"))
+    until(lambda: second.row)
+    assert len(said) == 1
+
+
+def test_two_libraries_have_their_charts_defined_once_each(opened, tracking):
+    wandb, trackio = opened(Wandb), opened(Trackio)
+    trackers = tracking()
+    for step in (1, 2):
+        trackers.take(figures("wandb", step))
+        trackers.take(figures("trackio", step))
+        until(lambda step=step: len(trackio.system) == step)
+    assert wandb.row["gpudash/step"] == 2
+    assert len(wandb.axes) == 2
+
+
+def test_no_thread_is_left_once_the_dashboard_has_gone(opened, tracking):
+    trackio, trackers = opened(Trackio), tracking()
+    for step in (1, 2):
+        trackers.take(figures("trackio", step))
+    logged(trackers)
+    assert len(trackio.system) == 2
+
+
+def test_a_library_of_another_version_is_one_line(opened, tracking):
     trackio, said = opened(Trackio), []
     del trackio.context_vars
-    trackers = Trackers(said.append)
+    trackers = tracking(said.append)
     trackers.take(figures("trackio"))
     trackers.take(figures("trackio"))
     assert len(said) == 1
-    assert said[0].startswith("Trackio takes no more figures: AttributeError: ")
+    assert said[0].startswith("Trackio takes no figures: AttributeError: ")
 
 
-def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened):
-    wandb, go_on, got = opened(Wandb), threading.Event(), []
+def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened, tracking):
+    wandb, go_on, got, said = opened(Wandb), threading.Event(), [], []
 
     def hang(values, commit):
         got.append(values)
         go_on.wait()
 
     wandb.log = hang
-    trackers = Trackers(pytest.fail)
+    trackers = tracking(said.append)
     trackers.take(figures("wandb"))
     until(lambda: got)
     for step in range(20):
         trackers.take(figures("wandb", step))
+    assert said == ["W&B is slow: some figures are left out"]
     go_on.set()
     until(lambda: len(got) == 1 + MOST_WAITING)
     assert got[-1]["gpudash/step"] == MOST_WAITING - 1

@@ -264,7 +264,7 @@ async def test_a_key_that_changes_no_lever_works_during_a_comparison():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "becomes"), [(21, "the ledger keeps its verdict"), (3, "a verdict needs 5 pairs")]
+    ("pairs", "becomes"), [(21, "the ledger keeps its verdict"), (3, "too few pairs for a verdict")]
 )
 async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(pairs, becomes):
     async with dashboard(snapshot=comparing(pairs)) as d:

@@ -81,10 +81,10 @@ def test_without_an_interval_the_axis_is_short():
 # ── what is shown of a comparison ───────────────────────────────────────────────────────
 
 
-def test_fewer_than_five_pairs_show_no_interval():
+def test_too_few_pairs_show_no_interval():
     for pairs in (0, 1, 2, 3, 4):
         lines = text_of(comparison_rows(compared(pairs), 118, 8))
-        assert f"{pairs} of 5 pairs before an interval is shown" in lines[1]
+        assert f"{pairs} pair{'s' * (pairs != 1)}: too few for an interval" in lines[1]
         assert "●" not in "".join(lines)
         assert "+" not in "".join(lines)
 

@@ -280,7 +280,7 @@ async def test_quitting_asks_whether_the_training_is_to_go_on():
     [
         (21, True, "the recording keeps its verdict"),
         (21, False, "its verdict so far is left on the terminal"),
-        (3, True, "a verdict needs 5 pairs"),
+        (3, True, "too few pairs for a verdict"),
     ],
 )
 async def test_quitting_says_that_an_a_b_ends_and_what_becomes_of_it(pairs, recorded, becomes):

@@ -135,7 +135,7 @@ def test_a_verdict_is_copied_with_all_that_it_depends_on():
     assert text.startswith(
         "no verdict for pipelined=on: another change ended it; so far on +6.0 % ["
     )
-    few = verdict_text(changed(failed, pairs=3), "encdec", device)
+    few = verdict_text(changed(failed, pairs=3, low=None, high=None), "encdec", device)
     assert few.splitlines()[0] == "no verdict for pipelined=on: another change ended it"
 
 

@@ -99,9 +99,33 @@ def test_back_before_the_other_loader_has_begun(make: Make) -> None:
 def test_other_batches_have_a_loader_of_their_own(make: Make) -> None:
     """What a loader holds has the size of before, and is not trained on with another one."""
     alone, training = make(num_workers="0"), kept(make)
+    assert_same(CPU, train(training, 2), train(alone, 2))
     for one in (alone, training):
-        one.losses = train(one, 2)  # type: ignore[attr-defined]
         one.change({"batch_size": "3"})
-        one.losses += train(one, 3)  # type: ignore[attr-defined]
-    assert_same(CPU, training.losses, alone.losses)  # type: ignore[attr-defined]
+    assert_same(CPU, train(training, 3), train(alone, 3))
     assert len(workers()) == 1
+
+
+@pytest.mark.parametrize("steps", [0, 3])  # before and after the second loader takes over
+def test_no_worker_is_left_at_the_end(make: Make, steps: int) -> None:
+    training = kept(make)
+    train(training, 1)
+    training.change(TWO)
+    train(training, steps)
+    assert len(workers()) == 3
+    training.close()
+    assert workers() == set()
+
+
+def test_back_to_what_worked_ends_both_loaders(make: Make) -> None:
+    """A step ran out of memory, say."""
+    alone, training = make(num_workers="0"), kept(make)
+    assert_same(CPU, train(training, 1), train(alone, 1))
+    training.change(TWO)
+    assert_same(CPU, train(training, 3), train(alone, 3))
+    training.change({"num_workers": "3"})
+    before = workers()
+    training.recover(training.settings | ONE)
+    assert len(workers()) == 1
+    assert workers().isdisjoint(before)
+    assert_same(CPU, train(training, 4), train(alone, 4))

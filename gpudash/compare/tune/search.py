@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from gpudash.compare.lengths import FEWEST_LARGE
-from gpudash.compare.paired_t import Estimate, Order, are_mixed, same_setting_check, verdict
+from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
 from gpudash.compare.sequential import LARGE_TOO, LEAST, estimate_so_far, is_settled
 from gpudash.compare.tune.race import Race
 from gpudash.compare.tune.tunable import Tunable
@@ -169,7 +169,9 @@ class Search:
     @property
     def found(self) -> Estimate | None:
         """The proof so far: how much faster the leader is than the start."""
-        return estimate_so_far(self._pairs, effects=LARGE_TOO) if self._pairs else None
+        if not self._pairs:
+            return None
+        return estimate_so_far(self._pairs, effects=LARGE_TOO, orders=self._orders)
 
     @property
     def is_proven(self) -> bool:
@@ -384,8 +386,7 @@ class Search:
         if found is None:
             return False
         is_decided = self.is_proven or (found.high is not None and found.high <= LEAST)
-        is_known = is_settled(found) and are_mixed(self._orders)
-        if (is_known and is_decided) or pairs >= self._allowance.pairs:
+        if (is_settled(found) and is_decided) or pairs >= self._allowance.pairs:
             return True
         late_s = self._allowance.budget_s * (1.0 if self.is_proven else LATE)
         return found.low is not None and self.spent_s >= late_s

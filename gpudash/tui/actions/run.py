@@ -4,7 +4,6 @@ from datetime import datetime
 from functools import partial
 
 from gpudash import format as fmt
-from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.errors import ExistsError, GpudashError
 from gpudash.snapshot import RecordingStatus
 from gpudash.tui.actions.asking import Asking
@@ -12,7 +11,7 @@ from gpudash.tui.keys import key_for
 from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText
 from workloads import CATALOGUE
 
-TOO_FEW = f"a verdict needs {FEWEST_PAIRS} pairs"
+TOO_FEW = "too few pairs for a verdict"
 
 
 class RunActions(Asking):

@@ -12,7 +12,6 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.compare.costs import worth_lines
-from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
@@ -178,7 +177,7 @@ def _blocks(shown: ComparisonShown, width: int) -> Parts:
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
     """Return the state of a running comparison: the change, both rates, and its goal."""
     if _interval(shown) is None:
-        text = f"{shown.pairs} of {FEWEST_PAIRS} pairs before an interval is shown"
+        text = f"{shown.pairs} pair{'s' * (shown.pairs != 1)}: too few for an interval"
     else:
         text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {_change(shown)}"
     sides = zip((shown.a, shown.b), shown.rates, strict=True)

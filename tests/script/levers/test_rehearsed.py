@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import pickle
 import random
 import weakref
@@ -542,6 +543,25 @@ def test_a_value_that_fails_is_not_timed_and_leaves_nothing():
     training.step(2)
     assert {one.lever for one in training.levers().timings()} == {"precision"}
     assert training.step(2).digest == plain(4, model=Viewing).digest
+
+
+@pytest.mark.parametrize("call", [3, 12, 22])  # of the own values, and of two that are tried
+def test_ctrl_c_while_values_are_timed_leaves_nothing(call):
+    training = Training()
+    training.step(2)
+    timed, calls = training.levers(), itertools.count(1)
+    before = timed.settings
+
+    def interrupted(*_):
+        if next(calls) == call:
+            raise KeyboardInterrupt
+
+    hook = training.model.register_forward_pre_hook(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        timed.timings()
+    hook.remove()
+    assert timed.settings == before
+    assert training.step(2).digest == plain(4).digest
 
 
 def test_without_a_call_nothing_is_timed():

@@ -38,7 +38,7 @@ def most(facts, name):
 
 @pytest.mark.parametrize(
     ("batch_mib", "workers", "ahead"),
-    [(0, 256, 256), (1, 31, 63), (12, 2, 4), (40, 0, 2)],
+    [(0, 256, 256), (1, 31, 63), (12, 2, 4)],
 )
 def test_no_more_workers_and_batches_ahead_are_offered_than_fit(batch_mib, workers, ahead):
     facts, _ = training(batch_mib)
@@ -57,6 +57,29 @@ def test_more_are_refused_before_a_worker_dies_of_a_bus_error():
     with pytest.raises(Refusal, match="from 0 to 2"):
         move(moved, num_workers="4")
     assert loader.num_workers == 0
+
+
+def test_a_worker_whose_batches_do_not_fit_is_not_offered():
+    facts, _ = training(40)
+    moved = levers()
+    moved.update(facts)
+    with pytest.raises(Refusal, match="/dev/shm is too small for the batches of a worker"):
+        move(moved, num_workers="1")
+
+
+def test_two_values_that_fit_each_by_itself_are_refused_together():
+    facts, loader = training(4)
+    moved = levers()
+    moved.update(facts)
+    with pytest.raises(Refusal, match="/dev/shm is too small for 50 batches: 16 fit"):
+        move(moved, num_workers="7", prefetch_factor="7")
+    assert (loader.num_workers, moved.settings["prefetch_factor"]) == (0, "2")
+
+
+def test_shared_memory_without_a_limit_holds_everything(monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_blocks=0, f_frsize=4096))
+    facts, _ = training(40)
+    assert most(facts, "num_workers") == 256
 
 
 @pytest.mark.parametrize(
