@@ -5,14 +5,13 @@ the sum of their durations. A step's duration contains neither pauses nor lever 
 lowers no rate. A row without counted steps is dropped when the next one begins.
 """
 
-from collections import Counter, deque
-from math import floor, isfinite, log
+from collections import deque
 
 from gpudash.metrics import since
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Step
-from gpudash.snapshot import STEP_CLASS, Result
+from gpudash.snapshot import Result
 from gpudash.statistics import Means, percentiles, total, warm
 from gpudash.views.metered import Metered
 
@@ -35,7 +34,6 @@ class _Row:
         self.samples: int | None = 0
         self.busy_s = 0.0
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
-        self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
         self.most_mib: dict[str, float] = {}  # by metric
         self.metered = Metered()
@@ -56,8 +54,6 @@ class _Row:
         self.samples = total((self.samples, step.samples))
         self.busy_s += busy_s
         self.times_ms.append((step.step_ms, step.count))
-        if step.step_ms > 0 and isfinite(step.step_ms):
-            self.histogram[floor(log(step.step_ms, STEP_CLASS))] += step.count
         self.means.add(step.values, step.count)
         self.shown = None
 
