@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import first_line
 from ..protocol.commands import Figures, Tracker
+from ..protocol.session import Notice
 
 MOST_WAITING = 4
 """Rows that wait for a library that is slow; those that come then are left out."""
 STEP = "gpudash/step"
 """The training step, which W&B draws gpudash's own charts over."""
 
-Say: TypeAlias = Callable[[str], None]
+Say: TypeAlias = Callable[[Notice], None]
 
 
 class Library(NamedTuple):
@@ -37,13 +38,14 @@ class Trackers:
     """The trackers of one process. It says each thing once."""
 
     def __init__(self, say: Say) -> None:
-        """`say` takes a sentence for the user; it is called on the thread that calls `take`."""
+        """`say` takes a notice for the user; it is called on the thread that calls `take`."""
         self._say = say
         self._waiting: SimpleQueue[tuple[Library, Any, Any, Figures]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._known: Any = None  # the run that was logged to last
         self._failed: dict[str, str] = {}  # library → what it raised; nothing more is logged to it
-        self._said: set[str] = set()
+        self._hindered: dict[str, str] = {}  # tracker → what was said to be in the way
+        self._found: set[str] = set()  # trackers that have had a run open
         self._taken = self._logged = 0
 
     @property
@@ -55,7 +57,8 @@ class Trackers:
         """Log figures soon, if the script has a run open."""
         library = LIBRARIES[figures.tracker]
         if library.name in self._failed:
-            self._say_once(f"{library.name} takes no more figures: {self._failed[library.name]}")
+            why = f"{library.name} takes no more figures: {self._failed[library.name]}"
+            self._hinder(figures.tracker, why)
             return
         module = sys.modules.get(figures.tracker)
         try:
@@ -64,10 +67,15 @@ class Trackers:
             self._failed[library.name] = first_line(error)
             return
         if run is None:
-            self._say_once(
-                f"{library.name}: the training has no run open; once it has, figures go there"
-            )
-        elif self._waiting.qsize() < MOST_WAITING:
+            if figures.tracker not in self._found:  # else the script has ended it
+                why = f"{library.name}: the training has no run open; once it has, figures go there"
+                self._hinder(figures.tracker, why)
+            return
+        self._found.add(figures.tracker)
+        if self._hindered.pop(figures.tracker, None):
+            text = f"{library.name}: the training has opened a run, and figures go there"
+            self._say(Notice(text=text, sink=figures.tracker))
+        if self._waiting.qsize() < MOST_WAITING:
             self._taken += 1
             self._waiting.put((library, module, run, figures))
             if self._thread is None:
@@ -76,10 +84,10 @@ class Trackers:
                 )
                 self._thread.start()
 
-    def _say_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._say(sentence)
+    def _hinder(self, tracker: Tracker, why: str) -> None:
+        if self._hindered.get(tracker) != why:
+            self._hindered[tracker] = why
+            self._say(Notice(text=why, sink=tracker, hinders=True))
 
     def _log_all(self) -> None:
         while True:

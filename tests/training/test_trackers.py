@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from gpudash.protocol.commands import Figures
+from gpudash.protocol.session import Notice
 from gpudash.training.trackers import MOST_WAITING, Trackers
 from tests.waiting import until
 
@@ -125,10 +126,21 @@ def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(o
     wandb = opened(Wandb)
     wandb.run = None
     trackers.take(figures("wandb"))
-    assert said == ["W&B: the training has no run open; once it has, figures go there"]
+    why = "W&B: the training has no run open; once it has, figures go there"
+    assert said == [Notice(text=why, sink="wandb", hinders=True)]
     wandb.run = wandb
     trackers.take(figures("wandb"))
     until(lambda: wandb.row)
+    there = "W&B: the training has opened a run, and figures go there"
+    assert said[1:] == [Notice(text=there, sink="wandb")]
+
+
+def test_nothing_is_said_of_a_run_that_the_script_has_ended(opened):
+    wandb = opened(Wandb)
+    trackers = Trackers(pytest.fail)
+    trackers.take(figures("wandb"))
+    wandb.run = None
+    trackers.take(figures("wandb"))
 
 
 def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened):
@@ -144,7 +156,8 @@ def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened):
         trackers.take(figures("wandb"))
         until(lambda: wandb.rows)
     until(lambda: trackers.take(figures("wandb")) or said)
-    assert said == ["W&B takes no more figures: RuntimeError: the disk is full"]
+    why = "W&B takes no more figures: RuntimeError: the disk is full"
+    assert said == [Notice(text=why, sink="wandb", hinders=True)]
     asked = len(wandb.rows)
     trackers.take(figures("wandb"))
     assert len(wandb.rows) == asked
@@ -158,7 +171,7 @@ def test_a_library_of_another_version_is_one_line(opened):
     trackers.take(figures("trackio"))
     trackers.take(figures("trackio"))
     assert len(said) == 1
-    assert said[0].startswith("Trackio takes no more figures: AttributeError: ")
+    assert said[0].text.startswith("Trackio takes no more figures: AttributeError: ")
 
 
 def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened):
