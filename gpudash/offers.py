@@ -101,7 +101,7 @@ def check_for_script(name: str, values: Iterable[str] = ()) -> None:
     """Raise UsageError for a lever that no script has, or for a value of it that none has."""
     valid = OF_SCRIPTS.get(name)
     if valid is None:
-        raise UsageError(not_valid("lever", name, OF_SCRIPTS))
+        raise UsageError(not_valid("lever", name, [one for one in OF_SCRIPTS if OF_SCRIPTS[one]]))
     if not valid:
         raise UsageError(f"lever {name} cannot be moved: a script sets its batch size itself")
     known = {SCRIPT, *map(str, valid)}

@@ -23,8 +23,6 @@ Values: TypeAlias = tuple[float | None, ...]
 
 ENDED: frozenset[str] = frozenset({"finished", "failed", "stopped"})
 """States in which no worker runs."""
-STEP_CLASS = 1.02
-"""Width of a class of the histogram: its longest step time over its shortest."""
 KEPT_LINES = 2000
 """Number of newest log lines that listener and screen keep."""
 ASIDES: dict[Aside, str] = {

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpudash.offers import lever_of, of_driver, refusal
+from gpudash.errors import UsageError
+from gpudash.offers import check_for_script, lever_of, of_driver, refusal
 from gpudash.protocol.training import LeverOffer
 from tests.scripted_run import BEGAN_S, gpu
 from workloads.levers import Choice, Count, LeverError, Switch
@@ -44,6 +45,16 @@ def test_a_lever_is_refused_with_its_reason_or_because_it_is_not_offered():
 
 def test_where_nothing_is_offered_the_training_decides():
     assert refusal("pipelined", ()) is None
+
+
+def test_a_name_that_no_script_has_is_told_those_that_can_be_moved():
+    with pytest.raises(UsageError) as refused:
+        check_for_script("num_worker")
+    told = str(refused.value)
+    assert "num_workers, prefetch_factor" in told
+    assert "batch_size" not in told
+    with pytest.raises(UsageError, match="sets its batch size itself"):
+        check_for_script("batch_size")
 
 
 # ── the driver's own ────────────────────────────────────────────────────────────────────

@@ -59,9 +59,7 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
         return interrupted
     ended = snapshot.state in ENDED
     if found is None and before is not None and not ended:
-        return _holding(
-            before, "measuring", _so_far(snapshot).replace("measuring", "measuring again")
-        )
+        return _holding(before, "measuring", _so_far(snapshot, "measuring again"))
     if found is None:
         step = recent_step(snapshot)
         return Headline(
@@ -168,11 +166,11 @@ def _silent(snapshot: Snapshot, title: str, evidence: tuple[str, ...]) -> Headli
     return Headline(kind="silent", title=title, evidence=evidence, answer=snapshot.answer)
 
 
-def _so_far(snapshot: Snapshot) -> str:
+def _so_far(snapshot: Snapshot, doing: str = "measuring") -> str:
     steps = snapshot.steps_since_break
     if steps >= steps_needed(snapshot.step_ms_p50):  # they are in no tick yet
-        return "measuring the first half second …"
-    return f"measuring … {steps} of at most {MEASURED_STEPS} steps"
+        return f"{doing} the first half second …"
+    return f"{doing} … {steps} of at most {MEASURED_STEPS} steps"
 
 
 def _end(snapshot: Snapshot) -> Iterator[str]:

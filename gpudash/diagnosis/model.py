@@ -161,7 +161,8 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
     idle_ms = max(step.step_ms - data_ms - works_ms, 0.0)
     blocks = _blocks(step)
     code_ms = _code_ms(step, works_ms, idle_ms)
-    works_ms -= 0.0 if step.on_gpu else code_ms
+    if not step.on_gpu:  # where the CPU idles, own code is taken to wait: for files, or asleep
+        works_ms = min(works_ms, step.step_ms - data_ms - code_ms)
     times = Times(
         step=step.step_ms,
         data=data_ms,
@@ -281,7 +282,7 @@ def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
     phase_ms = step.phases_ms.get("your_code", 0.0)
     profile = step.profile
     if not step.on_gpu:  # the clock of the host that runs it
-        return min(phase_ms, works_ms)
+        return min(phase_ms, works_ms + idle_ms)
     if profile is None:
         return min(max(phase_ms - works_ms, 0.0), idle_ms)
     calls_ms = sum(one.self_ms for one in profile.operators)

@@ -15,6 +15,10 @@ class Notice(Record, frozen=True, kw_only=True):
 
     text: str
     """One sentence."""
+    sink: str = ""
+    """Name of the sink that it is about, if any."""
+    hinders: bool = False
+    """Whether that sink gets nothing, until its next notice."""
 
 
 class Verdict(Record, frozen=True, kw_only=True):

@@ -6,9 +6,11 @@ The training's process logs them, as its library knows the run: see `training/tr
 from collections.abc import Callable
 from typing import cast
 
+from gpudash.errors import RecordingError
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Figures, Tracker
 from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.sinks.current import subjects, wall_s
@@ -31,6 +33,7 @@ class OpenRun(Sink):
         self._origin = origin
         self._texts: dict[str, str] = {}
         self._track: Callable[[Figures], None] | None = None
+        self._hindered = ""  # by what, as the training's process says
 
     def connect(self, track: Callable[[Figures], None], /) -> None:
         """Take what hands figures to the training's process."""
@@ -42,6 +45,8 @@ class OpenRun(Sink):
             if isinstance(item.body, AnswerShown):
                 found = item.body.answer
                 self._texts = {f"{PREFIX}limit": found.limit} if found is not None else {}
+            elif isinstance(item.body, Notice) and item.body.sink == self._tracker:
+                self._hindered = item.body.text if item.body.hinders else ""
         elif self._track is not None:
             values = {
                 PREFIX + subject.tag(metric, name): value
@@ -57,4 +62,6 @@ class OpenRun(Sink):
             )
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
-        """Do nothing: the run is the script's."""
+        """Say what was in the way to the last; the run is the script's to end."""
+        if self._hindered:
+            raise RecordingError(self._hindered)

@@ -30,7 +30,6 @@ from ..protocol.commands import (
 )
 from ..protocol.envelope import Event
 from ..protocol.records import Settings
-from ..protocol.session import Notice
 from ..protocol.training import TooLate
 from .block_queue import BlockQueue
 from .block_run import BlockRun
@@ -83,7 +82,7 @@ class CommandLoop:
         self._decisions = decisions = DecisionSteps(training, blocks)
         self._wall_clock = wall_clock = WallClock(training, reports, line.send)
         self._replies = replies = Replies(line.send, blocks)
-        self._trackers = Trackers(lambda sentence: line.send(Notice(text=sentence)))
+        self._trackers = Trackers(line.send)
         self._profiling = Profiling(training, life, reports, history, replies)
         self._switching = Switching(training, life, blocks, decisions, wall_clock, replies)
         self._run = BlockRun(training, blocks, decisions, self._switching, wall_clock, replies)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import first_line
 from ..protocol.commands import Figures, Tracker
+from ..protocol.session import Notice
 
 MOST_WAITING = 4
 """Rows that wait for a library that is slow; those that come then are left out."""
@@ -21,7 +22,7 @@ THREAD = "gpudash-tracker"
 STEP = "gpudash/step"
 """The training step, which W&B draws gpudash's own charts over."""
 
-Say: TypeAlias = Callable[[str], None]
+Say: TypeAlias = Callable[[Notice], None]
 
 
 class Library(NamedTuple):
@@ -38,35 +39,46 @@ class Trackers:
     """The trackers of one process. It says each thing once."""
 
     def __init__(self, say: Say) -> None:
-        """`say` takes a sentence for the user; it is called on the thread that calls `take`."""
+        """`say` takes a notice for the user; it is called on the thread that calls `take`."""
         self._say = say
         self._waiting: SimpleQueue[tuple[Library, Any, Any, Figures] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         # by library: the run that was logged to last, and one that takes no more, with the reason
         self._known: dict[str, Any] = {}
         self._failed: dict[str, tuple[Any, str]] = {}
-        self._said: set[str] = set()
+        self._hindered: dict[str, str] = {}  # tracker → what was said to be in the way
+        self._found: set[str] = set()  # trackers that have had a run open
+        self._slow: set[str] = set()
 
     def take(self, figures: Figures) -> None:
         """Log figures soon, if the script has a run open."""
-        library, module = LIBRARIES[figures.tracker], sys.modules.get(figures.tracker)
+        tracker = figures.tracker
+        library, module = LIBRARIES[tracker], sys.modules.get(tracker)
         name = library.name
         try:
             run = None if module is None else library.find(module)
         except Exception as error:  # noqa: BLE001  # no exception of ours may reach the script
-            self._say_once(f"{name} takes no figures: {first_line(error)}")
+            self._hinder(tracker, f"{name} takes no figures: {first_line(error)}")
             return
         if run is None:
-            self._say_once(f"{name}: the training has no run open; once it has, figures go there")
-        elif (why := self._why_not(library, run)) is not None:
-            self._say_once(f"{name} takes no more figures of this run: {why}")
-        elif self._waiting.qsize() >= MOST_WAITING:
-            self._say_once(f"{name} is slow: some figures are left out")
-        else:
+            if tracker not in self._found:  # else the script has ended it
+                why = f"{name}: the training has no run open; once it has, figures go there"
+                self._hinder(tracker, why)
+            return
+        self._found.add(tracker)
+        if (failed := self._why_not(library, run)) is not None:
+            self._hinder(tracker, f"{name} takes no more figures of this run: {failed}")
+            return
+        if self._hindered.pop(tracker, None):
+            self._tell(tracker, f"{name}: the training has opened a run, and figures go there")
+        if self._waiting.qsize() < MOST_WAITING:
             self._waiting.put((library, module, run, figures))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._log_all, name=THREAD, daemon=True)
                 self._thread.start()
+        elif tracker not in self._slow:
+            self._slow.add(tracker)
+            self._tell(tracker, f"{name} is slow: some figures are left out")
 
     def close(self) -> None:
         """Have the thread end once it has logged what waits."""
@@ -74,10 +86,13 @@ class Trackers:
             self._waiting.put(None)
             self._thread = None
 
-    def _say_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._say(sentence)
+    def _tell(self, tracker: Tracker, text: str) -> None:
+        self._say(Notice(text=text, sink=tracker))
+
+    def _hinder(self, tracker: Tracker, why: str) -> None:
+        if self._hindered.get(tracker) != why:
+            self._hindered[tracker] = why
+            self._say(Notice(text=why, sink=tracker, hinders=True))
 
     def _why_not(self, library: Library, run: Any) -> str | None:
         """Return what logging to this run has raised; None: nothing. The next run is tried anew."""

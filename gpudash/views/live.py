@@ -116,7 +116,7 @@ class LiveView:
             self._requests.pop(answered, None)
         match item:
             case Progress():
-                self._progress(self.ranks.of_all(item))
+                self._progress(item)
             case GpuReading() if item.uuid != self.ranks.gpu_uuid:
                 pass
             case GpuReading() | HostReading():
@@ -421,15 +421,16 @@ class LiveView:
         elif not self._is_slowing:  # it shows why a part is not slowed
             self._verdict = reason
 
-    def _progress(self, report: Progress) -> None:
+    def _progress(self, own: Progress) -> None:
+        report = self.ranks.of_all(own)
         busy_since_s, (passing, until_s) = self.ranks.lead.busy_since_s, self._passing
         if self._notice == passing and report.until_s > until_s:
             self._notice = ""
         if self._untried and any(one.segment >= self._state.segment for one in report.steps):
             self._untried = {}
-        for step in report.steps:
+        for step, of_rank in zip(report.steps, own.steps, strict=True):
             self._ticks.step(step)
-            self._results.step(step)
+            self._results.step(step, of_rank)
             self._known.steps_since_break = step.since_break
         if report.steps or not self._stands:
             steps = sum(step.count for step in report.steps)

@@ -5,14 +5,13 @@ the sum of their durations. A step's duration contains neither pauses nor lever 
 lowers no rate. A row without counted steps is dropped when the next one begins.
 """
 
-from collections import Counter, deque
-from math import floor, isfinite, log
+from collections import deque
 
 from gpudash.metrics import since
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Step
-from gpudash.snapshot import STEP_CLASS, Result
+from gpudash.snapshot import Result
 from gpudash.statistics import Means, percentiles, total, warm
 from gpudash.views.metered import Metered
 
@@ -33,19 +32,19 @@ class _Row:
         self.settings = settings
         self.steps = 0
         self.samples: int | None = 0
+        self.own_samples: int | None = 0  # of rank 0, whose GPU's energy is read
         self.busy_s = 0.0
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
-        self.histogram: Counter[int] = Counter()  # exponent of STEP_CLASS → steps
         self.means = Means()
         self.most_mib: dict[str, float] = {}  # by metric
         self.metered = Metered()
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.shown: tuple[tuple[int, bool, _Row, Settings], Result] | None = None
 
-    def count(self, finished: Step) -> None:
-        """Count a finished step, unless it is warm-up."""
-        step = warm(finished)
-        if step is None:
+    def count(self, finished: Step, own: Step) -> None:
+        """Count a finished step, unless it is warm-up; `own` is rank 0's part of it."""
+        step, own_step = warm(finished), warm(own)
+        if step is None or own_step is None:
             return
         busy_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - busy_s
@@ -54,10 +53,9 @@ class _Row:
         self.span = (self.span[0], max(self.span[1], step.finished_s))
         self.steps += step.count
         self.samples = total((self.samples, step.samples))
+        self.own_samples = total((self.own_samples, own_step.samples))
         self.busy_s += busy_s
         self.times_ms.append((step.step_ms, step.count))
-        if step.step_ms > 0 and isfinite(step.step_ms):
-            self.histogram[floor(log(step.step_ms, STEP_CLASS))] += step.count
         self.means.add(step.values, step.count)
         self.shown = None
 
@@ -77,11 +75,8 @@ class _Row:
                 self.most_mib[name] = max(self.most_mib.get(name, 0.0), mib)
         self.shown = None
 
-    @property
-    def samples_per_s(self) -> float | None:
-        if self.samples is None or not self.busy_s:
-            return None
-        return self.samples / self.busy_s
+    def _rate(self, samples: int | None) -> float | None:
+        return None if samples is None or not self.busy_s else samples / self.busy_s
 
     def result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
         """Return the row as shown; the same object while nothing changed.
@@ -102,11 +97,11 @@ class _Row:
             workload=self.workload,
             steps=self.steps,
             steps_per_s=self.steps / self.busy_s if self.busy_s else None,
-            samples_per_s=self.samples_per_s,
+            samples_per_s=self._rate(self.samples),
             step_ms_p50=p50,
             step_ms_p95=p95,
             values=self.means.values() | self.most_mib,
-            energy=self.metered.of_sample(self.samples_per_s),
+            energy=self.metered.of_sample(self._rate(self.own_samples)),
             live=live,
         )
 
@@ -145,12 +140,15 @@ class SettingsHistory:
             row = self._rows[-1]
             self._begin(_Row(row.segment, row.workload, row.settings))
 
-    def step(self, step: Step) -> None:
-        """Count a finished step in the newest row of its segment."""
+    def step(self, step: Step, own: Step | None = None) -> None:
+        """Count a finished step in the newest row of its segment.
+
+        `own` is what rank 0 has of it, where there are several ranks.
+        """
         row = next((row for row in reversed(self._rows) if row.segment <= step.segment), None)
         if row is None or row.segment != step.segment:
             return
-        row.count(step)
+        row.count(step, own or step)
         while self._waiting and self._waiting[0].at_s <= step.finished_s:
             row.sample(self._waiting.popleft())
 

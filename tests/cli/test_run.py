@@ -580,7 +580,7 @@ def attached_to(watched, monkeypatch):
     monkeypatch.setattr("gpudash.run.script.ScriptSource", lambda *_, **_options: watched)
     left = Left(0, Snapshot(workload="train.py"))
     monkeypatch.setattr("gpudash.cli.dashboard.show", lambda *_: left)
-    return attach.main(SimpleNamespace(run=None, rate=1.0, command=()))
+    return attach.main(SimpleNamespace(run=None, rate=1.0, command=(), price=None))
 
 
 @pytest.mark.parametrize(("exit_code", "ours"), [(-2, 130), (3, 3), (0, 0), (None, 0)])

@@ -48,6 +48,15 @@ def test_on_a_cpu_your_own_code_limits_where_it_takes_longer_than_computing(code
     assert model.without("your code").low == pytest.approx(code_ms)
 
 
+def test_on_a_cpu_code_that_sleeps_takes_its_time_by_the_clock_and_none_of_what_is_computed():
+    step = on_a_cpu(phases_ms={"your_code": 6.0, "forward": 4.0}, busy_cores=0.5)
+    model = model_of(step)
+    assert limit_of(causes(model, step, None)) == "own_code"
+    assert model.without("your code").low == pytest.approx(6.0)
+    assert model.without("device").low == pytest.approx(4.0)
+    assert model.residual == pytest.approx(0.0)
+
+
 def full(**values):
     """A step whose device is at work all the time."""
     about = {"step_ms": 10.0, "data_ms": 0.0, "host_ms": 2.0, "device_ms": 10.0}

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from gpudash.protocol.commands import Figures
+from gpudash.protocol.session import Notice
 from gpudash.training.trackers import MOST_WAITING, THREAD, Trackers
 from tests.waiting import until
 
@@ -144,10 +145,20 @@ def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(o
     wandb = opened(Wandb)
     wandb.run = None
     trackers.take(figures("wandb"))
-    assert said == ["W&B: the training has no run open; once it has, figures go there"]
+    why = "W&B: the training has no run open; once it has, figures go there"
+    assert said == [Notice(text=why, sink="wandb", hinders=True)]
     wandb.run = wandb
     trackers.take(figures("wandb"))
     until(lambda: wandb.row)
+    there = "W&B: the training has opened a run, and figures go there"
+    assert said[1:] == [Notice(text=there, sink="wandb")]
+
+
+def test_nothing_is_said_of_a_run_that_the_script_has_ended(opened, tracking):
+    wandb, trackers = opened(Wandb), tracking()
+    trackers.take(figures("wandb"))
+    wandb.run = None
+    trackers.take(figures("wandb"))
 
 
 def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened, tracking):
@@ -163,7 +174,8 @@ def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened, tra
         trackers.take(figures("wandb"))
         until(lambda: wandb.rows)
     until(lambda: trackers.take(figures("wandb")) or said)
-    assert said == ["W&B takes no more figures of this run: RuntimeError: the disk is full"]
+    why = "W&B takes no more figures of this run: RuntimeError: the disk is full"
+    assert said == [Notice(text=why, sink="wandb", hinders=True)]
     asked = len(wandb.rows)
     trackers.take(figures("wandb"))
     assert len(wandb.rows) == asked
@@ -181,7 +193,7 @@ def test_the_run_after_one_that_takes_no_more_figures_has_them(opened, tracking)
     wandb.run = second
     trackers.take(figures("wandb"))
     until(lambda: second.row)
-    assert len(said) == 1
+    assert [one.hinders for one in said] == [True, False]
 
 
 def test_two_libraries_have_their_charts_defined_once_each(opened, tracking):
@@ -210,7 +222,7 @@ def test_a_library_of_another_version_is_one_line(opened, tracking):
     trackers.take(figures("trackio"))
     trackers.take(figures("trackio"))
     assert len(said) == 1
-    assert said[0].startswith("Trackio takes no figures: AttributeError: ")
+    assert said[0].text.startswith("Trackio takes no figures: AttributeError: ")
 
 
 def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened, tracking):
@@ -226,7 +238,7 @@ def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened, trac
     until(lambda: got)
     for step in range(20):
         trackers.take(figures("wandb", step))
-    assert said == ["W&B is slow: some figures are left out"]
+    assert said == [Notice(text="W&B is slow: some figures are left out", sink="wandb")]
     go_on.set()
     until(lambda: len(got) == 1 + MOST_WAITING)
     assert got[-1]["gpudash/step"] == MOST_WAITING - 1

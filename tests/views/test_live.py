@@ -433,6 +433,21 @@ def test_the_gpu_trained_on_is_shown_and_no_other():
     assert shown.host.values["cpu_pct"] == 321.0
 
 
+def test_joules_of_a_sample_are_those_of_rank_0_on_its_own_gpu():
+    """Four ranks train four times the samples, and rank 0's GPU does a fourth of the work."""
+    watts, found = 400.0, []
+    for ranks in (1, 4):
+        watched = Watched()
+        watched.feed(watched.run.start(world_size=ranks))
+        for second in range(8):
+            now_s = watched.run.now_s
+            watched.feed(gpu(now_s, energy_j=watts * second), *watched.run.steps(20, 50.0))
+        (row,) = watched.now().results
+        assert row.samples_per_s == pytest.approx(160.0 * ranks)
+        found.append(row.energy.joules)
+    assert found == [pytest.approx(watts / 160.0)] * 2
+
+
 def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():
     watched = Watched()
     mine, other = gpu(BEGAN_S), gpu(BEGAN_S, uuid="GPU-2222", index=1)
