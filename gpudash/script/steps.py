@@ -242,10 +242,10 @@ class Steps:
             return
         phases = self._phases
         before = phases.phase
-        withdraws, phase = phases.feed(symbol, subject)
-        if withdraws:
+        shown, phase = phases.feed(symbol, subject)
+        if shown is not None:
             assert self.clock is not None
-            self.clock.withdraw()
+            self.clock.rename(shown)
         if phase is None:
             return
         self._mark(phase)

@@ -162,6 +162,21 @@ def replay_buffer(toy):
 
 
 @shape(20)
+def target_computed_by_hand(toy):
+    """As in C51: acts with gradients, and computes at length with what a target says."""
+    model, optimizer = made()
+    target = Net()
+    for _ in range(20):
+        model(torch.randn(16, 8)).argmax()
+        with torch.no_grad():
+            wanted = target(torch.randn(16, 8))
+        time.sleep(LONG_S)
+        optimizer.zero_grad()
+        functional.mse_loss(model(torch.randn(16, 8)), wanted).backward()
+        optimizer.step()
+
+
+@shape(20)
 def actor_and_two_critics(toy):
     """Each of three optimizers learns from the same samples."""
     actor, one, other = Net(out=8), Net(), Net()

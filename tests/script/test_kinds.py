@@ -48,6 +48,7 @@ def test_the_number_of_steps_is_exact(every, name, how):
         ("slow_augmentation", "your_code"),
         ("batch_of_another_device", "copy"),
         ("target_in_each_step", "frozen"),
+        ("target_computed_by_hand", "your_code"),
     ],
 )
 def test_what_takes_its_time_is_the_longest_phase(results, name, phase):
