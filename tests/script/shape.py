@@ -12,7 +12,7 @@ from gpudash.instrument import timestamps
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import HostLoss
 from gpudash.metrics import phases_ms
-from gpudash.script import batches, counting, patches, steps, tracker
+from gpudash.script import batches, counting, ends, patches, steps, tracker
 from tests.script.toy import watched
 
 torch.set_num_threads(1)
@@ -59,7 +59,7 @@ def use(clock, *modules):
     """Have the tracker and these modules read this fake clock."""
     global passing  # noqa: PLW0603  # of this process
     passing = clock
-    for module in (batches, counting, patches, steps, tracker, *modules):
+    for module in (batches, counting, ends, patches, steps, tracker, *modules):
         module.time = clock
 
 
