@@ -38,7 +38,9 @@ Told: TypeAlias = Callable[..., bool]
 def hook_methods(places: Iterable[Place], begins: Told, ends: Told, *, takes: int = 0) -> None:
     """Surround the methods of the classes that the script has imported, once."""
     for module, owner, names in places:
-        kind = getattr(sys.modules.get(module), owner, None)
+        if module not in sys.modules:  # as in nearly every step
+            continue
+        kind = getattr(sys.modules[module], owner, None)
         for name in names:
             if callable(getattr(kind, name, None)):
                 _patch(kind, name, begins, ends, takes)

@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import torch._dynamo  # noqa: F401  # as the first optimizer does, but once for all of them
+import torch
+import torch._dynamo  # as the first optimizer does, but once for all of them
 from torch import multiprocessing
 
 from tests.script import declared, kinds, shapes, shapes_libraries  # they add their shapes
@@ -28,6 +29,7 @@ PROCESSES = (
 
 
 def train(_process, file, names, how):
+    torch.set_num_threads(1)  # else two threads may make the pool that a fork has lost, and abort
     Path(file).write_text(json.dumps(train_all(names, **how)))
 
 
