@@ -330,13 +330,6 @@ class Clock(Generic[TimestampT]):
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
-    def withdraw(self) -> None:
-        """Withdraw the newest mark: the phase before it has not ended."""
-        if len(self._names) > 1:
-            self._names.pop()
-            if self._recorded:
-                self._timestamps.release(self._recorded.pop())
-
     def timestamp(self) -> TimestampT:
         """Return a timestamp on the current stream, for the begin or end of a collective."""
         called_s = perf_counter()
@@ -345,9 +338,17 @@ class Clock(Generic[TimestampT]):
         return timestamp
 
     def rename(self, name: str) -> None:
-        """Rename the phase in progress, where only its end shows what it was."""
-        if self._names:
-            self._names[-1] = name
+        """Rename the phase in progress, where only its end shows what it was.
+
+        It is one with the phase before if that has the name.
+        """
+        names = self._names
+        if names[-2:-1] == [name]:
+            names.pop()
+            if self._recorded:
+                self._timestamps.release(self._recorded.pop())
+        elif names:
+            names[-1] = name
 
     def interrupt(self) -> None:
         """Note a break: the next step's time starts at its own begin."""

@@ -96,7 +96,7 @@ class TrainingObjects(NamedTuple):
     """What is known of a training. It keeps no object of the script's alive."""
 
     optimizer_refs: tuple[weakref.ref[Optimizer], ...]
-    """In the order of their first steps; empty where a backward pass ends a step."""
+    """PyTorch's, in the order of their first steps; empty where a backward pass ends a step."""
     roots: tuple[Root, ...]
     """The models that train."""
     feed: Feed | None

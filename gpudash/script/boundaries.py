@@ -21,11 +21,11 @@ Update: TypeAlias = Literal["only", "again", "repeats", "late repeats", "fresh",
 this round, or did so after the round's end; or another: something shows that a round has begun
 ("fresh"), or nothing does."""
 Other: TypeAlias = Literal[
-    "updated", "one is due", "pass", "passes alone", "own optimizer", "no more comes", "declares"
+    "updated", "one is due", "pass", "passes alone", "no more comes", "declares"
 ]  # fmt: skip
 """An optimizer has stepped, and no other one is due or one is; a backward pass without optimizer
-has ended, or so many that no optimizer is expected any more; then an optimizer that is not
-PyTorch's is seen; nothing more of the step can come; the script begins to declare its steps."""
+has ended, or so many that no optimizer is expected any more; nothing more of the step can come; the
+script begins to declare its steps."""
 Symbol: TypeAlias = Update | Other
 Verdict: TypeAlias = Literal[
     "goes on", "ends", "may end", "joins", "had ended", "one more", "late"
@@ -65,7 +65,6 @@ SHAPES = (
     Shape("accumulation, or several losses", BY_UPDATES, ("pass",), "goes on", None),
     Shape("no optimizer", BY_UPDATES, ("passes alone",), "ends", "passes"),
     Shape("no optimizer", ("passes",), ("pass",), "ends", "passes"),
-    Shape("an optimizer of a library's own", ("passes",), ("own optimizer",), "goes on", "over"),
     Shape("an evaluation, or the end", ("maybe",), ("no more comes",), "had ended", "over"),
     Shape("gpudash.step()", (*BY_UPDATES, "passes"), ("declares",), "goes on", "declared"),
     Shape("gpudash.step()", ("declared",), ("updated", "one is due"), "late", None),
@@ -113,6 +112,9 @@ class Boundaries:
     def feed(self, symbol: Symbol) -> Verdict:
         """Return what an event says about the step in progress."""
         says, self.state = SAYS.get((self.state, symbol)) or ("goes on", self.state)
+        if says == "ends" and self.state == "passes":  # a round without an optimizer
+            self._only = None
+            self._open()
         return says
 
     def expect(self, optimizer: Hashable) -> None:

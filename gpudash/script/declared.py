@@ -5,12 +5,13 @@ from threading import get_ident
 
 from ..instrument.collectives import Moved
 from ..instrument.guard import event
+from .ends import EndedSteps
 from .explicit import Count
 from .step_counts import Tally
-from .steps import NOBODY, Steps, nothing
+from .steps import NOBODY, nothing
 
 
-class DeclaredSteps(Steps):
+class DeclaredSteps(EndedSteps):
     """Handles the events of `gpudash.step`. After the first one, no other steps are looked for."""
 
     def reset(self) -> None:

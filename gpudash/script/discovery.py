@@ -46,8 +46,8 @@ class Discovery:
         self._listener = listener
         self.is_news = True
         """There is something that the observer does not know yet."""
-        self.optimizers: dict[int, weakref.ref[Optimizer]] = {}
-        """By id, in the order of their first steps."""
+        self.optimizers: dict[int, weakref.ref[Any]] = {}
+        """PyTorch's and those of a library's own, by id, in the order of their first steps."""
         self._gone: list[int] = []
         self._owners: list[weakref.ref[nn.Module]] = []  # all modules that ever were roots
         self.roots: list[Root] = []
@@ -69,8 +69,6 @@ class Discovery:
         self.patience = WITHOUT_OPTIMIZER
         self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         """CUDA graphs, and whether an optimizer steps in them."""
-        self.own_optimizer = ""
-        """The library whose own optimizer updates the weights; empty: it is PyTorch's."""
         self.other_thread = False
         """Another thread than the one followed trains too."""
 
@@ -97,10 +95,11 @@ class Discovery:
         )
         return not has_compiled() and not any(needs)
 
-    def meet(self, key: int, optimizer: Optimizer) -> list[int]:
+    def meet(self, key: int, optimizer: Any) -> list[int]:
         """Add an optimizer at its first step, with its models.
 
-        Return the ids of other optimizers that may step beside it.
+        Those of one that does not tell its parameters are the ones with gradients. Return the ids
+        of other optimizers that may step beside it.
         """
         gone = self._gone
         self.optimizers[key] = weakref.ref(optimizer, lambda _: gone.append(key))
@@ -109,7 +108,7 @@ class Discovery:
         survey = None if not own.isdisjoint(self._parameters()) else self._survey()
         if survey is None:
             return []
-        for module in survey.roots(own):
+        for module in survey.roots(own) if own else survey.with_gradients():
             self.add_root(module)
         self.add_frozen(survey.frozen([]))
         beside = []
@@ -211,12 +210,13 @@ class Discovery:
 
     def found(self, loss: Tensor | None, feeds: Feeds, state: State) -> TrainingObjects:
         """Return all findings; `loss` is the newest known one, `state` that of the boundaries."""
+        by_updates = () if state == "passes" else tuple(self.optimizers.values())
         optimizers = alive(ref() for ref in self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)
         device = device_of(modules_of(roots), optimizers, loss)
         self.is_news, self.device_type = False, device.type
         return TrainingObjects(
-            optimizer_refs=() if state == "passes" else tuple(self.optimizers.values()),
+            optimizer_refs=tuple(ref for ref in by_updates if isinstance(ref(), Optimizer)),
             roots=roots,
             feed=feeds.feed,
             foreign=feeds.foreign,
@@ -226,12 +226,18 @@ class Discovery:
             scaler=self.scaler,
             graphs=len(self.graphs) > 0,
             declared=state == "declared",
-            own_optimizer=self.own_optimizer,
+            own_optimizer=_library(alive(ref() for ref in by_updates)),
             other_thread=self.other_thread,
             frozen=tuple(root for root in self.frozen if root.was_called),
             acts=self.acts,
             is_called=self._are_new or any(root.was_called for root in roots),
         )
+
+
+def _library(optimizers: Iterable[Any]) -> str:
+    """Return the name of the first library whose own optimizer is among them; empty: none is."""
+    own = (type(one) for one in optimizers if not isinstance(one, Optimizer))
+    return next((kind.__module__.partition(".")[0] for kind in own), "")
 
 
 def world_size() -> int:
@@ -260,13 +266,12 @@ def found_line(found: TrainingObjects) -> str:
 
 
 def _optimizers(found: TrainingObjects) -> str:
+    names = _counted(type(one).__name__ for one in found.optimizers)
     if found.own_optimizer:
-        return f"an optimizer of {found.own_optimizer}"
-    if not found.optimizers and found.declared:
-        return "optimizer unknown"
-    if not found.optimizers:
-        return "no optimizer: each backward pass ends a step"
-    return " and ".join(_counted(type(one).__name__ for one in found.optimizers))
+        names.append(f"an optimizer of {found.own_optimizer}")
+    if names:
+        return " and ".join(names)
+    return "optimizer unknown" if found.declared else "no optimizer: each backward pass ends a step"
 
 
 def _roots(found: TrainingObjects) -> str:

@@ -3,8 +3,8 @@
 What lies behind a call is known late. Between a forward pass and the backward pass the loss is
 computed, so that belongs to the forward pass, and so does what joins the calls of a model's parts.
 Before another pass over the same model comes the script's own code: an environment's step. So the
-code behind a call is marked, and the mark is withdrawn if the next event shows it to be more of the
-phase before.
+code behind a call is marked as the script's own, until the next event shows what it was: more of
+the forward pass, after a teacher's call as well.
 """
 
 from collections.abc import Hashable
@@ -50,21 +50,20 @@ GOES_ON = frozenset[tuple[str, Symbol]](
         ("frozen", "freezes"),
     }
 )
-"""What goes on between a call in this phase and the event, if a call is of another model or part
-than those before."""
+"""The phases of a pass in which the code before the event is more of it, if a call is of another
+model or part than those before."""
 
 
 class Phases:
     """Follows the events of a step; `phase` is the one in progress."""
 
-    __slots__ = ("_called", "_outer", "_returned", "_so_far", "phase")
+    __slots__ = ("_called", "_outer", "_so_far", "phase")
 
     def __init__(self) -> None:
         self.phase = CODE
         self._outer: list[str] = []  # the phases around the calls in progress
         self._called: set[Hashable] = set()  # models and parts, in this pass
         self._so_far = ""  # the phase of the pass so far; a forward pass stays one
-        self._returned = ""  # the phase of the call before the code in progress
 
     def reset(self) -> None:
         """Begin a step."""
@@ -76,15 +75,16 @@ class Phases:
         """Note that another phase, which no event here begins, comes in between."""
         self._so_far = ""
 
-    def feed(self, symbol: Symbol, subject: Hashable = None) -> tuple[bool, str | None]:
-        """Return whether to withdraw the newest mark, and the phase to mark, if one begins.
+    def feed(self, symbol: Symbol, subject: Hashable = None) -> tuple[str | None, str | None]:
+        """Return what the phase in progress was all along, and the phase to mark, if one begins.
 
-        `subject` is the model or part that is called.
+        `subject` is the model or part that is called. None: it was what it is marked as.
         """
         if symbol == "returns":
-            return False, self._return()
+            return None, self._return()
         phase, before = BEGINS[symbol], self.phase
-        withdraws = before == CODE and (self._so_far, symbol) in GOES_ON
+        goes_on = before == CODE and (self._so_far, symbol) in GOES_ON
+        shown = self._so_far if goes_on else None
         if symbol not in CALLS:
             if self._so_far:
                 self._so_far = ""
@@ -92,18 +92,16 @@ class Phases:
             if self._outer:  # an exception has left calls that never return
                 self._outer.clear()
             self.phase = phase
-            return withdraws, phase
+            return shown, phase
         if subject in self._called:  # another pass
-            withdraws = False
+            shown = None
             self._called.clear()
-        if withdraws:
-            before = self._returned
         self._called.add(subject)
         self._outer.append(before)
         if self._so_far != "forward":
             self._so_far = phase
         self.phase = phase
-        return withdraws, None if phase == before else phase
+        return shown, None if phase == (shown or before) else phase
 
     def _return(self) -> str | None:
         if not self._outer:
@@ -111,8 +109,6 @@ class Phases:
         outer, ended = self._outer.pop(), self.phase
         if self._outer:
             self.phase = outer
-        elif ended == "frozen" and self._so_far == "forward":
-            self.phase = "forward"  # a teacher was called: the loss follows
         elif ended != "rollout":  # the environment's steps belong to it
-            self.phase, self._returned = CODE, ended
+            self.phase = CODE
         return None if self.phase == ended else self.phase

@@ -32,31 +32,38 @@ UPDATES: tuple[Place, ...] = (
     ("fastai.optimizer", "Optimizer", ("step",)),
     ("keras.src.optimizers.base_optimizer", "BaseOptimizer", ("apply",)),
 )
-Begins: TypeAlias = Callable[..., bool]
-Ends: TypeAlias = Callable[[], bool]
+Told: TypeAlias = Callable[..., bool]
 
 
-def hook_methods(places: Iterable[Place], begins: Begins, ends: Ends, *, takes: int = 0) -> None:
+def hook_methods(places: Iterable[Place], begins: Told, ends: Told, *, takes: int = 0) -> None:
     """Surround the methods of the classes that the script has imported, once."""
     for module, owner, names in places:
-        kind = getattr(sys.modules.get(module), owner, None)
+        if module not in sys.modules:  # as in nearly every step
+            continue
+        kind = getattr(sys.modules[module], owner, None)
         for name in names:
             if callable(getattr(kind, name, None)):
                 _patch(kind, name, begins, ends, takes)
 
 
+def imported(places: Iterable[Place]) -> list[type]:
+    """Return the classes that the script has imported."""
+    kinds = (getattr(sys.modules.get(module), owner, None) for module, owner, _ in places)
+    return [kind for kind in kinds if isinstance(kind, type)]
+
+
 @cache
-def _patch(kind: Any, name: str, begins: Begins, ends: Ends, takes: int) -> None:
+def _patch(kind: Any, name: str, begins: Told, ends: Told, takes: int) -> None:
     patching.replace(kind, name, surrounded(getattr(kind, name), begins, ends, takes=takes))
     patching.at_undo(_patch.cache_clear)
 
 
 def surrounded(
-    function: Callable[..., Any], begins: Begins, ends: Ends = bool, *, takes: int = 0
+    function: Callable[..., Any], begins: Told, ends: Told = bool, *, takes: int = 0
 ) -> Callable[..., Any]:
     """Return the function with its begin reported, and its end if `begins` returns true.
 
-    Its first `takes` arguments are passed to `begins`.
+    Its first `takes` arguments are passed to both.
     """
 
     @wraps(function)
@@ -68,6 +75,6 @@ def surrounded(
                 return function(*args, **kwargs)
             finally:
                 if noted:
-                    ends()
+                    ends(*args[:takes])
 
     return uncompiled(hooked, deeply=False)

@@ -192,7 +192,7 @@ def _patch_graphs(tracker: Tracker) -> None:
 
     patching.replace(graph, "capture_begin", surrounded(begin, tracker.capture_begins))
     patching.replace(graph, "capture_end", hooked_end)
-    replayed = surrounded(replay, tracker.replay_begins, tracker.update_ended, takes=1)
+    replayed = surrounded(replay, tracker.replay_begins, tracker.replay_ends, takes=1)
     patching.replace(graph, "replay", replayed)
 
 

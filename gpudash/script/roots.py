@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from ..instrument.guard import without_ours
 from ..instrument.weights import updated_by
 from ..levers.training_objects import Call, Root, alive
+from .hooked_methods import UPDATES, imported
 from .mode import Mode
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
@@ -42,7 +43,8 @@ def before_freezing() -> None:
 
 
 def _listed() -> Iterator[Any]:
-    wanted = nn.Module, Optimizer  # `isinstance` would make proxies load what they stand for
+    # `isinstance` would make proxies load what they stand for
+    wanted = nn.Module, Optimizer, *imported(UPDATES)
     listed = (one for one in gc.get_objects() if issubclass(type(one), wanted))
     frozen = alive(ref() for ref in _frozen)
     yield from {id(one): one for one in chain(frozen, listed)}.values()
@@ -52,10 +54,12 @@ class Survey:
     """The modules and optimizers of this process. Making it looks at all objects: 0.1 to 0.4 s."""
 
     def __init__(self) -> None:
-        self.optimizers: list[Optimizer] = []
+        self.optimizers: list[Any] = []
+        """PyTorch's, and those of a library's own."""
         modules: list[nn.Module] = []
+        kinds = Optimizer, *imported(UPDATES)
         for thing in _listed():
-            if isinstance(thing, Optimizer):
+            if isinstance(thing, kinds):
                 self.optimizers.append(thing)
             elif "_modules" in thing.__dict__:  # else its `__init__` is still running
                 modules.append(thing)
@@ -90,8 +94,8 @@ class Survey:
         return [one for one, parameters in held if parameters and parameters.isdisjoint(updated)]
 
 
-def parameters_of(owner: nn.Module | Optimizer) -> set[int]:
-    """Return the ids of a module's or an optimizer's parameters.
+def parameters_of(owner: Any) -> set[int]:
+    """Return the ids of a module's or an optimizer's parameters; none if it does not tell them.
 
     This calls `nn.Module.parameters`, as a subclass may override `parameters` with something else.
     """

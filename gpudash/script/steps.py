@@ -22,7 +22,7 @@ from ..instrument.loss import LossReader, readable
 from ..instrument.reporter import instruments
 from ..instrument.uncompiled import uncompiled
 from ..levers.training_objects import Redirects, modules_of
-from .boundaries import Boundaries, Verdict
+from .boundaries import Boundaries
 from .counting import Counting
 from .discovery import Discovery
 from .gradient_sync import GradientSync
@@ -34,7 +34,6 @@ from .mode import COUNTED, FIRST, IN_FULL, IN_PART, TOGETHER, TOGETHER_BY_CALLS,
 from .observer import PHASES, Observer
 from .step_counts import Tally, total
 
-IDLE_EVERY_S = 0.05
 LOOK_EVERY_S = 0.1
 """Seconds between two steps that are measured in full; longer steps all are."""
 LOOK_MOST_S, LOOK_SHARE = 0.25, 0.002
@@ -109,9 +108,7 @@ class Steps:
         self._acts_since_s = 0.0  # in a rollout
         self._boundaries = Boundaries()
         self._tally = Tally()
-        self._before_split = Tally()
         self._has_tokens = False  # batches have tokens
-        self._idle_s = 0.0
         self._feeds = Feeds()
         # where the script is
         self._optimizer_depth = 0  # depth of nested optimizer steps
@@ -127,14 +124,6 @@ class Steps:
         """Return the collectives of a step, as far as known."""
         times = None if self.clock is None else self.clock.collective_times
         return self._gradient_sync.collectives(times)
-
-    def finish(self) -> None:
-        """Close the steps that are over but not closed yet: the training is over."""
-        self._stop_skipping()
-        if get_ident() == self._thread:
-            self._no_more_comes()
-        if self.mode.is_skipping:  # on another thread
-            self.samples = total(self.samples, self._samples_of_counted())
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
@@ -158,16 +147,6 @@ class Steps:
             with suppress(Exception):
                 self._observer.border(self.steps)
         return False
-
-    def _close(self, samples: int | None = None, tokens: int | None = None) -> None:
-        """End the step here, before anything of the next one has begun.
-
-        `samples` and `tokens` are what the script declares; None: count them.
-        """
-        self.counting.steps += 1
-        by_passes = self._boundaries.state == "passes"
-        self._closed_by = None if by_passes else self._newest_optimizer
-        self._end_step(samples, tokens)
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
         tally, self._tally, mode = self._tally, Tally(), self.mode
@@ -242,10 +221,10 @@ class Steps:
             return
         phases = self._phases
         before = phases.phase
-        withdraws, phase = phases.feed(symbol, subject)
-        if withdraws:
+        shown, phase = phases.feed(symbol, subject)
+        if shown is not None:
             assert self.clock is not None
-            self.clock.withdraw()
+            self.clock.rename(shown)
         if phase is None:
             return
         self._mark(phase)
@@ -367,94 +346,6 @@ class Steps:
             and not (known.scaler or known.graphs or state == "passes" or self._backward_depth)
             and time.monotonic() < self._look_due_s
         )
-
-    # ── the ends of steps ───────────────────────────────────────────────────────────────
-
-    def _obey(self, says: Verdict) -> None:
-        """Do with the step in progress what its boundaries say."""
-        if says == "ends":
-            self._close()
-        elif says == "may end":
-            self._split()
-        elif says == "joins":
-            self._join()
-        elif says == "had ended":
-            self._close_at_split()
-        elif says == "one more":
-            self.counting.steps += 1
-        elif says == "late":
-            self._enter("has updated")
-            self._asides.is_between |= self._boundaries.state != "declared"
-
-    def _no_more_comes(self) -> bool:
-        """Note that nothing more of the step can come; return whether it has ended by that."""
-        says = self._boundaries.feed("no more comes")
-        self._obey(says)
-        return says == "had ended"
-
-    def _split(self) -> None:
-        """Note that the step may have ended here."""
-        self._before_split, self._tally = self._tally, Tally()
-        if self.mode.is_timed:
-            assert self.clock is not None
-            self._mark = self.clock.split()
-            self._begin_phases()
-
-    def _join(self) -> None:
-        """Undo the split: the step goes on."""
-        self._before_split.add(self._tally)
-        self._tally = self._before_split
-        if self.mode.is_timed:
-            assert self.clock is not None
-            self._mark = self.clock.join()
-
-    def _close_at_split(self) -> None:
-        """End the step where it was split: the next one has begun since."""
-        self.counting.steps += 1
-        tally = self._before_split
-        if self.mode.is_on:
-            self._findings.learn(tally, timed=self.mode.is_timed)
-            self._gradient_sync.step_ends(tally.moved if self.mode.is_timed else None)
-        samples = self._count_samples(tally)
-        if self.mode.is_timed:
-            self._time(tally, samples, self._tokens(tally), at_split=True)
-
-    # ── what is no part of a step ───────────────────────────────────────────────────────
-
-    def _restart(self) -> None:
-        """Let the step in progress begin here: nothing before belongs to it."""
-        self._tally = Tally()
-        self._retime()
-        now = time.monotonic()
-        if now >= self._idle_s:
-            self._idle(now)
-
-    def _retime(self) -> None:
-        """Start the time of the step in progress here."""
-        if self.mode.is_timed:
-            assert self.clock is not None
-            self.clock.interrupt()
-            self._mark = self.clock.begin()
-            self._begin_phases()
-
-    def _turn_aside(self) -> None:
-        """Report an aside since the newest step."""
-        self._observer.aside(self._asides.why)
-        self._restart()
-
-    def _resume(self) -> None:
-        """Report that training goes on. If a call ended the aside, time starts here."""
-        if self._asides.ended_by_call:
-            self._restart()
-        self._observer.aside(None)
-
-    def _idle(self, now: float) -> None:
-        self._idle_s = now + IDLE_EVERY_S
-        followed, self._thread = self._thread, NOBODY
-        try:
-            self._observer.idle()
-        finally:
-            self._thread = followed
 
     # ── samples and tokens ──────────────────────────────────────────────────────────────
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ..instrument.guard import event
 from ..instrument.loss import readable
@@ -48,7 +47,7 @@ class Tracker(SharedSteps):
     # ── optimizers ──────────────────────────────────────────────────────────────────────
 
     @event("optimizer")
-    def optimizer_begins(self, optimizer: Optimizer, has_closure: bool) -> bool:  # noqa: FBT001
+    def optimizer_begins(self, optimizer: Any, has_closure: bool) -> bool:  # noqa: FBT001
         """Note that an optimizer is about to step."""
         if get_ident() != self._thread and not self._accepts_step():
             return False
@@ -76,7 +75,7 @@ class Tracker(SharedSteps):
         return True
 
     @event("optimizer")
-    def optimizer_ends(self, optimizer: Optimizer) -> bool:
+    def optimizer_ends(self, optimizer: Any) -> bool:
         """Note that an optimizer has stepped, or that its GradScaler skipped the step."""
         if self._failed_thread is not None:
             return self._restore_at_border(id(optimizer))
@@ -155,8 +154,7 @@ class Tracker(SharedSteps):
         """Begin an optimizer's step. This may show that the training step before has ended."""
         state = self._boundaries.state
         if state != "declared":
-            afresh = self._tally.batches > 0 or (False if self._feeds.is_fed() else None)
-            says = self._boundaries.update_begins(key, afresh=afresh)
+            says = self._boundaries.update_begins(key, afresh=self._is_afresh())
             if says != "goes on":
                 self._obey(says)
             if state == "passes":
@@ -167,6 +165,14 @@ class Tracker(SharedSteps):
                 self._asides.trains()
         self._learned.updates(self._tally)
 
+    def _is_afresh(self) -> bool | None:
+        """Return whether something of another step has come since the newest end; None: unknown."""
+        if self._tally.batches:
+            return True
+        if self._boundaries.state == "passes":  # else the pass has ended the step of this update
+            return self._has_closure or self._backward_depth > 0
+        return False if self._feeds.is_fed() else None
+
     def _update_ends(self) -> None:
         """End the training step if it is over, or note that it may be."""
         self._bare_backwards = 0
@@ -175,25 +181,7 @@ class Tracker(SharedSteps):
     @event("optimizer")
     def own_update_begins(self, optimizer: Any) -> bool:
         """Note that an optimizer that is not PyTorch's is about to update the weights."""
-        known, is_expected = self._findings, self._boundaries.state == "passes"
-        if get_ident() != self._thread or not (is_expected or known.own_optimizer):
-            return False
-        self._stop_skipping()
-        if not known.own_optimizer:  # the backward pass before has ended this step already
-            known.own_optimizer = type(optimizer).__module__.partition(".")[0]
-            self._boundaries.feed("own optimizer")
-            known.is_news = True
-            return False
-        self._newest_optimizer = id(optimizer)
-        self._begin_step(self._newest_optimizer)
-        self._enter("updates")
-        return True
-
-    @event("optimizer")
-    def update_ended(self) -> bool:
-        """Note that it has updated them, or that a CUDA graph's replay has been enqueued."""
-        self._update_ends()
-        return False
+        return self.optimizer_begins(optimizer, False) or self._failed_thread is not None
 
     # ── backward passes ─────────────────────────────────────────────────────────────────
 
@@ -271,6 +259,7 @@ class Tracker(SharedSteps):
 
     def _count_bare(self) -> None:
         """Count backward passes without an optimizer step: after many, they are the steps."""
+        hook_methods(UPDATES, self.own_update_begins, self.optimizer_ends, takes=1)
         self._bare_backwards += 1
         if self._boundaries.feed("pass") == "ends":
             self._close()
@@ -286,7 +275,6 @@ class Tracker(SharedSteps):
             self._findings.patience *= 2
             return
         self._findings.is_news = True
-        hook_methods(UPDATES, self.own_update_begins, self.update_ended, takes=1)
         trained = survey.with_gradients()
         for module in trained:
             self._findings.add_root(module)
@@ -416,6 +404,12 @@ class Tracker(SharedSteps):
         self._begin_step(id(graph))
         self._enter("replays")
         return True
+
+    @event("CUDA graph")
+    def replay_ends(self, _graph: Any) -> bool:
+        """Note that a graph's replay has been enqueued."""
+        self._update_ends()
+        return False
 
 
 def _lives(thread: int) -> bool:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
@@ -60,6 +61,16 @@ def programs(tmp_path, monkeypatch):
 def started(*words, **options):
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([*GPUDASH, "run", *words], **streams | options)
+
+
+@contextmanager
+def lasting(*words, until_there, **options):
+    """A training that lasts until this file is there: behind the block at the latest."""
+    with started(*words, **options) as job:
+        try:
+            yield job
+        finally:
+            until_there.touch()
 
 
 def dashboard(*words, showing="num_workers"):
@@ -119,19 +130,20 @@ def test_it_says_how_to_look_in_from_elsewhere(tmp_path, monkeypatch, surroundin
 
 def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(programs, monkeypatch):
     """The job has a TMPDIR of its own, and a step that looks in has not."""
-    printed = programs.parent / "slurm-77.out"
-    job = started(
+    printed, ended = programs.parent / "slurm-77.out", programs.parent / "ended"
+    with lasting(
         TRAINING,
-        *("--steps", "2500", "--step-s", "0.004", "--exit", "3"),
+        *("--until", str(ended), "--step-s", "0.004", "--exit", "3"),
+        until_there=ended,
         env=os.environ | JOB | {"TMPDIR": str(programs.parent)},
         stdout=printed.open("wb"),
-    )
-    with job:
+    ) as job:
         line = job.stderr.readline().decode()
         command = shlex.split(re.search(r"here; (srun .* attach) opens", line)[1])
         monkeypatch.delenv("TMPDIR", raising=False)
         until(runs.living)
         step = dashboard(*command, showing=f"{printed}")
+        step.expect_exact("num_workers")  # before, leaving asks nothing
         (run,) = runs.living()
         with pytest.raises(Exception, match="watched by another gpudash"):
             run.open()  # one dashboard at a time
@@ -141,12 +153,13 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
         step.expect_exact(f"again    {shlex.join(command)}, as scripted_training.py runs on, and ")
         step.expect_exact(f"prints to {printed}")
         step.expect(pexpect.EOF)
+        ended.touch()
         _, errors = job.communicate(timeout=WAIT_S)
         assert job.returncode == 3
     assert printed.read_text().startswith("training ")
     done_line, summary = errors.decode().splitlines()
     assert done_line == "done"
-    assert re.search(r"exited with 3; 2,?\d{3} steps, [\d.]+ steps/s", summary)
+    assert re.search(r"exited with 3; [\d,]+ steps, [\d.]+ steps/s", summary)
     assert runs.living() == []
 
 
@@ -229,17 +242,18 @@ def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_t
 
 def test_attaching_traces_no_process(programs):
     """As in a container without SYS_PTRACE, over a process that lets nobody trace it."""
+    ended = programs.parent / "ended"
     strict = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0)  # not dumpable\n"
-    strict += f"sys.argv = ['x', '--steps', '2000']; exec(open({str(TRAINING)!r}).read())"
+    strict += f"sys.argv = ['x', '--until', {str(ended)!r}]; exec(open({str(TRAINING)!r}).read())"
     (programs.parent / "train.py").write_text(strict)
     words = ["gpudash", "attach"]
     if os.geteuid() == 0:
         words = ["setpriv", "--bounding-set", "-sys_ptrace", *words]
-    job = started("train.py", cwd=programs.parent)
-    with job:
+    with lasting("train.py", until_there=ended, cwd=programs.parent) as job:
         until(runs.living)
         step = dashboard(*words)
         step.close(force=True)
+        ended.touch()
         job.communicate(timeout=WAIT_S)
         assert job.returncode == 0
 

@@ -101,6 +101,29 @@ def test_a_phase_that_comes_again_later_is_not_cut(clock: Clock[int], device: De
     assert step.parts_ms == {}
 
 
+def test_a_phase_that_is_seen_to_be_the_one_before_goes_on_with_it(
+    clock: Clock[int], device: Device
+) -> None:
+    mark = clock.begin()
+    for phase, at_ms, shown in (
+        ("idle", 1, None),
+        ("forward", 2, None),
+        ("idle", 4, "forward"),
+        ("optimizer", 5, None),
+        ("idle", 8, "forward"),
+        ("backward", 9, None),
+    ):
+        device.next_ms = at_ms
+        mark(phase)
+        if shown is not None:
+            clock.rename(shown)
+    device.next_ms = 10
+    clock.end(1)
+    (step,) = finished(clock, device, 101)
+    assert phases_ms(step.values) == {"optimizer": 3, "forward": 3 + 1, "backward": 1}
+    assert step.parts_ms == {}
+
+
 def test_a_mark_that_names_no_phase_ends_the_one_before(clock: Clock[int], device: Device) -> None:
     names = ("hook", "copy", "prepare", "forward", "hook", "backward", "optimizer", "idle")
     enqueue(clock, device, list(zip(names, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)

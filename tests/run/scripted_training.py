@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -134,6 +135,7 @@ def load(file):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--until", type=Path, help="instead: until it is there")
     parser.add_argument("--step-s", type=float, default=0.01)
     parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", "0")))
     parser.add_argument("--world-size", type=int, default=1)
@@ -160,7 +162,9 @@ def main():
         time.sleep(arguments.step_s)
         if arguments.dies.exists():
             os._exit(1)
-    for step in range(arguments.steps):
+    for step in count() if arguments.until else range(arguments.steps):
+        if arguments.until and arguments.until.exists():
+            break
         if arguments.late and step == LATE_AT:
             load(arguments.late)
         training.turn()

@@ -1,29 +1,21 @@
 """Trainings whose steps are more than a forward pass, a backward pass and an update.
 
-Parts that take their time sleep, so that their phases are longer than all else.
+Parts that take their time do so by a fake clock, so that their phases are longer than all else.
 """
-
-import sys
-import time
-from types import ModuleType
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
-from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from tests.script.shape import Net, data, made, shape
-
-LONG_S = 0.01
-"""How long a slow part of a step takes."""
+from tests.script.shape import Net, data, made, shape, takes
 
 
 class Slow(Net):
     """A model whose forward pass takes its time."""
 
     def forward(self, x):
-        time.sleep(LONG_S)
+        takes()
         return super().forward(x)
 
 
@@ -111,7 +103,7 @@ def acts(agent, observations=2):
     with torch.no_grad():
         for _ in range(4):
             agent(torch.randn(observations, 8))
-            time.sleep(LONG_S)  # the environment
+            takes()  # the environment
 
 
 @shape(ROLLOUTS * UPDATES)
@@ -162,6 +154,21 @@ def replay_buffer(toy):
 
 
 @shape(20)
+def target_computed_by_hand(toy):
+    """As in C51: acts with gradients, and computes at length with what a target says."""
+    model, optimizer = made()
+    target = Net()
+    for _ in range(20):
+        model(torch.randn(16, 8)).argmax()
+        with torch.no_grad():
+            wanted = target(torch.randn(16, 8))
+        takes()
+        optimizer.zero_grad()
+        functional.mse_loss(model(torch.randn(16, 8)), wanted).backward()
+        optimizer.step()
+
+
+@shape(20)
 def actor_and_two_critics(toy):
     """Each of three optimizers learns from the same samples."""
     actor, one, other = Net(out=8), Net(), Net()
@@ -193,7 +200,7 @@ def environment_between(toy):
         chosen = []
         for _ in range(4):
             chosen.append(policy(torch.randn(1, 8)).log_softmax(1)[0, 0])
-            time.sleep(LONG_S)  # the environment
+            takes()  # the environment
         optimizer.zero_grad()
         torch.stack(chosen).sum().backward()
         optimizer.step()
@@ -206,7 +213,7 @@ def slow_loss(toy):
         for x, y in data():
             optimizer.zero_grad()
             computed = model(x)
-            time.sleep(LONG_S)
+            takes()
             functional.cross_entropy(computed, y).backward()
             optimizer.step()
 
@@ -318,7 +325,7 @@ def slow_augmentation(toy):
     model, optimizer = made()
     for _ in range(2):
         for x, y in data():
-            time.sleep(LONG_S)
+            takes()
             learn(model, optimizer, x, y)
 
 
@@ -330,7 +337,7 @@ def batch_of_another_device(toy):
     loader = DataLoader(rows, 8, collate_fn=lambda batch: default_collate(batch)[0].to("meta"))
     for _ in range(2):
         for _ in loader:
-            time.sleep(LONG_S)
+            takes()
             learn(model, optimizer, torch.randn(8, 8), torch.randint(2, (8,)))
 
 
@@ -348,7 +355,7 @@ def evaluates_in_training_mode(toy):
 def target_in_each_step(toy):
     """The model computes its own target, after it was called to train."""
     model = Net()
-    model.register_forward_hook(lambda *_: time.sleep(0 if torch.is_grad_enabled() else LONG_S))
+    model.register_forward_hook(lambda *_: None if torch.is_grad_enabled() else takes())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(2):
         for x, _ in data():
@@ -358,44 +365,3 @@ def target_in_each_step(toy):
             optimizer.zero_grad()
             functional.mse_loss(computed, wanted).backward()
             optimizer.step()
-
-
-class OwnOptimizer:
-    """A library's own: torch knows nothing of it."""
-
-    def __init__(self, parameters):
-        self.all = list(parameters)
-
-    def step(self):
-        time.sleep(LONG_S)
-        with torch.no_grad():
-            for one in self.all:
-                one.sub_(0.01 * one.grad)
-
-
-class OwnLoader:
-    """A library's own, around iterators of torch's."""
-
-    def __init__(self, loader):
-        self.loader = loader
-
-    def __getattr__(self, name):
-        return getattr(self.loader, name)
-
-    def __iter__(self):
-        yield from _SingleProcessDataLoaderIter(self)
-
-
-@shape(24)
-def library_with_optimizer_and_loader_of_its_own(toy):
-    library = ModuleType("fastai.optimizer")
-    library.Optimizer = type("Optimizer", (OwnOptimizer,), {"__module__": library.__name__})
-    OwnLoader.__module__ = "fastai.data.load"
-    sys.modules[library.__name__] = library
-    model = Net()
-    optimizer = library.Optimizer(model.parameters())
-    for x, y in OwnLoader(data(24 * 8)):
-        model.zero_grad()
-        functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    del sys.modules[library.__name__]

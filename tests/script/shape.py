@@ -1,26 +1,66 @@
 """What trainings of many shapes have in common, and how the tests run them in one process."""
 
 import gc
-import itertools
-from types import SimpleNamespace
+import time
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from gpudash.instrument import timestamps
+from gpudash.instrument.clock import Clock
+from gpudash.instrument.loss import HostLoss
 from gpudash.metrics import phases_ms
-from gpudash.script import batches, counting, patches, steps, tracker
+from gpudash.script import batches, counting, ends, patches, steps, tracker
 from tests.script.toy import watched
 
 torch.set_num_threads(1)
 SHAPES = {}
 ACTS_S = 0.005
 """How long a training acts before it learns."""
-TICK_MS = 2.0
-"""The fake clock moves on by so much at each call."""
+TICK_MS, SHORT_TICK_MS = 2.0, 0.001
+"""Fake clocks move on by so much at each call: one for the tracker where steps are timed together,
+one for all that measures where parts of a step take their time."""
+LONG_S = 0.01
+"""How long a slow part of a step takes."""
 CALLS_A_BATCH = 20
 """Calls of the clock while a slow batch is made."""
+
+
+class Passing:
+    """A fake clock, the same on every machine: only calls and what is slow take time."""
+
+    def __init__(self, tick_ms):
+        self.tick_s, self.now_s = tick_ms / 1e3, 0.0
+
+    def monotonic(self):
+        self.now_s += self.tick_s
+        return self.now_s
+
+    process_time = monotonic
+
+    def sleep(self, seconds):
+        self.now_s += seconds
+
+    def instruments(self, _device, phases):
+        return Clock(timestamps.HostTimestamps(), phases, now=self.monotonic), HostLoss()
+
+
+passing = time
+
+
+def takes(seconds=LONG_S):
+    """Let a slow part of a step take its time, by the fake clock if there is one."""
+    passing.sleep(seconds)
+
+
+def use(clock, *modules):
+    """Have the tracker and these modules read this fake clock."""
+    global passing  # noqa: PLW0603  # of this process
+    passing = clock
+    for module in (batches, counting, ends, patches, steps, tracker, *modules):
+        module.time = clock
 
 
 def shape(steps, **more):
@@ -77,14 +117,18 @@ def keeps_optimizers(name):
     return "compiled" in name or name.endswith("optimizer_in_backward")
 
 
-def train(names, *, together=False):
-    """Return the results of each shape; `together`: similar steps are timed together."""
+def train(names, *, together=False, slowly=False):
+    """Return the results of each shape.
+
+    `together`: similar steps are timed together. `slowly`: parts of steps take their time.
+    """
     toy = watched()
     toy.tracker.may_skip = together
-    if together:  # a fake clock, the same on every machine
-        passing = SimpleNamespace(monotonic=itertools.count(step=TICK_MS / 1e3).__next__)
-        for module in (batches, counting, patches, steps, tracker):
-            module.time = passing
+    if together:
+        use(Passing(TICK_MS))
+    if slowly:
+        use(clock := Passing(SHORT_TICK_MS), timestamps)
+        steps.instruments = clock.instruments
     results = {}
     for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]

@@ -21,7 +21,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from gpudash.instrument.guard import OURS
 from gpudash.script import counting, explicit, patches
-from tests.script import shapes_compiled, shapes_fed, shapes_optimizers, shapes_watched  # noqa: F401  # they add theirs
+from tests.script import (  # noqa: F401  # they add theirs
+    shapes_compiled,
+    shapes_fed,
+    shapes_libraries,
+    shapes_optimizers,
+    shapes_watched,
+)
 from tests.script.shape import ACTS_S, SHAPES, Net, Pair, backward, data, made, shape  # noqa: F401  # tests read SHAPES here
 from tests.script.shapes_optimizers import critics, no_optimizer
 
@@ -340,7 +346,7 @@ def a_graph_replayed(toy):
     for _ in range(17):
         assert not toy.tracker.replay_begins(idle)
         assert toy.tracker.replay_begins(graph)
-        toy.tracker.update_ended()
+        toy.tracker.replay_ends(graph)
 
 
 @shape(45)

@@ -117,6 +117,19 @@ def no_optimizer(toy):
                 parameter.sub_(0.01 * parameter.grad)
 
 
+@shape(32)
+def passes_before_an_optimizer(toy):
+    """As in a study of gradients before a training: the first passes are taken for steps."""
+    model = Net()
+    for _ in range(12):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        model.zero_grad(set_to_none=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(20):
+        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        optimizer.step()
+
+
 @shape(22)
 def one_training_after_the_other(toy):
     first, second = made(), made(16)

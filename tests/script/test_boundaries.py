@@ -201,6 +201,24 @@ def test_passes_without_an_optimizer_are_steps_until_one_steps():
     assert (boundaries.update_ends(), boundaries.feed("pass")) == ("ends", "goes on")
 
 
+@pytest.mark.parametrize("known", ["", "A", "AB"])
+def test_an_optimizer_that_steps_after_such_a_pass_belongs_to_its_step(known):
+    boundaries = Boundaries()
+    for optimizer in known * 3:
+        boundaries.update_begins(optimizer, afresh=True)
+        boundaries.update_ends()
+    boundaries.feed("no more comes")
+    assert boundaries.feed("passes alone") == "ends"
+    boundaries.update_begins("A", afresh=False)
+    assert boundaries.update_ends() == "late"
+    said = []
+    for _ in range(3):
+        said += [boundaries.feed("pass"), boundaries.update_begins("A", afresh=None)]
+        said.append(boundaries.update_ends())
+    said.append(boundaries.feed("no more comes"))
+    assert len([one for one in said if one in {"ends", "had ended"}]) == 3
+
+
 def test_an_optimizer_that_is_due_is_awaited_no_longer_once_nothing_more_can_come():
     boundaries = Boundaries()
     boundaries.update_begins("D", afresh=True)

@@ -6,16 +6,16 @@ from gpudash.script.grammar import Phases
 
 
 def phases_of(events):
-    """Return the phases that are marked, in order; a withdrawn mark is gone.
+    """Return the phases that are marked, in order, as the events after a mark show them.
 
     A call has the model's name behind it: `trains A`, and `returns` ends it.
     """
     phases, marked = Phases(), ["your_code"]
     for event in events.split(", "):
         symbol, _, subject = event.partition(" ") if event[-1].isupper() else (event, "", None)
-        withdraws, phase = phases.feed(symbol, subject)
-        if withdraws:
-            marked.pop()
+        shown, phase = phases.feed(symbol, subject)
+        if shown is not None:
+            marked[-1:] = [shown] * (marked[-2] != shown)
         if phase is not None:
             marked.append(phase)
     return " ".join(marked[1:])
@@ -34,6 +34,14 @@ def phases_of(events):
         ),
         (
             "trains A, returns, freezes T, returns, learns",
+            "forward your_code frozen forward backward",
+        ),
+        (
+            "trains A, returns, freezes T, returns, trains A, returns, learns",
+            "forward your_code frozen your_code forward backward",
+        ),
+        (
+            "trains A, returns, freezes T, returns, trains B, returns, learns",
             "forward your_code frozen forward backward",
         ),
         ("trains A, returns, trains B, returns, learns", "forward backward"),

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.script import kinds, shapes
-from tests.script.kinds import LONG_S, ROLLOUTS, UPDATES
-from tests.script.shape import ACTS_S
+from tests.script.kinds import ROLLOUTS, UPDATES
+from tests.script.shape import ACTS_S, LONG_S
 
 KINDS = [name for name, (run, _) in shapes.SHAPES.items() if run.__module__ == kinds.__name__]
 LONG_MS = LONG_S * 1e3
@@ -48,6 +48,7 @@ def test_the_number_of_steps_is_exact(every, name, how):
         ("slow_augmentation", "your_code"),
         ("batch_of_another_device", "copy"),
         ("target_in_each_step", "frozen"),
+        ("target_computed_by_hand", "your_code"),
     ],
 )
 def test_what_takes_its_time_is_the_longest_phase(results, name, phase):
@@ -80,6 +81,11 @@ def test_only_the_last_of_several_environments_steps_counts_as_the_loss(results)
             "library_with_optimizer_and_loader_of_its_own",
             "1 backward pass a step, a loader of fast",
         ),
+        (
+            "library_with_two_optimizers",
+            "an optimizer of fastai, roots 2 × Net, 2 backward passes a step, a loader of fastai",
+        ),
+        ("library_between_two_trainings", "AdamW, root Net, 1 backward pass a step, no DataLoader"),
         ("rollouts", "calls without gradients before a step taken for a rollout"),
     ],
 )
