@@ -274,7 +274,7 @@ def number(
         except ValueError:
             number = float("nan")
         if not minimum <= number <= maximum or (whole and number % 1):  # also refuses nan
-            raise UsageError(f"{option} {text}{unit} is not valid; valid: {valid}")
+            raise UsageError(f"{option} {text or repr(text)}{unit} is not valid; valid: {valid}")
         return number
 
     return parse

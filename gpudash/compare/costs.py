@@ -105,9 +105,9 @@ def _cost_lines(shown: ComparisonShown, found: Costs | None) -> Iterator[str]:
     if found is None:
         return
     a, b = (money(each) for each in found.million_samples)
-    gpus = "a GPU" if found.gpus == 1 else f"each of {found.gpus} GPUs"
+    paid = {0: "the machine", 1: "a GPU"}.get(shown.gpus, f"each of {found.gpus} GPUs")
     yield (
-        f"at {money(found.price)} an hour for {gpus}, a million samples cost {a} with {shown.a} "
+        f"at {money(found.price)} an hour for {paid}, a million samples cost {a} with {shown.a} "
         f"and {b} with {shown.b}{_saving(shown, found)}"
     )
 

@@ -86,11 +86,11 @@ def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
 def _crowded(snapshot: Snapshot, which: str) -> str:
     """Return that other jobs take the cores, and what that does to an A/B."""
     if len(snapshot.ranks) > 1:
-        return f"too few cores: end other jobs, or {which} has a wide interval"
+        return f"too few cores: until other jobs end, {which} has a wide interval"
     jobs, take = snapshot.other_jobs, "cores"
     if jobs is not None and jobs.used_cores >= LEAST_OTHERS:  # those of other containers are unseen
         take = fmt.cores(100 * jobs.used_cores, jobs.cores)
-    return f"other jobs take {take}: end them, or {which} has a wide interval"
+    return f"other jobs take {take}: until they end, {which} has a wide interval"
 
 
 def _asides(measured: Measured) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _shared_gpu(measured: Measured) -> Iterator[str]:
     gpu = measured.snapshot.gpu
     yield _others_use(measured.step)
     yield f"the busiest is {fmt.plain(gpu.busiest_other)}" if gpu and gpu.busiest_other else ""
-    yield "end them, or train on another GPU: an A/B has a wide interval"
+    yield "until they end, an A/B has a wide interval"
 
 
 def _straggler(measured: Measured) -> Iterator[str]:

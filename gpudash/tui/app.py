@@ -93,7 +93,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self.main_screen.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
         # a script's output comes first, as without gpudash
         prints = plan.workload not in CATALOGUE and player is None
-        usual = "output" if prints else self._remembered.pane or "results"
+        usual = "output" if prints else self._remembered.pane or "history"
         self.main_screen.chosen_tab = look.pane or usual
         self.main_screen.keys = keys
         ACTIVE.set(keys)

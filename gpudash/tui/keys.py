@@ -220,7 +220,7 @@ KEYS = (
     Key("d,g,6", "screen.device", "device", "Every value of the device, or why none is read",
         "look", rank=6),
     Key("v", "screen.view", "view", "The next of levers, history, A/B and log", "look", rank=7),
-    Key("i", "origins", "", "Where each number comes from: meaning, source, and over what time",
+    Key("i", "origins", "", "Where each number comes from: formula, source, age, uncertainty",
         "look"),
     Key("M", "memory", "", "Who owns device memory, by line, over the next two steps", "look",
         needs="memory"),

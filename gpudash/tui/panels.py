@@ -28,7 +28,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     panels: PanelChoice = PanelChoice()
     focus: str = "levers"
     """The panel with the focus."""
-    tab: Tab = "results"
+    tab: Tab = "history"
     """The pane's tab."""
     time: TimeView = TimeView()
 

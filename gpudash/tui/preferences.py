@@ -12,7 +12,7 @@ from platformdirs import user_state_path
 
 from gpudash.errors import UNDECODABLE
 
-Tab: TypeAlias = Literal["results", "ab", "ranks", "timeline", "output", "log"]
+Tab: TypeAlias = Literal["history", "ab", "ranks", "profile", "output", "log"]
 """A tab of the pane."""
 
 

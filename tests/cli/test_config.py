@@ -237,7 +237,7 @@ def test_a_compared_or_swept_lever_is_not_set_by_the_configuration(project: Path
         ("[ab]\npairs = 1", 2, "--pairs 1 is not valid"),
         ("[sweep]\nrounds = 1.5", 2, "--rounds 1.5 is not valid"),
         ("theme = 'nrod'", 1, "; did you mean nord?"),
-        ("pane = 'logs'", 1, "valid: results, ab, ranks, timeline, output, log; did you mean log?"),
+        ("pane = 'logs'", 1, "valid: history, ab, ranks, profile, output, log; did you mean log?"),
         ("[keys]\npuase = 'P'", 2, "; did you mean pause?"),
         ("[keys]\nleave_now = 'P'", 2, "unknown key 'leave_now'"),
         ("[keys]\npause = 'spcae'", 2, "; did you mean space?"),

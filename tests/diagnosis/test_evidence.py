@@ -350,7 +350,7 @@ def test_others_on_the_gpu_are_named():
     assert found.evidence == (
         "processes of others use 45 % of the GPU's time",
         "the busiest is it.py (pid 7)",
-        "end them, or train on another GPU: an A/B has a wide interval",
+        "until they end, an A/B has a wide interval",
     )
     assert found.tries == ()  # what looks like the training's work is theirs, too
 

@@ -142,14 +142,14 @@ def in_ab(core_wait_pct, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "other jobs take cores: end them, or the A/B has a wide interval"),
+        ({}, "other jobs take cores: until they end, the A/B has a wide interval"),
         (
             {"other_jobs": OtherJobs(at_s=0.0, used_cores=1.2, cores=2)},
-            "other jobs take 1.2 of 2 cores: end them, or the A/B has a wide interval",
+            "other jobs take 1.2 of 2 cores: until they end, the A/B has a wide interval",
         ),
         (
             {"ranks": (RankRow(rank=0), RankRow(rank=1))},
-            "too few cores: end other jobs, or the A/B has a wide interval",
+            "too few cores: until other jobs end, the A/B has a wide interval",
         ),
     ],
 )

@@ -306,7 +306,7 @@ def test_a_verdict_has_its_joules_and_with_a_price_what_it_saves():
         confidence=0.95,
         sensor=0.05,
     )
-    verdicts = (change(known.verdicts[0], energy=energy),)
+    verdicts = (change(known.verdicts[0], energy=energy, gpus=1),)
     shown = Read(page_of(change(known, verdicts=verdicts), price=2.75)).text
     assert "0.7500 ± 0.0020 J" in shown
     assert "at 2.75 an hour for a GPU, a million samples cost" in shown

@@ -271,16 +271,16 @@ async def test_on_a_machine_too_busy_for_proof_that_has_the_place_of_the_proposa
     crowded = changed(waiting, host=HostReading(at_s=0.0, values=CROWDED))
     named = changed(crowded, other_jobs=JOBS)
     rows = await shown(named, width)
-    take = "other jobs take 1.2 of 2 cores: end them, or an A/B has a wide interval"
+    take = "other jobs take 1.2 of 2 cores: until they end, an A/B has a wide interval"
     assert rows[2].startswith(f"▌ x  {take}")
     assert "TRY" not in "".join(rows)
     rows = await shown(crowded, width)
-    assert "other jobs take cores: end them, or an A/B has a wide interval" in rows[2]
+    assert "other jobs take cores: until they end, an A/B has a wide interval" in rows[2]
     assert any("the training waits for a core 48 % of the time" in row for row in rows)
-    assert not any("end them" in row for row in await shown(cpu_step(), width))
+    assert not any("until they end" in row for row in await shown(cpu_step(), width))
     during = changed(named, comparison=comparing().comparison)
     rows = await shown(during, 160, before=ask(cpu_step()))
     assert any(take.replace("an A/B", "the A/B") in row for row in rows)
     ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
     rows = await shown(ranks, width)
-    assert "too few cores: end other jobs, or an A/B has a wide interval" in rows[2]
+    assert "too few cores: until other jobs end, an A/B has a wide interval" in rows[2]

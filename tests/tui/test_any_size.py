@@ -102,7 +102,7 @@ def numbers_of(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("scene", [scenes.running, scenes.decided, scenes.without_gpu])
-@pytest.mark.parametrize("tab", ["results", "ab"])
+@pytest.mark.parametrize("tab", ["history", "ab"])
 def test_a_narrow_screen_shows_no_number_that_a_wide_one_does_not(scene, tab):
     """What is cut in the middle would be another number."""
     view = View(tab=tab, focus="pane", panels=PanelChoice(chosen="pane"))
@@ -238,7 +238,7 @@ def of_levers(count: int) -> Snapshot:
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 40])
-@pytest.mark.parametrize("tab", ["results", "ab"])
+@pytest.mark.parametrize("tab", ["history", "ab"])
 def test_any_number_of_levers_with_any_gain_and_name_fits(count, tab):
     snapshot = answered(of_levers(count))
     for size in [(20, 5), (60, 16), (80, 24), (120, 40), (200, 50), (400, 120)]:

@@ -38,14 +38,14 @@ async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_no
         assert d.app.main_screen.pane.tab == "log"
         assert d.app.remembered() == REMEMBERED
         d.app.theme = "monokai"
-        d.app.action_pane("results")
-        assert d.app.remembered() == Preferences(theme="monokai", pane="results")
+        d.app.action_pane("history")
+        assert d.app.remembered() == Preferences(theme="monokai", pane="history")
 
 
 async def test_the_timeline_is_not_remembered_for_a_run_that_has_none(remembered):
     async with dashboard() as d:
-        d.app.action_pane("timeline")
-        assert d.app.main_screen.pane.tab == "timeline"
+        d.app.action_pane("profile")
+        assert d.app.main_screen.pane.tab == "profile"
         assert d.app.remembered() == REMEMBERED
 
 

@@ -108,7 +108,7 @@ async def test_escape_compares_nothing():
             assert d.app.screen is not d.app.main_screen
             await d.press("escape")
             assert d.engine.calls_of("compare") == []
-            assert d.app.main_screen.pane.tab == "results"
+            assert d.app.main_screen.pane.tab == "history"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_the_chooser_says_why_a_value_cannot_be_compared(typed, why):
         assert d.engine.calls_of("compare") == []
         assert isinstance(d.app.screen, Chooser)
         await d.press("escape")
-        assert d.app.main_screen.pane.tab == "results"
+        assert d.app.main_screen.pane.tab == "history"
 
 
 async def test_x_compares_what_the_answer_proposes_first():
@@ -189,7 +189,7 @@ async def test_without_a_running_training_a_says_why_and_asks_nothing(lever):
             d.app.clear_notifications()
             assert d.engine.calls_of("compare") == []
             assert d.app.screen is d.app.main_screen
-            assert d.app.main_screen.pane.tab == "results"
+            assert d.app.main_screen.pane.tab == "history"
 
 
 async def test_a_again_ends_it():

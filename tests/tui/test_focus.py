@@ -27,6 +27,11 @@ LONG = training(ticks=1200)
 """Ten minutes, with a lever change at 5:00."""
 
 
+@pytest.fixture(autouse=True)
+def _what_a_key_writes_lies_elsewhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+
 def focused(d: Driver) -> list[str]:
     """The panels with a heavy rule, of those that are in sight."""
     main = d.app.main_screen
@@ -176,8 +181,8 @@ async def test_arrows_to_the_side_open_the_panes_tabs(right, left):
         for key in [right] * 4 + [left] * 4:
             await d.press(key)
             went.append(d.app.main_screen.pane.tab)
-        assert went[:4] == ["ab", "timeline", "log", "results"]
-        assert went[4:] == ["log", "timeline", "ab", "results"]
+        assert went[:4] == ["ab", "profile", "log", "history"]
+        assert went[4:] == ["log", "profile", "ab", "history"]
 
 
 async def test_up_and_down_choose_a_row_and_scroll_the_log():

@@ -105,14 +105,14 @@ async def test_next_tab_goes_round():
         for _ in range(5):
             tabs.append(one.tab)
             one.next_tab()
-        assert tabs == ["results", "ab", "timeline", "log", "results"]
+        assert tabs == ["history", "ab", "profile", "log", "history"]
 
 
 async def test_a_tab_is_a_button():
     async with pane() as one:
         x = seen(one)[0].index("profile")
         await one.app.pilot.click(offset=(x + 2, 0))
-        assert "pane('timeline')" in one.app.ran
+        assert "pane('profile')" in one.app.ran
 
 
 async def test_titles_shorten_where_there_is_little_room():
@@ -129,12 +129,12 @@ async def test_nothing_but_the_user_opens_a_tab():
     async with pane() as one:
         one.show(comparing(2), ["Traceback (most recent call last):"])
         one.show(CONCLUDED)
-        assert one.tab == "results"
+        assert one.tab == "history"
 
 
 async def test_the_timeline_says_that_nothing_has_been_profiled():
     async with pane() as one:
-        one.open("timeline")
+        one.open("profile")
         assert "no profile of this run yet" in seen(one)[1]
 
 
@@ -462,7 +462,7 @@ async def test_lines_are_unread_until_the_log_is_seen_and_trouble_is_marked():
         one.open("log")
         assert "⁵log ━" in seen(one)[0]
         one.show(training(), ["read at once"])
-        one.open("results")
+        one.open("history")
         assert " log ━" in seen(one)[0]
 
 
@@ -528,7 +528,7 @@ async def test_it_is_painted_without_colour(monkeypatch):
             one.open(tab)
             one.redraw()
             assert "failed" not in "".join(seen(one))
-        one.open("results")
+        one.open("history")
         one.redraw()
         assert " ▸ 2" in seen(one)[3]
 

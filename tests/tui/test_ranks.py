@@ -153,7 +153,7 @@ async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
         await d.settle()
         await d.settle()
         assert d.app.main_screen.pane.size.height > usual
-        d.app.main_screen.open_tab("results")
+        d.app.main_screen.open_tab("history")
         await d.settle()
         await d.settle()
         assert d.app.main_screen.pane.size.height == usual

@@ -100,7 +100,7 @@ async def test_a_key_that_a_recording_cannot_obey_says_so_and_requests_nothing(k
         assert d.app.screen is d.app.main_screen
 
 
-@pytest.mark.parametrize("tab", ["results", "ab"])
+@pytest.mark.parametrize("tab", ["history", "ab"])
 async def test_enter_in_the_pane_of_a_recording_sets_nothing(tab):
     judged = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
     async with dashboard(snapshot=judged, player=FakePlayer()) as d:
@@ -186,7 +186,7 @@ PARTS = ("throughput", "activity", "step", "levers", "pane")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
-@pytest.mark.parametrize("tab", ["results", "ab"])
+@pytest.mark.parametrize("tab", ["history", "ab"])
 async def test_a_replay_shows_what_was_on_the_screen_live(size, tab):
     """It has no levers to try or to change, and a row less: that of the scrubber."""
     width, height = size

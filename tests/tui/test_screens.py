@@ -92,7 +92,7 @@ def mail_of(name: str) -> Mail:
 
 def view_of(name: str) -> View:
     """What the user, or the app, has opened in a state."""
-    tab = TAB.get(name, "output" if name.startswith("script") else "results")
+    tab = TAB.get(name, "output" if name.startswith("script") else "history")
     focus = "pane" if name in TAB else "levers"
     return View(tab=tab, focus=focus, panels=PanelChoice(chosen=focus))
 
@@ -121,7 +121,7 @@ async def test_the_screen_shows_its_frame_at_every_size(name):
         d.engine.log(*(line for line in mail.lines if not line.startswith("found")))
         d.engine.print(*mail.output)
         await d.settle()
-        for tab in ("ab", TAB.get(name, "results")):
+        for tab in ("ab", TAB.get(name, "history")):
             d.app.main_screen.open_tab(tab)
             for size in (*SIZES, (60, 16), (50, 10)):
                 await d.resize(*size)

@@ -35,7 +35,7 @@ from gpudash.tui.screens.keys import bindings
 
 PANELS = ("levers", "throughput", "activity", "step", "pane")
 """The panels in the order of their digits, from 1."""
-REMEMBERED: tuple[Tab, ...] = ("results", "ab", "log")
+REMEMBERED: tuple[Tab, ...] = ("history", "ab", "log")
 """The tabs that every run has; the next run opens the one chosen last."""
 
 
@@ -55,7 +55,7 @@ class MainScreen(Contained, Screen[None]):
         """How long the last run's start took, in seconds."""
         self.keys: Sequence[Key] = KEYS
         """The keys of footer, help and palette."""
-        self.chosen_tab: Tab = "results"
+        self.chosen_tab: Tab = "history"
         """The pane's tab that the user has chosen last."""
         self._time, self._time_of = TimeView(), control.workload
         self._panels = Panels()
@@ -170,7 +170,7 @@ class MainScreen(Contained, Screen[None]):
 
     def action_view(self) -> None:
         """Show the next of levers, history, A/B, output and log."""
-        tabs = [tab for tab in self.pane.tabs if tab != "timeline"]
+        tabs = [tab for tab in self.pane.tabs if tab != "profile"]
         if self.focused is not self.pane:
             self.open_tab(self.pane.tab)
         elif self.pane.tab in tabs[:-1]:
@@ -275,10 +275,10 @@ class MainScreen(Contained, Screen[None]):
             self.action_zoom()
         elif focused == "pane":
             action = {
-                "results": "use_row",
+                "history": "use_row",
                 "ab": "keep",
                 "output": "type_line",
-                "timeline": "timeline",
+                "profile": "timeline",
             }.get(self.pane.tab)
             if action:
                 await self.app.run_action(action)

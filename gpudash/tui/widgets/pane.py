@@ -27,10 +27,10 @@ from gpudash.tui.widgets.ranks import JobRanks, job_of, rank_rows, spread, verdi
 from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
 
 TITLES: dict[Tab, tuple[str, str]] = {
-    "results": ("history", "hist"),
+    "history": ("history", "hist"),
     "ab": ("A/B", "A/B"),
     "ranks": ("ranks", "rank"),
-    "timeline": ("profile", "prof"),
+    "profile": ("profile", "prof"),
     "output": ("output", "out"),
     "log": ("log", "log"),
 }
@@ -58,7 +58,7 @@ class Pane(Panel, Scrolled):
 
     def __init__(self) -> None:
         super().__init__(id="pane")
-        self.tab: Tab = "results"
+        self.tab: Tab = "history"
         self._snapshot = Snapshot()
         self._table = Table()
         self.lines: dict[Tab, deque[str]] = {
@@ -149,7 +149,7 @@ class Pane(Panel, Scrolled):
     def chosen_result(self) -> Result | None:
         """The result under the cursor; None without results, or if another tab is open."""
         rows = self._table.results
-        if self.tab != "results" or not rows:
+        if self.tab != "history" or not rows:
             return None
         return rows[self._scroll.chosen(len(rows))]
 
@@ -174,22 +174,22 @@ class Pane(Panel, Scrolled):
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
         """Choose the row under the pointer."""
         shown = self._scroll.in_sight(self._count, self.inside.height - 1)
-        if self.tab == "results" and 0 < y <= len(shown):
+        if self.tab == "history" and 0 < y <= len(shown):
             self._go_to(shown[y - 1])
 
     def _keep_place(self, results: Sequence[Result]) -> None:
         """Keep the cursor on its row when earlier rows have been dropped."""
-        scroll, before = self._scrolls.get("results", Scroll()), self._table.results
+        scroll, before = self._scrolls.get("history", Scroll()), self._table.results
         if scroll.row is None or not before:
             return
         here = before[scroll.chosen(len(before))].number
         row = next((i for i, one in enumerate(results) if one.number == here), scroll.row)
         first = max(scroll.first + row - scroll.row, 0)
-        self._scrolls["results"] = Scroll(row=row, first=first)
+        self._scrolls["history"] = Scroll(row=row, first=first)
 
     def _texts(self) -> Sequence[str]:
         """Return the rows or the lines of the open tab."""
-        if self.tab == "results":
+        if self.tab == "history":
             return [row.configuration for row in self._table.results]
         if self.tab == "ranks":
             return [f"rank {row.rank}" for row in self._job.ranks]
@@ -210,7 +210,7 @@ class Pane(Panel, Scrolled):
 
     def _go_to(self, row: int) -> None:
         count, scroll = self._count, self._scroll
-        if self.tab in ("results", "ranks"):
+        if self.tab in ("history", "ranks"):
             scroll = scroll.at(row, count, self.inside.height - 1)
         else:  # lines have no cursor: the row is the lowest visible line
             scroll = scroll.at(row, count, 1, least=min(self.inside.height, count) - 1)
@@ -221,7 +221,7 @@ class Pane(Panel, Scrolled):
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the open tab's rows."""
-        if self.tab == "results":
+        if self.tab == "history":
             shown = self._scroll.in_sight(self._count, max(height - 1, 1))
             rows = [*history_rows(self._table, shown, width, cursor=self._cursor)]
             yield from rows[-height:]  # a single row has no head
@@ -236,7 +236,7 @@ class Pane(Panel, Scrolled):
             lines, last = self.lines[self.tab], self._scroll.chosen(self._count)
             ink = "text" if self.tab == "output" else "dim"
             yield from log_rows(lines, last, width, height, ink)
-        elif self.tab == "timeline":
+        elif self.tab == "profile":
             yield ((f" {profile_line(self._snapshot)}", "dim"),)
         elif self.tab in EMPTY:
             yield ((f" {EMPTY[self.tab]}", "dim"),)
@@ -248,7 +248,7 @@ class Pane(Panel, Scrolled):
         has = {
             "ab": _has_keys(self._snapshot.comparison),
             "ranks": True,
-            "results": self.has_focus and bool(self._table.results),
+            "history": self.has_focus and bool(self._table.results),
             "output": self.has_focus and self._can("type"),
         }
         return has.get(self.tab, False)
@@ -260,13 +260,13 @@ class Pane(Panel, Scrolled):
             active = _active(self._snapshot)
             right, below = _comparison_cells(shown, active, can=self._can("blocks"))
             return PanelFrame(top=tabs, top_right=right, bottom=below)
-        right = self._beyond() if self.tab in ("results", "ranks", *self.lines) else ()
+        right = self._beyond() if self.tab in ("history", "ranks", *self.lines) else ()
         if self.tab == "ranks":
             return PanelFrame(top=tabs, **self._about_ranks())
         if self.tab == "output" and self._can("type"):
             below = (button("type a line", "type_line", key_of=ENTER),) if self.has_focus else ()
             return PanelFrame(top=tabs, top_right=right, bottom=below)
-        if self.tab != "results" or not self._table.results:
+        if self.tab != "history" or not self._table.results:
             return PanelFrame(top=tabs, top_right=right)
         note = cell("tried one after another: no proof", "dim", rank=3)
         return PanelFrame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
@@ -291,7 +291,7 @@ class Pane(Panel, Scrolled):
     def _tabs(self) -> tuple[Cell, ...]:
         unread, comparison = self._unread["log"], self._snapshot.comparison
         counts = {
-            "results": f" {len(self._table.results):,}",
+            "history": f" {len(self._table.results):,}",
             "ab": f" {len(self._snapshot.verdicts)}",
             "ranks": f" {len(self._job.ranks)}",
             "output": "!" * ("output" in self._trouble),
@@ -319,10 +319,10 @@ class Pane(Panel, Scrolled):
 
     def _beyond(self) -> tuple[Cell, ...]:
         """Return how many rows are hidden above and below."""
-        if self.tab in ("results", "ranks"):
+        if self.tab in ("history", "ranks"):
             in_view = self._scroll.in_sight(self._count, max(self.inside.height - 1, 1))
             last, above = in_view.stop - 1, in_view.start
-            what = "row" if self.tab == "results" else "rank"
+            what = "row" if self.tab == "history" else "rank"
         else:
             last, above, what = self._scroll.chosen(self._count), 0, "line"
         below = self._count - 1 - last
