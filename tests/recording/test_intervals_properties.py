@@ -14,7 +14,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("train"), st.integers(1, 12), st.floats(1.0, 900.0)),
     st.tuples(st.just("pause"), st.floats(0.0, 3.0)),
     st.tuples(st.just("change"), st.sampled_from(["8", "16", "32"]), st.floats(0.0, 2.0)),
-    st.tuples(st.just("restart"), st.floats(0.0, 2.0)),
+    st.tuples(st.just("restart"), st.floats(1e-3, 2.0)),  # no process is ready when another was
 )
 SCRIPTS = st.lists(ACTIONS, max_size=12)
 INTERVALS = st.sampled_from([0.1, 0.3, 0.5, 2.0])
