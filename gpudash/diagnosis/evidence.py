@@ -24,7 +24,7 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
-from gpudash.trace.mfu import mfu_text
+from gpudash.trace.mfu import mfu_by_phase, mfu_text
 from gpudash.trace.summary import SyncUse
 from workloads.levers import Lever
 
@@ -309,6 +309,7 @@ def _units(measured: Measured) -> Iterator[str]:
     noted = profile.profiled if profile is not None else None
     if noted is not None and noted.flops is not None:
         yield mfu_text(noted)
+        yield mfu_by_phase(noted)
 
 
 def _cpu(measured: Measured) -> Iterator[str]:

@@ -174,6 +174,8 @@ class Clock(Generic[TimestampT]):
         self._after: _Break[TimestampT] | None = None
         self.at_marks: Mark | None = None
         """What is called at each mark besides, from the next iteration on."""
+        self.at_renames: Mark | None = None
+        """What is called with each new name of the phase in progress."""
         self.segment = 0
         """The segment of steps that end from now on."""
         self.began_s = self._reference_s
@@ -186,6 +188,11 @@ class Clock(Generic[TimestampT]):
         """Of a step that is measured in full."""
         self.until_s = self._reference_s
         """All steps that finished before this moment have been returned by `finished`."""
+
+    @property
+    def phases(self) -> Iterable[str]:
+        """The names of the phases."""
+        return self._lanes.keys()
 
     @property
     def enqueued(self) -> int:
@@ -349,6 +356,8 @@ class Clock(Generic[TimestampT]):
                 self._timestamps.release(self._recorded.pop())
         elif names:
             names[-1] = name
+        if self.at_renames is not None:
+            self.at_renames(name)
 
     def interrupt(self) -> None:
         """Note a break: the next step's time starts at its own begin."""

@@ -28,10 +28,11 @@ OWN = frozenset(
 
 
 class FlopCounter:
-    """The flops counted so far."""
+    """The flops counted so far, by the phase that was marked before them on whatever thread."""
 
     def __init__(self) -> None:
-        self._flop = 0
+        self._names = [""]  # of the phases, in order; nothing is marked at first
+        self._flop = [0]  # in each of them
         self._products = 0
         self._counted = 0
 
@@ -44,8 +45,24 @@ class FlopCounter:
         """
         if not self._counted:
             return None
-        covered_pct = 100 * self._counted / self._products
-        return Flops(step_gflop=self._flop / 1e9, covered_pct=covered_pct)
+        phases = dict[str, int]()
+        for name, flop in zip(self._names, self._flop, strict=True):
+            if name and flop:
+                phases[name] = phases.get(name, 0) + flop
+        return Flops(
+            step_gflop=sum(self._flop) / 1e9,
+            covered_pct=100 * self._counted / self._products,
+            phases_gflop={name: flop / 1e9 for name, flop in phases.items()},
+        )
+
+    def mark(self, phase: str) -> None:
+        """Begin a phase."""
+        self._names.append(phase)
+        self._flop.append(0)
+
+    def rename(self, phase: str) -> None:
+        """Rename the phase in progress, where only its end shows what it was."""
+        self._names[-1] = phase
 
     def add(self, operator: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Count an operator that has run."""
@@ -56,7 +73,7 @@ class FlopCounter:
         self._products += 1
         if formula is not None:
             try:
-                self._flop += int(formula(*args, **kwargs, out_val=out))
+                self._flop[-1] += int(formula(*args, **kwargs, out_val=out))
             except Exception:  # noqa: BLE001  # not covered, but the step must not fail
                 return
             self._counted += 1

@@ -160,6 +160,7 @@ class Profiler:
         precision: str = "",
         flops: Flops | None = None,
         untraced_step_ms: float | None = None,
+        untraced_phases_ms: dict[str, float] | None = None,
         optimizers: Iterable[Optimizer] = (),
     ) -> Profiled:
         """Stop, write the trace, and return its record. Raises NoProfile."""
@@ -187,6 +188,7 @@ class Profiler:
                 steps_ms=steps_s * 1e3,
                 took_ms=(now_s - self._called_s - steps_s) * 1e3,
                 untraced_step_ms=untraced_step_ms,
+                untraced_phases_ms=untraced_phases_ms or {},
                 precision=precision,
                 syncs=self._syncs,
                 peak=peak,

@@ -72,11 +72,25 @@ class Reports:
     @property
     def step_ms(self) -> float | None:
         """Mean of the newest steps under the current settings, in ms; None if they are too few."""
-        steps = [step for step in self._recent if step.segment == self._clock.segment]
+        steps = self._newest_steps()
         count = sum(step.count for step in steps)
         if count < RECENT_STEPS // 2:
             return None
         return sum(step.step_ms * step.count for step in steps) / count
+
+    @property
+    def phases_ms(self) -> dict[str, float]:
+        """Mean time of each phase in those of these steps that had it, and measured it."""
+        found, steps = dict[str, float](), self._newest_steps()
+        for phase in self._clock.phases:
+            ms = [step.values.get(f"{phase}_ms", 0.0) for step in steps]
+            had_it = [one for one in ms if one > 0]
+            if had_it:
+                found[phase] = sum(had_it) / len(had_it)
+        return found
+
+    def _newest_steps(self) -> list[FinishedStep]:
+        return [step for step in self._recent if step.segment == self._clock.segment]
 
     def look(self) -> None:
         """Collect the steps that the device has finished."""

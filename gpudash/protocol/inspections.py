@@ -56,6 +56,8 @@ class Flops(Record, frozen=True, kw_only=True, tag=False):
     step_gflop: float
     covered_pct: float
     """Share of the operators containing a matrix product or a convolution that were counted."""
+    phases_gflop: dict[str, float] = {}
+    """Those of each phase that has any."""
 
 
 class Profiled(Record, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class Profiled(Record, frozen=True, kw_only=True):
     untraced_step_ms: float | None = None
     """Mean time of steps shortly before, under the same settings, as tracing slows launches. None
     where it is not known."""
+    untraced_phases_ms: dict[str, float] = {}
+    """The same of each phase, in those of the steps that had it and measured it."""
     precision: str = ""
     """Precision of the matmuls, as `Peak` names it; empty where it is not known."""
     syncs: tuple[SyncCall, ...] = ()

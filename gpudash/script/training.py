@@ -131,10 +131,11 @@ class ScriptTraining(CommandedTraining):
         """Return what forward and backward pass take with each lever's values."""
         return self.levers.timings()
 
-    def at_marks(self, call: Mark | None) -> None:
-        """Have this called at each mark of a phase, from the next step on; None: nothing."""
-        if self.tracker.clock is not None:
-            self.tracker.clock.at_marks = call
+    def at_marks(self, call: Mark | None, renames: Mark | None = None) -> None:
+        """Have these called at each mark and new name of a phase, from the next step on."""
+        clock = self.tracker.clock
+        if clock is not None:
+            clock.at_marks, clock.at_renames = call, renames
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""

@@ -1,7 +1,7 @@
 """Model flops utilisation: its figure, its convention, and why there is none."""
 
-from gpudash.format import percent, significant
-from gpudash.protocol.inspections import Profiled
+from gpudash.format import percent, plain, significant
+from gpudash.protocol.inspections import Flops, Profiled
 
 CONVENTION = "2 flops a multiply-add, forward and backward, recomputed again; dense peak"
 """What is counted: the products of matrices, convolutions and attention, by their shapes."""
@@ -29,8 +29,29 @@ def mfu_text(profiled: Profiled) -> str:
     reached = f"the {flop(peak_tflops * 1e3)}/s that {profiled.precision} reached here"
     if share_pct > 100:
         return f"MFU –: {percent(share_pct)} of {reached} cannot be"
-    least = "at least " if profiled.flops.covered_pct < 99.5 else ""
+    least = "at least " * _is_least(profiled.flops)
     return f"MFU {least}{percent(share_pct)} of {reached}"
+
+
+def mfu_by_phase(profiled: Profiled) -> str:
+    """Return the figures of the phases; empty if there is none.
+
+    The time of a phase is known where the untraced step's is: a trace has other phases.
+    """
+    peak_tflops = _peak_tflops(profiled)
+    if profiled.flops is None or not peak_tflops:
+        return ""
+    said = list[str]()
+    for phase, gflop in profiled.flops.phases_gflop.items():
+        ms = profiled.untraced_phases_ms.get(phase, 0.0)
+        if ms <= 0:
+            continue
+        share_pct = 100 * gflop / ms / peak_tflops
+        share = percent(share_pct)
+        shown = f"– ({share} cannot be)" if share_pct > 100 else share
+        said.append(f"{plain(phase).replace('_', ' ')} {shown}")
+    least = ", at least" * _is_least(profiled.flops)
+    return f"MFU by phase{least}: {', '.join(said)}" if said else ""
 
 
 def flop(gflop: float) -> str:
@@ -38,6 +59,10 @@ def flop(gflop: float) -> str:
     units = ((1e3, "TFLOP"), (1.0, "GFLOP"), (1e-3, "MFLOP"))
     size, unit = next((one for one in units if gflop >= one[0]), units[-1])
     return f"{significant(gflop / size)} {unit}"
+
+
+def _is_least(flops: Flops) -> bool:
+    return flops.covered_pct < 99.5
 
 
 def _peak_tflops(profiled: Profiled) -> float:

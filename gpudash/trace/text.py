@@ -15,7 +15,7 @@ from gpudash.format import (
     source_line,
 )
 from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
-from gpudash.trace.mfu import CONVENTION, flop, mfu_text
+from gpudash.trace.mfu import CONVENTION, flop, mfu_by_phase, mfu_text
 from gpudash.trace.names import short
 from gpudash.trace.summary import (
     CAUSES,
@@ -222,6 +222,9 @@ def _arithmetic(summary: Summary) -> Iterator[Figure]:
         if noted.flops.covered_pct < 99.5:
             yield Figure(what=f"counted in {percent(noted.flops.covered_pct)} of the products")
         yield Figure(what=mfu_text(noted))
+        by_phase = mfu_by_phase(noted)
+        if by_phase:
+            yield Figure(what=by_phase)
         yield Figure(what=f"MFU counts {CONVENTION}")
     if summary.tensor_core_pct is not None:
         yield Figure(what=f"{percent(summary.tensor_core_pct)} of kernel time in tensor cores")

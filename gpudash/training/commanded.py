@@ -113,8 +113,12 @@ class CommandedTraining(ABC):
         self.at_marks(self.slowing.at_mark if self.slowing.is_on else None)
 
     @abstractmethod
-    def at_marks(self, call: Mark | None) -> None:
-        """Have this called at each mark of a phase, from the next step on; None: nothing."""
+    def at_marks(self, call: Mark | None, renames: Mark | None = None) -> None:
+        """Have these called at each mark and new name of a phase, from the next step on.
+
+        `call` gets the phase that begins, `renames` what the one in progress was all along. None:
+        nothing is called.
+        """
 
     # ── its steps ───────────────────────────────────────────────────────────────────────
 

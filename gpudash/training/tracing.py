@@ -25,12 +25,11 @@ class Tracing:
 
     _newest: ClassVar["Tracing | None"] = None
 
-    def __init__(
-        self, training: CommandedTraining, command: Profile, untraced_step_ms: float | None
-    ) -> None:
+    def __init__(self, training: CommandedTraining, command: Profile, reports: Reports) -> None:
         """Begin at a border. Raises NoProfile."""
         self.command = command
-        self._untraced_step_ms = untraced_step_ms
+        self._untraced_step_ms = reports.step_ms
+        self._untraced_phases_ms = {} if reports.step_ms is None else reports.phases_ms
         self._training = training
         self._step = training.step  # the newest border's
         self._thread = get_native_id()  # a forked child has another one
@@ -46,6 +45,8 @@ class Tracing:
             self._counter = self._counting.enter_context(
                 counting(training.device, compiled=training.is_compiled)
             )
+            training.at_marks(self._counter.mark, self._counter.rename)
+            self._counting.callback(training.at_marks, None)
             self._is_counting = True
         else:
             self._is_counting = False
@@ -74,7 +75,11 @@ class Tracing:
         training = self._training
         _, optimizers = training.owned()
         profiled = self._profiler.end(
-            training.precision, training.flops, self._untraced_step_ms, optimizers
+            training.precision,
+            training.flops,
+            self._untraced_step_ms,
+            self._untraced_phases_ms,
+            optimizers,
         )
         return replace(profiled, answers=(self.command.id,))
 
@@ -126,7 +131,7 @@ class Profiling:
         self._reports.send()
         began_s = time.monotonic()
         try:
-            self.tracing = Tracing(self._training, command, self._reports.step_ms)
+            self.tracing = Tracing(self._training, command, self._reports)
         except NoProfile as why_not:
             self._replies.refuse(str(why_not), command)
             return True

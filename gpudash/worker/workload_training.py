@@ -218,9 +218,9 @@ class WorkloadTraining(CommandedTraining):
         else:
             training.drain()
 
-    def at_marks(self, call: Mark | None) -> None:
-        """Have this called at each mark of a phase, from the next step on; None: nothing."""
-        self.clock.at_marks = call
+    def at_marks(self, call: Mark | None, renames: Mark | None = None) -> None:
+        """Have these called at each mark and new name of a phase, from the next step on."""
+        self.clock.at_marks, self.clock.at_renames = call, renames
 
     def interrupt(self) -> None:
         """Restart the clock and the pace: the time until now is not part of the next step."""

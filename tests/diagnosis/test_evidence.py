@@ -295,13 +295,15 @@ def test_a_busy_gpus_evidence_has_its_share_of_the_peak_flops():
         took_ms=0.0,
         precision="bf16",
         peak=Peak(matmul_tflops={"bf16": 700.0}, memory_gb_s=3000.0),
-        flops=Flops(step_gflop=2870.0, covered_pct=100.0),
+        untraced_phases_ms={"forward": 2.0},
+        flops=Flops(step_gflop=2870.0, covered_pct=100.0, phases_gflop={"forward": 700.0}),
     )
     busy = profiled(busy_ms=9.9, idle_ms={}, profiled=counted)
     said = "MFU 41 % of the 700 TFLOP/s that bf16 reached here"
     evidence = deepened(measured(tensor_active_pct=38.0), busy).evidence
     at = evidence.index(said)
     assert "tensor cores 38 %" in evidence[at - 1]
+    assert evidence[at + 1] == "MFU by phase: forward 50 %"
 
 
 def test_why_shows_a_try_with_its_reason_and_where_its_gain_is_from():

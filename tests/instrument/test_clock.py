@@ -67,6 +67,20 @@ def test_what_is_called_at_each_mark_is_called_in_steps_that_are_not_measured_to
     assert len(called) == 3 * len(SERIAL)
 
 
+def test_what_is_called_with_new_names_is_called_where_the_phases_become_one_too(
+    clock: Clock[int],
+) -> None:
+    renamed: list[str] = []
+    clock.at_renames = renamed.append
+    mark = clock.begin()
+    mark("forward")
+    mark("idle")
+    clock.rename("forward")
+    mark("idle")
+    clock.rename("optimizer")
+    assert renamed == ["forward", "optimizer"]
+
+
 def test_phases_are_the_devices_own_times(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
     (step,) = finished(clock, device, 101)

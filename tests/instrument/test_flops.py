@@ -32,14 +32,16 @@ def gflop(step, device: torch.device = CPU) -> float | None:
 def forward_and_backward(device: torch.device) -> tuple[float, float]:
     net, batch = model(device), torch.randn(32, 64, device=device, requires_grad=True)
     with counting(device, compiled=False) as counter:
+        counter.mark("forward")
         loss = net(batch).sum()
-        forward = counter.flops()
+        counter.mark("backward")  # on a GPU it runs on autograd's thread
         loss.backward()
-    both = counter.flops()
-    assert forward is not None
-    assert both is not None
-    assert both.covered_pct == 100.0
-    return forward.step_gflop, both.step_gflop - forward.step_gflop
+    found = counter.flops()
+    assert found is not None
+    assert found.covered_pct == 100.0
+    forward, backward = found.phases_gflop["forward"], found.phases_gflop["backward"]
+    assert forward + backward == pytest.approx(found.step_gflop)
+    return forward, backward
 
 
 def test_a_product_counts_two_for_each_multiply_add():
@@ -67,6 +69,40 @@ def test_attention_counts_both_of_its_products():
 def test_a_backward_pass_counts_twice_the_forward_pass(device: str):
     forward, backward = forward_and_backward(torch.device(device))
     assert backward == pytest.approx(2 * forward)
+
+
+def test_flops_belong_to_the_phase_that_was_marked_before_them():
+    net, teacher = model(), nn.Linear(64, 64)
+    with counting(CPU, compiled=False) as counter:
+        counter.mark("frozen")
+        with torch.no_grad():
+            batch = teacher(torch.ones(32, 64))
+        counter.mark("forward")
+        loss = net(batch).sum()
+        counter.mark("backward")
+        loss.backward()
+        counter.mark("optimizer")
+    found = counter.flops()
+    assert found is not None
+    assert found.phases_gflop == {
+        "frozen": 2 * 32 * 64 * 64 / 1e9,
+        "forward": 2 * 32 * (64 * 128 + 128 * 10) / 1e9,
+        "backward": 2 * 32 * (64 * 128 + 2 * 128 * 10) / 1e9,  # the batch needs no gradient
+    }
+    assert sum(found.phases_gflop.values()) == pytest.approx(found.step_gflop)
+
+
+def test_what_is_seen_to_be_of_another_phase_counts_there():
+    one = torch.ones(2, 2)
+    with counting(CPU, compiled=False) as counter:
+        for phase, shown in (("forward", None), ("your_code", "forward"), ("backward", None)):
+            counter.mark(phase)
+            torch.mm(one, one)
+            if shown is not None:
+                counter.rename(shown)
+    found = counter.flops()
+    assert found is not None
+    assert found.phases_gflop == {"forward": 32 / 1e9, "backward": 16 / 1e9}
 
 
 def test_precision_and_inference_do_not_change_the_count():

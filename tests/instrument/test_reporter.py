@@ -29,6 +29,7 @@ class Clock:
     spent_s: float = 0.0
     until_s: float = 0.0
     segment: int = 0
+    phases: tuple[str, ...] = ("forward", "optimizer", "graph")
 
     def finished(self) -> list[tuple[FinishedStep, Tensor | None]]:
         found, self.found = self.found, []
@@ -72,6 +73,7 @@ class Run:
         loss: float | None = None,
         step_ms: float = 1.0,
         segment: int = 0,
+        **values: float,
     ) -> None:
         record = FinishedStep(
             step=step,
@@ -79,7 +81,7 @@ class Run:
             samples=samples,
             finished_s=self.now_s,
             step_ms=step_ms,
-            values={},
+            values=values,
         )
         self.clock.found.append((record, None if loss is None else torch.tensor(loss)))
 
@@ -139,6 +141,16 @@ def test_step_ms_is_the_mean_of_the_newest_steps_under_these_settings(run: Run) 
     run.finish(1000, step_ms=4.0, segment=1)
     run.send()
     assert run.reports.step_ms is None  # too few
+
+
+def test_a_phase_has_the_mean_of_the_steps_that_had_it_under_these_settings(run: Run) -> None:
+    run.clock.segment = 1
+    run.finish(1, forward_ms=9.0, graph_ms=9.0)
+    run.finish(2, segment=1, forward_ms=1.0, optimizer_ms=4.0, host_ms=1.0)
+    run.finish(3, segment=1)  # its phases were not measured
+    run.finish(4, segment=1, forward_ms=2.0, optimizer_ms=0.0, host_ms=1.0)
+    run.send()
+    assert run.reports.phases_ms == {"forward": 1.5, "optimizer": 4.0}
 
 
 def test_a_loss_is_requested_sometimes_and_reported_once(run: Run) -> None:

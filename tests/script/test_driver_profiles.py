@@ -29,7 +29,9 @@ def profile(number: int, where: str = "trace.json", steps: int = 3) -> Profile:
     return Profile(id=number, steps=steps, path=where)
 
 
-def test_profiled_steps_are_counted_but_not_timed(training, tmp_path) -> None:
+def test_profiled_steps_are_counted_but_not_timed(training, tmp_path, monkeypatch) -> None:
+    # by another test in this process: then no step would be counted
+    monkeypatch.setattr(flops, "anything_compiled", lambda: False)
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: len(dashboard.reported) > RECENT_STEPS)
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=5))
@@ -42,6 +44,9 @@ def test_profiled_steps_are_counted_but_not_timed(training, tmp_path) -> None:
     assert found.weights.mib > 0
     before_ms = [one.step_ms for one in dashboard.reported if one.step < found.first_step]
     assert min(before_ms) <= found.untraced_step_ms <= max(before_ms)
+    phases = found.flops.phases_gflop
+    assert sum(phases.values()) == pytest.approx(found.flops.step_gflop)
+    assert phases.keys() == {"forward", "backward"} <= found.untraced_phases_ms.keys()
     assert [one.step for one in dashboard.reported if one.step in traced] == []
     first = next(one for one in dashboard.reported if one.step > last)
     assert first.step == last + 1

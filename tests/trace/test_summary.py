@@ -1,8 +1,9 @@
 import pytest
+from msgspec.structs import replace
 
 from gpudash.protocol.inspections import Flops, Peak, Profiled
 from gpudash.trace.accounting import summarise
-from gpudash.trace.mfu import mfu_pct, mfu_text
+from gpudash.trace.mfu import mfu_by_phase, mfu_pct, mfu_text
 from gpudash.trace.read import read
 from gpudash.trace.summary import CopyUse
 from tests.trace.made import (
@@ -317,6 +318,33 @@ def test_mfu_names_its_peak_or_says_why_there_is_none(note, said):
 def test_mfu_above_its_peak_is_never_clamped():
     assert mfu_text(profiled(gflop=1000.0)) == (
         "MFU –: 250 % of the 80.0 TFLOP/s that bf16 reached here cannot be"
+    )
+
+
+def by_phase(gflop: dict[str, float], ms: dict[str, float], covered_pct=100.0) -> str:
+    flops = Flops(step_gflop=100.0, covered_pct=covered_pct, phases_gflop=gflop)
+    found = replace(profiled(), flops=flops, untraced_phases_ms=ms)
+    return mfu_by_phase(found)
+
+
+def test_mfu_of_a_phase_is_its_flops_in_its_time():
+    gflop, ms = {"your_code": 8.0, "backward": 60.0}, {"backward": 1.5, "your_code": 1.0}
+    assert by_phase(gflop, ms) == "MFU by phase: your code 10 %, backward 50 %"
+    assert by_phase(gflop, ms, 90.0) == "MFU by phase, at least: your code 10 %, backward 50 %"
+
+
+def test_a_phase_without_time_or_flops_has_no_mfu():
+    assert by_phase({"forward": 8.0, "idle": 8.0}, {"forward": 1.0, "optimizer": 1.0}) == (
+        "MFU by phase: forward 10 %"
+    )
+    assert by_phase({"forward": 8.0}, {}) == ""
+    assert by_phase({}, {"forward": 1.0}) == ""
+    assert mfu_by_phase(profiled(precision="tf32")) == ""
+
+
+def test_a_phase_above_the_peak_says_so():
+    assert by_phase({"forward": 8.0, "backward": 160.0}, {"forward": 1.0, "backward": 1.0}) == (
+        "MFU by phase: forward 10 %, backward – (200 % cannot be)"
     )
 
 

@@ -138,7 +138,8 @@ def test_the_step_of_the_flops_is_named(untraced_ms, rate, tracing):
         took_ms=1.0,
         untraced_step_ms=untraced_ms,
         precision="tf32",
-        flops=Flops(step_gflop=4.0, covered_pct=97.0),
+        untraced_phases_ms={"forward": 2.0},
+        flops=Flops(step_gflop=4.0, covered_pct=97.0, phases_gflop={"forward": 1.0}),
         peak=Peak(matmul_tflops={"tf32": 2.5}, memory_gb_s=1.0),
         weights=Weights(mib=3.0, state_mib=6.0),
     )
@@ -149,6 +150,7 @@ def test_the_step_of_the_flops_is_named(untraced_ms, rate, tracing):
     assert "  counted in 97 % of the products" in lines
     share = "32 %" if untraced_ms is None else "40 %"
     assert f"  MFU at least {share} of the 2.50 TFLOP/s that tf32 reached here" in lines
+    assert "  MFU by phase, at least: forward 20 %" in lines
     assert any(
         line.startswith("  MFU counts 2 flops a multiply-add, forward and backward")
         for line in lines

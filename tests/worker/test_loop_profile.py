@@ -115,7 +115,8 @@ def test_with_a_cuda_graph_no_flops_are_counted(
         run.until_stopped(Profile(id=1, steps=2, path=str(tmp_path / "trace.json")))
         return run.of(Profiled)[0].flops
 
-    assert flops("off") == Flops(step_gflop=2 * 8**3 / 1e9, covered_pct=100)
+    gflop = 2 * 8**3 / 1e9
+    assert flops("off") == Flops(step_gflop=gflop, covered_pct=100, phases_gflop={"prepare": gflop})
     assert flops("on") is None
 
 
