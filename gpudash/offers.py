@@ -29,6 +29,9 @@ OF_SCRIPTS: Mapping[str, range | tuple[str, ...]] = {
 }
 """The levers that some script may offer, and all values that one may have there, for refusals
 before it starts. Which of them this script has it says once it trains."""
+OF_TRAINING = ("batch_size", "data", "model_scale", "seed")
+"""Levers that change what is trained, not how fast: proposed after all others, and tuned only if
+the user names them."""
 ABOUT = ("name", "summary", "source", "effect", "needs_gpu", "numerics")
 """What a lever and its offer say alike."""
 

@@ -8,7 +8,7 @@ from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.offers import refusal
+from gpudash.offers import OF_TRAINING, refusal
 from gpudash.protocol.answer import Gain, Try
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.records import Settings
@@ -59,8 +59,9 @@ def proposals(
     """Return what to try, best first, and which levers bring too little to tell.
 
     Changes that an A/B has shown to be faster with these settings come first, and those that it has
-    judged otherwise come last. Where the limit is `outside` of the step, only the loader's levers
-    may help: it may be late for the same reason.
+    judged otherwise come last. Levers that change what is trained come after those that leave it.
+    Where the limit is `outside` of the step, only the loader's levers may help: it may be late for
+    the same reason.
     """
     known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
     verdicts = _verdicts(snapshot)
@@ -80,7 +81,11 @@ def proposals(
         verdict = verdicts.get((change.lever, frozenset((change.value, change.before))))
         return verdict is not None and _measured_pct(verdict, change.value)[0] <= 0
 
-    ordered = sorted(judged, key=lambda one: (is_tried(one), -one.worth))
+    def rank(one: _Judged) -> tuple[bool, bool, bool, float]:
+        is_known = one.change.gain is not None
+        return is_tried(one), not is_known, one.change.lever in OF_TRAINING, -one.worth
+
+    ordered = sorted(judged, key=rank)
     return Proposals(
         (*proven.values(), *(one.change for one in ordered)),
         tuple(lever for lever in minor if lever not in foreseen),

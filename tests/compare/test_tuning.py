@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from gpudash.compare.sequential import estimate_so_far, is_sure
 from gpudash.compare.tune.race import EFFECTS
 from gpudash.compare.tune.search import Allowance
-from gpudash.compare.tune.tunable import OF_TRAINING, Tunable, choose
+from gpudash.compare.tune.tunable import Tunable, choose
 from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
+from gpudash.offers import OF_TRAINING
 from gpudash.protocol.answer import Gain, Try
 from gpudash.protocol.training import LeverOffer, Progress
 from tests.compare.tunes import GRIDS, LEVERS, Noise, Simulation, made_up

@@ -122,6 +122,12 @@ def test_an_input_bound_training_names_the_slowest_transform():
     assert "slowest transform: decode, 11.0 ms a sample" in ask(slow).evidence
 
 
+def test_what_changes_the_training_is_proposed_after_what_leaves_it():
+    levers = [one.lever for one in ask(measured(data_ms=3.0)).tries if one.gain is not None]
+    assert "data" in levers
+    assert levers.index("num_workers") < levers.index("data")
+
+
 def test_a_busy_host_launches_or_waits_as_its_settings_show():
     assert ask(launching()).title == "launch-bound"
     loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)

@@ -6,15 +6,13 @@ from typing import NamedTuple
 import msgspec
 
 from gpudash.diagnosis.effects import EFFECTS
-from gpudash.offers import refusal
+from gpudash.offers import OF_TRAINING, refusal
 from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import LeverOffer
 from workloads.levers import AUTO, Count, Effect, Lever
 from workloads.levers import find as find_lever
 
-OF_TRAINING = ("batch_size", "data", "model_scale", "seed")
-"""Levers that change what is trained, not how fast: tried only if the user names them."""
 COSTS: dict[Effect, int] = {"next step": 0, "new loader": 1, "rebuilt model": 2}
 """The effects of a lever, the cheapest change first."""
 
