@@ -225,7 +225,7 @@ async def test_the_newest_traces_are_kept(traces, tmp_path):
 async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
     traces[Path("/traces/trace.json")] = training_trace()
     async with dashboard(snapshot=RUNNING) as d:
-        d.app.main_screen.open_tab("timeline")
+        d.app.main_screen.open_tab("profile")
         await d.settle()
         assert "no profile of this run yet: t makes one" in d.text()
         await d.show(changed(RUNNING, profile=profiled(steps=3)))
