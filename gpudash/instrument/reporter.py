@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+from ..metrics import has_phases
 from ..protocol.training import Phase
 from ..statistics import total
 from .clock import PHASES_EVERY_S, Clock
@@ -58,6 +59,8 @@ class Reports:
         """Device memory as of the last report."""
         self._finished: list[tuple[FinishedStep, Tensor | None]] = []
         self._recent: deque[FinishedStep] = deque(maxlen=RECENT_STEPS)
+        # of short steps few are measured in full, and none may be among the newest
+        self._recent_in_full: deque[FinishedStep] = deque(maxlen=RECENT_STEPS)
         self._newest: tuple[int, Tensor] | None = None  # step and loss, until it has been read
         self._total_samples: int | None = 0
         self._skipped_samples = 0
@@ -72,7 +75,7 @@ class Reports:
     @property
     def step_ms(self) -> float | None:
         """Mean of the newest steps under the current settings, in ms; None if they are too few."""
-        steps = self._newest_steps()
+        steps = self._newest_steps(self._recent)
         count = sum(step.count for step in steps)
         if count < RECENT_STEPS // 2:
             return None
@@ -80,8 +83,8 @@ class Reports:
 
     @property
     def phases_ms(self) -> dict[str, float]:
-        """Mean time of each phase in those of these steps that had it, and measured it."""
-        found, steps = dict[str, float](), self._newest_steps()
+        """Mean time of each phase in the newest steps under these settings that measured it."""
+        found, steps = dict[str, float](), self._newest_steps(self._recent_in_full)
         for phase in self._clock.phases:
             ms = [step.values.get(f"{phase}_ms", 0.0) for step in steps]
             had_it = [one for one in ms if one > 0]
@@ -89,8 +92,8 @@ class Reports:
                 found[phase] = sum(had_it) / len(had_it)
         return found
 
-    def _newest_steps(self) -> list[FinishedStep]:
-        return [step for step in self._recent if step.segment == self._clock.segment]
+    def _newest_steps(self, recent: Iterable[FinishedStep]) -> list[FinishedStep]:
+        return [step for step in recent if step.segment == self._clock.segment]
 
     def look(self) -> None:
         """Collect the steps that the device has finished."""
@@ -116,6 +119,7 @@ class Reports:
         finished, self._finished = self._finished, []
         steps = tuple(step for step, _ in finished)
         self._recent += steps
+        self._recent_in_full += [step for step in steps if has_phases(step.values)]
         loss_step, loss = self._losses.newest() or (None, None)
         if finished:
             newest = ((step.step, loss) for step, loss in reversed(finished) if loss is not None)

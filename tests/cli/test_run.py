@@ -394,7 +394,7 @@ def test_known_errors_are_reported_before_the_command_starts(tmp_path, words, wh
     assert len(errors.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "150", "--step-s", "0.001"]])
+@pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "40", "--step-s", "0.001"]])
 def test_a_script_that_fails_first_is_reported_in_a_line_and_its_exit_code_is_ours(words):
     ours = done(*AB, "--lever", "num_workers=2,8", "--", TRAINING, *words, "--exit", "3")
     assert ours.returncode == 3

@@ -151,6 +151,10 @@ def test_a_phase_has_the_mean_of_the_steps_that_had_it_under_these_settings(run:
     run.finish(4, segment=1, forward_ms=2.0, optimizer_ms=0.0, host_ms=1.0)
     run.send()
     assert run.reports.phases_ms == {"forward": 1.5, "optimizer": 4.0}
+    for step in range(5, 5 + RECENT_STEPS):  # of short steps few are measured in full
+        run.finish(step, segment=1)
+    run.send()
+    assert run.reports.phases_ms == {"forward": 1.5, "optimizer": 4.0}
 
 
 def test_a_loss_is_requested_sometimes_and_reported_once(run: Run) -> None:

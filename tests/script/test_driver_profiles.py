@@ -10,6 +10,7 @@ import torch
 from gpudash.instrument import flops
 from gpudash.instrument import profiler as profiler_module
 from gpudash.instrument.reporter import RECENT_STEPS
+from gpudash.metrics import has_phases
 from gpudash.protocol.commands import (
     Change,
     Profile,
@@ -34,6 +35,7 @@ def test_profiled_steps_are_counted_but_not_timed(training, tmp_path, monkeypatc
     monkeypatch.setattr(flops, "anything_compiled", lambda: False)
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: len(dashboard.reported) > RECENT_STEPS)
+    training.until(lambda: any(has_phases(one.values) for one in dashboard.reported))
     dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=5))
     training.until(lambda: dashboard.of(Profiled))
     (found,) = dashboard.of(Profiled)
