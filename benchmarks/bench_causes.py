@@ -32,7 +32,6 @@ from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.protocol.answer import Gain, Try
 from gpudash.trace.summary import Summary
-from workloads.standard_levers import usable_cores
 
 VERDICTS = {
     "input": "input-bound",
@@ -196,7 +195,7 @@ class Watched:
         snapshot = self._watched.snapshot
         self.shown = shown = headline(snapshot)
         self.tries = shown.tries or self.tries
-        step, kind = recent_step(snapshot, usable_cores(), self._profile), shown.kind
+        step, kind = recent_step(snapshot, snapshot.usable_cores, self._profile), shown.kind
         self.without = without(kind, step) or self.without
         return shown
 

@@ -191,6 +191,7 @@ class Recorder:
         found = self.found
         found.device, found.found = snapshot.device, snapshot.found
         found.settings, found.levers = snapshot.settings, snapshot.levers
+        found.cores = snapshot.usable_cores or found.cores
         found.total_steps = snapshot.total_steps
 
     def _sweep(self, watched: WatchedCause) -> None:

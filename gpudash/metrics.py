@@ -397,6 +397,14 @@ METRICS: dict[str, Metric] = {
         source="/proc/PID/task/TID/schedstat",
         within="± 1 ns of the scheduler at each end",
     ),
+    "usable_cores": _host(
+        "",
+        "Cores on which its threads may run, and of which its cgroup has the time.",
+        over_time="last",
+        csv=None,
+        source="sched_getaffinity of each thread, and the cgroup's quota",
+        within=EXACT,
+    ),
     "step_ms": _time("Time from the end of the step before to the end of the step.", csv=None),
     "overlap_ms": _step(
         "Time in which both streams were busy. Not measured without a second stream.",

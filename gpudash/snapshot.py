@@ -300,6 +300,12 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     price: float | None = None
     """What a GPU costs for an hour; None if the user has not said it."""
 
+    @property
+    def usable_cores(self) -> int | None:
+        """How many cores the training may use; None if it was not read."""
+        cores = self.host.number("usable_cores") if self.host is not None else None
+        return None if cores is None else round(cores)
+
 
 def is_script(snapshot: Snapshot) -> bool:
     """Return whether the training is a user's script, which goes on without a dashboard."""

@@ -4,6 +4,7 @@ This module does not import torch.
 """
 
 import os
+from collections.abc import Collection
 
 from workloads.cgroup import cores_quota
 from workloads.levers import AUTO, NEXT, Choice, Count, Lever, Switch
@@ -21,11 +22,14 @@ MASKS = "C. Rand, PyTorch Model Performance Analysis and Optimization, Part 3 (2
 DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
-def usable_cores() -> int:
-    """Return how many cores this process may run on, and has the time of, of its cgroup's quota."""
+def usable_cores(allowed: Collection[int] | None = None) -> int:
+    """Return of how many cores this process's cgroup has the time, of those that are allowed.
+
+    Without an argument these are the ones on which this process may run.
+    """
     quota = cores_quota()
-    allowed = len(os.sched_getaffinity(0))
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
+    most = len(os.sched_getaffinity(0) if allowed is None else allowed)
+    return most if quota is None else max(1, min(most, int(quota)))
 
 
 def batch_size(default: int) -> Count:

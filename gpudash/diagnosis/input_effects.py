@@ -96,11 +96,14 @@ def more_workers(change: LeverChange) -> Outcome | None:
 
 
 def steady_batches(change: LeverChange) -> Outcome | None:
-    """No wait, unless the loader is too slow on average."""
+    """Nothing without workers, or with a loader that is too slow on average.
+
+    Else it depends on how uneven batches are, which no mean shows.
+    """
     times = change.times
     if not change.workers or change.step.no_core_free or times.data >= LATE * times.step:
         return NOTHING
-    return _fewer_waits_for_data(change)
+    return None
 
 
 def free_batches(change: LeverChange) -> Outcome | None:

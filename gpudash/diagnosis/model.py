@@ -262,7 +262,7 @@ def _works_ms(step: RecentStep) -> float | None:
     """Return for how long the device works on a step."""
     if step.busy_ms is not None:
         return step.busy_ms
-    waits_ms = step.starved_ms or 0.0
+    waits_ms = step.data_ms or 0.0
     is_ahead = step.host_ms is not None and step.host_ms + waits_ms < AT_WORK * (step.step_ms or 0)
     if step.on_gpu and is_ahead and step.computing_ms is not None:
         # no launch was late, so nothing but work lies between the device's events

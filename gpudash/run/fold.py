@@ -18,7 +18,6 @@ from gpudash.snapshot import Hang, Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.live import LiveView
 from gpudash.views.time_breakdown import TimeAccount
-from workloads.standard_levers import usable_cores
 
 MOST_RANKS = 1024
 """Ranks beyond are ignored: nobody reads so many rows, and each costs time."""
@@ -80,9 +79,7 @@ class Fold:
         shown = self.live.snapshot(now_s, hang)
         snapshot = replace(shown, straggler=self.stragglers.straggler)
         self._look_s = inf if self._answers.is_told else now_s + LOOK_S
-        # a recording may be of another machine
-        cores = usable_cores() if "record" in snapshot.can else None
-        self._answers.look(snapshot, cores, self._profile_of(snapshot))
+        self._answers.look(snapshot, snapshot.usable_cores, self._profile_of(snapshot))
         return replace(snapshot, answer=self._answers.newest)
 
     def unsaid(self, at_s: float) -> AnswerShown | None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpudash.telemetry.procfs import GONE, text, threads
+from workloads.standard_levers import usable_cores
 
 
 class Counts(NamedTuple):
@@ -28,16 +29,19 @@ class CoreWait:
     def __init__(self) -> None:
         self._read_s: float | None = None
         self._before: dict[str, Counts] = {}
+        self.cores: int | None = None
+        """How many cores these processes may use together; None once all have ended."""
 
     def read(self, pids: Iterable[int], now_s: float) -> float | None:
         """Return the core wait since the previous reading, in percent; None the first time."""
-        now = {thread: counts for pid in pids for thread, counts in _counts(pid)}
+        found = [thread for pid in pids for thread in _threads(pid)]
+        now = {thread: counts for thread in found for counts in _counts(thread)}
+        self.cores = cores_of(found)
         before, self._before = self._before, now
         then_s, self._read_s = self._read_s, now_s
-        if then_s is None or now_s <= then_s:
+        if then_s is None or now_s <= then_s or self.cores is None:
             return None
-        # cores of this process: the training may have bound each of its threads to a single one
-        return core_wait_pct(before, now, now_s - then_s, len(os.sched_getaffinity(0)))
+        return core_wait_pct(before, now, now_s - then_s, self.cores)
 
 
 def core_wait_pct(
@@ -59,9 +63,25 @@ def core_wait_pct(
     return 100 * max(asked_s - ran_s, 0.0) / max(asked_s, elapsed_s)
 
 
-def _counts(pid: int) -> Iterator[tuple[str, Counts]]:
+def cores_of(found: Iterable[str]) -> int | None:
+    """Return how many cores these threads may use together; None if all have ended.
+
+    Each may be bound to a core of its own.
+    """
+    allowed: set[int] = set()
+    for thread in found:
+        with suppress(*GONE):
+            allowed |= os.sched_getaffinity(int(thread.rpartition("/")[2]))
+    return usable_cores(allowed) if allowed else None
+
+
+def _threads(pid: int) -> list[str]:
     with suppress(*GONE):
-        for thread in threads(pid):
-            with suppress(*GONE):  # the thread has ended, or the kernel has no such file
-                ran, waited, _ = map(int, text(f"{thread}/schedstat").split())
-                yield thread, Counts(ran, waited)
+        return threads(pid)
+    return []
+
+
+def _counts(thread: str) -> Iterator[Counts]:
+    with suppress(*GONE):  # the thread has ended, or the kernel has no such file
+        ran, waited, _ = map(int, text(f"{thread}/schedstat").split())
+        yield Counts(ran, waited)

@@ -63,6 +63,7 @@ class HostReader:
             "loader_cpu_pct": loader_cpu_pct,
             "worker_rss_mib": rss_mib or None,
             "core_wait_pct": self._core_wait.read((process.pid for process in found), now_s),
+            "usable_cores": self._core_wait.cores,
             "own_cpu_pct": self._own_cpu_pct(now_s) if self._reads_own else None,
             "own_rss_mib": own.rss_mib if own else None,
         }

@@ -52,7 +52,7 @@ class Recorded(NamedTuple):
 
     known: Known
     snapshot: Snapshot
-    """At its end, as one that still trains: levers can be moved."""
+    """At its end, as one that still trains: levers can be moved, and an aside is just over."""
 
 
 @cache
@@ -64,5 +64,5 @@ def recorded(name: str) -> Recorded:
         log.write_bytes(gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()))
         snapshot = replayed(log).snapshot
     can = frozenset({*snapshot.can, "blocks", "levers", "profile"})
-    live = msgspec.structs.replace(snapshot, can=can, levers=known.levers)
+    live = msgspec.structs.replace(snapshot, can=can, levers=known.levers, status="")
     return Recorded(known, live)

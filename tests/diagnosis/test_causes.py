@@ -18,7 +18,7 @@ def modelled(name, *, profiled):
     return limit_of(causes(model, step, snapshot.straggler)), model
 
 
-@pytest.mark.parametrize(("profiled", "least"), [(False, 32), (True, 37)])
+@pytest.mark.parametrize(("profiled", "least"), [(False, 33), (True, 37)])
 def test_most_limits_are_right(profiled, least):
     limits = {name: modelled(name, profiled=profiled)[0] for name in NAMES}
     right = [
@@ -87,3 +87,11 @@ def full(**values):
 def test_the_part_that_makes_a_step_longest_is_the_limit(values, limit):
     step = full(**values)
     assert limit_of(causes(model_of(step), step, None)) == limit
+
+
+def test_a_host_that_launches_or_waits_for_batches_all_the_time_is_not_ahead_of_the_device():
+    """So time between two events of the device is no proof of work."""
+    step = full(data_ms=1.5, host_ms=8.4, gpu_util_pct=60.0)
+    assert limit_of(causes(model_of(step), step, None)) == "none"
+    ahead = full(data_ms=1.5, host_ms=4.0, gpu_util_pct=60.0)
+    assert limit_of(causes(model_of(ahead), ahead, None)) == "gpu"

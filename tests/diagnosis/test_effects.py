@@ -71,6 +71,14 @@ def test_workers_bring_no_more_than_all_cores_can_do_and_nothing_surely_where_no
     assert many.low_pct > 40
 
 
+def test_what_batches_kept_ready_bring_depends_on_how_uneven_batches_are_which_no_mean_shows():
+    waiting = {"data_ms": 3.0, "device_ms": 7.0, "host_ms": 2.0}
+    assert gain("batches ahead", "2", "4", workers=2, **waiting) is None
+    assert gain("batches ahead", "2", "4", workers=0, **waiting).high_pct == 0.0
+    too_slow = {"data_ms": 6.0, "device_ms": 4.0, "host_ms": 2.0}
+    assert gain("batches ahead", "2", "4", workers=2, **too_slow).high_pct == 0.0
+
+
 def test_no_lever_but_the_loaders_helps_where_loader_workers_set_the_pace():
     paced = {"data_ms": 6.0, "device_ms": 9.9, "gpu_util_pct": 99.0}
     measured = step(workers=2, **paced)

@@ -128,6 +128,34 @@ def test_the_time_asked_for_is_limited_by_the_usable_cores(tree: Tree):
     assert wait.read([7], 101.0) == pytest.approx(50.0)
 
 
+def test_a_training_that_is_bound_to_one_core_does_not_count_its_threads_wait_for_each_other(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+):
+    """Three threads of a script that `taskset` keeps on a core; gpudash may use 16."""
+    bound = {7: {5}, 8: {5}, 9: {5}}
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: bound.get(pid, set(range(16))))
+    wait = CoreWait()
+    for thread in bound:
+        tree.has(7, thread, "1000000000 1000000000 1")
+    wait.read([7], 100.0)
+    for thread in bound:
+        tree.has(7, thread, "1340000000 1660000000 2")
+    assert (wait.read([7], 101.0), wait.cores) == (0.0, 1)
+
+
+def test_threads_that_are_each_bound_to_a_core_of_their_own_may_use_all_of_these(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda thread: {thread})
+    wait = CoreWait()
+    for pid, thread in ((7, 7), (7, 8), (9, 9)):
+        tree.has(pid, thread, "1000000000 0 1")
+    wait.read([7, 9], 100.0)
+    assert wait.cores == 3
+    wait.read([3], 101.0)  # it has ended
+    assert wait.cores is None
+
+
 @pytest.mark.parametrize("schedstat", [None, "0 0 0"])
 def test_a_kernel_without_counts_gives_no_value(tree: Tree, schedstat: str | None):
     wait = CoreWait()

@@ -144,7 +144,9 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
         loss=0.6931,
         gpu=gpu_sample() if on_gpu else None,
         gpu_missing=None if on_gpu else NO_GPU,
-        host=HostReading(at_s=0.0, values={"cpu_pct": 381.0, "worker_rss_mib": 3140.0}),
+        host=HostReading(
+            at_s=0.0, values={"cpu_pct": 381.0, "worker_rss_mib": 3140.0, "usable_cores": 16.0}
+        ),
         series=series(ticks, on_gpu=on_gpu, moved=moved),
         markers=(Marker(at_s=ticks * 0.25, label="pipelined=on"),),
         results=(

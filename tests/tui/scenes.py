@@ -178,7 +178,13 @@ def running() -> Snapshot:
             gpu_util_pct=100.0, mem_used_mib=2.8 * GIB, temperature_c=47.0, **readings
         ),
         host=HostReading(
-            at_s=0.0, values={"cpu_pct": 104.0, "worker_rss_mib": 3.1 * GIB, "core_wait_pct": 0.4}
+            at_s=0.0,
+            values={
+                "cpu_pct": 104.0,
+                "worker_rss_mib": 3.1 * GIB,
+                "core_wait_pct": 0.4,
+                "usable_cores": 16.0,
+            },
         ),
         series=series,
         markers=markers_of(RUN),
@@ -340,7 +346,13 @@ def without_gpu() -> Snapshot:
         gpu=None,
         gpu_missing=NO_GPU,
         host=HostReading(
-            at_s=0.0, values={"cpu_pct": 188.0, "worker_rss_mib": 620.0, "core_wait_pct": 1.2}
+            at_s=0.0,
+            values={
+                "cpu_pct": 188.0,
+                "worker_rss_mib": 620.0,
+                "core_wait_pct": 1.2,
+                "usable_cores": 16.0,
+            },
         ),
         series=with_values(series, cpu_pct=188.0, worker_rss_mib=620.0, device_ms=318.0),
         markers=(),

@@ -125,7 +125,9 @@ def training(**changes: object) -> Snapshot:
         step_ms_p95=107.1,
         loss=1.8722,
         gpu=gpu_sample(gpu_util_pct=98.0, mem_used_mib=21_504.0, power_w=612.0),
-        host=HostReading(at_s=0.0, values={"cpu_pct": 101.0, "worker_rss_mib": 2900.0}),
+        host=HostReading(
+            at_s=0.0, values={"cpu_pct": 101.0, "worker_rss_mib": 2900.0, "usable_cores": 16.0}
+        ),
         series=series,
         results=(changed(row, workload="train.py"),),
     )

@@ -67,8 +67,7 @@ def cores(monkeypatch):
     def levers(name, settings, offers=()):
         return encdec if name == "encdec" else levers_of(name, settings, offers)
 
-    for module in ("gpudash.tui.widgets.readings", "tests.tui.fake_engine"):
-        monkeypatch.setattr(f"{module}.usable_cores", lambda: 16)
+    monkeypatch.setattr("tests.tui.fake_engine.usable_cores", lambda: 16)
     for module in ("gpudash.tui.lever_control", "gpudash.diagnosis.answer"):
         monkeypatch.setattr(f"{module}.levers_of", levers)
 

@@ -17,7 +17,6 @@ from gpudash.tui.charts.axes import TimeView, nice_ceiling, range_of
 from gpudash.tui.charts.sparklines import ShownReading, reading, readings, sparklines
 from gpudash.tui.charts.throughput import throughput
 from gpudash.tui.widgets.panel import PanelFrame, TimePanel, moment_cell
-from workloads.standard_levers import usable_cores
 
 LEAST_LINE = 4
 """Fewest columns of a sparkline."""
@@ -81,8 +80,7 @@ class Activity(TimePanel):
 
     def _all(self, width: int, height: int) -> Iterator[Parts]:
         """Yield every line, in two columns if they do not fit in one."""
-        cores = usable_cores() if self._snapshot.playback is None else None
-        lines, series = device_lines(self._snapshot, cores), self._snapshot.series
+        lines, series = device_lines(self._snapshot), self._snapshot.series
         if width < TWO_COLUMNS or len(lines) <= height:
             yield from _column(lines[:height], series, width)
             return
@@ -182,14 +180,11 @@ class Text(msgspec.Struct, frozen=True):
 DeviceLine: TypeAlias = ShownReading | Text
 
 
-def device_lines(snapshot: Snapshot, cores: int | None = None) -> list[DeviceLine]:
-    """Return all readings under headings, with `–` for values that were not measured.
-
-    `cores` is the number of cores that the training may use, if it is known.
-    """
+def device_lines(snapshot: Snapshot) -> list[DeviceLine]:
+    """Return all readings under headings, with `–` for values that were not measured."""
     return [
         *_gpu(snapshot),
-        *_training(snapshot, cores),
+        *_training(snapshot),
         *_own(snapshot),
         *_loader(snapshot),
     ]
@@ -222,13 +217,13 @@ def _joined(value: str, between: str, other: str) -> str:
     return f"{value.removesuffix(f' {unit}')}{between}{other}"
 
 
-def _training(snapshot: Snapshot, cores: int | None) -> Iterator[DeviceLine]:
+def _training(snapshot: Snapshot) -> Iterator[DeviceLine]:
     pid = f", pid {snapshot.worker_pid}" if snapshot.worker_pid else ""
     yield Text(f"training{pid}", heads=True)
     for metric, known in METRICS.items():
         if metric == "cpu_pct":
             used = snapshot.host.number(metric) if snapshot.host else None
-            yield ShownReading(label=known.label, value=fmt.cores(used, cores))
+            yield ShownReading(label=known.label, value=fmt.cores(used, snapshot.usable_cores))
         elif metric.startswith("mem_") and snapshot.device and snapshot.device.kind == "cpu":
             continue
         elif known.kind == "host" and known.label:
