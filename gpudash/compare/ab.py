@@ -184,8 +184,7 @@ class Comparison(BlockTrial):
     @property
     def _gpus(self) -> int:
         """GPUs of the training."""
-        process = self._process
-        return process.world_size if process and process.device.kind == "cuda" else 0
+        return meter.gpus_of(self._process)
 
     @property
     def _device_is_limit(self) -> bool:

@@ -78,6 +78,9 @@ class TrainingProcess(Record, frozen=True, kw_only=True, tag=False, omit_default
     """The phases that `Step.phases_ms` may contain, in the order of a step."""
     world_size: int = 1
     """Number of processes that train together."""
+    gpus: int = 1
+    """GPUs on which this process has memory: `device`, and more in `nn.DataParallel` and where a
+    model is spread over several."""
     node: str = ""
     """The machine's name, where several processes train together."""
     bus_gb_s: float | None = None
