@@ -45,7 +45,8 @@ def offer_of(lever: Lever) -> LeverOffer:
     if isinstance(lever, Switch):
         return LeverOffer(kind="switch", **about)
     if isinstance(lever, Count):
-        return LeverOffer(kind="count", minimum=lever.minimum, maximum=lever.maximum, **about)
+        about |= {"minimum": lever.minimum, "maximum": lever.maximum, "bound": lever.bound}
+        return LeverOffer(kind="count", **about)
     return LeverOffer(kind="choice", choices=lever.values, **about)
 
 
@@ -56,8 +57,8 @@ def lever_of(offer: LeverOffer) -> Lever:
     if offer.kind == "switch":
         return Switch(default=offer.default == "on", **about)
     if offer.kind == "count" and offer.default.isdecimal():
-        default, least, most = int(offer.default), offer.minimum, offer.maximum
-        return Count(default=default, minimum=least, maximum=most, **about)
+        about |= {"minimum": offer.minimum, "maximum": offer.maximum, "bound": offer.bound}
+        return Count(default=int(offer.default), **about)
     return Choice(default=offer.default or ABSENT, choices=offer.choices, **about)
 
 
