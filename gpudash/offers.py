@@ -13,18 +13,19 @@ from workloads.levers import Choice, Count, Lever, Switch
 from workloads.nearest import not_valid
 
 SWITCH = ("off", "on")
-PRECISIONS = ("fp32", "cudnn_tf32", "bf16", "fp16")
+OF_MODELS: Mapping[str, tuple[str, ...]] = {
+    "precision": ("fp32", "cudnn_tf32", "bf16", "fp16", "tf32"),
+    "channels_last": SWITCH,
+    "compile": SWITCH,
+}
+"""What may differ between models that train and frozen ones."""
 OF_SCRIPTS: Mapping[str, range | tuple[str, ...]] = {
     "num_workers": range(257),
     "prefetch_factor": range(1, 257),
     "pin_memory": SWITCH,
-    "precision": (*PRECISIONS, "tf32"),
-    "channels_last": SWITCH,
-    "compile": SWITCH,
+    **OF_MODELS,
     "fused_optimizer": ("fused", "foreach", "single"),
-    "frozen_precision": PRECISIONS,
-    "frozen_channels_last": SWITCH,
-    "frozen_compile": SWITCH,
+    **{f"frozen_{name}": values for name, values in OF_MODELS.items()},
     "batch_size": (),
 }
 """The levers that some script may offer, and all values that one may have there, for refusals
@@ -45,7 +46,8 @@ def offer_of(lever: Lever) -> LeverOffer:
     if isinstance(lever, Switch):
         return LeverOffer(kind="switch", **about)
     if isinstance(lever, Count):
-        return LeverOffer(kind="count", minimum=lever.minimum, maximum=lever.maximum, **about)
+        about |= {"minimum": lever.minimum, "maximum": lever.maximum, "bound": lever.bound}
+        return LeverOffer(kind="count", **about)
     return LeverOffer(kind="choice", choices=lever.values, **about)
 
 
@@ -56,8 +58,8 @@ def lever_of(offer: LeverOffer) -> Lever:
     if offer.kind == "switch":
         return Switch(default=offer.default == "on", **about)
     if offer.kind == "count" and offer.default.isdecimal():
-        default, least, most = int(offer.default), offer.minimum, offer.maximum
-        return Count(default=default, minimum=least, maximum=most, **about)
+        about |= {"minimum": offer.minimum, "maximum": offer.maximum, "bound": offer.bound}
+        return Count(default=int(offer.default), **about)
     return Choice(default=offer.default or ABSENT, choices=offer.choices, **about)
 
 

@@ -158,11 +158,15 @@ class Choice(Lever):
 class Count(Lever):
     """A whole number within bounds; `+` and `-` go to the next power of two."""
 
-    def __init__(self, *, default: int, minimum: int, maximum: int, **about: Any) -> None:
+    def __init__(
+        self, *, default: int, minimum: int, maximum: int, bound: str = "", **about: Any
+    ) -> None:
         super().__init__(**about)
         self.default = default
         self.minimum = minimum
         self.maximum = maximum
+        self.bound = bound
+        """Why the maximum is no larger here, as a clause; empty: it is so everywhere."""
 
     @property
     def default_text(self) -> str:
@@ -172,7 +176,8 @@ class Count(Lever):
     @property
     def valid(self) -> str:
         """See Lever."""
-        return f"a whole number from {self.minimum} to {self.maximum}"
+        because = f" ({self.bound})" if self.bound else ""
+        return f"a whole number from {self.minimum} to {self.maximum}{because}"
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -60,7 +60,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     precision: float | None = None
     """How closely the change is to be known, ± (0.01: 1 %); None: as `is_settled` has it."""
     fixed: bool = False
-    """Measure all pairs, whatever they show. Its interval is the usual one then."""
+    """Measure all pairs, whatever they show. Its interval is the usual one then, unless it goes on
+    with the pairs of another."""
     seed: int = 0
     energy: bool = False
     """Whether the energy of a sample is asked for: blocks are long enough for it then."""
@@ -89,7 +90,7 @@ class Comparison(BlockTrial):
         """`known` is what other starts of the training have found."""
         super().__init__()
         self.question = question
-        self._all_pairs = False  # whether it goes on after the change is known
+        self._goes_on = False  # whether it began with pairs that were looked at
         self._known = known or KnownStarts()
         self._start, self._others = 0, ""  # number of the training's start; the other levers
         self._orders = block_order(question.pairs, question.seed)
@@ -129,7 +130,9 @@ class Comparison(BlockTrial):
         return meter.Meter(self._gpus) if self.question.energy else None
 
     def with_more(self, question: Question, state: State | None) -> "Comparison":
-        """Return a comparison that goes on with this one's pairs, up to those of the question.
+        """Return a comparison that goes on with this one's pairs, up to all those of the question.
+
+        Its interval holds at every look: whoever goes on has seen what the first pairs show.
 
         One that begins anew, if this one asked another question, is not over, or was of another
         start of the training: each start has a pace of its own.
@@ -138,7 +141,7 @@ class Comparison(BlockTrial):
         process = state.process if state is not None else None
         is_same = msgspec.structs.replace(question, pairs=self.question.pairs) == self.question
         if is_same and self.done and self.failure is None and process == self._process:
-            longer._all_pairs = True
+            longer._goes_on = True
             longer._pairs, longer._sides = [*self._pairs], ([*self._sides[0]], [*self._sides[1]])
             longer._intervals = [*self._intervals]
             longer._energy, longer._why_no_energy = self._energy, self._why_no_energy
@@ -171,7 +174,7 @@ class Comparison(BlockTrial):
             precision=question.precision,
             blocks="".join(self._orders[: len(self._pairs)]),
             check_passed=None if check is None else holds_zero(check),
-            goes_on=self._all_pairs,
+            goes_on=self._goes_on,
             is_sure=found is not None and is_sure(found),
             energy=self._energy,
             why_no_energy=self._why_no_energy,
@@ -181,8 +184,7 @@ class Comparison(BlockTrial):
     @property
     def _gpus(self) -> int:
         """GPUs of the training."""
-        process = self._process
-        return process.world_size if process and process.device.kind == "cuda" else 0
+        return meter.gpus_of(self._process)
 
     @property
     def _device_is_limit(self) -> bool:
@@ -230,7 +232,8 @@ class Comparison(BlockTrial):
         self._sides[1].append(b)
         self._pairs.append((a.ms_per_sample, b.ms_per_sample))
         question = self.question
-        is_fixed = question.fixed or question.pairs < FEWEST_PAIRS  # so few do not end earlier
+        is_few = question.pairs < FEWEST_PAIRS  # they do not end earlier
+        is_fixed = (question.fixed or is_few) and not self._goes_on  # else the number was not fixed
         is_last = len(self._pairs) == question.pairs
         effects = LARGE_TOO if question.short_runs else EFFECTS
         orders = self._orders[: pair + 1]
@@ -242,7 +245,7 @@ class Comparison(BlockTrial):
             self._energy, self._why_no_energy = energy.of_blocks(
                 [*zip(*self._sides, strict=True)], method
             )
-        settled = not (is_fixed or self._all_pairs) and is_settled(found, question.precision)
+        settled = not (is_fixed or self._goes_on) and is_settled(found, question.precision)
         if settled or is_last:
             self._conclude()
 

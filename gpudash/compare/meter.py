@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from gpudash.protocol.readings import EnergyTick
+from gpudash.protocol.training import TrainingProcess
 
 LEAST_S = 2.0
 """No figure from less: the ticks at its edges would weigh too much."""
@@ -31,11 +32,18 @@ class BlockEnergy(NamedTuple):
     """Standard error by the moments of the ticks."""
 
 
+def gpus_of(process: TrainingProcess | None) -> int:
+    """Return on how many GPUs a training is whose processes are all like this one."""
+    if process is None or process.device.kind == "cpu":
+        return 0
+    return process.world_size * process.gpus
+
+
 class Meter:
     """The ticks of the energy counters of a training's GPUs."""
 
     def __init__(self, gpus: int) -> None:
-        """`gpus` is their number."""
+        """`gpus` is their number: with the counters of fewer or of more no energy is known."""
         self._gpus = gpus
         self._ticks: dict[str, deque[EnergyTick]] = {}
 
@@ -54,8 +62,8 @@ class Meter:
             return "it does not train on a GPU"
         if ended_s - began_s < LEAST_S:
             return f"blocks of less than {LEAST_S:g} s"
-        if len(self._ticks) < self._gpus:
-            return f"the energy counters of {len(self._ticks)} of {self._gpus} GPUs were read"
+        if len(self._ticks) != self._gpus:  # ranks may share one, or other trainings run beside
+            return f"GPUs that train: {self._gpus}, energy counters read: {len(self._ticks)}"
         found = [_spent([*ticks], began_s, ended_s) for ticks in self._ticks.values()]
         known = [one for one in found if isinstance(one, BlockEnergy)]
         if len(known) < len(found):

@@ -96,6 +96,12 @@ def device_memory(device: torch.device) -> DeviceMemory:
     )
 
 
+def gpus_in_use() -> int:
+    """Return on how many GPUs this process has memory; one at least, as not all allocators tell."""
+    devices = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+    return max(sum(bool(device_memory(one).reserved_mib) for one in devices), 1)
+
+
 def reset_peak(device: torch.device) -> None:
     """Reset the peak. Do not use it in a user's script, which may read the peak itself."""
     if device.type == "cuda":

@@ -188,7 +188,8 @@ class LoaderLevers:
         why = self._refusal(name)
         if why:
             return absent(name, why, summary=summary, source=SOURCE, value=default)
-        loader = self._loader()
+        loader, most = self._loader(), self._most(name)
+        counts = KINDS[name] == "count"
         lasting = getattr(loader, "persistent_workers", False) or getattr(loader, "timeout", 0)
         return LeverOffer(
             name=name,
@@ -197,7 +198,8 @@ class LoaderLevers:
             # persistent workers: one more draw of random numbers an epoch would be another run;
             # with a timeout, PyTorch asserts that there are workers
             minimum=1 if lasting or name == "prefetch_factor" else 0,
-            maximum=self._most(name),
+            maximum=most,
+            bound=f"{PLACE} has no room for more batches" if counts and most < MOST else "",
             effect="new loader",
             helps=HELPS[name],
             summary=summary,

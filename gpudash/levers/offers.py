@@ -93,9 +93,10 @@ def canonical(offer: LeverOffer, text: str) -> str:
     digits = text.isascii() and text.isdigit() and len(text) <= len(str(offer.maximum))
     if digits and offer.minimum <= int(text) <= offer.maximum:
         return str(int(text))
+    because = f" ({offer.bound})" if offer.bound else ""
     raise Refusal(
         f"{offer.name}: {text!r} is not valid; "
-        f"valid: a whole number from {offer.minimum} to {offer.maximum}"
+        f"valid: a whole number from {offer.minimum} to {offer.maximum}{because}"
     )
 
 

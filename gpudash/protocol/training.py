@@ -78,6 +78,9 @@ class TrainingProcess(Record, frozen=True, kw_only=True, tag=False, omit_default
     """The phases that `Step.phases_ms` may contain, in the order of a step."""
     world_size: int = 1
     """Number of processes that train together."""
+    gpus: int = 1
+    """GPUs on which this process has memory: `device`, and more in `nn.DataParallel` and where a
+    model is spread over several."""
     node: str = ""
     """The machine's name, where several processes train together."""
     bus_gb_s: float | None = None
@@ -192,6 +195,8 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     minimum: int = 0
     maximum: int = 0
     """Like `minimum`, for a count."""
+    bound: str = ""
+    """Why its maximum is no larger here, as a clause; empty: it is so everywhere."""
     effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
     summary: str
     source: str

@@ -63,6 +63,13 @@ class Ranks:
         """Rank 0."""
         return self._ranks[0]
 
+    @property
+    def has_own_gpu(self) -> bool:
+        """Whether rank 0 trains on one GPU alone, where no other rank trains."""
+        process = self.lead.state.process
+        others = {rank.gpu_uuid for number, rank in self._ranks.items() if number}
+        return process is not None and process.gpus == 1 and self.gpu_uuid not in others
+
     def gpu_now(self) -> GpuReading | None:
         """Return the current reading of rank 0's GPU."""
         readings = self._gpus.get(self.gpu_uuid or "")

@@ -1,7 +1,7 @@
 """The tables of a page: changes, ranks, history, verdicts, wall time, settings. No I/O."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
@@ -130,21 +130,9 @@ def history(snapshot: Snapshot) -> Iterator[Element]:
     if not any(one.steps for one in snapshot.results):
         return
     on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
-    known = table_of(snapshot.results, on_gpu=on_gpu)
-    busy = "GPU busy" if known.on_gpu else "CPU cores"
-    titles: tuple[str, ...] = (
-        "#",
-        "setting",
-        known.unit,
-        "p50 ms",
-        "p95 ms",
-        "host ms",
-        busy,
-        "steps",
-    )
-    titles += ("J a sample",) * any(one.energy for one in known.results)
-    head = [th(title, left=title == "setting") for title in titles]
-    rows = (list(_tried(known, one))[: len(titles)] for one in known.results)
+    columns = _history_columns(table_of(snapshot.results, on_gpu=on_gpu))
+    head = [th(title, left=title == "setting") for title in columns]
+    rows = ([cell(one) for cell in columns.values()] for one in snapshot.results)
     about = (
         "one row for each setting, warm-up left out; rows were measured one after the other, "
         "so drift is in their differences: an A/B proves what a lever is worth"
@@ -152,16 +140,33 @@ def history(snapshot: Snapshot) -> Iterator[Element]:
     yield section("History", scrolling(table(head, rows, class_="numbers")), about=about)
 
 
-def _tried(known: Table, one: Result) -> Iterator[Element]:
-    """Yield the cells of a row."""
-    rate, host_ms = known.rate(one), one.values.get("host_ms")
-    share = f"--share:{min((rate or 0.0) / known.full, 1.0):.3f}"
-    yield element("td", str(one.number))
-    yield element("td", one.configuration, class_="left")
-    yield element("td", element("b", fmt.significant(rate)), style=share, class_="rated")
-    times_ms = map(fmt.significant, (one.step_ms_p50, one.step_ms_p95, host_ms))
-    yield from (element("td", text) for text in (*times_ms, known.busy(one), fmt.count(one.steps)))
-    yield element("td", energy_text(one))
+def _history_columns(known: Table) -> dict[str, Callable[[Result], Element]]:
+    """Return the cell of a setting under each title."""
+
+    def of(text: Callable[[Result], str]) -> Callable[[Result], Element]:
+        return lambda one: element("td", text(one))
+
+    def numbers(number: Callable[[Result], float | None]) -> Callable[[Result], Element]:
+        return of(lambda one: fmt.significant(number(one)))
+
+    def rate(one: Result) -> Element:
+        share = min((known.rate(one) or 0.0) / known.full, 1.0)
+        shown = element("b", fmt.significant(known.rate(one)))
+        return element("td", shown, style=f"--share:{share:.3f}", class_="rated")
+
+    columns = {
+        "#": of(lambda one: str(one.number)),
+        "setting": lambda one: element("td", one.configuration, class_="left"),
+        known.unit: rate,
+        "p50 ms": numbers(lambda one: one.step_ms_p50),
+        "p95 ms": numbers(lambda one: one.step_ms_p95),
+        "host ms": numbers(lambda one: one.values.get("host_ms")),
+        "GPU busy" if known.on_gpu else "CPU cores": of(known.busy),
+        "steps": of(lambda one: fmt.count(one.steps)),
+    }
+    if any(one.energy for one in known.results):
+        columns["J a sample"] = of(energy_text)
+    return columns
 
 
 def verdicts(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]:

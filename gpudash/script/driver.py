@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ..errors import first_line
 from ..instrument import stack_server
-from ..instrument.device import describe_device, device_memory, versions
+from ..instrument.device import describe_device, device_memory, gpus_in_use, versions
 from ..instrument.endpoint import Endpoint, SocketLine
 from ..instrument.guard import is_from_handler, never_destroy
 from ..instrument.life import Life
@@ -401,6 +401,7 @@ class Driver:
                 versions=versions(),
                 phases=tuple(one for one in self._phases if several or one.name != "communication"),
                 world_size=training.world_size,
+                gpus=gpus_in_use(),
                 node=socket.gethostname() if several else "",
             ),
             workload=Path(*sys.argv[:1]).name,  # a script may have emptied it

@@ -1,7 +1,8 @@
 """What processes of others use of a GPU, by the driver's samples of each process.
 
-The driver names processes by pids of the machine. In a container they are others than here, or
-there are none: then nothing is known of them, and nothing is said.
+The driver names processes by pids of the machine. In a container they are others than here, though
+one of them may also be a pid here. Newer drivers translate those of the list and not those of the
+samples. So in a container nothing is known, and nothing is said.
 """
 
 import time
@@ -10,6 +11,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from statistics import fmean
 
+from gpudash.telemetry import procfs
 from gpudash.telemetry.nvml import NotMeasured, Nvml
 from gpudash.telemetry.other_jobs import name_of
 from gpudash.telemetry.procfs import GONE, children_lookup, tree
@@ -29,7 +31,7 @@ class OtherProcesses:
         self._since_us = time.time_ns() // 1000 - FIRST_US
         self.used_pct: float | None = None
         """Percent of the time in which they had work on the SMs, by the newest reading; None if it
-        is not known: the driver does not list the training, or has no new samples."""
+        is not known: in a container, without the training in the list, and without new samples."""
         self.busiest = ""
         """The one that had most, as `train.py (pid 42)`; empty: none."""
 
@@ -39,6 +41,8 @@ class OtherProcesses:
         Raises `NotMeasured` if it is never known, `GpuUnavailable` when the GPU is gone.
         """
         self.used_pct, self.busiest = None, ""
+        if not procfs.are_of_machine():
+            return
         ours = _trees(training)
         try:
             listed = self._nvml.call("nvmlDeviceGetComputeRunningProcesses", self._handle)

@@ -17,6 +17,9 @@ LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
 """Whether the kernel lists a process's children. Else the tree is found among all processes of the
 machine, which costs more."""
 
+FIRST_NAMESPACE = "pid:[4026531836]"
+"""The kernel's name for the machine's own pid namespace; each container has another one."""
+
 Children: TypeAlias = Callable[[int], Iterable[int]]
 """Returns the children of a process."""
 
@@ -37,6 +40,13 @@ class Usage(NamedTuple):
     own_s: float  # CPU seconds
     reaped_s: float  # CPU seconds of descendants that ended and were waited for
     rss_mib: float  # 0 for a zombie
+
+
+def are_of_machine() -> bool:
+    """Return whether the pids here are those of the machine, as they are outside of containers."""
+    with suppress(OSError):
+        return os.readlink(f"{PROC}/self/ns/pid") == FIRST_NAMESPACE  # noqa: PTH115  # no file
+    return False
 
 
 def children_lookup() -> Children:

@@ -1,6 +1,8 @@
 """Word a profile: as blocks of rows, which the screen lays out, and as plain text of 80 columns."""
 
 from collections.abc import Iterator
+from itertools import chain
+from textwrap import wrap
 
 import msgspec
 from msgspec.structs import replace
@@ -111,15 +113,16 @@ def summary_lines(summary: Summary, most: int = MOST) -> list[str]:
     steps = f"{summary.steps:,} step{'s' * (summary.steps != 1)} traced"
     lines = [f"{steps}{f' on {summary.device}' if summary.device else ''}; all values are means"]
     for block in blocks(summary):
-        lines += ["", block.title, *map(_line, block.cut(most).rows)]
+        lines += ["", block.title, *chain.from_iterable(map(_lines, block.cut(most).rows))]
     return [clip(line, WIDTH).rstrip() for line in lines]
 
 
-def _line(row: Figure) -> str:
+def _lines(row: Figure) -> list[str]:
+    """Return a row as a line, and a sentence as many as it needs."""
     if not row.value:
-        return f"  {row.what}"
+        return wrap(row.what, WIDTH, initial_indent="  ", subsequent_indent="    ")
     what = clip(row.what, LABEL - 1)
-    return f"  {what:{LABEL}}{row.value:>{VALUE}}{row.share:>{SHARE}}  {row.more}"
+    return [f"  {what:{LABEL}}{row.value:>{VALUE}}{row.share:>{SHARE}}  {row.more}"]
 
 
 # ── the blocks ──────────────────────────────────────────────────────────────────────────

@@ -40,7 +40,7 @@ from .rehearsing import Rehearsing
 from .replies import Replies
 from .switching import PlannedSwitch, Switching
 from .tracing import Profiling
-from .trackers import Trackers
+from .trackers import LAST_S, Trackers
 from .wall_clock import WallClock
 
 GONE = "the dashboard is gone"
@@ -123,6 +123,7 @@ class CommandLoop:
                 self._trackers.take(told)
             else:
                 self._inbox.append(told)
+        self._trackers.look()
 
     def rest(self) -> None:
         """Wait for the next command, at most until the next report is due."""
@@ -217,7 +218,7 @@ class CommandLoop:
         self._inbox.clear()
         self._paused = False
         self._wall_clock.abandon()
-        self._trackers.close()
+        self._trackers.close(LAST_S)
         self._training.slow(None)
         self._switching.waiting = None
         self._training.keep_calls(keep=False)

@@ -18,6 +18,8 @@ from ..protocol.session import Notice
 
 MOST_WAITING = 4
 """Rows that wait for a library that is slow; those that come then are left out."""
+LAST_S = 0.5
+"""Most seconds that the end of a training waits for the last row."""
 THREAD = "gpudash-tracker"
 STEP = "gpudash/step"
 """The training step, which W&B draws gpudash's own charts over."""
@@ -39,52 +41,68 @@ class Trackers:
     """The trackers of one process. It says each thing once."""
 
     def __init__(self, say: Say) -> None:
-        """`say` takes a notice for the user; it is called on the thread that calls `take`."""
+        """`say` takes a notice for the user; it is called on the training's thread."""
         self._say = say
-        self._waiting: SimpleQueue[tuple[Library, Any, Any, Figures] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[Any, Figures] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        # by library: the run that was logged to last, and one that takes no more, with the reason
-        self._known: dict[str, Any] = {}
-        self._failed: dict[str, tuple[Any, str]] = {}
-        self._hindered: dict[str, str] = {}  # tracker → what was said to be in the way
-        self._found: set[str] = set()  # trackers that have had a run open
-        self._slow: set[str] = set()
+        # by tracker: the run that was logged to last, and one that takes no more, with the reason
+        self._known: dict[Tracker, Any] = {}
+        self._failed: dict[Tracker, tuple[Any, str]] = {}
+        self._hindered: dict[Tracker, str] = {}  # what was said to be in the way
+        self._found: set[Tracker] = set()  # trackers that have had a run open
+        self._slow: set[Tracker] = set()
 
     def take(self, figures: Figures) -> None:
         """Log figures soon, if the script has a run open."""
         tracker = figures.tracker
+        library, run = LIBRARIES[tracker], self._open_run(tracker)
+        if run is None:
+            return
+        if self._hindered.pop(tracker, None):
+            self._tell(
+                tracker, f"{library.name}: the training has opened a run, and figures go there"
+            )
+        if self._waiting.qsize() < MOST_WAITING:
+            self._waiting.put((run, figures))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._log_all, name=THREAD, daemon=True)
+                self._thread.start()
+        elif tracker not in self._slow:
+            self._slow.add(tracker)
+            self._tell(tracker, f"{library.name} is slow: some figures are left out")
+
+    def look(self) -> None:
+        """Say what logging has raised since: no more figures may come."""
+        for tracker in self._failed.keys() - self._hindered.keys():
+            self._open_run(tracker)
+
+    def close(self, wait_s: float = 0.0) -> None:
+        """Have the thread end once it has logged what waits; say what that raises in this time."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(wait_s)
+            self._thread = None
+        self.look()
+
+    def _open_run(self, tracker: Tracker) -> Any:
+        """Return the script's run, if it takes figures; else None, and say why."""
         library, module = LIBRARIES[tracker], sys.modules.get(tracker)
         name = library.name
         try:
             run = None if module is None else library.find(module)
         except Exception as error:  # noqa: BLE001  # no exception of ours may reach the script
             self._hinder(tracker, f"{name} takes no figures: {first_line(error)}")
-            return
+            return None
         if run is None:
             if tracker not in self._found:  # else the script has ended it
                 why = f"{name}: the training has no run open; once it has, figures go there"
                 self._hinder(tracker, why)
-            return
+            return None
         self._found.add(tracker)
-        if (failed := self._why_not(library, run)) is not None:
+        if (failed := self._why_not(tracker, run)) is not None:
             self._hinder(tracker, f"{name} takes no more figures of this run: {failed}")
-            return
-        if self._hindered.pop(tracker, None):
-            self._tell(tracker, f"{name}: the training has opened a run, and figures go there")
-        if self._waiting.qsize() < MOST_WAITING:
-            self._waiting.put((library, module, run, figures))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._log_all, name=THREAD, daemon=True)
-                self._thread.start()
-        elif tracker not in self._slow:
-            self._slow.add(tracker)
-            self._tell(tracker, f"{name} is slow: some figures are left out")
-
-    def close(self) -> None:
-        """Have the thread end once it has logged what waits."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread = None
+            return None
+        return run
 
     def _tell(self, tracker: Tracker, text: str) -> None:
         self._say(Notice(text=text, sink=tracker))
@@ -94,21 +112,23 @@ class Trackers:
             self._hindered[tracker] = why
             self._say(Notice(text=why, sink=tracker, hinders=True))
 
-    def _why_not(self, library: Library, run: Any) -> str | None:
+    def _why_not(self, tracker: Tracker, run: Any) -> str | None:
         """Return what logging to this run has raised; None: nothing. The next run is tried anew."""
-        failed, why = self._failed.get(library.name, (None, ""))
+        failed, why = self._failed.get(tracker, (None, ""))
         return why if failed is run else None
 
     def _log_all(self) -> None:
         while (waiting := self._waiting.get()) is not None:
-            library, module, run, figures = waiting
-            if self._why_not(library, run) is not None:
+            run, figures = waiting
+            tracker = figures.tracker
+            if self._why_not(tracker, run) is not None:
                 continue
             try:
-                library.log(module, run, figures, run is not self._known.get(library.name))
-                self._known[library.name] = run
+                is_first = run is not self._known.get(tracker)
+                LIBRARIES[tracker].log(sys.modules[tracker], run, figures, is_first)
+                self._known[tracker] = run
             except Exception as error:  # noqa: BLE001  # as above
-                self._failed[library.name] = run, first_line(error)
+                self._failed[tracker] = run, first_line(error)
 
 
 def _log_wandb(_module: Any, run: Any, figures: Figures, is_first: bool) -> None:  # noqa: FBT001  # one signature

@@ -428,9 +428,10 @@ class LiveView:
             self._notice = ""
         if self._untried and any(one.segment >= self._state.segment for one in report.steps):
             self._untried = {}
+        has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
         for step, of_rank in zip(report.steps, own.steps, strict=True):
             self._ticks.step(step)
-            self._results.step(step, of_rank)
+            self._results.step(step, of_rank if has_own_gpu else replace(of_rank, samples=None))
             self._known.steps_since_break = step.since_break
         if report.steps or not self._stands:
             steps = sum(step.count for step in report.steps)

@@ -32,7 +32,7 @@ class _Row:
         self.settings = settings
         self.steps = 0
         self.samples: int | None = 0
-        self.own_samples: int | None = 0  # of rank 0, whose GPU's energy is read
+        self.own_samples: int | None = 0  # of rank 0's GPU, whose energy is read
         self.busy_s = 0.0
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
         self.means = Means()
@@ -143,7 +143,8 @@ class SettingsHistory:
     def step(self, step: Step, own: Step | None = None) -> None:
         """Count a finished step in the newest row of its segment.
 
-        `own` is what rank 0 has of it, where there are several ranks.
+        `own` is what rank 0 has of it, where there are several ranks: without samples, where they
+        are not all that its GPU is at work on.
         """
         row = next((row for row in reversed(self._rows) if row.segment <= step.segment), None)
         if row is None or row.segment != step.segment:

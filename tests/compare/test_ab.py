@@ -308,6 +308,18 @@ def test_it_goes_on_with_the_pairs_that_it_has():
     assert (first.shown().goes_on, second.shown().goes_on) == (False, True)
 
 
+@pytest.mark.parametrize("asked", [{"pairs": 16, "fixed": True}, {"pairs": 3}])
+def test_after_a_fixed_number_of_pairs_the_interval_that_goes_on_holds_at_every_look(asked):
+    worker = Worker(step_ms=faster(1.25, noise=unsteady(0.1)))
+    first = Conducted(Comparison(pipelined(**asked)), worker).run().experiment
+    longer = first.with_more(pipelined(**{**asked, "pairs": 20}), worker.start())
+    shown = Conducted(longer, worker, run=1).run().experiment.shown()
+    usual = conduct(pipelined(pairs=20, fixed=True), step_ms=faster(1.25, noise=unsteady(0.1)))
+    low, _, high = usual.run().experiment.shown().history[-1]
+    assert shown.pairs == 20
+    assert shown.high - shown.low > 1.3 * (high - low)
+
+
 def test_it_begins_anew_where_another_question_or_another_start_came_between():
     worker = Worker(step_ms=faster(1.25))
     first = Conducted(Comparison(pipelined(pairs=40)), worker).run().experiment

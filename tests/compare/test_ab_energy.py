@@ -62,7 +62,7 @@ def test_without_a_counter_the_verdict_comes_and_says_why_there_are_no_joules():
     comparison = Conducted(Comparison(pipelined(energy=True)), Worker()).run().experiment
     assert comparison.verdict is not None
     assert comparison.shown().energy is None
-    assert comparison.shown().why_no_energy == "the energy counters of 0 of 1 GPUs were read"
+    assert comparison.shown().why_no_energy == "GPUs that train: 1, energy counters read: 0"
 
 
 def test_a_driver_reloaded_in_each_block_leaves_no_figure_and_the_verdict_as_it_was():

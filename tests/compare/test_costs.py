@@ -118,7 +118,7 @@ def test_energy_is_said_with_its_uncertainty_and_the_sensors(capsys):
 def test_energy_that_is_not_known_has_its_reason(capsys):
     ended(energy=True, metered=False)
     line = capsys.readouterr().out.splitlines()[-1]
-    assert line == "energy is not known: the energy counters of 0 of 1 GPUs were read"
+    assert line == "energy is not known: GPUs that train: 1, energy counters read: 0"
 
 
 def test_the_document_has_both_and_keeps_its_schema(capsys):

@@ -69,7 +69,7 @@ def test_uncertain_moments_of_the_ticks_are_its_standard_error():
     [
         (meter(), 3.0, 3.0 + LEAST_S - 0.01, "blocks of less than 2 s"),
         (Meter(0), 3.0, 6.0, "it does not train on a GPU"),
-        (Meter(1), 3.0, 6.0, "the energy counters of 0 of 1 GPUs were read"),
+        (Meter(1), 3.0, 6.0, "GPUs that train: 1, energy counters read: 0"),
         (meter(seconds=5), 3.0, 6.0, "the energy counter was not read all the time"),
         (
             meter(lambda at_s: -500 if at_s > 4 else 300),
@@ -85,10 +85,13 @@ def test_without_the_ticks_there_is_a_reason_and_no_figure(
     assert whole.spent(began_s, ended_s) == why
 
 
-def test_of_two_gpus_both_have_to_be_read():
-    whole = Meter(2)
-    whole.add(EnergyTick(at_s=0.0, uuid=MINE, energy_j=1.0, within_s=0.0))
-    assert whole.spent(0.0, 3.0) == "the energy counters of 1 of 2 GPUs were read"
+@pytest.mark.parametrize(("train", "read"), [(2, (MINE,)), (1, (MINE, OTHER))])
+def test_the_gpus_that_train_and_no_others_have_to_be_read(train: int, read: tuple[str, ...]):
+    whole = Meter(train)
+    for uuid in read:
+        whole.add(EnergyTick(at_s=0.0, uuid=uuid, energy_j=1.0, within_s=0.0))
+    why = f"GPUs that train: {train}, energy counters read: {len(read)}"
+    assert whole.spent(0.0, 3.0) == why
 
 
 def test_a_gap_at_an_edge_is_not_interpolated():

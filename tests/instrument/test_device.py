@@ -1,6 +1,7 @@
 import pytest
+import torch
 
-from gpudash.instrument.device import driver_version, nvml_uuid
+from gpudash.instrument.device import driver_version, gpus_in_use, nvml_uuid
 
 UUID = "5fcb9b1c-0c2e-4d6f-9a1b-0d5c3b2a1f00"
 
@@ -29,3 +30,24 @@ def test_gpus_and_mig_instances_have_nvmls_uuid(name: str, prefix: str):
 )
 def test_the_drivers_version_is_read_from_its_version_file(said, found):
     assert driver_version(said) == found
+
+
+@pytest.mark.parametrize(
+    ("held", "gpus"),
+    [
+        ((2**20, 0), 1),
+        ((2**20, 2**20), 2),  # `nn.DataParallel`, or a model that is spread over both
+        ((0, 2**20), 1),
+        ((), 1),  # an allocator that does not tell
+    ],
+)
+def test_a_process_trains_on_the_gpus_on_which_it_has_memory(held, gpus, monkeypatch):
+    def stats(device):
+        if not held:
+            raise RuntimeError("no statistics")
+        sizes = {"current": held[device.index], "peak": held[device.index]}
+        return {"reserved_bytes": {"all": sizes}, "allocated_bytes": {"all": sizes}}
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(held) or 2)
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", stats)
+    assert gpus_in_use() == gpus

@@ -8,12 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from gpudash.protocol.readings import GpuReading
+from gpudash.telemetry import procfs
 from gpudash.telemetry.gpu import Gpu, open_gpu
 from tests.telemetry.shim import FIRST, Driver
 from tests.telemetry.stream import Stream
 from tests.waiting import until
 
 OURS, NOT_SUPPORTED, NOT_FOUND = os.getpid(), 3, 6
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests run in a container too."""
+    monkeypatch.setattr(procfs, "are_of_machine", lambda: True)
 
 
 @pytest.fixture
@@ -59,7 +66,7 @@ def test_children_of_the_training_are_the_training(gpu: Gpu, driver: Driver):
 @pytest.mark.parametrize(
     "says",
     [
-        ("process.0 4194305 50", "process.1 4194306 30"),  # pids of the machine, in a container
+        ("process.0 4194305 50", "process.1 4194306 30"),  # the training is not listed
         (),
         (f"process.0 {OURS} 0",),  # no samples
         (f"process.0 {OURS} 50", f"nvmlDeviceGetProcessUtilization.error {NOT_FOUND}"),
@@ -70,6 +77,14 @@ def test_what_is_not_known_is_no_zero(gpu: Gpu, driver: Driver, says: tuple[str,
     driver.says(*says)
     assert others(gpu) is None
     assert "other processes" not in gpu.unread
+
+
+def test_in_a_container_a_pid_of_the_machine_is_nobody_here_though_it_be_a_pid_here(
+    gpu: Gpu, driver: Driver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(procfs, "are_of_machine", lambda: False)
+    driver.says(f"process.0 {OURS} 50", "process.1 4194306 30")
+    assert others(gpu) is None
 
 
 def test_a_device_that_never_has_it_says_so_and_is_asked_once(gpu: Gpu, driver: Driver):

@@ -4,6 +4,7 @@ import pytest
 from gpudash.protocol.inspections import Flops, Peak, Profiled, Weights
 from gpudash.trace.accounting import summarise
 from gpudash.trace.compare import compare
+from gpudash.trace.mfu import CONVENTION
 from gpudash.trace.read import read
 from gpudash.trace.summary import CopyUse, KernelUse, OperatorUse, Summary, SyncUse
 from gpudash.trace.text import KERNELS, WIDTH, blocks, comparison_lines, summary_lines
@@ -151,10 +152,10 @@ def test_the_step_of_the_flops_is_named(untraced_ms, rate, tracing):
     share = "32 %" if untraced_ms is None else "40 %"
     assert f"  MFU at least {share} of the 2.50 TFLOP/s that tf32 reached here" in lines
     assert "  MFU by phase, at least: forward 20 %" in lines
-    assert any(
-        line.startswith("  MFU counts 2 flops a multiply-add, forward and backward")
-        for line in lines
-    )
+    at = next(n for n, line in enumerate(lines) if line.startswith("  MFU counts "))
+    said = f"MFU counts {CONVENTION}"
+    assert " ".join(" ".join(lines[at : at + 2]).split()) == said  # in whole, in 80 columns
+    assert max(map(len, lines)) <= 80
     assert "  weights 3.00 MiB, optimizer state 6.00 MiB" in lines
     assert f"  {tracing}" in lines
 

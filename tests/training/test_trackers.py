@@ -182,6 +182,35 @@ def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened, tra
     assert len(said) == 1
 
 
+def test_what_the_last_row_raises_is_told_too(opened, tracking):
+    del opened(Wandb).row  # `log` raises
+    raised = "AttributeError: module 'wandb' has no attribute 'row'"
+    why = f"W&B takes no more figures of this run: {raised}"
+    told = [Notice(text=why, sink="wandb", hinders=True)]
+    said, at_the_end = [], []
+    trackers = tracking(said.append)
+    trackers.take(figures("wandb"))
+    until(lambda: trackers.look() or said)
+    trackers.look()
+    assert said == told
+    trackers = tracking(at_the_end.append)
+    trackers.take(figures("wandb"))
+    trackers.close(wait_s=60)
+    assert at_the_end == told
+
+
+def test_nothing_is_told_of_a_row_that_was_on_its_way_as_the_script_ended_its_run(opened, tracking):
+    wandb, trackers = opened(Wandb), tracking()
+
+    def end(*_, **__):
+        wandb.run = None
+        raise RuntimeError("the run has ended")
+
+    wandb.log = end
+    trackers.take(figures("wandb"))
+    trackers.close(wait_s=60)
+
+
 def test_the_run_after_one_that_takes_no_more_figures_has_them(opened, tracking):
     """As when a script ends its run while a row is on its way, and opens the next one."""
     wandb, said = opened(Wandb), []

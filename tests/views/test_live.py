@@ -30,9 +30,9 @@ class Watched:
         self.window = LiveView(plan, BEGAN_S)
         self.run = Trainer()
 
-    def feed(self, *items):
+    def feed(self, *items, rank=0):
         for item in items:
-            self.window.take(said(self.run.say(item)))
+            self.window.take(said(self.run.say(item), rank=rank))
         return self
 
     def trained(self, count=40, step_ms=50.0):
@@ -446,6 +446,19 @@ def test_joules_of_a_sample_are_those_of_rank_0_on_its_own_gpu():
         assert row.samples_per_s == pytest.approx(160.0 * ranks)
         found.append(row.energy.joules)
     assert found == [pytest.approx(watts / 160.0)] * 2
+
+
+def test_no_joules_are_of_ranks_that_share_a_gpu_or_of_a_process_that_has_several():
+    for about, ranks in (({"gpus": 2}, 1), ({}, 2)):
+        watched = Watched()
+        for rank in reversed(range(ranks)):
+            watched.feed(watched.run.start(world_size=ranks, **about), rank=rank)
+        for second in range(8):
+            now_s = watched.run.now_s
+            watched.feed(gpu(now_s, energy_j=400.0 * second), *watched.run.steps(20, 50.0))
+        (row,) = watched.now().results
+        assert row.samples_per_s == pytest.approx(160.0 * ranks)
+        assert row.energy is None
 
 
 def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():

@@ -9,7 +9,7 @@ import msgspec
 
 from gpudash.compare.block_trial import BlockTrial, block_of
 from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
-from gpudash.compare.meter import Meter
+from gpudash.compare.meter import Meter, gpus_of
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.tune.search import (
     ALLOWANCE,
@@ -184,8 +184,7 @@ class Tuning(BlockTrial):
         return self._readings.values().get("core_wait_pct")
 
     def _meter(self, state: State) -> Meter | None:
-        process = state.process
-        self.gpus = process.world_size if process and process.device.kind == "cuda" else 0
+        self.gpus = gpus_of(state.process)
         return Meter(self.gpus) if self.energy else None
 
     def _first(self, state: State, run: int) -> tuple[Block, ...]:

@@ -140,9 +140,9 @@ class AnswerStrip(Panel):
         answer = shown.answer if shown.kind != "measuring" else None
         proven = answer is not None and answer.is_proven and not shown.caution
         right: Parts = (("✓ proven by slowing it", "better"),) if proven else ()
-        text = _fitting(left, width - width_of(right) - 3 * proven, "; ")
-        if not text and left:
-            text = fmt.clip(left[0], width - width_of(right) - 3 * proven)
+        room = width - width_of(right) - 3 * proven
+        whole = [clause for clause in left if cell_len(clause) <= room]
+        text = _fitting(whole or [fmt.clip(one, room) for one in left[:1]], room, "; ")
         return _apart(((text, "text"),), right, width)
 
     def _action(self, width: int) -> Parts:

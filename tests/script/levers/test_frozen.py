@@ -65,7 +65,7 @@ def test_all_that_a_script_may_offer_is_known_before_it_starts(trained, encoder)
     assert offers.keys() == OF_SCRIPTS.keys()
     for name, offer in offers.items():
         values = {*offer.choices, *dict(offer.impossible)} if OF_SCRIPTS[name] else set()
-        assert values - {UNKNOWN, "tf32"} <= {*OF_SCRIPTS[name]}
+        assert values - {UNKNOWN} <= {*OF_SCRIPTS[name]}
 
 
 @pytest.mark.parametrize(
