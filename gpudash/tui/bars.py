@@ -1,6 +1,6 @@
 """Contents of header, status line and footer: pure functions of a snapshot."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 
 from gpudash import format as fmt
 from gpudash.protocol.session import Playback
@@ -216,14 +216,11 @@ def footer(
     focus: str = "",
     roomy: bool = True,
     comparing: bool = False,
-    proposing: bool = True,
-    undoing: bool = True,
-    refused: Container[str] = (),
+    refused: Collection[str] = (),
 ) -> tuple[Cell, ...]:
     """Return the keys as buttons, the focused panel's first; keys without effect are grey.
 
-    `proposing`: the answer has something to try. `undoing`: there is a change to undo.
-    `refused`: actions that are refused at this moment.
+    `refused`: actions that are refused at this moment, or do nothing.
     """
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
@@ -234,9 +231,8 @@ def footer(
         "screen.live": "live" if is_live(snapshot) else "newest",
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
-    urgent |= {"undo"} if undoing else set()
+    urgent |= {"undo"} - set(refused)
     unconcluded = comparing or snapshot.comparison is None
-    idles = {"try_it": not proposing, "undo": not undoing}  # often: so they keep their place
     useless_now = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
 
     def of(key: Key) -> Cell:
@@ -245,11 +241,10 @@ def footer(
         useless = (ended and not shows) or useless_now.get(key.action, False)
         useless = useless or (comparing and key.moves_levers)
         grey = useless or bool(key.why_not(snapshot))
-        is_idle = idles.get(key.action, False) or key.action in refused
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(
-                (key.shown, "dim" if grey or is_idle else "key"),
+                (key.shown, "dim" if grey or key.action in refused else "key"),
                 (f" {now.get(key.action, key.label)}", "dim"),
             ),
             rank=9 if grey else rank,

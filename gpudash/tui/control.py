@@ -167,6 +167,10 @@ class Control(RunState):
             refused |= {"try_it", "tune", "more_pairs", *(() if self.comparing else ("compare",))}
         if not self.levers.acts("pipelined"):
             refused.add("pipelining")
+        if self.headline.first is None:
+            refused.add("try_it")
+        if not self.levers.label("undo"):
+            refused.add("undo")
         return frozenset(refused)
 
     # ── profiles ────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ from gpudash.tui.ledger import LedgerRow, Standing, ledger
 from gpudash.tui.lever_values import LeverRow, rate_unit
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import HEAVY, THIN, Panel, PanelFrame
+from gpudash.tui.widgets.panel import HEAVY, THIN, Panel
 from workloads.levers import Effect, Lever
 
 TITLE, CHANGE = "¹lever", "from → to"
@@ -126,10 +126,6 @@ class LeverPanel(Panel, Scrolled):
             self._choose(index)
 
     # ── painting ────────────────────────────────────────────────────────────────────────
-
-    def frame(self) -> PanelFrame:
-        """Return no cells: the rule has the heads of the columns."""
-        return PanelFrame()
 
     def rule(self, width: int) -> Parts:
         """Return the heads of the columns in the rule, with the axis."""
@@ -281,12 +277,8 @@ def _change(one: LedgerRow, width: int, ink: str) -> Parts:
 def _bar(one: LedgerRow, axis: Axis, width: int) -> str:
     if one.proof is not None:
         return axis.bar(one.proof, width).replace("│", "┊")
-    if one.gain is not None:
-        low, high = (pct / 100 for pct in (one.gain.low_pct or 0.0, one.gain.high_pct))
-        return axis.estimate(low, high, width)
-    cells = [" "] * width
-    cells[axis.column(0.0, width)] = "┊"
-    return "".join(cells)
+    low, high = one.ends or (0.0, 0.0)
+    return axis.estimate(low, high, width)
 
 
 def _bar_ink(one: LedgerRow) -> str:
