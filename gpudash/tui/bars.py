@@ -151,7 +151,9 @@ def status(
         sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header has it
         # a verdict or a refusal needs the line
         edits = [] if sentence else _edits(undo, redo)
-        parts = (sentence, *_last_change(snapshot), *edits)
+        last = _change(snapshot)
+        since = f"{fmt.plain(last.label)} since {fmt.clock(last.at_s)}" if last else ""
+        parts = (sentence, since, *edits)
         parts = (*parts, *_asides(snapshot), *_notes(snapshot))
         found = " ".join(fmt.plain(snapshot.found).split())
         sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
@@ -170,12 +172,6 @@ def _edits(undo: str, redo: str) -> list[str]:
         for way, what, how in ways
         if what
     ]
-
-
-def _last_change(snapshot: Snapshot) -> list[str]:
-    """Return a clause with the newest lever change since the start, and its moment."""
-    marker = _change(snapshot)
-    return [f"{fmt.plain(marker.label)} since {fmt.clock(marker.at_s)}"] if marker else []
 
 
 def _change(snapshot: Snapshot) -> Marker | None:

@@ -73,7 +73,7 @@ def history_rows(
     columns = {
         STEP: [fmt.milliseconds(row.step_ms_p50) for row in rows],
         BUSY if table.on_gpu else CORES: [*map(table.busy, rows)],
-        JOULES: [energy_text(row) for row in rows if any(one.energy for one in rows)],
+        JOULES: [*map(energy_text, rows)] if any(row.energy for row in rows) else [],
     }
     beside = [""] * (len(rows) + 1)  # the numbers beside the bar, with their heads
     for head, texts in columns.items():

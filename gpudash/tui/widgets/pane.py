@@ -241,8 +241,10 @@ class Pane(Panel, Scrolled):
 
     def has_foot(self) -> bool:
         """Return whether the open tab has buttons or a note."""
+        ab = self._snapshot.comparison
         has = {
-            "ab": _has_keys(self._snapshot.comparison),
+            # to end one that is sure, or what follows
+            "ab": ab is not None and (ab.is_over or ab.is_sure or bool(ab.doing)),
             "ranks": True,
             "history": self.has_focus and bool(self._table.results),
             "output": self.has_focus and self._can("type"),
@@ -309,9 +311,7 @@ class Pane(Panel, Scrolled):
         )
 
     def _tab_ink(self, tab: Tab) -> str:
-        if tab in self._trouble:
-            return "bad"
-        return "strong" if tab == self.tab else "dim"
+        return "bad" if tab in self._trouble else "strong" if tab == self.tab else "dim"
 
     def _beyond(self) -> tuple[Cell, ...]:
         """Return how many rows are hidden above and below."""
@@ -370,11 +370,6 @@ def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...],
         return (what,), ()
     sets = button(f"sets the best{'' if shown.proven else ', not proven'}", "keep", key_of=ENTER)
     return (what,), (sets, button("back to the start", "go_back"))
-
-
-def _has_keys(shown: ComparisonShown | None) -> bool:
-    """Return whether there is something to press: it is over, or may be ended as it is sure."""
-    return shown is not None and (shown.is_over or shown.is_sure or bool(shown.doing))
 
 
 def _comparison_cells(
