@@ -1,13 +1,11 @@
 """What earlier tunes have found, in the user's cache: a second one needs its proof alone."""
 
-import contextlib
-import os
 from pathlib import Path
 
 import msgspec
 from platformdirs import user_cache_path
 
-from gpudash.errors import UNDECODABLE
+from gpudash import own_file
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import State
 
@@ -71,15 +69,7 @@ def remember(of: Circumstances, best: Settings | None) -> None:
     kept = [one for one in _read().findings if one.of != of]
     if best is not None:
         kept.append(Finding(of=of, best=best))
-    with contextlib.suppress(OSError):
-        path = place()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(f".{os.getpid()}")
-        try:
-            written.write_bytes(msgspec.json.encode(Findings(findings=tuple(kept[-KEPT:]))))
-            written.replace(path)  # atomic, as two tunes may write
-        finally:
-            written.unlink(missing_ok=True)
+    own_file.write(place(), Findings(findings=tuple(kept[-KEPT:])))
 
 
 def place() -> Path:
@@ -88,7 +78,4 @@ def place() -> Path:
 
 
 def _read() -> Findings:
-    try:
-        return msgspec.json.decode(place().read_bytes(), type=Findings)
-    except (OSError, *UNDECODABLE):
-        return Findings()
+    return own_file.read(place(), Findings())

@@ -16,7 +16,7 @@ from gpudash.report.markup import MOST_LINES, heads, scrolling, section, table, 
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
 from gpudash.tui.widgets.history import Table, energy_text, table_of
-from gpudash.tui.widgets.ranks import columns_of, job_of
+from gpudash.tui.widgets.ranks import columns_of
 
 FEW = 12
 """Most lever changes that are listed unfolded."""
@@ -118,7 +118,7 @@ def ranks(snapshot: Snapshot) -> Iterator[Element]:
     """Yield the section with a row for each of several ranks."""
     if not snapshot.ranks:
         return
-    columns = columns_of(job_of(snapshot))
+    columns = columns_of(snapshot)
     head = [th(title) for title in columns]
     rows = ([element("td", of(row)) for of in columns.values()] for row in snapshot.ranks)
     about = "the last steps of each process; waits is the time in a step for the collectives"

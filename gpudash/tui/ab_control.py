@@ -80,8 +80,7 @@ class AbControl:
         run = self._run
         run.require("blocks")
         run.asked_comparison = Request(run.engine.end_comparison(), False)
-        shown = run.snapshot.comparison
-        is_tune = shown is not None and shown.doing and not shown.is_over
+        is_tune = run.running is not None and run.running.doing
         what = "the proof" if run.slowing else "the tune" if is_tune else "the A/B"
         return f"{what} ends {'once the training goes on' if run.pausing else 'after this step'}"
 
@@ -138,8 +137,7 @@ class AbControl:
     @property
     def is_sure(self) -> bool:
         """Whether the running A/B may end: it is certain which value is faster."""
-        shown = self._run.snapshot.comparison
-        return shown is not None and shown.is_sure and not shown.is_over
+        return self._run.running is not None and self._run.running.is_sure
 
     # ── the last one ────────────────────────────────────────────────────────────────────
 
@@ -239,12 +237,12 @@ class AbControl:
     @property
     def ending(self) -> str:
         """How a running A/B ends if the run does: after how many pairs; empty without one."""
-        shown = self._run.snapshot.comparison
+        shown = self._run.running
         if not self._run.comparing:
             return ""
         if self._run.slowing:
             return "the proof by slowing ends"
-        if shown is None or shown.is_over:  # just requested
+        if shown is None:  # just requested
             return "the A/B just begun ends"
         if shown.doing:
             return "the tune ends, with the best so far"
@@ -254,11 +252,5 @@ class AbControl:
     @property
     def has_verdict_so_far(self) -> bool:
         """Whether the running A/B has enough pairs to be concluded."""
-        shown = self._run.snapshot.comparison
-        return (
-            self._run.comparing
-            and not self._run.slowing
-            and shown is not None
-            and not shown.is_over
-            and shown.low is not None
-        )
+        run, shown = self._run, self._run.running
+        return run.comparing and not run.slowing and shown is not None and shown.low is not None

@@ -33,7 +33,7 @@ from gpudash.tui.keys import ACTIVE, keys_of, name_of
 from gpudash.tui.origins import origin_lines
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
-from gpudash.tui.screens.keys import Help, Palette, entries
+from gpudash.tui.screens.keys import Help, Palette, as_markup, entries
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
@@ -113,11 +113,8 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     def on_mount(self) -> None:
         """Start the engine after the first paint."""
-        self.main_screen.call_after_refresh(self._begin)
+        self.main_screen.call_after_refresh(self._ask, lambda: self.control.begin(self.inbox))
         self._running_loop = asyncio.get_running_loop()
-
-    def _begin(self) -> None:
-        self._ask(lambda: self.control.begin(self.inbox))
 
     async def on_event(self, event: events.Event) -> None:
         """Let a key of a text field act in order with the letters around it.
@@ -272,5 +269,5 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         keys = getattr(screen, "keys", of_app)  # a dialog has no keys of its own
         for title, help_, action in entries(self.control, keys):
             command = partial(self.call_later, self.run_action, action)
-            yield SystemCommand(title, help_, command)
+            yield SystemCommand(as_markup(title), as_markup(help_), command)
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)

@@ -103,12 +103,7 @@ def too_small(width: int, height: int) -> str:
 
 def is_roomy(width: int, height: int) -> bool:
     """Return whether every panel has its own place."""
-    return is_wide(width) and height >= TALL
-
-
-def is_wide(width: int) -> bool:
-    """Return whether the columns suffice for charts side by side."""
-    return width >= WIDE
+    return width >= WIDE and height >= TALL
 
 
 def _stacked(room: Region, pane_rows: int, shown: PanelChoice) -> dict[str, Region]:

@@ -1,6 +1,6 @@
 """Contents of header, status line and footer: pure functions of a snapshot."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 
 from gpudash import format as fmt
 from gpudash.protocol.session import Playback
@@ -151,7 +151,9 @@ def status(
         sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header has it
         # a verdict or a refusal needs the line
         edits = [] if sentence else _edits(undo, redo)
-        parts = (sentence, *_last_change(snapshot), *edits)
+        last = _change(snapshot)
+        since = f"{fmt.plain(last.label)} since {fmt.clock(last.at_s)}" if last else ""
+        parts = (sentence, since, *edits)
         parts = (*parts, *_asides(snapshot), *_notes(snapshot))
         found = " ".join(fmt.plain(snapshot.found).split())
         sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
@@ -170,12 +172,6 @@ def _edits(undo: str, redo: str) -> list[str]:
         for way, what, how in ways
         if what
     ]
-
-
-def _last_change(snapshot: Snapshot) -> list[str]:
-    """Return a clause with the newest lever change since the start, and its moment."""
-    marker = _change(snapshot)
-    return [f"{fmt.plain(marker.label)} since {fmt.clock(marker.at_s)}"] if marker else []
 
 
 def _change(snapshot: Snapshot) -> Marker | None:
@@ -216,14 +212,11 @@ def footer(
     focus: str = "",
     roomy: bool = True,
     comparing: bool = False,
-    proposing: bool = True,
-    undoing: bool = True,
-    refused: Container[str] = (),
+    refused: Collection[str] = (),
 ) -> tuple[Cell, ...]:
     """Return the keys as buttons, the focused panel's first; keys without effect are grey.
 
-    `proposing`: the answer has something to try. `undoing`: there is a change to undo.
-    `refused`: actions that are refused at this moment.
+    `refused`: actions that are refused at this moment, or do nothing.
     """
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
@@ -234,9 +227,8 @@ def footer(
         "screen.live": "live" if is_live(snapshot) else "newest",
     }
     urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
-    urgent |= {"undo"} if undoing else set()
+    urgent |= {"undo"} - set(refused)
     unconcluded = comparing or snapshot.comparison is None
-    idles = {"try_it": not proposing, "undo": not undoing}  # often: so they keep their place
     useless_now = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
 
     def of(key: Key) -> Cell:
@@ -245,11 +237,10 @@ def footer(
         useless = (ended and not shows) or useless_now.get(key.action, False)
         useless = useless or (comparing and key.moves_levers)
         grey = useless or bool(key.why_not(snapshot))
-        is_idle = idles.get(key.action, False) or key.action in refused
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(
-                (key.shown, "dim" if grey or is_idle else "key"),
+                (key.shown, "dim" if grey or key.action in refused else "key"),
                 (f" {now.get(key.action, key.label)}", "dim"),
             ),
             rank=9 if grey else rank,

@@ -49,12 +49,10 @@ def exactly(parts: Parts, width: int) -> Parts:
     return (*kept, (" " * room, ""))
 
 
-def beside(
-    left: Iterable[Parts], right: Iterable[Parts], width: int, between: str = "", ink: str = ""
-) -> Iterator[Parts]:
-    """Yield rows side by side: those on the left take `width` columns, `between` follows."""
+def beside(left: Iterable[Parts], right: Iterable[Parts], width: int) -> Iterator[Parts]:
+    """Yield rows side by side: those on the left take `width` columns."""
     for one, other in zip_longest(left, right, fillvalue=()):
-        yield (*exactly(one, width), (between, ink), *other)
+        yield (*exactly(one, width), *other)
 
 
 def cell(text: str, ink: str = "text", *, rank: int = 0, action: str = "") -> Cell:

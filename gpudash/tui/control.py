@@ -6,7 +6,6 @@ one line the app shows as a notice.
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,6 +166,10 @@ class Control(RunState):
             refused |= {"try_it", "tune", "more_pairs", *(() if self.comparing else ("compare",))}
         if not self.levers.acts("pipelined"):
             refused.add("pipelining")
+        if self.headline.first is None:
+            refused.add("try_it")
+        if not self.levers.label("undo"):
+            refused.add("undo")
         return frozenset(refused)
 
     # ── profiles ────────────────────────────────────────────────────────────────────────
@@ -239,10 +242,6 @@ class Control(RunState):
         if self.snapshot.state == "failed" and not ended.rows:
             return None  # nothing was written: there is no file
         return f"recording complete: {ended.path}"
-
-    def file_name(self, now: datetime) -> str:
-        """Return the name proposed for a recording."""
-        return f"gpudash-{self.file_stem}-{now:%Y%m%d-%H%M%S}.csv"
 
     @property
     def file_stem(self) -> str:

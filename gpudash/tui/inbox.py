@@ -15,16 +15,12 @@ from gpudash.protocol.training import Failed
 from gpudash.snapshot import KEPT_LINES, Snapshot
 
 
-def _newest_lines() -> deque[str]:
-    return deque(maxlen=KEPT_LINES)
-
-
 class Mail(msgspec.Struct, kw_only=True):
     """The contents of the inbox since the last `take`."""
 
     snapshot: Snapshot | None = None
-    lines: deque[str] = msgspec.field(default_factory=_newest_lines)
-    output: deque[str] = msgspec.field(default_factory=_newest_lines)
+    lines: deque[str] = msgspec.field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+    output: deque[str] = msgspec.field(default_factory=lambda: deque(maxlen=KEPT_LINES))
     """Lines that a script has printed."""
     replaces: int = 0
     """How many of the newest output lines on the screen are replaced."""

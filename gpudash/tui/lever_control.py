@@ -160,14 +160,10 @@ class LeverControl:
         lever = next((one for one in offered if one.name == name), None)
         return not (self._on_cpu and lever is not None and lever.needs_gpu)
 
-    def default_of(self, lever: Lever) -> str:
-        """Return the lever's default on this device."""
-        return self._on_cpu_values.get(lever.name, lever.default_text)
-
     def values(self, lever: Lever) -> tuple[MeasuredValue, ...]:
         """Return the lever's values, each with its measurement in this run."""
-        now, default = self.value(lever), self.default_of(lever)
-        return measured_values(lever, now, default, self.active, self._run.snapshot)
+        default = self._on_cpu_values.get(lever.name, lever.default_text)
+        return measured_values(lever, self.value(lever), default, self.active, self._run.snapshot)
 
     def value(self, lever: Lever) -> str:
         """Return the requested value, or else the active one."""
@@ -251,10 +247,6 @@ class LeverControl:
         """Raise UsageError if this lever can never be changed in this training."""
         if (reason := fixed(name, self._run.snapshot)) is not None:
             raise UsageError(reason)
-
-    def agree(self) -> None:
-        """Record that the user has confirmed changes of the computed numbers."""
-        self.agreed = True
 
     def check_numbers(self, settings: Mapping[str, str]) -> None:
         """Raise OtherNumbersError if settings change a script's numbers without confirmation."""

@@ -121,15 +121,9 @@ def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Fore
         for row in rows
         if all(name in row.values for name in NEEDS)
     }
-    return forecast(needs, _capacity_mib(snapshot))
-
-
-def _capacity_mib(snapshot: Snapshot) -> float | None:
-    """Return free memory plus the memory that the training holds; None if either is not read."""
-    if snapshot.gpu is None or snapshot.host is None:
-        return None
-    free, reserved = snapshot.gpu.number("mem_free_mib"), snapshot.host.number("mem_reserved_mib")
-    return None if free is None or reserved is None else free + reserved
+    free = snapshot.gpu.number("mem_free_mib") if snapshot.gpu else None
+    held = snapshot.host.number("mem_reserved_mib") if snapshot.host else None
+    return forecast(needs, None if free is None or held is None else free + held)
 
 
 def _fits(value: str, expected: Forecast | None) -> str:

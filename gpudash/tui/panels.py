@@ -96,8 +96,6 @@ class Panels:
                     focus=view.keys_of,
                     roomy=is_roomy(*size),
                     comparing=control.comparing,
-                    proposing=control.headline.first is not None,
-                    undoing=bool(control.levers.label("undo")),
                     refused=control.refused_now,
                 )
             )

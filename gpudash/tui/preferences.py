@@ -1,7 +1,5 @@
 """What the user prefers: configured, or as in the last run, which is kept if there is a place."""
 
-import contextlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
@@ -10,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 from platformdirs import user_state_path
 
-from gpudash.errors import UNDECODABLE
+from gpudash import own_file
 
 Tab: TypeAlias = Literal["history", "ab", "ranks", "profile", "output", "log"]
 """A tab of the pane."""
@@ -45,15 +43,12 @@ def choices(setting: str) -> Sequence[str]:
 
 def load() -> Preferences:
     """Return the saved preferences; the defaults if there are none or they cannot be read."""
-    try:
-        return msgspec.json.decode(place().read_bytes(), type=Preferences)
-    except (OSError, *UNDECODABLE):
-        return Preferences()
+    return own_file.read(place(), Preferences())
 
 
 def save(preferences: Preferences) -> Thread:
     """Save the preferences on a thread, and return it: an unreachable home may block for long."""
-    saving = Thread(target=_save, args=(preferences,), daemon=True)
+    saving = Thread(target=lambda: own_file.write(place(), preferences), daemon=True)
     saving.start()
     return saving
 
@@ -61,15 +56,3 @@ def save(preferences: Preferences) -> Thread:
 def place() -> Path:
     """Return the file's path."""
     return user_state_path("gpudash") / "preferences.json"
-
-
-def _save(preferences: Preferences) -> None:
-    with contextlib.suppress(OSError):
-        path = place()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(f".{os.getpid()}")
-        try:
-            written.write_bytes(msgspec.json.encode(preferences))
-            written.replace(path)  # atomic, as two dashboards may write
-        finally:
-            written.unlink(missing_ok=True)

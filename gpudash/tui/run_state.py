@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
-from gpudash.protocol.session import Playback
+from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import ENDED, Snapshot, is_script
 from gpudash.tui.keys import is_pausing, key_for, why_not
@@ -115,8 +115,13 @@ class RunState:
             return False
         if self.asked_comparison is not None:
             return self.asked_comparison.wish
+        return self.slowing or self.running is not None
+
+    @property
+    def running(self) -> ComparisonShown | None:
+        """The A/B or the tune that runs, once a snapshot has it."""
         shown = self.snapshot.comparison
-        return self.slowing or (shown is not None and not shown.is_over)
+        return None if shown is None or shown.is_over else shown
 
     @property
     def slowing(self) -> bool:

@@ -21,16 +21,16 @@ class Scroll(msgspec.Struct, frozen=True, kw_only=True):
         first = last_first if self.row is None else min(self.first, last_first)
         return range(first, min(first + height, count))
 
-    def at(self, row: int, count: int, height: int, *, pinned: int = 0, least: int = 0) -> "Scroll":
+    def at(self, row: int, count: int, height: int, *, least: int = 0) -> "Scroll":
         """Return the position with this row chosen, scrolled by as little as shows it.
 
-        `pinned` rows cover the topmost visible ones. Rows before `least` cannot be chosen.
+        Rows before `least` cannot be chosen.
         """
-        row, pinned = max(row, least), min(pinned, height - 1)
+        row = max(row, least)
         if row >= count - 1:
             return Scroll()
         above = max(self.in_sight(count, height).start, row - height + 1)
-        return Scroll(row=row, first=min(above, max(row - pinned, 0)))
+        return Scroll(row=row, first=min(above, row))
 
 
 def first_in_sight(first: int, cursor: int, count: int, height: int) -> int:

@@ -26,7 +26,7 @@ from gpudash.sinks.export import export
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.charts.sparklines import readings
-from gpudash.tui.widgets.ranks import columns_of, job_of
+from gpudash.tui.widgets.ranks import columns_of
 from tests.lives import in_process
 from tests.scripted_run import PLAN, started
 
@@ -113,7 +113,7 @@ def test_a_new_time_is_in_the_snapshot_the_chart_and_the_ranks_table(told: list[
     snapshot = fold.snapshot(told[-1].sent_s + 1)
     assert [row.values["tokenise_ms"] for row in snapshot.ranks] == [1.5, 2.5]
     assert snapshot.results[0].values["tokenise_ms"] == 1.5
-    column = columns_of(job_of(snapshot))["token ms"]
+    column = columns_of(snapshot)["token ms"]
     assert [column(row) for row in snapshot.ranks] == ["1.50", "2.50"]
     past = {round(ms, 6) for ms in snapshot.series.of("tokenise_ms") if ms is not None}
     assert past == {1.5}

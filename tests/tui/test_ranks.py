@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.protocol.readings import HostReading
-from gpudash.snapshot import Hang, RankRow, RankStack
+from gpudash.snapshot import Hang, RankRow, RankStack, Snapshot
 from gpudash.tui.bars import header
-from gpudash.tui.widgets.ranks import JobRanks, in_sight, job_of, rank_rows, spread, verdict
+from gpudash.tui.widgets.ranks import in_sight, rank_rows, spread, verdict
 from tests.tui import scripts
 from tests.tui.driving import still
 from tests.tui.test_script import script
@@ -20,7 +20,7 @@ def lines(job, width=120, shown=None, cursor=None):
 
 
 def job(count=4, **changes):
-    return job_of(scripts.changed(scripts.of_gpus(count), **changes))
+    return scripts.changed(scripts.of_gpus(count), **changes)
 
 
 def test_a_bar_is_a_step_until_the_rank_is_ready_then_it_waits():
@@ -38,14 +38,14 @@ def test_the_rank_that_the_others_wait_for_is_marked():
 def test_sparklines_have_one_scale():
     rows = job().ranks
     calm, busy = (replace(rows[0], history=(ms,) * 60) for ms in (3.0, 9.0))
-    _, low, high = lines(JobRanks(ranks=(calm, busy)))
+    _, low, high = lines(Snapshot(ranks=(calm, busy)))
     assert "▂" in low
     assert "▆" in high
 
 
 def test_a_second_without_a_step_is_blank():
     row = replace(job().ranks[0], history=(6.9, None, 6.9))
-    assert "▅ ▅" in lines(JobRanks(ranks=(row, row)))[1]
+    assert "▅ ▅" in lines(Snapshot(ranks=(row, row)))[1]
 
 
 @pytest.mark.parametrize("width", [18, 40, 58, 78, 118, 198, 398])
@@ -59,10 +59,10 @@ def test_rows_fit_and_numbers_are_whole(width, count):
 
 def test_what_was_not_measured_is_unknown_or_has_no_column():
     measured, blind = job().ranks[0], RankRow(rank=1, state="starting")
-    head, _, other = lines(JobRanks(ranks=(measured, blind)))
+    head, _, other = lines(Snapshot(ranks=(measured, blind)))
     assert "starting" in other
     assert "–" in other
-    assert "GPU %" not in lines(JobRanks(ranks=(blind, blind)))[0]
+    assert "GPU %" not in lines(Snapshot(ranks=(blind, blind)))[0]
     assert "GPU %" in head
 
 
@@ -71,18 +71,18 @@ def test_what_was_read_of_a_ranks_processes_has_columns_where_there_is_room():
         at_s=0.0, values={"cpu_pct": 250.0, "core_wait_pct": 48.0, "worker_rss_mib": 3072.0}
     )
     row = replace(job().ranks[0], host=read)
-    wide = lines(JobRanks(ranks=(row, replace(row, host=None))), 200)
+    wide = lines(Snapshot(ranks=(row, replace(row, host=None))), 200)
     assert [title for title in ("cores", "core wait %", "RAM GiB") if title in wide[0]] == [
         "cores",
         "core wait %",
         "RAM GiB",
     ]
     assert [one for one in ("2.5", "48", "3.0") if one in wide[1].split()] == ["2.5", "48", "3.0"]
-    assert "RAM GiB" not in lines(JobRanks(ranks=(row, row)), 80)[0]
+    assert "RAM GiB" not in lines(Snapshot(ranks=(row, row)), 80)[0]
 
 
 def test_where_nobody_knows_the_waits_there_is_no_bar():
-    head, *_ = lines(job_of(scripts.of_ranks(4)))
+    head, *_ = lines(scripts.of_ranks(4))
     assert "ready" not in head
     assert "waits" not in head
 
@@ -95,8 +95,8 @@ def test_the_slow_rank_stays_in_sight_wherever_the_list_is_read():
 
 def test_the_range_of_steps_and_waits_is_shown():
     assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 ms of it waiting"
-    assert spread(job_of(scripts.of_ranks(2))) == "step 106 ms"
-    assert spread(JobRanks()) == ""
+    assert spread(scripts.of_ranks(2)) == "step 106 ms"
+    assert spread(Snapshot()) == ""
 
 
 def test_the_slow_rank_is_named_with_phase_cost_and_cause():
@@ -164,12 +164,12 @@ def test_nan_and_infinity_are_shown_as_not_measured(value):
     first, second = job(2).ranks
     values = second.values | {"communication_ms": value}
     odd = replace(second, step_ms_p50=value, values=values, samples_per_s=value, history=(value,))
-    before, after = lines(JobRanks(ranks=(first, first)))[1], lines(JobRanks(ranks=(first, odd)))
+    before, after = lines(Snapshot(ranks=(first, first)))[1], lines(Snapshot(ranks=(first, odd)))
     assert after[1] == before
     assert after[2].count("–") >= 2
     shown = scripts.changed(scripts.of_gpus(2), ranks=(first, odd))
     assert "samples a step and rank" in text_of(shown)
-    assert spread(JobRanks(ranks=(first, odd))) == spread(JobRanks(ranks=(first,)))
+    assert spread(Snapshot(ranks=(first, odd))) == spread(Snapshot(ranks=(first,)))
 
 
 @pytest.mark.parametrize("size", [(20, 5), (60, 16), (80, 24), (120, 40), (400, 120)])

@@ -29,23 +29,17 @@ def test_the_last_row_is_followed_again():
     assert Scroll().at(3, 10, 4).at(9, 10, 4) == Scroll()
 
 
-def test_no_row_is_chosen_under_the_pinned_ones():
-    scroll = Scroll().at(3, 10, 4, pinned=1)
-    assert scroll.in_sight(10, 4) == range(2, 6)
-    assert scroll.at(0, 10, 4, pinned=1).in_sight(10, 4) == range(4)
-
-
 def test_none_of_no_rows_is_chosen():
     assert Scroll().chosen(0) == -1
     assert Scroll().at(3, 0, 4) == Scroll()
     assert not Scroll().in_sight(0, 4)
 
 
-@given(st.lists(st.integers(-5, 60)), st.integers(0, 50), st.integers(1, 12), st.integers(0, 1))
-def test_the_chosen_row_is_always_in_sight(rows, count, height, pinned):
+@given(st.lists(st.integers(-5, 60)), st.integers(0, 50), st.integers(1, 12))
+def test_the_chosen_row_is_always_in_sight(rows, count, height):
     scroll = Scroll()
     for row in rows:
-        scroll = scroll.at(row, count, height, pinned=pinned)
+        scroll = scroll.at(row, count, height)
         sight = scroll.in_sight(count, height)
         assert len(sight) == min(count, height)
         if count:

@@ -36,7 +36,7 @@ class Asking(ContainedApp):
 
         def answered(key: str | None) -> None:
             if key == "y":
-                self.control.levers.agree()
+                self.control.levers.agreed = True
                 self._ask(request)
 
         answers = {"y": "change it; this is asked once", "n": "leave it as it is"}

@@ -86,7 +86,8 @@ class RunActions(Asking):
             else:
                 self.notify("a recording needs a file name", severity="error", markup=False)
 
-        proposed = self.control.file_name(datetime.now())  # noqa: DTZ005  # the user's own clock
+        now = datetime.now()  # noqa: DTZ005  # the user's own clock
+        proposed = f"gpudash-{self.control.file_stem}-{now:%Y%m%d-%H%M%S}.csv"
         self._open(
             AskText("record to", proposed, "a CSV file; its JSON and its log stand beside it"),
             answered,

@@ -141,13 +141,18 @@ def _scaled(snapshot: Snapshot, one: ShownReading) -> ShownReading:
     total_mib = snapshot.gpu.number("mem_total_mib") if snapshot.gpu else None
     if one.metric.startswith("mem_") and total_mib:
         scale = quantity(one.metric, total_mib)
-        unit = scale.rpartition(" ")[2]
-        value = f"{one.value.removesuffix(f' {unit}')} of {scale}"
-        value = value if one.metric == "mem_used_mib" and one.value != fmt.ABSENT else one.value
+        has_total = one.metric == "mem_used_mib" and one.value != fmt.ABSENT
+        value = joined(one.value, " of ", scale) if has_total else one.value
         return msgspec.structs.replace(one, top=total_mib, scale=scale, value=value)
     known = [value for value in one.past if value is not None and value < inf]
     top = nice_ceiling(max(known, default=0.0))
     return msgspec.structs.replace(one, top=top, scale=quantity(one.metric, top))
+
+
+def joined(value: str, between: str, other: str) -> str:
+    """Return both values, with a common unit only once: `2.8 of 140.4 GiB`."""
+    unit = other.rpartition(" ")[2]
+    return f"{value.removesuffix(f' {unit}')}{between}{other}"
 
 
 def sparklines(

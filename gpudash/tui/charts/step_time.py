@@ -202,7 +202,7 @@ def _block(inside: Column) -> ColumnCell:
         hues.remove(min(hues, key=lambda hue: hue[1]))
     (lower, low), (upper, high) = hues
     level = min(max(round(EIGHTHS * low / (low + high)), 1), 7)
-    return " ▁▂▃▄▅▆▇"[level], f"{lower}/{upper}"
+    return BLOCKS[level], f"{lower}/{upper}"
 
 
 def legend(parts: Sequence[StepPart], step: Spent, width: int) -> list[Cell]:

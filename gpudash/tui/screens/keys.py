@@ -1,7 +1,7 @@
 """The keys of a screen: Textual's bindings, and help and palette, which list their actions."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple, get_args
+from typing import ClassVar, get_args
 
 from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
@@ -66,16 +66,8 @@ def bindings(keys: Iterable[Key], *, named: bool = False) -> list[BindingType]:
     ]
 
 
-class Entry(NamedTuple):
-    """A line of the palette, and its action."""
-
-    title: str
-    help: str
-    action: str
-
-
-def entries(control: Control, keys: Iterable[Key]) -> Iterator[Entry]:
-    """Yield the entries; one without effect now has the reason as its help."""
+def entries(control: Control, keys: Iterable[Key]) -> Iterator[tuple[str, str, str]]:
+    """Yield (title, help, action) of the palette; without effect now, the help is the reason."""
     why_fixed = control.levers.why_fixed
     for lever in control.levers.all if why_fixed is None else ():
         if refusal(lever.name, control.snapshot.levers):
@@ -84,21 +76,17 @@ def entries(control: Control, keys: Iterable[Key]) -> Iterator[Entry]:
         for one in control.levers.values(lever):
             if one.value != now:
                 title = f"Levers · {lever.name}={one.value}"
-                yield _entry(title, lever.summary, f"set({lever.name!r}, {one.value!r})")
+                yield title, lever.summary, f"set({lever.name!r}, {one.value!r})"
     would = {way: control.levers.label(way) for way in get_args(Way)}
     for key in keys:
         if key.palette:
             what = f": {would[key.action]}" if would.get(key.action) else ""
             reason = key.why_not(control.snapshot) or (why_fixed if key.moves_levers else None)
             title = f"{GROUPS[key.group]} · {key.help}"
-            yield _entry(title, reason or f"key {key.shown}{what}", key.action)
+            yield title, reason or f"key {key.shown}{what}", key.action
 
 
-def _entry(title: str, help_: str, action: str) -> Entry:
-    return Entry(_as_markup(title), _as_markup(help_), action)
-
-
-def _as_markup(text: str) -> str:
+def as_markup(text: str) -> str:
     """Return the text escaped for the palette; Textual's `escape` misses some brackets."""
     return plain(text).replace("[", r"\[")
 

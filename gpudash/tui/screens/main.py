@@ -33,7 +33,7 @@ from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.keys import bindings
 
-PANELS = ("levers", "throughput", "activity", "step", "pane")
+PANELS: tuple[str, ...] = get_args(ChosenPanel)
 """The panels in the order of their digits, from 1."""
 REMEMBERED: tuple[Tab, ...] = ("history", "ab", "log")
 """The tabs that every run has; the next run opens the one chosen last."""
@@ -148,7 +148,7 @@ class MainScreen(Contained, Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Make the panel visible, and put its keys first in the footer."""
         focused = event.widget.id
-        if focused in get_args(ChosenPanel):
+        if focused in PANELS:
             self._rearrange(chosen=focused)
         self._show_footer()
 

@@ -114,12 +114,11 @@ class TimelineScreen(Contained, Screen[None]):
             self._header.show(self._title(), self._position())
         with self._footer.contained():
             snapshot, refused = self._control.snapshot, self._control.refused_now
-            now = self._control.headline
-            if "try_it" in refused or now.first is None:
+            if "try_it" in refused:
                 refused |= {"screen.try_it"}
-            keys = bars.footer(snapshot, self.keys, roomy=False, refused=refused)
-            self._footer.show(keys)
-            follows = tuple(Figure(what=fmt.plain(line)) for line in _following(now))
+            self._footer.show(bars.footer(snapshot, self.keys, roomy=False, refused=refused))
+            lines = _following(self._control.headline)
+            follows = tuple(Figure(what=fmt.plain(line)) for line in lines)
             if follows != self._follows:
                 self._follows = follows
                 self.lanes.repaint()

@@ -13,7 +13,7 @@ from gpudash.tui.arrangement import ANSWER_ROWS
 from gpudash.tui.cells import Parts, width_of
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.widgets.comparison import time_left
-from gpudash.tui.widgets.panel import THIN, Panel, PanelFrame
+from gpudash.tui.widgets.panel import THIN, Panel
 from workloads.levers import phrase
 
 NAME_WIDTH = 8
@@ -91,10 +91,6 @@ class AnswerStrip(Panel):
         return self._lane_count
 
     # ── painting ────────────────────────────────────────────────────────────────────────
-
-    def frame(self) -> PanelFrame:
-        """Return no cells: it has no rule."""
-        return PanelFrame()
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the limit, its reason and what to try, each after a bar in the limit's hue."""

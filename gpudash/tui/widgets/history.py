@@ -67,36 +67,34 @@ def history_rows(
         yield (("   each setting that you try has a row here", "faint"),)
         return
     rates = [fmt.significant(table.rate(row)) for row in rows]
-    steps = [fmt.milliseconds(row.step_ms_p50) for row in rows]
     digits = max(map(len, [table.unit, *rates]))
-    step_room = max(map(len, [STEP, *steps]))
     numbers = len(str(rows[-1].number))
     room = width - numbers - 4 - digits
-    with_step = room >= LEAST_NAME + GAP + step_room
-    room -= (GAP + step_room) * with_step
-    busy = BUSY if table.on_gpu else CORES
-    with_busy = room >= LEAST_NAME + GAP + len(busy)
-    room -= (GAP + len(busy)) * with_busy
-    joules = [energy_text(row) for row in rows]
-    joule_room = max(map(len, [JOULES, *joules]))
-    with_joules = any(row.energy for row in rows) and room >= LEAST_NAME + GAP + joule_room
-    room -= (GAP + joule_room) * with_joules
+    columns = {
+        STEP: [fmt.milliseconds(row.step_ms_p50) for row in rows],
+        BUSY if table.on_gpu else CORES: [*map(table.busy, rows)],
+        JOULES: [*map(energy_text, rows)] if any(row.energy for row in rows) else [],
+    }
+    beside = [""] * (len(rows) + 1)  # the numbers beside the bar, with their heads
+    for head, texts in columns.items():
+        wide = max(map(len, [head, *texts]))
+        if texts and room >= LEAST_NAME + GAP + wide:
+            room -= GAP + wide
+            beside = [
+                f"{b}{'':{GAP}}{text:>{wide}}"
+                for b, text in zip(beside, [head, *texts], strict=True)
+            ]
     longest = max(cell_len(fmt.plain(row.configuration)) for row in rows)
     bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room * 2 // 3)) - 1)
     bar = bar if bar >= LEAST_BAR else 0
     name = max(room - GAP - (bar + 1 if bar else 0), 1)
-    head = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}"
-    head += f"{'':{GAP}}{STEP:>{step_room}}" * with_step + f"{'':{GAP}}{busy}" * with_busy
-    head += f"{'':{GAP}}{JOULES:>{joule_room}}" * with_joules
+    head = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}{beside[0]}"
     yield ((f"{head}{'':{GAP}}{fitted('setting', name)}", "head"),)
-    for index, row, rate, step, energy in zip(shown, rows, rates, steps, joules, strict=True):
+    for index, row, rate, cells in zip(shown, rows, rates, beside[1:], strict=True):
         ink = "strong" if row.live else "text"
         value = table.rate(row)
         share = value / table.full if fmt.is_measured(value) else 0.0
         drawn = f" {bar_of(share, bar):<{bar}}" if bar else ""
-        cells = f"{'':{GAP}}{step:>{step_room}}" * with_step
-        cells += f"{'':{GAP}}{table.busy(row):>{len(busy)}}" * with_busy
-        cells += f"{'':{GAP}}{energy:>{joule_room}}" * with_joules
         mark = "▸" if index == cursor else " "
         yield (
             (f" {mark} {row.number:>{numbers}} ", "focus" if index == cursor else "dim"),

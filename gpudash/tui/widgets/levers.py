@@ -19,7 +19,7 @@ from gpudash.tui.ledger import LedgerRow, Standing, ledger
 from gpudash.tui.lever_values import LeverRow, rate_unit
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import HEAVY, THIN, Panel, PanelFrame
+from gpudash.tui.widgets.panel import HEAVY, THIN, Panel
 from workloads.levers import Effect, Lever
 
 TITLE, CHANGE = "¹lever", "from → to"
@@ -118,18 +118,12 @@ class LeverPanel(Panel, Scrolled):
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
         """Choose the lever under the pointer, or edit it if it is chosen already."""
         index = y + self._first
-        if y >= self._list_height(self.inside.height) or index >= len(self._ledger):
-            return
-        if index == self._cursor:
+        if index == self._cursor and self._ledger:
             self.act("edit")
-        else:
+        elif index < len(self._ledger):
             self._choose(index)
 
     # ── painting ────────────────────────────────────────────────────────────────────────
-
-    def frame(self) -> PanelFrame:
-        """Return no cells: the rule has the heads of the columns."""
-        return PanelFrame()
 
     def rule(self, width: int) -> Parts:
         """Return the heads of the columns in the rule, with the axis."""
@@ -165,7 +159,8 @@ class LeverPanel(Panel, Scrolled):
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the rows, and the explanation of the one under the cursor."""
-        count, shown = len(self._ledger), self._list_height(height)
+        count = len(self._ledger)
+        shown = min(count, height)  # an explanation below the list never hides a lever
         if not count:
             for line in ("no levers are known yet", *_wrap(self._why_not or "", width)):
                 yield ((f"   {line}", "faint"),)
@@ -180,18 +175,15 @@ class LeverPanel(Panel, Scrolled):
         if shown < height:
             yield from self._explanation(width, height - shown)
 
-    def _list_height(self, height: int) -> int:
-        """Return the rows of the list: an explanation below it never hides a lever."""
-        return min(len(self._ledger), height)
-
     def _line(self, index: int, width: int, columns: LedgerColumns, more: str) -> Parts:
         """Return a lever's row; `more` counts hidden levers."""
         one, is_chosen = self._ledger[index], index == self._cursor
         is_fixed = one.standing is Standing.FIXED or bool(self._why_not and not one.is_running)
         ink = "dim" if one.standing >= Standing.MINOR or is_fixed else "text"
         mark = RUNS if one.is_running else CURSOR if is_chosen else " "
+        here = "focus" if is_chosen and self.has_focus else "strong"
         row = [
-            (f" {mark} ", self._mark_ink(one, is_chosen=is_chosen)),
+            (f" {mark} ", "busy" if one.is_running else here),
             (set_cell_size(cut(fmt.plain(one.row.lever.name), columns.name - 1), columns.name),
              "strong" if is_chosen else ink),
             *_change(one, columns.change, "faint" if one.standing is Standing.FIXED else ink),
@@ -215,11 +207,6 @@ class LeverPanel(Panel, Scrolled):
             kept = exactly(row, max(width - cell_len(more) - 1, 0))
             row = [*kept, (f" {more}", "dim")]
         return row
-
-    def _mark_ink(self, one: LedgerRow, *, is_chosen: bool) -> str:
-        if one.is_running:
-            return "busy"
-        return "focus" if is_chosen and self.has_focus else "strong"
 
     def _explanation(self, width: int, height: int) -> Iterator[Parts]:
         """Yield what the lever under the cursor does, in at most `height` rows."""
@@ -281,12 +268,8 @@ def _change(one: LedgerRow, width: int, ink: str) -> Parts:
 def _bar(one: LedgerRow, axis: Axis, width: int) -> str:
     if one.proof is not None:
         return axis.bar(one.proof, width).replace("│", "┊")
-    if one.gain is not None:
-        low, high = (pct / 100 for pct in (one.gain.low_pct or 0.0, one.gain.high_pct))
-        return axis.estimate(low, high, width)
-    cells = [" "] * width
-    cells[axis.column(0.0, width)] = "┊"
-    return "".join(cells)
+    low, high = one.ends or (0.0, 0.0)
+    return axis.estimate(low, high, width)
 
 
 def _bar_ink(one: LedgerRow) -> str:

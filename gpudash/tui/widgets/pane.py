@@ -23,8 +23,8 @@ from gpudash.tui.widgets.history import Table, history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
-from gpudash.tui.widgets.ranks import JobRanks, job_of, rank_rows, spread, verdict
 from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
+from gpudash.tui.widgets.ranks import rank_rows, spread, verdict
 
 TITLES: dict[Tab, tuple[str, str]] = {
     "history": ("history", "hist"),
@@ -115,10 +115,6 @@ class Pane(Panel, Scrolled):
         self._trouble.discard(tab)
         self.repaint()
 
-    @property
-    def _job(self) -> JobRanks:
-        return job_of(self._snapshot)
-
     def _can(self, ability: Ability) -> bool:
         return why_not(ability, self._snapshot) is None
 
@@ -126,7 +122,7 @@ class Pane(Panel, Scrolled):
     def tabs(self) -> tuple[Tab, ...]:
         """The tabs of this run, and the open one."""
         there = {
-            "ranks": bool(self._job.ranks),
+            "ranks": bool(self._snapshot.ranks),
             "output": self._can("type") or bool(self.lines["output"]),
         }
         return tuple(tab for tab in TITLES if there.get(tab, True) or tab == self.tab)
@@ -140,7 +136,7 @@ class Pane(Panel, Scrolled):
     def wanted_rows(self) -> int:
         """Rows that the open tab needs, with its frame; 0 if any number does."""
         if self.tab == "ranks":
-            return len(self._job.ranks) + RANKS_FRAME
+            return len(self._snapshot.ranks) + RANKS_FRAME
         return SURE_PANE if self.tab == "ab" and self._snapshot.comparison is not None else 0
 
     # ── cursor and scrolling ────────────────────────────────────────────────────────────
@@ -192,7 +188,7 @@ class Pane(Panel, Scrolled):
         if self.tab == "history":
             return [row.configuration for row in self._table.results]
         if self.tab == "ranks":
-            return [f"rank {row.rank}" for row in self._job.ranks]
+            return [f"rank {row.rank}" for row in self._snapshot.ranks]
         return self.lines.get(self.tab, ())
 
     @property
@@ -228,10 +224,10 @@ class Pane(Panel, Scrolled):
         elif self.tab == "ab":
             compared, price = self._snapshot.comparison, self._snapshot.price
             yield from comparison_rows(compared, width, height, price)
-        elif self.tab == "ranks" and self._job.ranks:
+        elif self.tab == "ranks" and self._snapshot.ranks:
             in_view = self._scroll.in_sight(self._count, height - 1)
-            ranks = ranks_in_sight(self._job, in_view)
-            yield from rank_rows(self._job, ranks, width, cursor=self._cursor)
+            ranks = ranks_in_sight(self._snapshot, in_view)
+            yield from rank_rows(self._snapshot, ranks, width, cursor=self._cursor)
         elif self.lines.get(self.tab):
             lines, last = self.lines[self.tab], self._scroll.chosen(self._count)
             ink = "text" if self.tab == "output" else "dim"
@@ -245,8 +241,10 @@ class Pane(Panel, Scrolled):
 
     def has_foot(self) -> bool:
         """Return whether the open tab has buttons or a note."""
+        ab = self._snapshot.comparison
         has = {
-            "ab": _has_keys(self._snapshot.comparison),
+            # to end one that is sure, or what follows
+            "ab": ab is not None and (ab.is_over or ab.is_sure or bool(ab.doing)),
             "ranks": True,
             "history": self.has_focus and bool(self._table.results),
             "output": self.has_focus and self._can("type"),
@@ -273,7 +271,7 @@ class Pane(Panel, Scrolled):
 
     def _about_ranks(self) -> dict[str, tuple[Cell, ...]]:
         """Return the border's cells about ranks: their spread, and the one others wait for."""
-        apart, held_up, right = spread(self._job), verdict(self._job), self._beyond()
+        apart, held_up, right = spread(self._snapshot), verdict(self._snapshot), self._beyond()
         room = self.size.width - 2 * MARGIN - sum(one.width + MARGIN for one in right)
         below = cell(fitted(held_up or apart, max(room, 1)).rstrip(), "busy" if held_up else "dim")
         above = (cell(apart, "dim", rank=2),) if held_up else ()
@@ -293,7 +291,7 @@ class Pane(Panel, Scrolled):
         counts = {
             "history": f" {len(self._table.results):,}",
             "ab": f" {len(self._snapshot.verdicts)}",
-            "ranks": f" {len(self._job.ranks)}",
+            "ranks": f" {len(self._snapshot.ranks)}",
             "output": "!" * ("output" in self._trouble),
             "log": f" {unread:,}{'!' * ('log' in self._trouble)}" if unread else "",
         }
@@ -313,9 +311,7 @@ class Pane(Panel, Scrolled):
         )
 
     def _tab_ink(self, tab: Tab) -> str:
-        if tab in self._trouble:
-            return "bad"
-        return "strong" if tab == self.tab else "dim"
+        return "bad" if tab in self._trouble else "strong" if tab == self.tab else "dim"
 
     def _beyond(self) -> tuple[Cell, ...]:
         """Return how many rows are hidden above and below."""
@@ -342,7 +338,8 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
     can = [why_not(ability, snapshot) is None for ability in ("blocks", "type", "levers")]
     return (
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
-        *(job_of(snapshot), can, profile_line(snapshot), _active(snapshot)),
+        *(snapshot.ranks, snapshot.phases, snapshot.straggler, snapshot.hang),
+        *(can, profile_line(snapshot), _active(snapshot)),
     )
 
 
@@ -373,11 +370,6 @@ def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...],
         return (what,), ()
     sets = button(f"sets the best{'' if shown.proven else ', not proven'}", "keep", key_of=ENTER)
     return (what,), (sets, button("back to the start", "go_back"))
-
-
-def _has_keys(shown: ComparisonShown | None) -> bool:
-    """Return whether there is something to press: it is over, or may be ended as it is sure."""
-    return shown is not None and (shown.is_over or shown.is_sure or bool(shown.doing))
 
 
 def _comparison_cells(

@@ -16,7 +16,7 @@ from gpudash import format as fmt
 from gpudash.ranks.recent import now
 from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Cell, Parts, cell, placed, width_of
-from gpudash.tui.charts.axes import TimeRange, TimeView
+from gpudash.tui.charts.axes import TimeRange, TimeView, range_of
 from gpudash.tui.widgets.painted import Painted
 
 THIN, HEAVY = "─", "━"
@@ -63,8 +63,8 @@ class Panel(Painted):
         return above, int(height > above + 1 and self.has_foot())
 
     def frame(self) -> PanelFrame:
-        """Return the present cells of rule and bottom row."""
-        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
+        """Return the present cells of rule and bottom row; none unless a panel has some."""
+        return PanelFrame()
 
     def body(self, width: int, height: int) -> Iterable[Parts]:
         """Return the rows of the body; anything beyond `width` or `height` is cut off."""
@@ -160,9 +160,18 @@ class TimePanel(Panel):
         """Return the data that the panel shows of a snapshot."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
+    @property
+    def time_range(self) -> TimeRange:
+        """The time range that is shown; the cursor moves by its bins."""
+        return self.range_in(self.inside.width)
+
+    def range_in(self, width: int) -> TimeRange:
+        """Return the time range in a body of this width."""
+        return range_of(self._snapshot.series, width - gutter_of(width), self.view)
+
     def time_at(self, x: int) -> float | None:
         """Return the moment in this column of the body; None beside the plot."""
-        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
+        return self.time_range.moment_in(x - gutter_of(self.inside.width))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Remember where a drag may begin; it may end outside of the panel."""

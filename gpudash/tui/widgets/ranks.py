@@ -4,15 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import TypeAlias
 
-import msgspec
-
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Straggler
-from gpudash.protocol.training import Phase
 from gpudash.ranks import hangs
-from gpudash.snapshot import Hang, RankRow, Snapshot, Values
+from gpudash.snapshot import RankRow, Snapshot, Values
 from gpudash.tui.cells import Parts, level_of
 
 GAP = 2
@@ -43,37 +39,13 @@ NOT_LAST = ("data ms", "°C", "GiB", "MHz", "node", "state", "W", "GPU %", "wait
 CellTexts: TypeAlias = dict[str, Callable[[RankRow], str]]
 
 
-class JobRanks(msgspec.Struct, frozen=True, kw_only=True):
-    """All ranks, and the properties that they share."""
-
-    ranks: tuple[RankRow, ...] = ()
-    phases: tuple[Phase, ...] = ()
-    straggler: Straggler | None = None
-    hang: Hang | None = None
-
-    @property
-    def marked(self) -> int | None:
-        """Index of the rank that the others wait for; None if none is named."""
-        rank = self.straggler.rank if self.straggler else None
-        return next((i for i, row in enumerate(self.ranks) if row.rank == rank), None)
-
-    @property
-    def step_ms(self) -> float:
-        """Median step time of the slowest rank; 0 if none was measured."""
-        return max(fmt.measured(row.step_ms_p50 for row in self.ranks), default=0.0)
+def marked(job: Snapshot) -> int | None:
+    """Return the index of the rank that the others wait for; None if none is named."""
+    rank = job.straggler.rank if job.straggler else None
+    return next((i for i, row in enumerate(job.ranks) if row.rank == rank), None)
 
 
-def job_of(snapshot: Snapshot) -> JobRanks:
-    """Return the ranks of a snapshot."""
-    return JobRanks(
-        ranks=snapshot.ranks,
-        phases=snapshot.phases,
-        straggler=snapshot.straggler,
-        hang=snapshot.hang,
-    )
-
-
-def spread(job: JobRanks) -> str:
+def spread(job: Snapshot) -> str:
     """Return a clause with the range of step times and waits; empty if not measured."""
     waits = fmt.measured(row.waits_ms for row in job.ranks)
     times = fmt.measured(row.step_ms_p50 for row in job.ranks)
@@ -87,7 +59,7 @@ def spread(job: JobRanks) -> str:
     return f"{steps}, {least if least == most else f'{least} to {most}'} ms of it waiting"
 
 
-def verdict(job: JobRanks) -> str:
+def verdict(job: Snapshot) -> str:
     """Return a sentence about a hang or the slow rank; empty if there is neither."""
     if job.hang is not None and job.hang.stacks:
         return "; ".join((hangs.title(job.hang), *hangs.clauses(job.hang)))
@@ -106,26 +78,25 @@ def verdict(job: JobRanks) -> str:
     return fmt.plain(f"{text}; {slow.why}" if slow.why else text)
 
 
-def in_sight(job: JobRanks, scrolled: range) -> list[int]:
+def in_sight(job: Snapshot, scrolled: range) -> list[int]:
     """Return the visible rows: those scrolled to, and the rank that the others wait for."""
-    shown, marked = list(scrolled), job.marked
-    if marked is not None and marked not in shown and len(shown) > 1:
-        edge = 0 if marked < shown[0] else -1
-        shown[edge] = marked
+    shown, slow = list(scrolled), marked(job)
+    if slow is not None and slow not in shown and len(shown) > 1:
+        shown[0 if slow < shown[0] else -1] = slow
     return shown
 
 
 def rank_rows(
-    job: JobRanks, shown: Sequence[int], width: int, *, cursor: int | None = None
+    job: Snapshot, shown: Sequence[int], width: int, *, cursor: int | None = None
 ) -> Iterator[Parts]:
     """Yield the head and the rows `shown`.
 
     `>` marks the cursor, and `▸` the rank that the others wait for.
     """
-    layout = _RankColumns(job, [job.ranks[index] for index in shown], width - 2)
+    slow, layout = marked(job), _RankColumns(job, [job.ranks[index] for index in shown], width - 2)
     yield ((f"  {layout.head()}", "head"),)
     for index in shown:
-        is_marked = index == job.marked
+        is_marked = index == slow
         mark = ">" if index == cursor else "▸" if is_marked else " "
         ink = "busy" if is_marked else "text"
         line: Parts = ((f"{mark} ", ink), *layout.row(job.ranks[index], ink))
@@ -135,8 +106,7 @@ def rank_rows(
 class _RankColumns:
     """The widths of the columns; sparkline and bar share what the numbers leave."""
 
-    def __init__(self, job: JobRanks, rows: Sequence[RankRow], width: int) -> None:
-        self._job = job
+    def __init__(self, job: Snapshot, rows: Sequence[RankRow], width: int) -> None:
         has_waits = any(row.waits_ms is not None for row in job.ranks)
         has_past = any(row.history for row in job.ranks)
         graphs = has_past + has_waits
@@ -148,7 +118,8 @@ class _RankColumns:
             self._spark = min(left // graphs, MOST_SPARK)
         if has_waits and left - self._spark >= LEAST_GRAPH:
             self._bar = min(left - self._spark, MOST_BAR)
-        self._top_ms = SPARK_TOP * job.step_ms
+        # of the slowest rank; 0 if none was measured
+        self._step_ms = max(fmt.measured(row.step_ms_p50 for row in job.ranks), default=0.0)
 
     def head(self) -> str:
         """Return the row of titles."""
@@ -161,15 +132,15 @@ class _RankColumns:
         cells = [f"{of(row):>{wide}}" for of, wide in self._numbers.values()]
         parts: list[tuple[str, str]] = [(cells[0], ink)]
         if self._spark:
-            past = _sparkline(row.history, self._top_ms, self._spark)
+            past = _sparkline(row.history, SPARK_TOP * self._step_ms, self._spark)
             parts += [(" " * GAP, ink), (past, "rate" if ink == "text" else ink)]
         parts += [(cell, ink) for cell in cells[1:2]]
         if self._bar:
-            parts += [(" " * GAP, ink), *_ready(row, self._job.step_ms, self._bar)]
+            parts += [(" " * GAP, ink), *_ready(row, self._step_ms, self._bar)]
         return (*parts, ("".join(cells[2:]), ink))
 
 
-def columns_of(job: JobRanks) -> CellTexts:
+def columns_of(job: Snapshot) -> CellTexts:
     """Return the columns with a value for any rank: title → function from a row to its text."""
     ranks = job.ranks
     waits: CellTexts = {"waits": lambda row: fmt.milliseconds(row.waits_ms)}

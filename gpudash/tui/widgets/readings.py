@@ -14,7 +14,7 @@ from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, cut, rule
 from gpudash.tui.charts.axes import TimeView, nice_ceiling, range_of
-from gpudash.tui.charts.sparklines import ShownReading, reading, readings, sparklines
+from gpudash.tui.charts.sparklines import ShownReading, joined, reading, readings, sparklines
 from gpudash.tui.charts.throughput import throughput
 from gpudash.tui.widgets.panel import PanelFrame, TimePanel, moment_cell
 
@@ -204,17 +204,11 @@ def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
             beside = SHOWN_TOGETHER.get(metric)
             if beside is not None and metric in gpu.values:
                 value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
-                one = msgspec.structs.replace(one, value=_joined(one.value, beside[0], value))
+                one = msgspec.structs.replace(one, value=joined(one.value, beside[0], value))
             yield one
     missing = snapshot.gpu_unread | snapshot.gpus_lost
     for what, why in missing.items():
         yield from map(Text, textwrap.wrap(fmt.plain(f"{what}: {why}"), TEXT_WIDTH))
-
-
-def _joined(value: str, between: str, other: str) -> str:
-    """Return both values, with a common unit only once: `2.8 of 140.4 GiB`."""
-    unit = other.rpartition(" ")[2]
-    return f"{value.removesuffix(f' {unit}')}{between}{other}"
 
 
 def _training(snapshot: Snapshot) -> Iterator[DeviceLine]:

@@ -7,13 +7,12 @@ from operator import itemgetter
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Cell, Parts, cell
-from gpudash.tui.charts.axes import TimeRange, bins_of, means, range_of, value_at
+from gpudash.tui.charts.axes import bins_of, means, value_at
 from gpudash.tui.charts.sparklines import step_value
 from gpudash.tui.charts.step_time import (
     BLANK,
     IDLE,
     ColumnCell,
-    Spent,
     StepPart,
     columns_of,
     legend,
@@ -51,11 +50,6 @@ class StepTime(TimePanel):
             bool(snapshot.ranks),
         )
 
-    def time_at(self, x: int) -> float | None:
-        """Return the moment in the middle of this column of the body."""
-        width = self.inside.width
-        return self._range(width).moment_in(x - gutter_of(width))
-
     def frame(self) -> PanelFrame:
         """Return p50 and p95 of the newest steps, or the mean at the cursor."""
         snapshot, view = self._snapshot, self.view
@@ -91,7 +85,7 @@ class StepTime(TimePanel):
 
     def _plot(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterator[Parts]:
         snapshot, series, view = self._snapshot, self._snapshot.series, self.view
-        time_range, gutter = self._range(width), gutter_of(width)
+        time_range, gutter = self.range_in(width), gutter_of(width)
         bins = bins_of(series.at_s, time_range)
         stretches = [stretch for _, stretch in bins]
         now_ms = snapshot.step_ms_p50 if view.end_s is None else None
@@ -124,18 +118,12 @@ class StepTime(TimePanel):
             text = ""
         return f"{text:>5}{'┤' if text else ' '}", "faint"
 
-    def _range(self, width: int) -> TimeRange:
-        return range_of(self._snapshot.series, max(width - gutter_of(width), 1), self.view)
-
     def _legend(self, parts: tuple[StepPart, ...], width: int) -> Iterator[tuple[str, str]]:
-        step = self._spent(parts)
+        """Yield the parts of the newest steps, or of those at the cursor."""
+        snapshot, view = self._snapshot, self.view
+        step = spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
         for entry in legend(parts, step, width - 2) if step else ():
             yield from (("  ", ""), *entry.parts)
-
-    def _spent(self, parts: tuple[StepPart, ...]) -> Spent | None:
-        """Return the step time by part, of the newest steps or at the cursor."""
-        snapshot, view = self._snapshot, self.view
-        return spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
 
 
 def _crossed(block: ColumnCell) -> ColumnCell:

@@ -1,7 +1,7 @@
 """The throughput chart over the common time axis."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, repeat
 from operator import itemgetter
 
 from rich.cells import cell_len
@@ -15,7 +15,6 @@ from gpudash.tui.charts.axes import (
     bins_of,
     cut,
     highest,
-    range_of,
     time_ticks,
     value_at,
 )
@@ -59,17 +58,6 @@ class ThroughputChart(TimePanel):
             *(snapshot.blocks, is_live(snapshot), nothing(snapshot)),
         )
 
-    def time_at(self, x: int) -> float | None:
-        """Return the moment in the middle of this column of the body."""
-        gutter, _ = _split(self.inside.width)
-        return self.time_range.moment_in(x - gutter)
-
-    @property
-    def time_range(self) -> TimeRange:
-        """The time range that is shown; the cursor moves by its bins."""
-        columns = _split(self.inside.width)[1]
-        return range_of(self._snapshot.series, columns, self.view)
-
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> PanelFrame:
@@ -106,12 +94,12 @@ class ThroughputChart(TimePanel):
     def body(self, width: int, height: int) -> Iterator[Parts]:
         """Yield the columns with their axes, the sides of an A/B, and the markers' labels."""
         snapshot = self._snapshot
-        gutter, columns = _split(width)
         at_s, values = snapshot.series.at_s, throughput(snapshot).values
-        time_range = range_of(snapshot.series, columns, self.view)
+        gutter, time_range = gutter_of(width), self.range_in(width)
         runs = cut(values, bins_of(at_s, time_range), time_range, at_s)
         if not runs:
-            yield from self._empty(width, height)
+            yield from repeat((), height // 2)
+            yield ((fmt.clip(nothing(snapshot), width).center(width), "faint"),)
             return
         marked = columns_of(snapshot.markers, time_range)
         compared = compared_in(snapshot.blocks, time_range)
@@ -125,16 +113,11 @@ class ThroughputChart(TimePanel):
         for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
             yield (*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row)
         if banded:
-            yield (*(SIDES if gutter else ()), *self._band(compared, columns))
+            yield (*(SIDES if gutter else ()), *self._band(compared, time_range.columns))
         if named:
-            yield ((" " * gutter, ""), *self._names(marked, columns))
+            yield ((" " * gutter, ""), *self._names(marked, time_range.columns))
         if timed:
             yield ((" " * gutter, ""), *self._moments(time_range))
-
-    def _empty(self, width: int, height: int) -> Iterator[Parts]:
-        for y in range(height):
-            text = fmt.clip(nothing(self._snapshot), width) if y == height // 2 else ""
-            yield ((text.center(width), "faint"),)
 
     def _overlaid(
         self,
@@ -202,9 +185,3 @@ class ThroughputChart(TimePanel):
         tick = "↑" if cut_off and y == 0 else "┤" if y in at else "│"
         text = fmt.compact(at[y]) if y in at else ""
         return ((f"{text:>{GUTTER - 1}}{tick}", "faint"),)
-
-
-def _split(width: int) -> tuple[int, int]:
-    """Return the columns of the axis and of the plot."""
-    gutter = gutter_of(width)
-    return gutter, max(width - gutter, 1)

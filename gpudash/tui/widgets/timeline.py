@@ -287,10 +287,6 @@ def _stack(names: Sequence[str], width: int) -> str:
     return fmt.clip(shown, width)
 
 
-LEAST_DRAG = 1
-"""Fewest columns of a drag; less is a click."""
-
-
 class Lanes(Painted):
     """The lanes. A click puts the cursor, a drag pans, the wheel zooms around the pointer."""
 
@@ -345,7 +341,7 @@ class Lanes(Painted):
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Pan while the lanes are dragged."""
-        if self._pressed_at is None or abs(event.x - self._pressed_at) < LEAST_DRAG:
+        if self._pressed_at in (None, event.x):
             return
         by_us = (self._pressed_at - event.x) * self.cell_us
         self._pressed_at, self._dragged = event.x, True
