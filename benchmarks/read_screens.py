@@ -94,7 +94,7 @@ def main() -> None:
     recording = folder / f"{name}.csv"
     gpudash = [sys.executable, "-m", "gpudash", "run", "--live", "--record", str(recording)]
     terminal = Terminal([*gpudash, script, *sys.argv[4:]], folder / f"{name}.txt")
-    terminal.wait(BEGIN_S, lambda text: "x tries" in text or "bound" in text or "limited" in text)
+    terminal.wait(BEGIN_S, lambda text: "bound" in text.lower() or "x  TRY" in text)
     terminal.wait(4.0)
     terminal.keep("the first answer")
     terminal.resize(NARROW)

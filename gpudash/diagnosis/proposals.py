@@ -144,9 +144,11 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
     try:
         value = lever.step(active, +1) if named == NEXT else named
         if lever.name == "num_workers" and isinstance(lever, Count):
-            enough = max(int(value), workers_needed(step, int(active)))
+            needed = workers_needed(step, int(active))
+            while int(value) < min(needed, lever.maximum):
+                value = lever.step(value, +1)  # a need is an estimate: it moves within a step
             most = _most_workers(step, int(active)) or int(value)
-            value = lever.canonical(str(min(enough, most, lever.maximum)))
+            value = lever.canonical(str(min(int(value), most)))
     except LeverError:
         return None
     higher = not isinstance(lever, Count) or int(value) > int(active)

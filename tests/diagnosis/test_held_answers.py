@@ -126,13 +126,13 @@ def test_a_throttling_that_is_over_does_not_stand():
 
 
 def test_a_proposal_stands_until_it_was_not_found_for_a_while():
-    one = {"num_workers": "1"}  # of 10 ms: four such workers would do, then three
+    one = {"num_workers": "1"}  # of 10 ms: four such workers would do, then two
     much = measured(chosen=one, data_ms=7.5, device_ms=2.5)
-    less = measured(chosen=one, data_ms=6.0, device_ms=4.0)
+    less = measured(chosen=one, data_ms=4.0, device_ms=6.0)
     found = given(Answers(), much, *[less] * 6)
     said = [one.tries[0].promise for one in found]
     assert said[:5] == ["num_workers 1 → 4: +143 to +312 %"] * 5
-    assert said[5:] == ["num_workers 1 → 3: +94 to +158 %"] * 2
+    assert said[5:] == ["num_workers 1 → 2: +46 to +72 %"] * 2
     comes_and_goes = given(Answers(), *[much, less, less, less] * 5)
     assert {one.tries[0].label for one in comes_and_goes} == {"num_workers=4"}
 
