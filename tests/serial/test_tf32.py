@@ -138,8 +138,9 @@ def test_the_process_switches_act_on_frozen_models_too(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     CUDNN.allow_tf32 = False
     teacher, student = teacher_and_student([0.0], monkeypatch)
-    timings = levers(student, frozen=(teacher,), device="cuda").timings()
-    assert {(one.lever, one.value) for one in timings} == {("precision", "tf32")}
+    found = levers(student, frozen=(teacher,), device="cuda").timings()
+    timings = [one for one in found if one.value == "tf32"]  # a GPU is rehearsed in bf16 too
+    assert {one.lever for one in timings} == {"precision"}
     took = {one.is_frozen: (one.before_ms, one.after_ms) for one in timings}
     assert took == {False: pytest.approx((4.0, 2.0)), True: pytest.approx((36.0, 4.5))}
     assert older() == ("highest", False)

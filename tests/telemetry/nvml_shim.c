@@ -227,8 +227,8 @@ struct memory_v2 { unsigned version; unsigned long long total, reserved, free, u
 int nvmlDeviceGetMemoryInfo_v2(void *gpu, struct memory_v2 *memory) {
     int device = device_of(gpu);
     BEGIN(device);
-    memory->total = 81920 * MIB;
-    memory->reserved = 500 * MIB;
+    memory->total = (unsigned long long)number(device, 81920 * (double)MIB, "%s.total", __func__);
+    memory->reserved = (unsigned long long)number(device, 500 * (double)MIB, "%s.reserved", __func__);
     memory->used = (unsigned long long)VALUE(device, 1000 * (double)MIB);
     memory->free = memory->total - memory->reserved - memory->used;
     return SUCCESS;

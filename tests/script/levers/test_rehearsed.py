@@ -531,7 +531,8 @@ def test_values_are_timed_on_the_newest_batch_and_leave_nothing():
     values = {(one.lever, one.value): one for one in timed.timings()}
     assert set(values) == {("precision", "bf16"), ("channels_last", "on")}  # nothing is compiled
     assert all(one.before_ms > 0 and one.after_ms > 0 for one in values.values())
-    assert all(one.before_host_ms == 0 for one in values.values())  # a CPU is one resource
+    if not torch.cuda.is_available():  # a CPU is one resource: its host has no time of its own
+        assert all(one.before_host_ms == 0 for one in values.values())
     assert training.step(2).digest == plain(4).digest
 
 
