@@ -201,7 +201,9 @@ def _asides(snapshot: Snapshot) -> list[str]:
     # if the host is ahead of the device, its own cost delays no step
     if behind and own_ms and step_ms and 100 * own_ms >= OWN_COST_PCT * step_ms:
         share = 100 * own_ms / step_ms
-        asides.append(f"measuring costs {fmt.significant(own_ms)} ms a step, {share:.1f} %")
+        asides.append(
+            f"measuring costs at least {fmt.significant(own_ms)} ms a step, {share:.1f} %"
+        )
     return asides
 
 
