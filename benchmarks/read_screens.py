@@ -5,7 +5,7 @@
 In a terminal of 120×40: the first answer, the same at 80×24, after a profile (`t`), after a proof
 by slowing (`E`), what `e` says, and the A/B of what is proposed (`x`). FOLDER gets a file of the
 script's screens, and its recording, whose JSON has the answer, the model's slopes and the measured
-ones. Each wait is at most SECONDS.
+ones. Each wait is at most SECONDS, that for the A/B twice as long.
 """
 
 import sys
@@ -120,7 +120,7 @@ def main() -> None:
     terminal.wait(1.0)
     if ASKS in terminal.text():
         terminal.press("y")
-    terminal.wait(seconds, lambda text: "faster" in text or "no difference" in text.lower())
+    terminal.wait(2 * seconds, lambda text: "faster" in text or "no difference" in text.lower())
     terminal.keep("the A/B of the proposal")
     terminal.press("a")
     terminal.wait(2.0)

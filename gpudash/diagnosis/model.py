@@ -217,13 +217,17 @@ def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -
     """Return the most and the least work of the host in a step.
 
     Where it is ahead of the device, launches wait for room. Without a profile nothing shows how
-    long; a profile has the time in torch's operators.
+    long; a profile has the time in torch's operators. It inflates the host's work, and lacks the
+    wait for the first step.
     """
     most_ms = rest_ms if step.host_ms is None else min(step.host_ms - copy_ms, rest_ms)
-    if step.profile is None:
+    profile = step.profile
+    if profile is None:
         return most_ms, code_ms
+    if profile.host_ms is not None:
+        most_ms = min(most_ms, profile.host_ms - (profile.loader_ms or 0.0) - copy_ms)
     most_ms = max(most_ms - _waited_ms(step, copy_ms), 0.0)
-    calls_ms = sum(one.self_ms for one in step.profile.operators)
+    calls_ms = sum(one.self_ms for one in profile.operators)
     return most_ms, min(code_ms + calls_ms, most_ms)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gpudash.trace.mfu import mfu_pct
 from gpudash.trace.model import ON_DEVICE, Trace, TraceEvents
-from gpudash.trace.names import MODULE, Direction, copied, uses_tensor_cores
+from gpudash.trace.names import MODULE, STEP, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost, modules_around
 from gpudash.trace.phases import LOADER, phases
 from gpudash.trace.spans import Spans, ends_last, overlap, union
@@ -35,7 +35,8 @@ def summarise(trace: Trace) -> Summary:
             phase: per_step.ms(spans.within(begin_us, end_us).total_us)
             for phase, spans in phases(trace).items()
         },
-        loader_ms=per_step.loader_ms(),
+        host_ms=per_step.annotated_ms(STEP.fullmatch),
+        loader_ms=per_step.annotated_ms(lambda name: name.startswith(LOADER)),
         operators=per_step.operators(),
         syncs=syncs(trace),
         dropped=trace.dropped,
@@ -138,13 +139,11 @@ class _PerStep:
         ]
         return tuple(sorted(found, key=lambda one: -one.self_ms))
 
-    def loader_ms(self) -> float | None:
-        """Return the host's time inside `next` of a DataLoader; None without torch's annotation."""
+    def annotated_ms(self, matches: Callable[[str], object]) -> float | None:
+        """Return the host's time in annotations whose name matches; None without any."""
         events = self._trace.events
-        calls = events.are("annotation") & self._trace.named(lambda name: name.startswith(LOADER))
-        if not calls.any():
-            return None
-        return self.ms(events.duration_us[calls & self._inside].sum())
+        found = events.are("annotation") & self._trace.named(matches)
+        return self.ms(events.duration_us[found & self._inside].sum()) if found.any() else None
 
     def streams(self, begin_us: float, end_us: float) -> list[tuple[StreamUse, Spans]]:
         """Return each stream's use and its busy spans."""

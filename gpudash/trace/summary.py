@@ -94,6 +94,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the trace holds device events; without any, the device's values are None or empty."""
     phases_ms: dict[Phase, float] = {}
     """On the device, or else on the host; at each moment one, and the rest of the step is none."""
+    host_ms: float | None = None
+    """The host's time within a step, waits among it. The device's work on the last steps may go on
+    after it, which `step_ms` has. None without annotated steps, and in older files."""
     loader_ms: float | None = None
     """The host's time inside `next` of a DataLoader; None if the trace has none."""
     busy_ms: float | None = None

@@ -41,6 +41,20 @@ def kernel(operator, count):
     )
 
 
+def test_launches_take_no_longer_than_a_profile_has_besides_waits():
+    """A profile of two steps begins with an idle device: the first step waits for nothing."""
+    works = {"device_ms": 9.6, "gpu_util_pct": 96.0}
+    ninth = timing(9.0, 1.0)
+    traced = replace(profile(), busy_ms=9.6, blocked_ms=4.5)
+    ended = replace(traced, host_ms=5.5)
+    before, after = (
+        gain("fewer kernels", "off", "on", timings=(ninth,), profile=one, **works)
+        for one in (traced, ended)
+    )
+    assert before.low_pct < 90
+    assert after.low_pct > 300
+
+
 def test_each_lever_helps_in_a_known_way():
     offered = (one for name in NAMES for one in levers_of("", {}, recorded(name).known.levers))
     of_workloads = (one for entry in CATALOGUE.values() for one in entry.of_processes().levers)
