@@ -116,6 +116,9 @@ def main() -> None:
     terminal.keep("why")
     terminal.press("\x1b")
     terminal.wait(1.0)
+    if SLOWING in terminal.text():
+        terminal.press("a")
+        terminal.wait(seconds, lambda text: "TRY" in text)
     terminal.press("x")
     terminal.wait(1.0)
     if ASKS in terminal.text():

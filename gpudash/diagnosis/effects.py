@@ -107,8 +107,7 @@ def _pipelined(change: LeverChange) -> Outcome | None:
     halves_ms = [_half_ms(change, lane) for lane in ("prepare", "train")]
     if not min(halves_ms):
         return NOTHING
-    # the few steps whose phases were measured may be slower than the rest
-    hidden_ms = min(halves_ms) * min(change.model.step_ms / sum(halves_ms), 1.0)
+    hidden_ms = min(halves_ms)
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms {change.of_step}"
     if step.sm_active_pct is not None:
         free_ms = change.model.step_ms * (100 - step.sm_active_pct) / 100

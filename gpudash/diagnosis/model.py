@@ -191,8 +191,9 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
         # the device hides a host that is faster than it, however long that waits to launch
         device_ms = rest_ms + copy_ms * blocks - copy_ms - exposed_ms
         filled = times._replace(device=max(device_ms, 0.0))
-        ahead = tuple(filled._replace(host=max(min(ms, works_ms), code_ms)) for ms in hosts_ms)
-        waiting = ahead[:1]
+        waiting = ahead = tuple(
+            filled._replace(host=max(min(ms, works_ms), code_ms)) for ms in hosts_ms
+        )
     else:
         least_ms = max(idle_ms, code_ms)
         if step.profile is None:  # a wait is known to save at most the work beside launches

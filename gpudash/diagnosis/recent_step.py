@@ -4,7 +4,7 @@ Pure functions of a snapshot. None = not measured.
 """
 
 from bisect import bisect_left
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 
 import msgspec
 
@@ -214,7 +214,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         return max(min(seen_ms, self.step_ms - self.busy_ms) - (self.starved_ms or 0.0), 0.0)
 
     def share_pct(self, ms: float | None) -> float | None:
-        """Return `ms` as a percentage of the step, at most 100: phases are means of fewer steps."""
+        """Return `ms` as a percentage of the step, at most 100."""
         return None if ms is None or not self.step_ms else min(100 * ms / self.step_ms, 100.0)
 
 
@@ -263,13 +263,14 @@ def recent_step(
     workers = snapshot.settings.get("num_workers", "")
     pins, source = (snapshot.settings.get(name, "") for name in ("pin_memory", "data"))
     clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
+    means = {name: mean(name) for name in MEANS}
+    phases_ms = {phase.name: mean(f"{phase.name}_ms") for phase in snapshot.phases}
+    # the few steps whose phases are measured may take longer than the others
+    slower = max((means["device_ms"] or 0.0) / (means["step_ms"] or inf), 1.0)
+    times = {name: ms for name in ("device_ms", "overlap_ms") if (ms := means[name]) is not None}
     return RecentStep(
         steps=sum(weights),
-        phases_ms={
-            phase.name: ms
-            for phase in snapshot.phases
-            if (ms := mean(f"{phase.name}_ms")) is not None
-        },
+        phases_ms={name: ms / slower for name, ms in phases_ms.items() if ms is not None},
         on_gpu=on_gpu,
         core_wait_pct=_of_host(snapshot, "core_wait_pct", first),
         busy_cores=None if cpu_pct is None else cpu_pct / 100,
@@ -283,7 +284,7 @@ def recent_step(
         workers=int(workers) if workers.isdecimal() else None,
         pinned={"on": True, "off": False}.get(pins) if source != "resident" else None,
         profile=profile if profile is not None and profile.on_device else None,
-        **{name: mean(name) for name in MEANS},
+        **means | {name: ms / slower for name, ms in times.items()},
     )
 
 

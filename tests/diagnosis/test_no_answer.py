@@ -207,3 +207,10 @@ def test_while_no_step_comes_why_shows_the_reasons_of_the_answer_before():
     lines = why_lines(headline(changed(found, quiet_s=12.0)))
     assert set(found.answer.why) <= set(lines)
     assert "there is no answer yet" in why_lines(headline(changed(gpu_step(), quiet_s=12.0)))
+
+
+def test_steps_whose_phases_are_measured_may_be_slower_than_the_others():
+    slower = measured(device_ms=15.0, overlap_ms=3.0, forward_ms=6.0, backward_ms=9.0)
+    found = recent_step(slower)
+    assert (found.device_ms, found.overlap_ms) == (10.0, 2.0)
+    assert found.phases_ms == {"forward": 4.0, "backward": 6.0}

@@ -68,7 +68,9 @@ def test_a_step_has_its_wait_for_the_loader(tmp_path):
 
 
 def test_the_hosts_time_ends_before_the_devices_work(tmp_path):
-    summary = summary_of(tmp_path, step(1, 0, 100), step(2, 100, 60), launched(150, 90, call_ts=120))
+    summary = summary_of(
+        tmp_path, step(1, 0, 100), step(2, 100, 60), launched(150, 90, call_ts=120)
+    )
     assert (summary.step_ms, summary.host_ms) == (pytest.approx(0.12), pytest.approx(0.08))
     assert summary_of(tmp_path, launched(150, 90, call_ts=120)).host_ms is None
 
