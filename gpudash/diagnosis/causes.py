@@ -38,7 +38,7 @@ ASIDES_PCT = 50.0
 """Percent of the time in evaluation and checkpoints: the larger part."""
 STRAGGLER_PCT = 1.0
 """The others' wait for a named rank, in percent of the step."""
-IDLE = 1 / 3
+IDLE = 0.25
 """Part of a step in which a device idles for want of launches before they are the limit."""
 LEAST: dict[PartName, float] = {
     "data": 0.1,

@@ -106,13 +106,11 @@ def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
     known = {one.part: one for one in slowing.slopes}
     told = (known[part] for part in SLOWED.get(limit, ()) if part in known)
     delay = fmt.milliseconds(slowing.delay_ms)
-    grows = (
-        f"slowing the {one.part} by {delay} ms makes a step "
-        f"{fmt.milliseconds(one.slope * slowing.delay_ms)} ms longer"
+    return ", ".join(
+        f"slowing the {one.part} by {delay} ms adds {_grown(one, slowing.delay_ms)} ms to a step"
         for one in told
         if one.slope is not None
     )
-    return ", ".join(grows)
 
 
 def slowed_label(part: str, slopes: Iterable[Slope]) -> str:
@@ -133,6 +131,14 @@ def _agrees(times: Times, slope: Slope) -> bool:
         return True
     modelled = grown_by(times, GROWS[slope.part])
     return slope.low - LEEWAY <= modelled <= slope.high + LEEWAY
+
+
+def _grown(slope: Slope, delay_ms: float) -> str:
+    """Return by how much a step grew in ms, with the half of its interval if that is known."""
+    grown_ms = fmt.milliseconds((slope.slope or 0.0) * delay_ms)
+    if slope.low is None or slope.high is None:
+        return grown_ms
+    return f"{grown_ms} ± {fmt.milliseconds((slope.high - slope.low) / 2 * delay_ms)}"
 
 
 def _label(slope: Slope) -> str:

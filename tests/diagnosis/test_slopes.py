@@ -23,7 +23,7 @@ GPU_BOUND = {"device": (0.9, 1.1), "host": (-0.1, 0.1), "loader": (-0.1, 0.1)}
 def test_a_slope_above_a_half_proves_the_limit():
     answer = answered(slowed(gpu_step(), **GPU_BOUND)).answer
     assert (answer.limit, answer.is_proven) == ("gpu", True)
-    clause = "GPU-bound is proven: slowing the device by 1.00 ms makes a step 1.00 ms longer"
+    clause = "GPU-bound is proven: slowing the device by 1.00 ms adds 1.00 ± 0.10 ms to a step"
     assert answer.evidence[0] == clause
 
 

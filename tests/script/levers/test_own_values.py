@@ -132,7 +132,8 @@ def test_weights_of_several_precisions_are_as_the_script_has_them():
     [(torch.bfloat16, "bf16"), (torch.float16, "fp16"), (torch.float32, "fp32")],
 )
 def test_an_autocast_around_the_call_names_the_precision(dtype, value):
-    root = follow(ConvNet())
+    model = ConvNet()  # a root does not keep its module alive
+    root = follow(model)
     root.autocast = dtype
     assert precision(root) == value
 
