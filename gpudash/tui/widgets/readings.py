@@ -200,7 +200,7 @@ def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
         return
     for metric, known in METRICS.items():
         if known.kind == "gpu" and known.label and (metric in gpu.values or metric not in IF_THERE):
-            one = reading(snapshot, metric, known.spark or known.label, NOW)
+            one = reading(snapshot, metric, NOW)
             beside = SHOWN_TOGETHER.get(metric)
             if beside is not None and metric in gpu.values:
                 value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
@@ -221,7 +221,7 @@ def _training(snapshot: Snapshot) -> Iterator[DeviceLine]:
         elif metric.startswith("mem_") and snapshot.device and snapshot.device.kind == "cpu":
             continue
         elif known.kind == "host" and known.label:
-            yield reading(snapshot, metric, known.spark or known.label, NOW)
+            yield reading(snapshot, metric, NOW)
 
 
 def _own(snapshot: Snapshot) -> Iterator[DeviceLine]:
