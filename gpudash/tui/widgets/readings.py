@@ -93,14 +93,11 @@ class Activity(TimePanel):
         return height <= COMPACT_ROWS and width >= TWO_COLUMNS
 
     def _why(self, width: int, height: int) -> list[str]:
-        """Return the reason in at most two lines; the device panel has all of it."""
-        if self._is_compact(width, height):
-            return []
-        room = min(max(height - 2, 0), 2)
+        """Return the reason in a line, if others stay; with all of the room it has all of it."""
         reason = no_gpu(self._snapshot)
-        if not (reason and room):
+        if not reason or height < 3 or self._is_compact(width, height):
             return []
-        return textwrap.wrap(reason, max(width - 2, 2), max_lines=room, placeholder=" …")
+        return [fmt.clip(reason, width - 2)]
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         return self._readings[: max(height - len(self._why(width, height)), 0)]
