@@ -10,8 +10,8 @@ import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
-from gpudash.compare.costs import with_error
-from gpudash.snapshot import Result
+from gpudash.compare.costs import money, of_a_million, with_error
+from gpudash.snapshot import Result, Snapshot
 from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.charts.axes import nice_ceiling
 from gpudash.tui.lever_values import rate_unit
@@ -19,6 +19,8 @@ from gpudash.tui.lever_values import rate_unit
 MOST_BAR, LEAST_BAR = 32, 6
 GAP = 3
 STEP, BUSY, CORES, JOULES = "step, ms", "GPU busy", "CPU cores", "J a sample"
+COST = "cost of 1M"
+"""Head of what a million samples cost."""
 LEAST_NAME = 24
 """Columns of a setting before other columns are left out."""
 
@@ -33,6 +35,15 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     full: float = 1.0
     """Rate of a full bar: a round number, so that bars do not move while a rate varies."""
 
+    price: float | None = None
+    """Of a GPU for an hour."""
+    gpus: int = 0
+
+    def cost(self, result: Result) -> str:
+        """Return what a million samples cost with this setting."""
+        assert self.price is not None
+        return money(of_a_million(self.price, self.gpus, result.samples_per_s))
+
     def rate(self, result: Result) -> float | None:
         """Return the row's throughput."""
         return result.samples_per_s if self.unit == "samples/s" else result.steps_per_s
@@ -44,10 +55,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return fmt.cores(result.values.get("cpu_pct")).removesuffix(" cores")
 
 
-def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
+def table_of(snapshot: Snapshot, *, on_gpu: bool) -> Table:
     """Return the settings tried; `on_gpu` is also set if an earlier one had a GPU."""
+    results = snapshot.results
     on_gpu = on_gpu or any("gpu_util_pct" in row.values for row in results)
-    table = Table(results=results, on_gpu=on_gpu, unit=rate_unit(results))
+    unit, price, gpus = rate_unit(results), snapshot.price, len(snapshot.ranks)
+    table = Table(results=results, on_gpu=on_gpu, unit=unit, price=price, gpus=gpus)
     highest = max(fmt.measured(map(table.rate, results)), default=0.0)
     return msgspec.structs.replace(table, full=nice_ceiling(highest))
 
@@ -74,6 +87,7 @@ def history_rows(
         STEP: [fmt.milliseconds(row.step_ms_p50) for row in rows],
         BUSY if table.on_gpu else CORES: [*map(table.busy, rows)],
         JOULES: [*map(energy_text, rows)] if any(row.energy for row in rows) else [],
+        COST: [*map(table.cost, rows)] if table.price is not None else [],
     }
     beside = [""] * (len(rows) + 1)  # the numbers beside the bar, with their heads
     for head, texts in columns.items():

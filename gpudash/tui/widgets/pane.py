@@ -84,7 +84,7 @@ class Pane(Panel, Scrolled):
         has_changed = _shown(snapshot) != _shown(before)
         if has_changed:
             self._keep_place(snapshot.results)
-            self._table = table_of(snapshot.results, on_gpu=_on_gpu(snapshot))
+            self._table = table_of(snapshot, on_gpu=_on_gpu(snapshot))
         if has_changed or lines or rewound:
             self.repaint()
 
