@@ -236,6 +236,11 @@ def test_joules_of_a_sample_have_a_column_once_a_setting_has_them():
     assert "J a sample" not in drawn((plain, metered), 50)[0]
 
 
+def test_without_a_head_no_number_is_without_a_unit():
+    (line,) = drawn((result(1, "pipelined=off", 100.0),), 80, rows=1, head=False)
+    assert re.fullmatch(r" +1 +800 samples/s [█▏▎▍▌▋▊▉]+ +pipelined=off *", line)
+
+
 def test_with_a_price_each_setting_has_its_cost():
     rows = (result(1, "pipelined=off", 100.0), result(2, "pipelined=on", 200.0))
     head, *lines = drawn(rows, 140, price=28.8)

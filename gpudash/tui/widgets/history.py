@@ -72,14 +72,18 @@ def energy_text(result: Result) -> str:
 
 
 def history_rows(
-    table: Table, shown: Sequence[int], width: int, *, cursor: int | None = None
+    table: Table, shown: Sequence[int], width: int, *, cursor: int | None = None, head: bool = True
 ) -> Iterator[Parts]:
-    """Yield the head and the rows `shown`; `▸` marks the cursor, bold text the present setting."""
+    """Yield the head and the rows `shown`; `▸` marks the cursor, bold text the present setting.
+
+    Without a head there is no column that needs one.
+    """
     rows = [table.results[index] for index in shown]
     if not rows:
         yield (("   each setting that you try has a row here", "faint"),)
         return
-    rates = [fmt.significant(table.rate(row)) for row in rows]
+    unit = "" if head else f" {table.unit}"
+    rates = [f"{fmt.significant(table.rate(row))}{unit}" for row in rows]
     digits = max(map(len, [table.unit, *rates]))
     numbers = len(str(rows[-1].number))
     room = width - numbers - 4 - digits
@@ -90,20 +94,21 @@ def history_rows(
         COST: [*map(table.cost, rows)] if table.price is not None else [],
     }
     beside = [""] * (len(rows) + 1)  # the numbers beside the bar, with their heads
-    for head, texts in columns.items():
-        wide = max(map(len, [head, *texts]))
-        if texts and room >= LEAST_NAME + GAP + wide:
+    for title, texts in columns.items():
+        wide = max(map(len, [title, *texts]))
+        if head and texts and room >= LEAST_NAME + GAP + wide:
             room -= GAP + wide
             beside = [
                 f"{b}{'':{GAP}}{text:>{wide}}"
-                for b, text in zip(beside, [head, *texts], strict=True)
+                for b, text in zip(beside, [title, *texts], strict=True)
             ]
     longest = max(cell_len(fmt.plain(row.configuration)) for row in rows)
     bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room * 2 // 3)) - 1)
     bar = bar if bar >= LEAST_BAR else 0
     name = max(room - GAP - (bar + 1 if bar else 0), 1)
-    head = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}{beside[0]}"
-    yield ((f"{head}{'':{GAP}}{fitted('setting', name)}", "head"),)
+    if head:
+        titles = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}{beside[0]}"
+        yield ((f"{titles}{'':{GAP}}{fitted('setting', name)}", "head"),)
     for index, row, rate, cells in zip(shown, rows, rates, beside[1:], strict=True):
         ink = "strong" if row.live else "text"
         value = table.rate(row)
