@@ -146,12 +146,21 @@ async def test_80_columns_have_the_axis_too():
         assert "┊" in line_of(shown, "fused_optimizer")
 
 
+async def test_an_interval_that_shows_no_difference_sets_no_scale():
+    undecided = verdict("own", -0.8, 0.44, 10.3, a="a", b="b")
+    snapshot = changed(proposing(PROMISED), verdicts=(undecided,), settings={"own": "a"})
+    async with panel((own(), own("other")), snapshot=snapshot) as (shown, _):
+        assert "+20 %" in lines(shown)[0]
+        assert "░╌" in line_of(shown, "other")
+        assert "▸" in line_of(shown, "own")[4:]
+
+
 async def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
     undecided = verdict("own", -0.3, 0.547, 2.427, a="a", b="b", settings={"other": "b"})
     snapshot = Snapshot(verdicts=(undecided,), settings={"own": "a"})
     async with panel((own(),), size=(80, 8), snapshot=snapshot) as (shown, _):
         row = line_of(shown, "own")
-        assert "├" in row
+        assert "◂─" in row
         assert "no difference" in row
         assert "+54.7" not in row
 

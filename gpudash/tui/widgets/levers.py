@@ -73,7 +73,8 @@ class LeverPanel(Panel, Scrolled):
             before = self.chosen
             self._ledger, self._unit, self._why_not = rows, unit, why_not
             if not any(row.is_running for row in rows):  # the axis stands still meanwhile
-                self._axis = shared_axis(end for row in rows for end in row.ends)
+                known = (row.ends for row in rows if not row.is_undecided)  # noise sets no scale
+                self._axis = shared_axis(end for ends in known for end in ends)
             names = [one.row.lever.name for one in rows]
             if not self._moved:
                 self._cursor = 0
