@@ -140,9 +140,13 @@ async def test_a_proof_has_a_dot_its_interval_and_its_a_b():
         assert "A/B 1" in row
 
 
-async def test_80_columns_have_the_axis_too():
-    async with panel((own("fused_optimizer"),), size=(80, 8)) as (shown, _):
+@pytest.mark.parametrize("to", ["b", "tensor_decode_in_workers"])
+async def test_80_columns_have_the_axis_too(to):
+    one = own("fused_optimizer", choices=("a", to))
+    proposed = Try("fused_optimizer", to, "", "a", Gain(10.0, 20.0), 10)
+    async with panel((one,), size=(80, 8), snapshot=proposing(proposed)) as (shown, _):
         assert "0" in lines(shown)[0]
+        assert "+20 %" in lines(shown)[0]
         assert "┊" in line_of(shown, "fused_optimizer")
 
 

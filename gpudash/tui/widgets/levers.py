@@ -30,7 +30,7 @@ WORTH = 26
 STATE = 16
 """Columns of how it is known; in a narrow ledger it stands in the figure's place."""
 STATE_FROM = 100
-LEAST_BAR = 10
+LEAST_BAR = 8
 """Fewest columns of the axis."""
 RUNS, CURSOR = "◐", "▸"
 EFFECTS: dict[Effect, str] = {
