@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, UTIL_WINDOW_S, Metric
-from gpudash.ranks.recent import NOW_S
+from gpudash.ranks.recent import NOW_S, now
 from gpudash.snapshot import Series, Snapshot, Values
 from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.charts.sparklines import quantity, reading_of, value_of
@@ -45,15 +45,15 @@ def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
     varies = _varies(snapshot, name)
     return {
         "": metric.meaning,
-        "formula": f"{metric.formula} {_of(metric)}",
+        "formula": f"{metric.formula} {_of(metric, now(snapshot.steps_per_s))}",
         "source": metric.measured_by,
         "age": _age(snapshot, name, metric),
         "uncertainty": metric.uncertainty + (f"; {varies}" if varies else ""),
     }
 
 
-def _of(metric: Metric) -> str:
-    """Return what goes into the formula."""
+def _of(metric: Metric, lately: str) -> str:
+    """Return what goes into the formula; of steps, those of the time that the charts name."""
     window = {
         "utilisation": f", each a mean over up to {UTIL_WINDOW_S:g} s before it",
         "activity": ", each a mean since the one before",
@@ -63,8 +63,8 @@ def _of(metric: Metric) -> str:
         return "that was told"
     if metric.kind in ("gpu", "host", "own", "input"):
         return f"of the readings of the last {NOW_S:g} s{window}"
-    which = "some steps, two in each 100 ms," if metric.in_steps == "some" else "the steps"
-    return f"of {which} in the last {NOW_S:g} s"
+    which = "some steps, two in each 100 ms" if metric.in_steps == "some" else "steps"
+    return f"of {which}, {lately}"
 
 
 def _age(snapshot: Snapshot, name: str, metric: Metric) -> str:

@@ -37,6 +37,12 @@ def test_a_number_is_called_as_on_the_screen_and_has_its_unit():
     assert not [name for name in names if "_" in name]
 
 
+def test_values_of_steps_are_of_the_time_that_the_charts_name():
+    fast, slow = scenes.running(), replace(scenes.running(), steps_per_s=1.0)
+    assert origin(fast, "host_ms")["formula"] == "the mean of steps, last 2 s"
+    assert origin(slow, "host_ms")["formula"] == "the mean of steps, last 5 steps"
+
+
 def test_phases_of_other_trainings_are_left_out():
     assert "rollout" not in " ".join(origin_lines(scenes.running()))
 
