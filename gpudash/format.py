@@ -40,6 +40,13 @@ def significant(value: float | None) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def loss(value: float | None) -> str:
+    """Return the loss; NaN and infinity are shown, as they are findings and not missing values."""
+    if value is None:
+        return ABSENT
+    return f"{value:.4g}" if is_measured(value) else str(value)
+
+
 def figure(value: float | None) -> str:
     """Return a rate or a time to one decimal, small ones to four digits; `–` if not measured."""
     if value is None:
@@ -132,6 +139,7 @@ _AS_READ = {
     "ms": milliseconds,
     "steps/s": significant,
     "samples/s": significant,
+    "tokens/s": significant,
 }
 
 

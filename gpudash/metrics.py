@@ -63,12 +63,12 @@ WITHIN: dict[Kind, str] = {
 FORMULAS: dict[OverTime, str] = {
     "last": "the newest value",
     "sum": "the sum",
-    "rate": "what was counted ÷ its time",
+    "rate": "the number ÷ the time",
     "mean": "the mean",
     "p50": "the median",
     "p95": "the 95th percentile",
     "difference": "the counter at the end − at the begin",
-    "union": "every reason that a reading has",
+    "union": "all reasons",
 }
 """What becomes of the values of some time."""
 
@@ -93,13 +93,14 @@ class Metric(Struct, frozen=True):
     """OpenTelemetry's name, where `sinks/exported.py` would derive another one; `{label}` if it is
     a label of other values, `@` if it is their time."""
     label: str = ""
-    """Label in the device panel; a metric without one is not shown there."""
+    """The word for it on the screen, which does not show a metric without one. A phase's word is
+    its workload's."""
     chart: Literal["throughput", "step time"] | None = None
     """The chart that draws it over time."""
     hue: int | None = None
     """Number of a phase's colour."""
-    spark: str = ""
-    """Label in the sparklines, which show times of a step as their share of the step."""
+    spark: bool = False
+    """Whether it has a sparkline: times of a step are there as their share of the step."""
     rank: str = ""
     """Title of its column in the table of ranks. Phases have columns by their own labels."""
     window: Literal["utilisation", "activity"] | None = None
@@ -151,7 +152,7 @@ _collective = partial(Metric, "host", over_time="last", csv=3, source=COLLECTIVE
 
 
 def _memory(meaning: str, label: str) -> Metric:
-    return _host("MiB", meaning, label=label, spark=label, source=ALLOCATOR, within=EXACT)
+    return _host("MiB", meaning, label=label, spark=True, source=ALLOCATOR, within=EXACT)
 
 
 def _phase(meaning: str, hue: int, csv: int | None = None) -> Metric:
@@ -193,6 +194,7 @@ METRICS: dict[str, Metric] = {
         "rate",
         "one",
         csv=4,
+        label="steps/s",
         chart="throughput",
         within="± 1 step at each end of its time",
     ),
@@ -203,22 +205,27 @@ METRICS: dict[str, Metric] = {
         "rate",
         "sum",
         csv=3,
+        label="samples/s",
         chart="throughput",
         within="± 1 step at each end of its time",
     ),
-    "step_ms_p50": _step("Median step time.", "p50", exported="gpudash.step_p50"),
-    "step_ms_p95": _step("95th percentile of the step time.", "p95", exported="gpudash.step_p95"),
+    "step_ms_p50": _step("Median step time.", "p50", label="step p50", exported="gpudash.step_p50"),
+    "step_ms_p95": _step(
+        "95th percentile of the step time.", "p95", label="step p95", exported="gpudash.step_p95"
+    ),
     "data_ms": _time(
         "Host time: waiting for a batch.",
         chart="step time",
-        spark="data wait",
+        label="data wait",
+        spark=True,
         rank="data ms",
         source=OF_HOST,
         within="± 0.1 µs of the clock",
     ),
     "host_ms": _time(
         "Host time: busy with a step. Waiting for a batch is not included.",
-        spark="host busy",
+        label="host busy",
+        spark=True,
         source=OF_HOST,
         within="± 0.1 µs of the clock",
     ),
@@ -233,6 +240,7 @@ METRICS: dict[str, Metric] = {
         "Newest loss that the host has read.",
         "last",
         csv=6,
+        label="loss",
         source="the training's own loss, copied once the device has it",
         within="none: it is the script's own number",
     ),
@@ -257,8 +265,8 @@ METRICS: dict[str, Metric] = {
     "gpu_util_pct": _util(
         "Share of time in which at least one kernel ran. It says nothing about occupancy.",
         exported="hw.gpu.utilization",
-        label="utilisation",
-        spark="busy",
+        label="busy",
+        spark=True,
     ),
     "mem_util_pct": _util(
         "Share of time in which device memory was read or written.",
@@ -269,8 +277,8 @@ METRICS: dict[str, Metric] = {
         "MiB",
         "Device memory in use, by all processes.",
         exported="hw.gpu.memory.usage",
-        label="memory used",
-        spark="memory",
+        label="memory",
+        spark=True,
         source="nvmlDeviceGetMemoryInfo_v2",
         within="none: the driver counts it",
     ),
@@ -293,8 +301,8 @@ METRICS: dict[str, Metric] = {
     ),
     "sm_active_pct": _active(
         "Share of time in which an SM had work, averaged over all SMs.",
-        label="SM active",
-        spark="SMs",
+        label="SMs",
+        spark=True,
     ),
     "sm_occupancy_pct": _active(
         "Occupancy: warps on the SMs, in percent of the maximum.", label="SM occupancy"
@@ -302,13 +310,13 @@ METRICS: dict[str, Metric] = {
     "tensor_active_pct": _active(
         "Share of time in which the tensor cores were busy.",
         exported="gpudash.pipe_tensor_active",
-        label="tensor cores active",
-        spark="tensor cores",
+        label="tensor cores",
+        spark=True,
     ),
     "dram_active_pct": _active(
         "Device memory traffic, in percent of the peak bandwidth.",
-        label="DRAM active",
-        spark="DRAM traffic",
+        label="DRAM traffic",
+        spark=True,
     ),
     "pcie_rx_mib_s": _link("PCIe traffic to the GPU.", label="PCIe", source=PCIE),
     "pcie_tx_mib_s": _link("PCIe traffic from the GPU.", source=PCIE),
@@ -317,7 +325,7 @@ METRICS: dict[str, Metric] = {
         "Power draw of the GPU.",
         exported="hw.power",
         label="power",
-        spark="power",
+        spark=True,
         source="NVML's field POWER_INSTANT, or nvmlDeviceGetPowerUsage",
         within=SENSOR,
     ),
@@ -336,7 +344,7 @@ METRICS: dict[str, Metric] = {
         "Temperature of the GPU core.",
         exported="hw.temperature",
         label="temperature",
-        spark="temperature",
+        spark=True,
         source="nvmlDeviceGetTemperatureV",
         within="whole degrees; the sensor's own error is not published",
     ),
@@ -346,7 +354,7 @@ METRICS: dict[str, Metric] = {
         "SM clock.",
         csv=0,
         label="SM clock",
-        spark="SM clock",
+        spark=True,
         source="nvmlDeviceGetClockInfo",
         within="whole MHz, of one moment",
     ),
@@ -357,18 +365,18 @@ METRICS: dict[str, Metric] = {
         "union",
         csv="text",
         label="throttled by",
-        spark="throttled by",
+        spark=True,
         source="nvmlDeviceGetCurrentClocksEventReasons",
         within=EXACT,
     ),
     "cpu_pct": _host(
-        "%", "CPU time in percent of one core. Two busy cores read 200.", label="CPU", spark="CPU"
+        "%", "CPU time in percent of one core. Two busy cores read 200.", label="CPU", spark=True
     ),
     "worker_rss_mib": _host(
         "MiB",
         "Resident memory. Shared pages count once for each process.",
-        label="memory",
-        spark="RAM",
+        label="RAM",
+        spark=True,
         within="pages of 4 KiB; shared ones count once for each process",
     ),
     "transform_ms": Metric(
@@ -392,8 +400,8 @@ METRICS: dict[str, Metric] = {
         "%",
         "Core time that the threads asked for and did not get, in percent of what they asked for, "
         "or of one core if that is more.",
-        label="waits for a core",
-        spark="core wait",
+        label="core wait",
+        spark=True,
         source="/proc/PID/task/TID/schedstat",
         within="± 1 ns of the scheduler at each end",
     ),
@@ -410,7 +418,8 @@ METRICS: dict[str, Metric] = {
         "Time in which both streams were busy. Not measured without a second stream.",
         in_steps="some",
         csv=None,
-        spark="both streams",
+        label="both streams",
+        spark=True,
         source="CUDA events, in two steps of each 100 ms",
     ),
     "copy_ms": _phase("Copy of the batch to the device.", 1),
@@ -426,6 +435,7 @@ METRICS: dict[str, Metric] = {
         "rate",
         "sum",
         csv=1,
+        label="tokens/s",
         within="± 1 step at each end of its time",
     ),
     "mem_reserved_mib": _memory("Device memory that PyTorch's allocator holds.", "reserved"),
@@ -500,12 +510,14 @@ METRICS: dict[str, Metric] = {
         source="nvmlDeviceGetEnforcedPowerLimit",
         within=EXACT,
     ),
-    "own_cpu_pct": Metric("own", "%", "CPU time in percent of one core, over 5 s.", label="CPU"),
+    "own_cpu_pct": Metric(
+        "own", "%", "CPU time in percent of one core, over 5 s.", label="gpudash: CPU"
+    ),
     "own_rss_mib": Metric(
         "own",
         "MiB",
         "Resident memory.",
-        label="memory",
+        label="gpudash: RAM",
         within="pages of 4 KiB; shared ones count once for each process",
     ),
 }

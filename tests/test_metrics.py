@@ -20,8 +20,8 @@ def test_a_rollouts_time_is_in_each_step_and_does_not_show_that_phases_were_meas
     assert has_phases({"of_a_workload_ms": 1.0})
 
 
-def test_every_sparkline_has_a_label_of_its_own():
-    labels = [one.spark for one in METRICS.values() if one.spark]
+def test_every_number_has_a_word_of_its_own():
+    labels = [one.label for one in METRICS.values() if one.label]
     assert len(labels) == len(set(labels))
 
 

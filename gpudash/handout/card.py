@@ -29,8 +29,10 @@ TEXT, DIM, EDGE, GROUND = "#1c2128", "#5a6472", "#dfe3e8", "#ffffff"
 A, B = "#7d8a99", "#1f6fd0"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-WIDEST = 0.58
-"""Width of a usual letter over the font's size, in the widest of these fonts."""
+WIDEST = 0.61
+"""Width of a usual letter over the font's size, in the widest of these fonts: a monospaced one."""
+FARTHEST = 10.0
+"""Where the axis of the gain ends at the latest: an interval may be of noise alone."""
 SMALLEST = 13.0
 DOUBLED = 1.0
 """From +100 % on a change is also told as `times as fast`, for the eye."""
@@ -234,8 +236,9 @@ def _rates(card: Card, y: float) -> Iterator[Element]:
 
 
 def _gain(card: Card, y: float) -> Iterator[Element]:
-    """Yield the axis from below 0 to beyond the interval, and the interval on it."""
-    ticks = _ticks(min(card.low, 0.0), max(card.high, 0.0))
+    """Yield the axis from below 0 to beyond the interval, and what lies on it of the interval."""
+    ends = [max(min(one, FARTHEST), -1.0) for one in (card.low, card.high)]
+    ticks = _ticks(min(ends[0], 0.0), max(ends[1], 0.0))
     begin, end = ticks[0], ticks[-1]
 
     def x(change: float) -> float:
@@ -252,20 +255,20 @@ def _gain(card: Card, y: float) -> Iterator[Element]:
             f"{label} %" if tick == end else label,
             x(tick), y + 26, size=16, fill=DIM, room=110.0, text_anchor="middle",
         )  # fmt: skip
-    low, high = x(card.low), x(card.high)
-    yield element("line", x1=low, x2=high, y1=y, y2=y, stroke=B, stroke_width=4)
-    for at in (low, high):
+    yield element("line", x1=x(ends[0]), x2=x(ends[1]), y1=y, y2=y, stroke=B, stroke_width=4)
+    for at in (x(end) for end in ends if end < FARTHEST):
         yield element("line", x1=at, x2=at, y1=y - 11, y2=y + 11, stroke=B, stroke_width=4)
-    yield element("circle", cx=x(card.change), cy=y, r=8.0, fill=B)
+    if card.change <= FARTHEST:
+        yield element("circle", cx=x(card.change), cy=y, r=8.0, fill=B)
 
 
 def _ticks(low: float, high: float) -> Sequence[float]:
-    """Return four to eight round values, the first and the last of them around both."""
+    """Return four to eight round values around both; none below the loss of all."""
     apart = max(high - low, 0.01) / 4
     power = 10.0 ** floor(log10(apart))
     apart = next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= apart)
     first, last = floor(low / apart), -floor(-high / apart)
-    return [apart * number for number in range(first, max(last, first + 1) + 1)]
+    return [max(apart * number, -1.0) for number in range(first, max(last, first + 1) + 1)]
 
 
 def _steps(card: Card, y: float) -> Iterator[Element]:

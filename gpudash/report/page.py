@@ -26,7 +26,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 def page(run: Replayed, command: Sequence[str], price: float | None = None) -> str:
     """Return the page of a recording as HTML; `command` is named in its footer.
 
-    With the price of a GPU for an hour, verdicts say what they save.
+    With the price of a GPU for an hour, settings have their cost, and verdicts what they save.
     """
     style = element("style")
     folder = files("gpudash.report")
@@ -55,7 +55,7 @@ def page(run: Replayed, command: Sequence[str], price: float | None = None) -> s
         *_charts(snapshot, bins),
         *tables.changes(snapshot),
         *tables.ranks(snapshot),
-        *tables.history(snapshot),
+        *tables.history(snapshot, price),
         *tables.verdicts(snapshot, price),
         *tables.account(run),
         *tables.settings(snapshot),

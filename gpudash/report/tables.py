@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
+from msgspec.structs import replace
+
 from gpudash import format as fmt
 from gpudash.compare.costs import worth_lines
 from gpudash.diagnosis.slopes import slowed_label
@@ -15,7 +17,7 @@ from gpudash.report.charts import interval_chart, reach_of, share_bar
 from gpudash.report.markup import MOST_LINES, heads, scrolling, section, table, texts, th
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
-from gpudash.tui.widgets.history import Table, energy_text, table_of
+from gpudash.tui.widgets.history import COST, JOULES, Table, energy_text, table_of
 from gpudash.tui.widgets.ranks import columns_of
 
 FEW = 12
@@ -125,12 +127,12 @@ def ranks(snapshot: Snapshot) -> Iterator[Element]:
     yield section("Ranks", scrolling(table(head, rows, class_="numbers")), about=about)
 
 
-def history(snapshot: Snapshot) -> Iterator[Element]:
+def history(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]:
     """Yield the section with a row for each setting tried."""
     if not any(one.steps for one in snapshot.results):
         return
     on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
-    columns = _history_columns(table_of(snapshot.results, on_gpu=on_gpu))
+    columns = _history_columns(table_of(replace(snapshot, price=price), on_gpu=on_gpu))
     head = [th(title, left=title == "setting") for title in columns]
     rows = ([cell(one) for cell in columns.values()] for one in snapshot.results)
     about = (
@@ -165,7 +167,9 @@ def _history_columns(known: Table) -> dict[str, Callable[[Result], Element]]:
         "steps": of(lambda one: fmt.count(one.steps)),
     }
     if any(one.energy for one in known.results):
-        columns["J a sample"] = of(energy_text)
+        columns[JOULES] = of(energy_text)
+    if known.price is not None:
+        columns[COST] = of(known.cost)
     return columns
 
 

@@ -62,7 +62,7 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
         *(_playback(snapshot.playback) if snapshot.playback else (state,)),
         *_per_gpu(snapshot),
         Cell(parts=(("step ", "dim"), (f"{steps:>7}", "strong")), rank=4),
-        Cell(parts=(("loss ", "dim"), (f"{_loss(snapshot.loss):<6}", "strong")), rank=3),
+        Cell(parts=(("loss ", "dim"), (f"{fmt.loss(snapshot.loss):<6}", "strong")), rank=3),
     )
 
 
@@ -107,13 +107,6 @@ def _per_gpu(snapshot: Snapshot) -> list[Cell]:
     least, most = min(batches), max(batches)
     each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     return [cell(f"{each} samples a step and rank", "dim", rank=5)]
-
-
-def _loss(loss: float | None) -> str:
-    """Return the loss; NaN and infinity are shown, as they are findings and not missing values."""
-    if loss is None:
-        return fmt.ABSENT
-    return f"{loss:.4g}" if fmt.is_measured(loss) else str(loss)
 
 
 def status(

@@ -20,6 +20,8 @@ from gpudash.tui.charts.change_axis import ChangeInterval
 from gpudash.tui.lever_values import LeverRow
 from workloads.levers import Switch
 
+NO_DIFFERENCE = "no difference"
+
 
 class Standing(IntEnum):
     """The order of the rows."""
@@ -53,6 +55,11 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an A/B of it runs."""
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether an A/B has shown no difference."""
+        return self.proof is not None and self.proof[0] <= 0 <= self.proof[2]
+
+    @property
     def ends(self) -> tuple[float, ...]:
         """The ends of estimate or proof, as relative changes."""
         if self.proof is not None:
@@ -65,13 +72,14 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
 def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...]:
     """Return a row for each lever in the order of their worth."""
     answer = snapshot.answer or Answer(limit="none", title="")
-    tries = {one.lever: one for one in reversed(answer.tries)}
-    order = {name: index for index, name in enumerate(reversed(tries))}
+    tries = {one.lever: one for one in reversed(answer.tries)}  # the best of each lever
+    order = [one.lever for one in answer.tries]
     found = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
 
     def worth(one: LedgerRow) -> tuple[int, float]:
         proven = -one.proof[1] if one.proof is not None else 0.0
-        by_answer = order.get(one.row.lever.name, 0)
+        name = one.row.lever.name
+        by_answer = order.index(name) if name in order else 0
         return one.standing, proven if one.standing is Standing.PROVEN else by_answer
 
     return tuple(sorted(found, key=worth))
@@ -149,7 +157,7 @@ def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: boo
         low, change, high = map(way_back, (high, change, low))
     is_kept = row.value == after and low > 0
     if low <= 0 <= high:
-        state = "no difference"
+        state = NO_DIFFERENCE
     elif high < 0:
         state = "slower"
     else:

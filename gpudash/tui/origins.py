@@ -6,10 +6,11 @@ from statistics import fmean, stdev
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, UTIL_WINDOW_S, Metric
-from gpudash.ranks.recent import NOW_S
-from gpudash.snapshot import Snapshot
+from gpudash.ranks.recent import NOW_S, now
+from gpudash.snapshot import Series, Snapshot, Values
 from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.sparklines import quantity, value_of
+from gpudash.tui.charts.sparklines import quantity, reading_of, value_of
+from gpudash.tui.charts.step_time import parts_of
 
 WIDTH = 72
 INDENT = "    "
@@ -20,15 +21,22 @@ VARIES_TICKS, LEAST_TICKS = 20, 5
 
 def origin_lines(snapshot: Snapshot) -> Iterator[str]:
     """Yield each number that is shown, with all that is known of where it is from."""
+    phases = {part.metric: part.label for part in parts_of(snapshot)}
     for name, metric in METRICS.items():
-        label = metric.label or metric.spark or (name if metric.chart else "")
+        label = phases.get(name) if metric.kind == "phase" else metric.label
         if label:
-            yield f"{label}: {quantity(name, value_of(snapshot, name, NOW))}"
+            yield f"{label}: {_value(snapshot, name, metric)}"
             for what, text in origin(snapshot, name).items():
                 said = f"{what}: {text}" if what else text
                 yield from textwrap.wrap(
                     said, WIDTH, initial_indent=INDENT, subsequent_indent=2 * INDENT
                 )
+
+
+def _value(snapshot: Snapshot, name: str, metric: Metric) -> str:
+    """Return the value with its unit."""
+    text = quantity(name, value_of(snapshot, name, NOW))
+    return f"{text} ms" if metric.unit == "ms" and text != fmt.ABSENT else text
 
 
 def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
@@ -37,15 +45,15 @@ def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
     varies = _varies(snapshot, name)
     return {
         "": metric.meaning,
-        "formula": f"{metric.formula} {_of(metric)}",
+        "formula": f"{metric.formula} {_of(metric, now(snapshot.steps_per_s))}",
         "source": metric.measured_by,
         "age": _age(snapshot, name, metric),
         "uncertainty": metric.uncertainty + (f"; {varies}" if varies else ""),
     }
 
 
-def _of(metric: Metric) -> str:
-    """Return what goes into the formula."""
+def _of(metric: Metric, lately: str) -> str:
+    """Return what goes into the formula; of steps, those of the time that the charts name."""
     window = {
         "utilisation": f", each a mean over up to {UTIL_WINDOW_S:g} s before it",
         "activity": ", each a mean since the one before",
@@ -55,18 +63,18 @@ def _of(metric: Metric) -> str:
         return "that was told"
     if metric.kind in ("gpu", "host", "own", "input"):
         return f"of the readings of the last {NOW_S:g} s{window}"
-    which = "some steps, two in each 100 ms," if metric.in_steps == "some" else "the steps"
-    return f"of {which} in the last {NOW_S:g} s"
+    which = "some steps, two in each 100 ms" if metric.in_steps == "some" else "steps"
+    return f"of {which}, {lately}"
 
 
 def _age(snapshot: Snapshot, name: str, metric: Metric) -> str:
     """Return how long ago the newest value was measured."""
-    reading = {"gpu": snapshot.gpu, "host": snapshot.host}.get(metric.kind)
+    reading = reading_of(snapshot, name)
     if reading is not None and name in reading.values:
         slow = ", slow calls up to 1 s before" if metric.window == "activity" else ""
         return f"{max(snapshot.at_s - reading.at_s, 0.0):.1f} s{slow}"
     series = snapshot.series
-    ticks = zip(series.at_s, series.of(name), strict=False)
+    ticks = zip(series.at_s, _past(series, name), strict=False)
     newest_s = max((at_s for at_s, value in ticks if fmt.is_measured(value)), default=None)
     if newest_s is None:
         return fmt.ABSENT
@@ -75,8 +83,13 @@ def _age(snapshot: Snapshot, name: str, metric: Metric) -> str:
 
 def _varies(snapshot: Snapshot, name: str) -> str:
     """Return how much the newest ticks differ; empty with too few."""
-    values = [one for one in snapshot.series.of(name)[-VARIES_TICKS:] if fmt.is_measured(one)]
+    values = [one for one in _past(snapshot.series, name)[-VARIES_TICKS:] if fmt.is_measured(one)]
     if len(values) < LEAST_TICKS or not fmean(values):
         return ""
     share_pct = 100 * stdev(values) / abs(fmean(values))
     return f"the last {len(values)} values of the chart vary by ± {fmt.significant(share_pct)} %"
+
+
+def _past(series: Series, name: str) -> Values:
+    """Return what the chart has of a metric: of percentiles the steps that they are of."""
+    return series.of("step_ms" if name.startswith("step_ms") else name)

@@ -495,8 +495,8 @@ class LiveView:
                 sentence = ASIDES[state.why]
             case "training" if self._is_slowing:
                 sentence = "slowing one part of the step after another"
-            case "training" if self._in_blocks and self._known.comparison is not None:
-                sentence = _comparing(self._known.comparison)
+            case "training" if (shown := self._known.comparison) and self._in_blocks:
+                sentence = _comparing(shown)
             case "switching":
                 wanted = ", ".join(f"{name} to {value}" for name, value in self._pending.items())
                 sentence = f"{first}; then {wanted}" if first else f"switching {wanted} …"
@@ -562,6 +562,8 @@ def _texts(notes: Iterable[Note]) -> tuple[str, ...]:
 
 
 def _comparing(shown: ComparisonShown) -> str:
+    if shown.is_over:
+        return f"the {'tune' if shown.doing else 'A/B'} is over"
     if shown.doing:
         return f"tune: {shown.doing}"
     pairs = f"{shown.pairs} of {shown.planned_pairs} pairs"

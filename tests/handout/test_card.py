@@ -127,6 +127,20 @@ def test_everything_lies_in_the_picture(values):
         assert x + wide * {"end": 0, "middle": 0.5}.get(one.attrib.get("text-anchor"), 1) <= WIDTH
 
 
+def test_the_command_lies_in_its_box_in_a_monospaced_font():
+    command = "gpudash ab encdec --lever num_workers=0,2 --pairs 2 --set precision=fp32 --set a=b"
+    whole = ET.fromstring(picture(card(command=command)))
+    (told,) = [one for one in whole.iter(f"{SVG}text") if one.text == command]
+    x, size = numbers(told, "x", "font-size")
+    assert x + 0.602 * size * len(command) <= 1140
+
+
+def test_the_axis_ends_where_a_rate_cannot_go_and_before_noise_rules_it():
+    whole = ET.fromstring(picture(card(change=-0.129, low=-1.0, high=2064.0)))
+    labels = [one.text for one in whole.iter(f"{SVG}text") if one.attrib["font-size"] == "16"]
+    assert labels == ["-100", "0", "+500", "+1,000 %"]
+
+
 def test_lengths_are_as_the_numbers():
     whole = ET.fromstring(picture(card()))
     rates = [one for one in whole.iter(f"{SVG}rect") if one.attrib["height"] == "30"]

@@ -36,7 +36,8 @@ TOKENISING = Metric(
     "Time of the tokeniser.",
     in_steps="each",
     csv=2,
-    spark="tokenising",
+    label="tokenising",
+    spark=True,
     rank="token ms",
 )
 STEPS = 12

@@ -25,7 +25,7 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_panels_and_the_docs(
     driver, monkeypatch, tmp_path
 ):
     before = [*columns()]
-    fan = Metric("gpu", "%", "Of the fan's top speed.", csv=2, label="fan", spark="fan")
+    fan = Metric("gpu", "%", "Of the fan's top speed.", csv=2, label="fan", spark=True)
     monkeypatch.setitem(METRICS, "fan_pct", fan)
     monkeypatch.setitem(FAST, "fan", lambda _gpu: {"fan_pct": 37.5})
 

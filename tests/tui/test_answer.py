@@ -281,6 +281,8 @@ async def test_on_a_machine_too_busy_for_proof_that_has_the_place_of_the_proposa
     during = changed(named, comparison=comparing().comparison)
     rows = await shown(during, 160, before=ask(cpu_step()))
     assert any(take.replace("an A/B", "the A/B") in row for row in rows)
+    rows = await shown(during, 70, before=ask(cpu_step()))
+    assert rows[2].rstrip().endswith("…")
     ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
     rows = await shown(ranks, width)
     assert "too few cores: until other jobs end, an A/B has a wide interval" in rows[2]

@@ -92,6 +92,14 @@ def test_open_estimates_are_first_then_what_is_unknown_proven_minor_and_fixed():
     ]
 
 
+def test_a_lever_with_two_proposals_stands_where_its_better_one_does():
+    best, worse = promise("it", 40.0, 60.0), Try("it", "half", "", "off", Gain(5.0, 9.0), 10)
+    rows = [switch("second"), switch("it")]
+    found = seen(rows, tries=(best, promise("second", 20.0, 30.0), worse))
+    assert list(found) == ["it", "second"]
+    assert found["it"].worth == "+40 to +60 %"
+
+
 def test_the_gain_is_that_of_the_right_value_over_the_left_one():
     kept = verdict("kept", 0.1, 0.12, 0.14)
     (row,) = seen([switch("kept", "on")], verdicts=(kept,)).values()

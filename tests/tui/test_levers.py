@@ -16,6 +16,7 @@ from gpudash.tui.lever_values import LeverRow
 from gpudash.tui.widgets.levers import LeverPanel
 from tests.tui.driving import dashboard
 from tests.tui.fake_engine import FakeEngine, gpu_sample, training
+from tests.tui.test_ledger import verdict
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count
@@ -69,8 +70,9 @@ def line_of(shown, name):
 def own(name="own", value="a", **values):
     choices = values.pop("choices", ("a", "b"))
     lever = Choice(
-        name=name, default=choices[0], choices=choices, effect="next step", summary="", source=""
-    )
+        name=name, default=choices[0], choices=choices, effect="next step", source="",
+        summary=values.pop("summary", ""),
+    )  # fmt: skip
     return LeverRow(lever=lever, value=value, pending=values.pop("pending", None), **values)
 
 
@@ -138,6 +140,35 @@ async def test_a_proof_has_a_dot_its_interval_and_its_a_b():
         assert "A/B 1" in row
 
 
+@pytest.mark.parametrize("to", ["b", "tensor_decode_in_workers"])
+async def test_80_columns_have_the_axis_too(to):
+    one = own("fused_optimizer", choices=("a", to))
+    proposed = Try("fused_optimizer", to, "", "a", Gain(10.0, 20.0), 10)
+    async with panel((one,), size=(80, 8), snapshot=proposing(proposed)) as (shown, _):
+        assert "0" in lines(shown)[0]
+        assert "+20 %" in lines(shown)[0]
+        assert "┊" in line_of(shown, "fused_optimizer")
+
+
+async def test_an_interval_that_shows_no_difference_sets_no_scale():
+    undecided = verdict("own", -0.8, 0.44, 10.3, a="a", b="b")
+    snapshot = changed(proposing(PROMISED), verdicts=(undecided,), settings={"own": "a"})
+    async with panel((own(), own("other")), snapshot=snapshot) as (shown, _):
+        assert "+20 %" in lines(shown)[0]
+        assert "░╌" in line_of(shown, "other")
+        assert "▸" in line_of(shown, "own")[4:]
+
+
+async def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
+    undecided = verdict("own", -0.3, 0.547, 2.427, a="a", b="b", settings={"other": "b"})
+    snapshot = Snapshot(verdicts=(undecided,), settings={"own": "a"})
+    async with panel((own(),), size=(80, 8), snapshot=snapshot) as (shown, _):
+        row = line_of(shown, "own")
+        assert "◂─" in row
+        assert "no difference" in row
+        assert "+54.7" not in row
+
+
 async def test_the_lever_under_the_cursor_is_explained_below_the_list():
     async with panel(size=(120, 18)) as (shown, pilot):
         while shown.chosen.name != "batch_size":
@@ -147,6 +178,21 @@ async def test_the_lever_under_the_cursor_is_explained_below_the_list():
         assert below.startswith("batch_size, with a new loader: Samples in one step")
     async with panel(size=(120, 15)) as (shown, _):  # the list has its room first
         assert "Samples" not in words(shown)
+
+
+async def test_a_reason_that_does_not_fit_below_the_figures_begins_at_the_axis():
+    rows = own("one", refusal="the script has no DataLoader"), own("two")
+    async with panel(rows, size=(66, 8)) as (shown, _):
+        assert "┊" in line_of(shown, "two")
+        assert "the script has no DataLoader" in line_of(shown, "one")
+
+
+async def test_the_values_give_way_to_the_explanation():
+    rows = (own(summary="Where the batches are made, and by how many processes at once."),)
+    async with panel(rows, size=(96, 3)) as (shown, _):
+        assert lines(shown)[2].rstrip().endswith("processes at once.")
+    async with panel(rows, size=(120, 3)) as (shown, _):
+        assert lines(shown)[2].rstrip().endswith("⏎ a, b")
 
 
 async def test_the_panel_says_why_nothing_can_be_changed():

@@ -230,10 +230,11 @@ async def test_less_room_has_the_most_important_readings():
     assert "³GPU and host" in wide
 
 
-async def test_where_no_gpu_is_read_the_reason_stands_above_the_hosts_readings():
-    text = await seen(Activity(id="activity"), (60, 9), training(on_gpu=False), LIVE)
+async def test_where_no_gpu_is_read_a_line_above_the_hosts_readings_says_why():
+    text = await seen(Activity(id="activity"), (40, 9), training(on_gpu=False), LIVE)
     assert "³host" in text
     assert "no GPU is read: the NVIDIA driver" in text
+    assert text.splitlines()[2].startswith(" core wait")
     starting = msgspec.structs.replace(
         training(on_gpu=False), state="starting", gpu_missing="waiting for the worker"
     )

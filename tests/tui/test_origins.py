@@ -8,16 +8,49 @@ from gpudash.tui.origins import origin, origin_lines
 from tests.tui import scenes
 from tests.tui.driving import dashboard
 
-SHOWN = {name: one for name, one in METRICS.items() if one.label or one.spark or one.chart}
+SHOWN = [one for one in METRICS.values() if one.label]
 
 
 def test_every_number_of_the_screen_has_meaning_source_and_value():
     lines = [*origin_lines(scenes.running())]
     text = " ".join(" ".join(lines).split())
-    for metric in SHOWN.values():
+    for metric in SHOWN:
         assert metric.measured_by in text
         assert metric.meaning in text
     assert "power: 557 W" in lines
+
+
+def test_a_number_is_called_as_on_the_screen_and_has_its_unit():
+    lines = [*origin_lines(scenes.running())]
+    for said in (
+        "steps/s: 146",
+        "step p50: 6.84 ms",
+        "host busy: 2.61 ms",
+        "DRAM traffic: 32 %",
+        "encode: 5.58 ms",
+        "loss: 2.303",
+    ):
+        assert said in lines
+    titles = [line for line in lines if not line.startswith(" ")]
+    names = [title.rpartition(": ")[0] for title in titles]
+    assert len({*names}) == len(names)
+    assert not [name for name in names if "_" in name]
+
+
+def test_values_of_steps_are_of_the_time_that_the_charts_name():
+    fast, slow = scenes.running(), replace(scenes.running(), steps_per_s=1.0)
+    assert origin(fast, "host_ms")["formula"] == "the mean of steps, last 2 s"
+    assert origin(slow, "host_ms")["formula"] == "the mean of steps, last 5 steps"
+
+
+def test_phases_of_other_trainings_are_left_out():
+    assert "rollout" not in " ".join(origin_lines(scenes.running()))
+
+
+def test_what_gpudash_itself_takes_is_told():
+    running = scenes.running()
+    host = replace(running.host, values={**running.host.values, "own_cpu_pct": 10.0})
+    assert "gpudash: CPU: 0.1 cores" in [*origin_lines(replace(running, host=host))]
 
 
 def test_what_was_not_measured_is_a_dash():

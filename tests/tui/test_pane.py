@@ -13,7 +13,7 @@ from textual import events
 from textual.app import App
 
 from gpudash import format as fmt
-from gpudash.snapshot import KEPT_LINES, SampleEnergy
+from gpudash.snapshot import KEPT_LINES, SampleEnergy, Snapshot
 from gpudash.tui.cells import bar_of, fitted
 from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.history import history_rows, table_of
@@ -76,8 +76,8 @@ def numbers(one):
     return [line.strip("▸ ").split()[0] for line in seen(one)[2:-1]]
 
 
-def drawn(results, width, *, rows=9, **options):
-    table = table_of(results, on_gpu=True)
+def drawn(results, width, *, rows=9, price=None, **options):
+    table = table_of(Snapshot(results=results, price=price), on_gpu=True)
     shown = Scroll().in_sight(len(table.results), rows)
     return text_of(history_rows(table, shown, width, **options))
 
@@ -236,6 +236,19 @@ def test_joules_of_a_sample_have_a_column_once_a_setting_has_them():
     assert "J a sample" not in drawn((plain, metered), 50)[0]
 
 
+def test_without_a_head_no_number_is_without_a_unit():
+    (line,) = drawn((result(1, "pipelined=off", 100.0),), 80, rows=1, head=False)
+    assert re.fullmatch(r" +1 +800 samples/s [█▏▎▍▌▋▊▉]+ +pipelined=off *", line)
+
+
+def test_with_a_price_each_setting_has_its_cost():
+    rows = (result(1, "pipelined=off", 100.0), result(2, "pipelined=on", 200.0))
+    head, *lines = drawn(rows, 140, price=28.8)
+    end = head.index("cost of 1M") + len("cost of 1M")
+    assert [line[:end].split()[-1] for line in lines] == ["10.00", "5.00"]
+    assert "cost of 1M" not in drawn(rows, 140)[0]
+
+
 def test_a_setting_loses_whole_words_not_half_a_number():
     lines = drawn((result(1, "pipelined=on channels_last=on batch_size=1024", 1.0),), 42)
     assert re.search(r"(channels_last=on…|pipelined=on…)", lines[1])
@@ -272,7 +285,7 @@ def test_painting_reads_only_the_rows_in_sight():
         def __iter__(self):
             raise AssertionError("all rows are read")
 
-    table = changed(table_of(BATCHES, on_gpu=True), results=Watched(BATCHES))
+    table = changed(table_of(Snapshot(results=BATCHES), on_gpu=True), results=Watched(BATCHES))
     list(history_rows(table, Scroll().in_sight(len(table.results), 9), 118))
     assert len(read) == 9
 
@@ -289,7 +302,7 @@ def test_before_a_setting_was_tried_it_says_what_will_stand_here():
 
 def test_nothing_in_the_history_is_coloured_and_the_present_setting_is_bold():
     rows = (*training().results, result(3, "slow", 10.0))
-    table = table_of(rows, on_gpu=True)
+    table = table_of(Snapshot(results=rows), on_gpu=True)
     head, first, live, last = history_rows(table, range(3), 118)
     assert {ink for _, ink in head} == {"head"}
     for row in (first, last):
@@ -535,4 +548,4 @@ async def test_it_is_painted_without_colour(monkeypatch):
 
 def test_before_a_step_is_measured_the_rate_to_come_is_in_samples():
     unmeasured = changed(result(1, "a", 100.0), steps=0, steps_per_s=None, samples_per_s=None)
-    assert table_of((unmeasured,), on_gpu=False).unit == "samples/s"
+    assert table_of(Snapshot(results=(unmeasured,)), on_gpu=False).unit == "samples/s"

@@ -7,6 +7,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, Kind
+from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.snapshot import Series, Snapshot, Values
 from gpudash.tui.cells import level_of
 from gpudash.tui.charts.axes import (
@@ -39,6 +40,15 @@ ORDER = (
     "host_ms",
 )
 """Most important first; without room the last ones are left out. Other metrics follow these."""
+NEWEST = (
+    "steps_per_s",
+    "samples_per_s",
+    "tokens_per_s",
+    "step_ms_p50",
+    "step_ms_p95",
+    "loss",
+)
+"""Metrics that a snapshot has beside the series."""
 ESSENTIAL = ("gpu_util_pct", "mem_used_mib", "power_w", "core_wait_pct", "cpu_pct")
 """Shown as `–` if not measured; other metrics are left out."""
 
@@ -74,7 +84,7 @@ def readings(snapshot: Snapshot, view: TimeView) -> list[ShownReading]:
     names = [name for name, metric in METRICS.items() if metric.spark and _belongs(snapshot, name)]
     place = {name: index for index, name in enumerate(ORDER)}
     names.sort(key=lambda name: place.get(name, len(ORDER)))
-    return [reading(snapshot, name, METRICS[name].spark, view) for name in names]
+    return [reading(snapshot, name, view) for name in names]
 
 
 def _belongs(snapshot: Snapshot, name: str) -> bool:
@@ -85,12 +95,12 @@ def _belongs(snapshot: Snapshot, name: str) -> bool:
     return name in ESSENTIAL and (METRICS[name].kind != "gpu" or snapshot.gpu_missing is None)
 
 
-def reading(snapshot: Snapshot, name: str, label: str, view: TimeView) -> ShownReading:
+def reading(snapshot: Snapshot, name: str, view: TimeView) -> ShownReading:
     """Return a metric's value, the newest or the cursor's, and its past."""
     metric, past = METRICS[name], snapshot.series.of(name)
     value = value_of(snapshot, name, view)
     one = ShownReading(
-        metric=name, kind=metric.kind, label=label, value=quantity(name, value), past=past
+        metric=name, kind=metric.kind, label=metric.label, value=quantity(name, value), past=past
     )
     if metric.kind != "step":
         return _scaled(snapshot, one)
@@ -104,9 +114,17 @@ def quantity(name: str, value: float | str | None) -> str:
     """Return a metric's value with its unit; CPU time is in cores, not in percent of one."""
     if name == "throttle" and value == "none":
         return "nothing"
-    if name == "cpu_pct" and not isinstance(value, str):
+    if name == "loss" and not isinstance(value, str):
+        return fmt.loss(value)
+    if name.endswith("cpu_pct") and not isinstance(value, str):
         return fmt.cores(value)
     return fmt.plain(fmt.quantity(value, METRICS[name].unit))
+
+
+def reading_of(snapshot: Snapshot, name: str) -> GpuReading | HostReading | None:
+    """Return the newest reading that may have the metric."""
+    kind = METRICS[name].kind
+    return snapshot.gpu if kind == "gpu" else snapshot.host if kind in ("host", "own") else None
 
 
 def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
@@ -120,12 +138,12 @@ def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
 def value_of(snapshot: Snapshot, name: str, view: TimeView) -> float | str | None:
     """Return a metric's value at the moment shown, or its newest."""
     kind = METRICS[name].kind
+    if view.moment_s is None and name in NEWEST:
+        newest: float | None = getattr(snapshot, name)
+        return newest
     if kind in ("step", "phase") or view.moment_s is not None:
         return step_value(snapshot, name, view)
-    if kind == "run":
-        rates = {"steps_per_s": snapshot.steps_per_s, "samples_per_s": snapshot.samples_per_s}
-        return rates.get(name)
-    source = {"gpu": snapshot.gpu, "host": snapshot.host}.get(kind)
+    source = reading_of(snapshot, name)
     return source.values.get(name) if source else None
 
 

@@ -150,11 +150,11 @@ class AnswerStrip(Panel):
                 right = (*right, (f"   {key_for(action)}", "key"), (f" {what}", "dim"))
         room = width - width_of(right)
         if shown.kind == "comparing":
-            left: Parts = (
-                *(((f"{key_for('compare')} ", "key"), ("ends it   ", "text")) * self._can_end),
-                (f"{self._left}   " if self._left else "", "dim"),
-                (shown.caution, "busy"),
-            )  # fmt: skip
+            ends: Parts = (((f"{key_for('compare')} ", "key"), ("ends it   ", "text"))
+                           if self._can_end else ())  # fmt: skip
+            takes = f"{self._left}   " if self._left else ""
+            caution = fmt.clip(shown.caution, max(room - width_of(ends) - cell_len(takes), 0))
+            left: Parts = (*ends, (takes, "dim"), (caution, "busy"))
         elif shown.caution:
             key = key_for("try_it")
             left = ((f"{key}  ", "dim"), (fmt.clip(shown.caution, room - 4), "busy"))

@@ -10,8 +10,8 @@ import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
-from gpudash.compare.costs import with_error
-from gpudash.snapshot import Result
+from gpudash.compare.costs import money, of_a_million, with_error
+from gpudash.snapshot import Result, Snapshot
 from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.charts.axes import nice_ceiling
 from gpudash.tui.lever_values import rate_unit
@@ -19,6 +19,8 @@ from gpudash.tui.lever_values import rate_unit
 MOST_BAR, LEAST_BAR = 32, 6
 GAP = 3
 STEP, BUSY, CORES, JOULES = "step, ms", "GPU busy", "CPU cores", "J a sample"
+COST = "cost of 1M"
+"""Head of what a million samples cost."""
 LEAST_NAME = 24
 """Columns of a setting before other columns are left out."""
 
@@ -33,6 +35,15 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     full: float = 1.0
     """Rate of a full bar: a round number, so that bars do not move while a rate varies."""
 
+    price: float | None = None
+    """Of a GPU for an hour."""
+    gpus: int = 0
+
+    def cost(self, result: Result) -> str:
+        """Return what a million samples cost with this setting."""
+        assert self.price is not None
+        return money(of_a_million(self.price, self.gpus, result.samples_per_s))
+
     def rate(self, result: Result) -> float | None:
         """Return the row's throughput."""
         return result.samples_per_s if self.unit == "samples/s" else result.steps_per_s
@@ -44,10 +55,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return fmt.cores(result.values.get("cpu_pct")).removesuffix(" cores")
 
 
-def table_of(results: tuple[Result, ...], *, on_gpu: bool) -> Table:
+def table_of(snapshot: Snapshot, *, on_gpu: bool) -> Table:
     """Return the settings tried; `on_gpu` is also set if an earlier one had a GPU."""
+    results = snapshot.results
     on_gpu = on_gpu or any("gpu_util_pct" in row.values for row in results)
-    table = Table(results=results, on_gpu=on_gpu, unit=rate_unit(results))
+    unit, price, gpus = rate_unit(results), snapshot.price, len(snapshot.ranks)
+    table = Table(results=results, on_gpu=on_gpu, unit=unit, price=price, gpus=gpus)
     highest = max(fmt.measured(map(table.rate, results)), default=0.0)
     return msgspec.structs.replace(table, full=nice_ceiling(highest))
 
@@ -59,14 +72,18 @@ def energy_text(result: Result) -> str:
 
 
 def history_rows(
-    table: Table, shown: Sequence[int], width: int, *, cursor: int | None = None
+    table: Table, shown: Sequence[int], width: int, *, cursor: int | None = None, head: bool = True
 ) -> Iterator[Parts]:
-    """Yield the head and the rows `shown`; `▸` marks the cursor, bold text the present setting."""
+    """Yield the head and the rows `shown`; `▸` marks the cursor, bold text the present setting.
+
+    Without a head there is no column that needs one.
+    """
     rows = [table.results[index] for index in shown]
     if not rows:
         yield (("   each setting that you try has a row here", "faint"),)
         return
-    rates = [fmt.significant(table.rate(row)) for row in rows]
+    unit = "" if head else f" {table.unit}"
+    rates = [f"{fmt.significant(table.rate(row))}{unit}" for row in rows]
     digits = max(map(len, [table.unit, *rates]))
     numbers = len(str(rows[-1].number))
     room = width - numbers - 4 - digits
@@ -74,22 +91,24 @@ def history_rows(
         STEP: [fmt.milliseconds(row.step_ms_p50) for row in rows],
         BUSY if table.on_gpu else CORES: [*map(table.busy, rows)],
         JOULES: [*map(energy_text, rows)] if any(row.energy for row in rows) else [],
+        COST: [*map(table.cost, rows)] if table.price is not None else [],
     }
     beside = [""] * (len(rows) + 1)  # the numbers beside the bar, with their heads
-    for head, texts in columns.items():
-        wide = max(map(len, [head, *texts]))
-        if texts and room >= LEAST_NAME + GAP + wide:
+    for title, texts in columns.items():
+        wide = max(map(len, [title, *texts]))
+        if head and texts and room >= LEAST_NAME + GAP + wide:
             room -= GAP + wide
             beside = [
                 f"{b}{'':{GAP}}{text:>{wide}}"
-                for b, text in zip(beside, [head, *texts], strict=True)
+                for b, text in zip(beside, [title, *texts], strict=True)
             ]
     longest = max(cell_len(fmt.plain(row.configuration)) for row in rows)
     bar = min(MOST_BAR, room - GAP - max(LEAST_NAME, min(longest, room * 2 // 3)) - 1)
     bar = bar if bar >= LEAST_BAR else 0
     name = max(room - GAP - (bar + 1 if bar else 0), 1)
-    head = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}{beside[0]}"
-    yield ((f"{head}{'':{GAP}}{fitted('setting', name)}", "head"),)
+    if head:
+        titles = f"{'':{numbers + 4}}{table.unit:>{digits}}{'':{bar + 1 if bar else 0}}{beside[0]}"
+        yield ((f"{titles}{'':{GAP}}{fitted('setting', name)}", "head"),)
     for index, row, rate, cells in zip(shown, rows, rates, beside[1:], strict=True):
         ink = "strong" if row.live else "text"
         value = table.rate(row)

@@ -15,7 +15,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Parts, cut, exactly, value_in
 from gpudash.tui.charts.change_axis import Axis, shared_axis
 from gpudash.tui.keys import key_for
-from gpudash.tui.ledger import LedgerRow, Standing, ledger
+from gpudash.tui.ledger import NO_DIFFERENCE, LedgerRow, Standing, ledger
 from gpudash.tui.lever_values import LeverRow, rate_unit
 from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
@@ -30,7 +30,7 @@ WORTH = 26
 STATE = 16
 """Columns of how it is known; in a narrow ledger it stands in the figure's place."""
 STATE_FROM = 100
-LEAST_BAR = 10
+LEAST_BAR = 8
 """Fewest columns of the axis."""
 RUNS, CURSOR = "◐", "▸"
 EFFECTS: dict[Effect, str] = {
@@ -73,7 +73,8 @@ class LeverPanel(Panel, Scrolled):
             before = self.chosen
             self._ledger, self._unit, self._why_not = rows, unit, why_not
             if not any(row.is_running for row in rows):  # the axis stands still meanwhile
-                self._axis = shared_axis(end for row in rows for end in row.ends)
+                known = (row.ends for row in rows if not row.is_undecided)  # noise sets no scale
+                self._axis = shared_axis(end for ends in known for end in ends)
             names = [one.row.lever.name for one in rows]
             if not self._moved:
                 self._cursor = 0
@@ -190,16 +191,18 @@ class LeverPanel(Panel, Scrolled):
         ]  # fmt: skip
         room = width - 3 - columns.name - columns.change
         if one.standing is Standing.FIXED:
-            bar = columns.bar + 1 if columns.bar else 0
-            row.append((" " * bar, ""))
-            row.append((cut(fmt.plain(one.state), max(room - bar - 1, 0)), "faint"))
+            reason, bar = fmt.plain(one.state), columns.bar + 1 if columns.bar else 0
+            at = bar if cell_len(reason) < room - bar else 0
+            row.append((" " * at, ""))
+            row.append((cut(reason, max(room - at - 1, 0)), "faint"))
         else:
             if columns.bar:
                 row += [(_bar(one, self._axis, columns.bar), _bar_ink(one)), (" ", "")]
             worth, state = one.worth, one.state
             if not columns.state:
                 joined = f"{worth}, {state}" if worth and state != "estimate" else worth
-                worth = joined if 0 < cell_len(joined) <= columns.worth else worth or state
+                short = NO_DIFFERENCE if one.is_undecided else worth or state
+                worth = joined if 0 < cell_len(joined) <= columns.worth else short
             row.append((set_cell_size(cut(worth, columns.worth), columns.worth), ink))
             if columns.state:
                 row.append((cut(state, columns.state), "dim"))
@@ -220,12 +223,11 @@ class LeverPanel(Panel, Scrolled):
             does = does.replace(" and new weights", ", same weights") if row.keeps_weights else does
         clauses = [f"{row.lever.name}{does}: {row.lever.summary}", row.forecast, row.context]
         text = " ".join(fmt.plain(clause) for clause in clauses if clause)
-        beside = cell_len(values) + 3 if cell_len(values) + 3 < width // 2 else 0
-        lines = _shortened(text, width - indent - (beside if height == 1 else 0), height)
+        lines = _shortened(text, width - indent, height)
         for index, line in enumerate(lines):
             is_last = index == len(lines) - 1
             gap = width - indent - cell_len(line) - cell_len(values) - 1
-            tail = f"{' ' * gap}{values}" if is_last and beside and gap > 1 else ""
+            tail = f"{' ' * gap}{values}" if is_last and gap > 1 else ""
             yield ((" " * indent + line, "dim"), (tail, "faint"))
 
 
@@ -234,8 +236,9 @@ def _columns(rows: Sequence[LedgerRow], width: int) -> LedgerColumns:
     room = max(width - 3, 0)
     names = max((cell_len(one.row.lever.name) for one in rows), default=LEAST_NAME)
     name = min(max(names + 2, len(TITLE) + 2), MOST_NAME, max(room // 3, 1))
-    texts = (sum(cell_len(text) for text, _ in _change(one, MOST_CHANGE, "")) for one in rows)
-    change = min(max([LEAST_CHANGE, *texts]), MOST_CHANGE, max(room - name, 0) // 2)
+    texts = ("".join(text for text, _ in _change(one, MOST_CHANGE, "")) for one in rows)
+    widths = (cell_len(text.rstrip()) + 2 for text in texts)
+    change = min(max([LEAST_CHANGE, *widths]), MOST_CHANGE, max(room - name, 0) // 2)
     state = STATE if width >= STATE_FROM else 0
     worth = min(WORTH, max(room - name - change - state, 0))
     bar = room - name - change - worth - state - 1

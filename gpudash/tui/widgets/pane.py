@@ -84,7 +84,7 @@ class Pane(Panel, Scrolled):
         has_changed = _shown(snapshot) != _shown(before)
         if has_changed:
             self._keep_place(snapshot.results)
-            self._table = table_of(snapshot.results, on_gpu=_on_gpu(snapshot))
+            self._table = table_of(snapshot, on_gpu=_on_gpu(snapshot))
         if has_changed or lines or rewound:
             self.repaint()
 
@@ -219,8 +219,8 @@ class Pane(Panel, Scrolled):
         """Yield the open tab's rows."""
         if self.tab == "history":
             shown = self._scroll.in_sight(self._count, max(height - 1, 1))
-            rows = [*history_rows(self._table, shown, width, cursor=self._cursor)]
-            yield from rows[-height:]  # a single row has no head
+            head = height > 1
+            yield from history_rows(self._table, shown, width, cursor=self._cursor, head=head)
         elif self.tab == "ab":
             compared, price = self._snapshot.comparison, self._snapshot.price
             yield from comparison_rows(compared, width, height, price)

@@ -93,14 +93,11 @@ class Activity(TimePanel):
         return height <= COMPACT_ROWS and width >= TWO_COLUMNS
 
     def _why(self, width: int, height: int) -> list[str]:
-        """Return the reason in at most two lines; the device panel has all of it."""
-        if self._is_compact(width, height):
-            return []
-        room = min(max(height - 2, 0), 2)
+        """Return the reason in a line, if others stay; with all of the room it has all of it."""
         reason = no_gpu(self._snapshot)
-        if not (reason and room):
+        if not reason or height < 3 or self._is_compact(width, height):
             return []
-        return textwrap.wrap(reason, max(width - 2, 2), max_lines=room, placeholder=" …")
+        return [fmt.clip(reason, width - 2)]
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         return self._readings[: max(height - len(self._why(width, height)), 0)]
@@ -200,7 +197,7 @@ def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
         return
     for metric, known in METRICS.items():
         if known.kind == "gpu" and known.label and (metric in gpu.values or metric not in IF_THERE):
-            one = reading(snapshot, metric, known.spark or known.label, NOW)
+            one = reading(snapshot, metric, NOW)
             beside = SHOWN_TOGETHER.get(metric)
             if beside is not None and metric in gpu.values:
                 value = fmt.quantity(gpu.number(beside[1]), METRICS[beside[1]].unit)
@@ -221,7 +218,7 @@ def _training(snapshot: Snapshot) -> Iterator[DeviceLine]:
         elif metric.startswith("mem_") and snapshot.device and snapshot.device.kind == "cpu":
             continue
         elif known.kind == "host" and known.label:
-            yield reading(snapshot, metric, known.spark or known.label, NOW)
+            yield reading(snapshot, metric, NOW)
 
 
 def _own(snapshot: Snapshot) -> Iterator[DeviceLine]:
