@@ -240,6 +240,15 @@ def test_a_workload_in_which_nothing_is_faster_keeps_its_start():
     assert found["tried"][0]["changes"] == {"channels_last": "on"}
 
 
+def test_a_script_that_fails_has_what_was_tried_and_its_own_exit_code():
+    Path("train.py").write_text(f"{TRAIN}    sys.exit(7)\n")
+    ended = tune("--levers", "num_workers", "--json", "-q", "--", "train.py", "800")
+    assert ended.returncode == 7
+    assert ended.stderr.splitlines()[-1].startswith("gpudash: ")
+    assert "train.py exited with 7" in ended.stderr.splitlines()[-1]
+    assert json.loads(ended.stdout)["start"] == {"num_workers": "1"}
+
+
 def test_nothing_to_tune_is_one_line():
     Path("train.py").write_text(TRAIN)
     ended = tune("--levers", "channels_last", "-q", "--", "train.py", ENDLESS)
