@@ -293,13 +293,11 @@ def conclude(
 
 
 def _remember(tune: Tune, tuning: Tuning) -> None:
-    """Keep what a whole search has found; forget what failed its proof."""
+    """Keep what a whole search has proven; forget what failed its proof."""
     if tune.circumstances is None or tuning.verdict is None or tuning.cannot_tell:
         return
     is_whole = not tuning.cut_short and not tuning.search.ran_out
-    if tuning.was_known:
-        tune_memory.remember(tune.circumstances, tuning.best or None)
-    elif is_whole and (tuning.best or not tuning.leader):
+    if tuning.was_known or is_whole:
         tune_memory.remember(tune.circumstances, tuning.best)
 
 
