@@ -208,7 +208,7 @@ def run_ab(
     session.conduct(comparison)
     interrupted = follow(session, news, start.line, lambda: comparison.done)
     failed = None
-    if comparison.verdict is None and session.failure is not None:
+    if session.failure is not None and not comparison.is_whole:
         failed = complain_of_failure(session.failure, start.where and f"; that was {start.name}")
     return Trial(comparison, news.snapshot, interrupted, failed)
 
@@ -240,8 +240,8 @@ def _run_script(script: HeadlessScript, arguments: argparse.Namespace, start: St
     comparison = trial.comparison
     if script.interrupted and comparison is not None:
         comparison.cancel("interrupted")
-    has_verdict = comparison is not None and comparison.verdict is not None
-    failed = None if has_verdict else script.own_failure(f"verdict{start.where}")
+    is_whole = comparison is not None and comparison.is_whole
+    failed = None if is_whole else script.own_failure(f"verdict{start.where}")
     if comparison is None and failed is None:
         why = "interrupted" if script.interrupted else script.source.why_no_step()
         complain(f"gpudash: no verdict{start.where}: {why}")

@@ -179,16 +179,19 @@ class HeadlessScript:
             complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
         self._reported_hang = clauses
 
-    def own_failure(self, missing: str) -> int | None:
-        """Print that a failed command leaves something `missing`; return its exit code.
-
-        None if the command has not failed, or was asked to end.
-        """
+    @property
+    def failed_with(self) -> int | None:
+        """The command's exit code if it failed; None if it has not, or was asked to end."""
         assert self.source
-        if not self.source.exit_code or self.was_stopped or self.interrupted:
-            return None
-        complain(f"gpudash: no {missing}: {self.source.how_it_ended()}")
-        return in_shell(self.source.exit_code)
+        code = self.source.exit_code
+        return None if not code or self.was_stopped or self.interrupted else in_shell(code)
+
+    def own_failure(self, missing: str) -> int | None:
+        """Print that a failed command leaves something `missing`; return its `failed_with`."""
+        assert self.source
+        if self.failed_with is not None:
+            complain(f"gpudash: no {missing}: {self.source.how_it_ended()}")
+        return self.failed_with
 
     def _wait(self) -> int:
         assert self._child

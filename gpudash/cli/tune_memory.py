@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     of: Circumstances
     best: Settings
-    """As changes of the settings from before; empty if nothing was faster."""
+    """As changes of the settings from before."""
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +64,13 @@ def recall(of: Circumstances) -> Settings | None:
     return next((one.best for one in reversed(_read().findings) if one.of == of), None)
 
 
-def remember(of: Circumstances, best: Settings | None) -> None:
-    """Keep what was found, or with None forget it. A cache that cannot be written is none."""
+def remember(of: Circumstances, best: Settings) -> None:
+    """Keep what was found. If that is nothing, forget what was: a second tune would prove nothing.
+
+    A cache that cannot be written is none.
+    """
     kept = [one for one in _read().findings if one.of != of]
-    if best is not None:
+    if best:
         kept.append(Finding(of=of, best=best))
     own_file.write(place(), Findings(findings=tuple(kept[-KEPT:])))
 

@@ -133,6 +133,11 @@ class Tune:
         """Do what comes next; return whether the training may end."""
         return next(self._course, True)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has its verdict, and no end of the training cut it short."""
+        return self.tuning is not None and self.tuning.is_whole
+
     def line(self, snapshot: Snapshot) -> str:
         """Return the progress line."""
         if snapshot.state in ENDED:
@@ -213,10 +218,12 @@ def _of_workload(arguments: argparse.Namespace) -> int:
         news = News(quiet=arguments.quiet)
         tune = Tune(session, news, arguments)
         interrupted = follow(session, news, tune.line, tune.is_over)
-        if session.failure is not None and not (tune.tuning and tune.tuning.verdict):
-            return complain_of_failure(session.failure)
-    ended = tune.failure or "the training ended first"
-    return conclude(tune, news.snapshot, arguments, ended, interrupted=interrupted)
+        failure = session.failure
+        if failure is not None and tune.tuning is None:
+            return complain_of_failure(failure)
+    ended = failure.sentence if failure is not None else "the training ended first"
+    code = conclude(tune, news.snapshot, arguments, tune.failure or ended, interrupted=interrupted)
+    return code if failure is None or tune.is_whole else Exit.FAILED
 
 
 def _of_script(arguments: argparse.Namespace) -> int:
@@ -232,13 +239,10 @@ def _of_script(arguments: argparse.Namespace) -> int:
         script.follow(session, lambda: tune.is_over() or script.interrupted, line)
     source = script.source
     assert source
-    has_verdict = tune.tuning is not None and tune.tuning.verdict is not None
-    code = None if has_verdict or tune.refusal else script.own_failure("verdict")
-    if code is not None:
-        return code
     ended = source.how_it_ended() if source.started else source.why_no_step()
     snapshot, ended = script.news.snapshot, tune.failure or ended
-    return conclude(tune, snapshot, arguments, ended, interrupted=script.interrupted)
+    code = conclude(tune, snapshot, arguments, ended, interrupted=script.interrupted)
+    return code if script.failed_with is None or tune.is_whole else script.failed_with
 
 
 def _ask(arguments: argparse.Namespace) -> None:
@@ -275,25 +279,25 @@ def conclude(
         say("\n".join(lines(tuning, tune.choice.left_out, arguments.price)))
     if tuning.hurt:
         complain(f"gpudash: {tuning.hurt}")
+    why = "interrupted" if interrupted else ended if tuning.cut_short else tuning.failure
     if tuning.verdict is None:
-        why = "interrupted" if interrupted else tuning.failure
         complain(f"gpudash: no verdict: {why}{_so_far(tuning)}")
         return Exit.INTERRUPTED if interrupted else Exit.FAILED
     if arguments.save is not None:
         _save(arguments, snapshot.workload, tuning.best)
+    if tuning.cut_short:
+        complain(f"gpudash: {why} before the proof was over")
     if interrupted and tuning.cut_short:
         return Exit.INTERRUPTED
     return Exit.NOT_SHOWN if arguments.exit_code and not tuning.best else Exit.DONE
 
 
 def _remember(tune: Tune, tuning: Tuning) -> None:
-    """Keep what a whole search has found; forget what failed its proof."""
+    """Keep what a whole search has proven; forget what failed its proof."""
     if tune.circumstances is None or tuning.verdict is None or tuning.cannot_tell:
         return
     is_whole = not tuning.cut_short and not tuning.search.ran_out
-    if tuning.was_known:
-        tune_memory.remember(tune.circumstances, tuning.best or None)
-    elif is_whole and (tuning.best or not tuning.leader):
+    if tuning.was_known or is_whole:
         tune_memory.remember(tune.circumstances, tuning.best)
 
 

@@ -205,13 +205,11 @@ class Comparison(BlockTrial):
     def _end_early(self, reason: str) -> None:
         pairs = len(self._pairs)
         if self.found is None or self.found.low is None:
-            self.failure = f"{reason} after {pairs} pairs, too few for a verdict"
+            many = f"{pairs} pair{'s' * (pairs != 1)}"
+            self.failure = f"{reason} after {many}, too few for a verdict"
             return
         self.cut_short = True
         self._conclude()
-
-    def _break_off(self, why: str) -> None:
-        self.failure = why
 
     def _take(self, outcome: Outcome) -> None:
         if isinstance(outcome, NotRun):

@@ -48,6 +48,11 @@ class BlockTrial(ABC):
         return self.verdict is not None or self.failure is not None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it has its verdict, and no end of the training cut it short."""
+        return self.verdict is not None and not self.cut_short
+
+    @property
     def lasted_s(self) -> float:
         """How long it has been going on."""
         return 0.0 if self._began_s is None else self._now_s - self._began_s
@@ -70,7 +75,7 @@ class BlockTrial(ABC):
                 self._take(outcome)
         if self._log.over is not None:
             if not self.is_over:
-                self._break_off(self._log.over)
+                self._end_early(self._log.over)
             self.done = True
         if self.done or self._stopping:
             return None
@@ -122,10 +127,6 @@ class BlockTrial(ABC):
     @abstractmethod
     def _end_early(self, reason: str) -> None:
         """Set verdict or failure by what was measured so far."""
-
-    def _break_off(self, why: str) -> None:
-        """Set them where the training has ended, or another change the blocks."""
-        self._end_early(why)
 
 
 def block_of(

@@ -55,8 +55,11 @@ def encoded(report: StepReport, rank: int, seq: int, sent_s: float) -> bytes:
 def _finite(value: Any) -> Any:
     """Return the value with None for what is not finite; values by name are left out instead."""
     if isinstance(value, dict):
-        found = {name: _finite(one) for name, one in value.items()}
-        return {name: one for name, one in found.items() if one is not None}
+        return {name: _finite(one) for name, one in value.items() if not _is_odd(one)}
     if isinstance(value, (list, tuple)):
         return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+    return None if _is_odd(value) else value
+
+
+def _is_odd(value: Any) -> bool:
+    return isinstance(value, float) and not isfinite(value)

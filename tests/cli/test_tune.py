@@ -63,11 +63,12 @@ def tuned(worker=None, **how):
     return found
 
 
-def concluded(found, *, interrupted=False, **how):
+def concluded(found, *, interrupted=False, circumstances=None, **how):
     about = {"json": False, "exit_code": False, "save": None, "project_file": Path("gpudash.toml")}
     about["price"] = None
     begun = Tune(ScriptedSession(), None, Namespace())
     begun.tuning, begun.choice = found, Chosen(found.tunables, LEFT_OUT)
+    begun.circumstances = circumstances
     snapshot = Snapshot(workload="encdec")
     arguments = Namespace(**about | how)
     return conclude(begun, snapshot, arguments, "it ended", interrupted=interrupted)
@@ -130,6 +131,18 @@ def test_scripts_learn_from_the_exit_code_whether_something_is_faster(capsys):
     assert concluded(same, exit_code=True) == Exit.NOT_SHOWN
     assert concluded(same) == Exit.DONE
     assert "nothing faster was found" in capsys.readouterr().out
+
+
+def test_what_was_proven_is_remembered_and_where_nothing_was_all_is_tried_again():
+    """A second tune has to measure something: the script may be another one by then."""
+    same = tuned(Training(lambda _settings: 50.0, noise=0.001))
+    of = tune_memory.Circumstances(
+        workload="encdec", command=(), found="", settings={}, levers=(), device="GPU", versions={}
+    )
+    concluded(tuned(), circumstances=of)
+    assert tune_memory.recall(of) == {"channels_last": "on", "precision": "bf16"}
+    concluded(same, circumstances=of)
+    assert tune_memory.recall(of) is None
 
 
 def test_a_gain_that_is_not_proven_above_1_percent_keeps_the_start(capsys):
@@ -238,6 +251,15 @@ def test_a_workload_in_which_nothing_is_faster_keeps_its_start():
     found = json.loads(ended.stdout)
     assert (found["best"], found["workload"]) == ({}, "encdec")
     assert found["tried"][0]["changes"] == {"channels_last": "on"}
+
+
+def test_a_script_that_fails_has_what_was_tried_and_its_own_exit_code():
+    Path("train.py").write_text(f"{TRAIN}    sys.exit(7)\n")
+    ended = tune("--levers", "num_workers", "--json", "-q", "--", "train.py", "800")
+    assert ended.returncode == 7
+    assert ended.stderr.splitlines()[-1].startswith("gpudash: ")
+    assert "train.py exited with 7" in ended.stderr.splitlines()[-1]
+    assert json.loads(ended.stdout)["start"] == {"num_workers": "1"}
 
 
 def test_nothing_to_tune_is_one_line():

@@ -335,9 +335,10 @@ def test_another_change_ends_it():
     assert done.experiment.found is not None
     done.worker.obey(Change(id=9, settings={"num_workers": "4"}))
     done.run()
-    assert done.experiment.failure == "another change ended it"
+    failure = "another change ended it after 1 pair, too few for a verdict"
+    assert done.experiment.failure == failure
     assert done.experiment.verdict is None
-    assert done.experiment.shown().failure == "another change ended it"
+    assert done.experiment.shown().failure == failure
     assert done.commands == []
 
 
@@ -367,15 +368,29 @@ def test_the_end_of_the_training_ends_it():
     for record in done.worker.take():
         done.tell(record)
     assert done.experiment.done
-    assert done.experiment.failure == "the training ended"
+    assert done.experiment.failure == "the training ended after 1 pair, too few for a verdict"
     assert done.commands == []
+
+
+def test_at_the_end_of_the_training_what_was_measured_is_its_verdict():
+    """Its interval holds at every look, so also at this one."""
+    done = conduct(pipelined(pairs=20), step_ms=faster(1.25, noise=unsteady()))
+    while done.experiment.shown().pairs < 8:
+        done.turn()
+    assert not done.experiment.is_over
+    done.worker.finish()
+    for record in done.worker.take():
+        done.tell(record)
+    assert done.experiment.done
+    assert done.experiment.cut_short
+    assert "8 pairs" in done.experiment.verdict
 
 
 def test_another_worker_ends_it():
     done = conduct(pipelined())
     done.turn(5)
     done.tell(in_process(Worker().start(), pid=43))
-    assert done.experiment.failure == "the training ended"
+    assert done.experiment.failure == "the training ended after 0 pairs, too few for a verdict"
 
 
 def test_records_after_its_end_are_ignored():

@@ -69,11 +69,11 @@ def test_the_sessions_records_have_the_same_fields_in_the_same_order() -> None:
 def test_a_loss_and_values_that_are_no_numbers_are_not_sent() -> None:
     step = STEP._replace(values={"data_ms": math.nan, "host_ms": 1.0})
     odd = StepReport(
-        until_s=1.0, steps=(step,), total_steps=7, total_samples=8, loss=math.nan, loss_step=7
+        until_s=1.0, steps=(step,), total_steps=7, total_samples=None, loss=math.nan, loss_step=7
     )
     body = read(odd).body
     assert isinstance(body, Progress)
-    assert (body.loss, body.loss_step) == (None, 7)
+    assert (body.loss, body.loss_step, body.total_samples) == (None, 7, None)
     assert body.steps[0].values == {"host_ms": 1.0}
 
 
