@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import msgspec
-from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.cli import saved_profile, tune_memory
@@ -15,17 +14,15 @@ from gpudash.cli.headless import News, complain_of_failure, follow, training_ses
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
-from gpudash.compare.ab import rate
 from gpudash.compare.costs import Costs, costs, worth_lines
-from gpudash.compare.energy import of_blocks
-from gpudash.compare.sequential import LEAST, estimate_so_far
+from gpudash.compare.sequential import LEAST
 from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import check_for_script, levers_of
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, EnergyFound
+from gpudash.protocol.session import EnergyFound
 from gpudash.protocol.training import State
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
@@ -326,21 +323,6 @@ def progress(tuning: Tuning) -> str:
     return f"{tuning.doing}, {course.pairs} pair{'s' * (course.pairs != 1)}{known}"
 
 
-def measured(tuning: Tuning) -> ComparisonShown:
-    """Return the proof as a comparison, with its rates and its energy."""
-    found, why = None, ""
-    if tuning.energy:
-        found, why = of_blocks(tuning.proof, estimate_so_far)
-    a, b = zip(*tuning.proof, strict=True) if tuning.proof else ((), ())
-    return replace(
-        tuning.shown(),
-        samples_per_s=(rate(a, "samples"), rate(b, "samples")),
-        energy=found,
-        why_no_energy=why,
-        gpus=tuning.gpus,
-    )
-
-
 def document(
     tuning: Tuning,
     snapshot: Snapshot,
@@ -349,7 +331,7 @@ def document(
 ) -> TuneReport:
     """Return what was found as a document for programs."""
     search, found = tuning.search, tuning.search.found
-    proof = measured(tuning)
+    proof = tuning.shown()
     return TuneReport(
         workload=snapshot.workload,
         device=snapshot.device.name if snapshot.device else None,
@@ -397,7 +379,7 @@ def lines(
         return
     yield tuning.verdict
     if tuning.leader:
-        proof = measured(tuning)
+        proof = tuning.shown()
         yield from worth_lines(proof, price, energy=tuning.energy)
     if tuning.leader and not tuning.best:
         yield f"the start stays: no gain above {100 * LEAST:g} % is proven"

@@ -165,7 +165,7 @@ class Session(SessionThread):
 
         With `goes_on` it goes on with the pairs of the last one, if that asked the same.
         """
-        question = msgspec.structs.replace(question, energy=question.energy or self._meters)
+        question = msgspec.structs.replace(question, energy=question.energy or self.meters)
 
         def begin(_number: int) -> None:
             last = self._comparison if goes_on else None
@@ -222,7 +222,8 @@ class Session(SessionThread):
         self._requests.put(begin)
 
     @property
-    def _meters(self) -> bool:
+    def meters(self) -> bool:
+        """Whether the ticks of energy counters come in: what is compared has joules then."""
         return any(one.meters for one in self._beside)
 
     def _track(self, figures: Figures) -> None:

@@ -130,7 +130,8 @@ class AbControl:
         if not found.tunables:
             why = "; ".join(f"{one.lever}: {one.why}" for one in found.left_out)
             raise UsageError(f"nothing to tune: {why or 'the training has no lever'}")
-        run.asked_comparison = Request(run.engine.conduct(Tuning(found.tunables)), True)
+        tuning = Tuning(found.tunables, energy=run.engine.meters)
+        run.asked_comparison = Request(run.engine.conduct(tuning), True)
         levers = ", ".join(one.name for one in found.tunables)
         return f"tries {levers} for {BUDGET_S:.0f} s at most; {key_for('compare')} ends it"
 

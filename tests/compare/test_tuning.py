@@ -248,6 +248,15 @@ def test_the_best_is_proven_and_the_training_goes_back():
     assert tune.verdict.startswith("channels_last=on, precision=bf16 is 5")
     assert worker.settings["channels_last"] == "off"
     assert not worker.blocks.running
+    shown = tune.shown()
+    assert shown.steps_per_s[1] / shown.steps_per_s[0] == pytest.approx(1 + shown.change, rel=0.02)
+
+
+def test_a_tune_that_was_asked_for_joules_says_why_there_are_none():
+    for energy in (False, True):
+        tune = tuning("channels_last", energy=energy)
+        Conducted(tune, Training(faster_in_nhwc)).run()
+        assert bool(tune.shown().why_no_energy) is energy
 
 
 def test_nothing_is_found_where_nothing_helps():

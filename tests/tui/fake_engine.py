@@ -200,6 +200,7 @@ class FakeEngine:
         self._playing = threading.Event()
         self._answers = Answers()
         self._profiled: tuple[Any, ...] = ()
+        self.meters = False
 
     # ── what the dashboard calls ────────────────────────────────────────────────────────
 

@@ -1,6 +1,7 @@
 """The tune on the dashboard: its key, its course in the A/B's tab, and its end."""
 
 import msgspec
+import pytest
 
 from gpudash.compare.tune.tuning import Tuning
 from gpudash.tui.screens.dialog import AskKey
@@ -36,6 +37,15 @@ async def test_capital_t_asks_about_other_numbers_and_tunes():
             assert "channels_last" in names
             assert "batch_size" not in names
             assert d.app.main_screen.pane.tab == "ab"
+
+
+@pytest.mark.parametrize("meters", [False, True])
+async def test_a_tune_asks_for_joules_where_an_ab_does(meters):
+    async with dashboard(snapshot=training()) as d:
+        d.engine.meters = meters
+        await d.press("T", "n")
+        ((tuning,),) = d.engine.calls_of("conduct")
+        assert tuning.energy is meters
 
 
 async def test_escape_tunes_nothing():

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpudash.compare.ab import rate
 from gpudash.compare.block_trial import BlockTrial, block_of
 from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
+from gpudash.compare.energy import of_blocks
 from gpudash.compare.meter import Meter, gpus_of
 from gpudash.compare.paired_t import Estimate
+from gpudash.compare.sequential import estimate_so_far
 from gpudash.compare.tune.search import (
     ALLOWANCE,
     Allowance,
@@ -217,6 +220,10 @@ class Tuning(BlockTrial):
         """Return the state for the screen, as a comparison of the best so far with the start."""
         found = self._search.found
         best = self._search.leader if self.verdict is None else self.best
+        a, b = zip(*self.proof, strict=True) if self.proof else ((), ())
+        energy, why_no_energy = None, ""
+        if self.energy and (self.course.is_proving or self.is_over):
+            energy, why_no_energy = of_blocks(self.proof, estimate_so_far)
         return ComparisonShown(
             lever=TUNE,
             a="start",
@@ -227,9 +234,13 @@ class Tuning(BlockTrial):
             low=found.low if found else None,
             high=found.high if found else None,
             history=(),
-            steps_per_s=(None, None),
+            steps_per_s=(rate(a, "steps"), rate(b, "steps")),
+            samples_per_s=(rate(a, "samples"), rate(b, "samples")),
             host_ms=(None, None),
             core_wait_pct=self.core_wait_pct,
+            energy=energy,
+            why_no_energy=why_no_energy,
+            gpus=self.gpus,
             verdict=self.verdict,
             failure=self.failure,
             doing=self.doing,
