@@ -148,7 +148,7 @@ class Answers:
         if not is_more or (snapshot.state in ENDED and self.newest is not None):
             return
         before = self._found
-        if before is not None and profile is not of[0]:
+        if before is not None and not goes_on:  # what came since counts at once
             before = Found(before.limit)
         found = find(snapshot, before, cores, profile)
         if found is None:

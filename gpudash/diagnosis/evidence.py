@@ -132,7 +132,7 @@ def _straggler(measured: Measured) -> Iterator[str]:
         case "persistent":
             first = f"{rank} is {_pct(straggler.slower_pct)} slow{in_what}"
             loads = straggler.phase == "data" and "num_workers" in snapshot.settings
-            last = "the loader's levers may change that" if loads else "no lever changes that"
+            last = "the loader's levers may change that" if loads else "no lever evens that out"
         case "imbalance":
             first = f"{rank} has more to work on{in_what}"
             last = "batches of equal size would even that out"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
-from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.evidence import caution_in_ab
@@ -113,8 +112,7 @@ def why_lines(shown: Headline) -> list[str]:
     All are of the moment at which the answer was found.
     """
     asked = shown.answer.why if shown.answer is not None else ("there is no answer yet",)
-    tries = (line for one in shown.tries for line in _try_lines(one))
-    return [*shown.evidence, *filter(None, (shown.caution,)), "", *asked, *tries]
+    return [*_said(shown), "", *asked, *_tries(shown)]
 
 
 def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
@@ -124,9 +122,8 @@ def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
     for lane in answer.lanes:
         parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
         yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
-    # without a screen no A/B can run beside it, and `gpudash ab` can
-    shown = headline(replace(snapshot, state="training", status="training", can=("blocks",)))
-    yield from (f"  {line}".rstrip() for line in why_lines(shown))
+    lines = (*_said(answer), "", *answer.why, *_tries(answer))
+    yield from (f"  {line}".rstrip() for line in lines)
 
 
 def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
@@ -196,7 +193,14 @@ def _measuring(snapshot: Snapshot) -> Iterator[str]:
         yield f"setting {before.number}: {so_far}"
 
 
-def _try_lines(one: Try) -> Iterator[str]:
-    yield f"try {one.promise}: {one.why}" if one.gain is None else f"try {one.promise}; {one.why}"
-    if one.gain is not None:
-        yield f"  {one.gain.label}: {one.gain.source}"
+def _said(of: Headline | Answer) -> Iterator[str]:
+    yield from of.evidence
+    if of.caution:
+        yield of.caution
+
+
+def _tries(of: Headline | Answer) -> Iterator[str]:
+    for one in of.tries:
+        yield f"try {one.promise}{':' if one.gain is None else ';'} {one.why}"
+        if one.gain is not None:
+            yield f"  {one.gain.label}: {one.gain.source}"

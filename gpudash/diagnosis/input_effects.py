@@ -90,7 +90,7 @@ def more_workers(change: LeverChange) -> Outcome | None:
     return Outcome(
         with_(added, least_ms),
         with_(min(added, free) * ADDED_WORKER, usual_ms) if has_least else None,
-        f"a worker makes a batch in {fmt.milliseconds(batch_ms)} ms; "
+        f"a worker makes a step's input in {fmt.milliseconds(batch_ms)} ms; "
         f"without the wait a step takes {fmt.milliseconds(rest_ms)} ms",
     )
 

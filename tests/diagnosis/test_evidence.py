@@ -318,7 +318,7 @@ def test_why_shows_a_try_with_its_reason_and_where_its_gain_is_from():
     lines = why_lines(found)
     first = next(index for index, line in enumerate(lines) if line.startswith("try num_workers"))
     assert lines[first] == "try num_workers 4 → 8: +39 to +72 %; more batches are made at a time"
-    assert lines[first + 1].startswith("  +39 to +72 %: a worker makes a batch in 40.0 ms")
+    assert lines[first + 1].startswith("  +39 to +72 %: a worker makes a step's input in 40.0 ms")
 
 
 def test_while_steps_are_profiled_the_answer_from_before_is_shown():
@@ -342,8 +342,8 @@ def test_a_rank_that_loads_slowly_is_named_and_the_loaders_levers_are_proposed_f
     assert gains["num_workers"] > 50
 
 
-def test_where_a_rank_computes_slowly_no_lever_changes_that():
-    assert ask(behind(rank=1)).evidence[-1] == "no lever changes that"
+def test_where_a_rank_computes_slowly_no_lever_evens_that_out():
+    assert ask(behind(rank=1)).evidence[-1] == "no lever evens that out"
 
 
 def shared(snapshot, pct):

@@ -1,8 +1,8 @@
 """How long an answer and its proposals stand, and which of its figures are shown."""
 
 from gpudash.diagnosis.answer import HOLD_S, Answers
-from gpudash.diagnosis.headline import why_lines
-from gpudash.protocol.inspections import CodeLine, CodeLines
+from gpudash.diagnosis.headline import answer_lines, why_lines
+from gpudash.protocol.inspections import CodeLine, CodeLines, Rehearsed, Timing
 from gpudash.snapshot import Marker
 from gpudash.trace.summary import Summary
 from tests.diagnosis.trainings import (
@@ -40,12 +40,38 @@ def test_a_new_profile_is_looked_at_within_the_same_tick():
     assert look(answers, snapshot, profile) != without
 
 
+def test_what_was_rehearsed_counts_at_once():
+    answers, snapshot = Answers(), two_streams()
+    assert look(answers, snapshot).tries[0].label == "precision=bf16"
+    slower = Timing(
+        lever="precision",
+        value="bf16",
+        is_frozen=False,
+        before_ms=2.0,
+        after_ms=14.0,
+        spread=0.0,
+        before_host_ms=0.1,
+        after_host_ms=0.1,
+    )
+    rehearsed = changed(snapshot, rehearsed=Rehearsed(at_s=1.0, timings=(slower,)))
+    assert "precision=bf16" not in [one.label for one in look(answers, rehearsed).tries]
+
+
 def test_what_comes_while_nothing_is_measured_is_in_the_next_answer():
     answers, snapshot = Answers(), gpu_step()
     look(answers, snapshot)
     code = CodeLines(at_s=1.0, looks=20, lines=(CodeLine("train.py", 7, "augment", 15),))
     look(answers, changed(snapshot, state="paused", code=code))
     assert "train.py:7 augment" in "".join(look(answers, changed(snapshot, code=code)).why)
+
+
+def test_a_printed_answer_has_its_evidence_whatever_the_training_does_meanwhile():
+    answers, snapshot = Answers(), gpu_step()
+    answer = look(answers, snapshot)
+    silent = changed(snapshot, quiet_s=60.0, answer=answer)
+    lines = list(answer_lines(silent, answer))
+    assert f"  {answer.evidence[0]}" in lines
+    assert lines == list(answer_lines(changed(snapshot, answer=answer), answer))
 
 
 def test_a_change_makes_the_answer_void_at_once():

@@ -87,7 +87,7 @@ def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path
 def test_the_newest_answer_is_in_the_provenance_as_why_prints_it(tmp_path):
     recorder = recorder_of(tmp_path)
     take(recorder, started(BEGAN_S, {}))
-    gain = Gain(5.0, 20.0, "a worker makes a batch in 9 ms")
+    gain = Gain(5.0, 20.0, "a worker makes a step's input in 9 ms")
     tries = (Try("num_workers", "4", "more workers", "2", gain),)
     slopes = (Slope(part="loader", slope=1.0, low=0.9, high=1.1),)
     parts = (Without("data", 3.0, 4.0, 6.5),)
