@@ -38,9 +38,11 @@ from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import ComparisonShown, EnergyFound
-from gpudash.protocol.training import State, TrainingProcess
+from gpudash.protocol.training import Progress, State, TrainingProcess
 from gpudash.statistics import Means, geometric
 
+KINDS: frozenset[type] = frozenset({GpuReading, HostReading})
+"""Of readings that are looked at."""
 READINGS = ("core_wait_pct", "gpu_util_pct")
 """Of which the mean over the whole comparison counts."""
 INSTRUMENTS = "instruments"
@@ -101,6 +103,7 @@ class Comparison(BlockTrial):
         self._energy: EnergyFound | None = None
         self._why_no_energy = ""
         self._readings = Means()
+        self._expected: frozenset[type] = KINDS
         self._process: TrainingProcess | None = None
         self.refused = False
         """Whether it failed because a setting is not possible."""
@@ -199,8 +202,12 @@ class Comparison(BlockTrial):
         return self._readings.values().get("core_wait_pct")
 
     def _note(self, item: Event | Reading) -> None:
-        if isinstance(item, (GpuReading, HostReading)) and not self.is_over:
-            self._readings.add({name: item.number(name) for name in READINGS})
+        if isinstance(item, Progress) and item.steps:
+            self._expected = KINDS
+        elif isinstance(item, (GpuReading, HostReading)) and not self.is_over:
+            if type(item) in self._expected:  # else no step ended since one: something compiles
+                self._readings.add({name: item.number(name) for name in READINGS})
+            self._expected -= {type(item)}
 
     def _end_early(self, reason: str) -> None:
         pairs = len(self._pairs)

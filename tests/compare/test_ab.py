@@ -198,6 +198,14 @@ def test_a_verdict_says_if_the_training_had_to_wait_for_a_core(readings, mean, w
     assert comparison.shown().core_wait_pct == (mean and pytest.approx(mean))
 
 
+def test_while_no_step_ends_readings_do_not_count():
+    """Something compiles: the training has a core for that, and the GPU idles."""
+    done = conduct(pipelined(), step_ms=faster(1.25))
+    for core_wait_pct in (40.0, 90.0, 90.0):
+        done.tell(host(done.worker.now_s, core_wait_pct=core_wait_pct))
+    assert done.run().experiment.shown().core_wait_pct == 40.0
+
+
 def test_load_that_comes_after_the_verdict_does_not_touch_it():
     done = Conducted(
         Comparison(pipelined(pairs=60, precision=0.01)), Worker(step_ms=faster(1.25)), delay=100
