@@ -37,6 +37,7 @@ from gpudash.offers import levers_of
 from gpudash.protocol.answer import Answer, Try
 from gpudash.protocol.inspections import CodeLines, Rehearsed
 from gpudash.protocol.session import Slope
+from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
 from workloads import CATALOGUE
@@ -51,7 +52,7 @@ UNEXPLAINED = 0.1
 """With more than this part of a step unexplained there is no answer."""
 FIGURES_S = 10.0
 """Figures that change alone are shown as often: each answer that is shown is in a recording's log,
-which takes 0.7 MB an hour."""
+which takes 0.7 MB an hour. Those of the first steps are shown anew after `NOW_S`."""
 
 
 class Found(NamedTuple):
@@ -122,7 +123,7 @@ class Answers:
     def __init__(self) -> None:
         self.newest: Answer | None = None
         """The answer that is shown; None until enough steps are measured."""
-        self._newest_s = -inf
+        self._anew_s = -inf
         self._found: Found | None = None
         self._then = Snapshot()
         self._of: tuple[Summary | None, CodeLines | None, Rehearsed | None] = (None, None, None)
@@ -156,8 +157,10 @@ class Answers:
         self._found, self._of = found, (profile, snapshot.code, snapshot.rehearsed)
         shown, now_s = self.newest, snapshot.elapsed_s
         stays = shown is not None and goes_on and not _is_other(found, shown)
-        if not stays or now_s - self._newest_s >= FIGURES_S:
-            answer, self._newest_s = found.answer, now_s
+        if not stays or now_s >= self._anew_s:
+            answer, step = found.answer, found.measured.step
+            is_first = step.steps * (step.step_ms or 0.0) < 1e3 * NOW_S
+            self._anew_s = now_s + (NOW_S if is_first else FIGURES_S)
             self.newest = shown if answer == shown else answer
 
 

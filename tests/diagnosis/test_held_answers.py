@@ -117,6 +117,14 @@ def test_figures_that_change_alone_are_shown_anew_after_a_while():
     ]
 
 
+def test_figures_of_the_first_steps_are_shown_anew_soon():
+    """They are few, and the readings of the device reach back before them."""
+    first, more = measured(device_ms=9.9, ticks=2), measured(device_ms=9.5)
+    found = given(Answers(), first, *[more] * 3)
+    said = [one.evidence[0].partition(" of ")[0] for one in found]
+    assert said == [*["the GPU is busy 99 %"] * 2, *["the GPU is busy 95 %"] * 2]
+
+
 def test_a_limit_stands_until_it_was_not_found_for_a_while():
     busy, waiting = gpu_step(), measured(data_ms=3.0)
     found = given(Answers(), busy, busy, *[waiting] * 6)
