@@ -7,7 +7,7 @@ is at work nearly all the time is the limit; else it is the part that leaves it 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from gpudash.diagnosis.model import AT_WORK, SAMPLED, WAITED, Model, PartName
+from gpudash.diagnosis.model import AT_WORK, SAMPLED, Model, PartName
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.session import Straggler
@@ -41,15 +41,15 @@ STRAGGLER_PCT = 1.0
 IDLE = 0.25
 """Part of a step in which a device idles for want of launches before they are the limit."""
 LEAST: dict[PartName, float] = {
-    "data": WAITED,
+    "data": 0.1,
     "copy": 0.2,
     "communication": 0.1,
-    "wait": WAITED,
+    "wait": 0.1,
     "your code": IDLE,
     "launch": IDLE,
 }
-"""Parts of a step that leave the device idle, and what each has to save to be the limit. A copy's
-phase includes the time until its launch."""
+"""Parts of a step that leave the device idle, and what each has to save to be the limit. Other
+tools call a wait of 10 % a warning. A copy's phase includes the time until its launch."""
 LIMITS: dict[PartName, Limit] = {
     "data": "data",
     "copy": "copy",
@@ -178,7 +178,7 @@ def _on_cpu(model: Model, step: RecentStep) -> Iterator[Cause]:
         Cause(
             "communication", "the step only communicates", 100 * times.communication / whole_ms, 10
         ),
-        Cause("data", "the step mainly waits for data", data_pct, 100 * WAITED),
+        Cause("data", "the step mainly waits for data", data_pct, 10.0),
         Cause("own_code", "your code", 100 * times.code / whole_ms, CPU_PCT),
         Cause("cpu", "the CPU computes", 100 * times.device / whole_ms, CPU_PCT),
     )

@@ -18,9 +18,8 @@ AT_WORK = 0.9
 """A device at work for this part of a step is the limit: the rest is within the model's error."""
 SAMPLED = 0.8
 """The same without a profile. In 40 recordings the driver's counter read up to 0.15 less."""
-WAITED = 0.1
-"""Part of a step for which the host waits for batches, or the device, to set its pace. Other tools
-call it a warning. Less may be the time to hand a batch over."""
+WAITED = 0.05
+"""Part of a step for which the host waits for batches. Less is the time to hand them over."""
 GROWTH = 0.1
 """Of a step: a proof by slowing delays a part as much."""
 AHEAD = 3
