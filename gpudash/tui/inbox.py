@@ -42,11 +42,14 @@ class Inbox:
         self._mail = Mail()
         self._knocked = False
         self._lock = threading.Lock()
+        self.trained: Snapshot | None = None
+        """The newest snapshot of a training, shown or not: later ones have no rates."""
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Keep the newest snapshot."""
         with self._arriving():
             self._mail.snapshot = snapshot
+            self.trained = snapshot if snapshot.state == "training" else self.trained
 
     def on_log(self, lines: Sequence[str]) -> None:
         """Keep the last lines."""

@@ -93,18 +93,18 @@ def one_frame(
     """
     app = Dashboard(open_engine, plan, ascii_only=ascii_only)
     frame: list[str] = []
-    last = found = app.control.snapshot
+    found = app.control.snapshot
 
     async def look(pilot: "Pilot[object]") -> None:
-        nonlocal last, found
+        nonlocal found
         while not is_time(found):
             await asyncio.sleep(LOOKS_EVERY_S)
             found = app.control.snapshot
-            last = found if found.state == "training" else last
         await app.workers.wait_for_complete()  # charts may still be drawn
         await pilot.pause()
         frame[:] = _lines(app, in_color=in_color)
-        if found.state == "finished" and last.total_steps:
+        last = app.inbox.trained
+        if found.state == "finished" and last is not None and last.total_steps:
             last = msgspec.structs.replace(last, total_steps=found.total_steps)
             while app.control.snapshot is not last:  # the engine may send one more
                 app.inbox.on_snapshot(last)

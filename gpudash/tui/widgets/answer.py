@@ -117,10 +117,10 @@ class AnswerStrip(Panel):
         title = shown.title.upper() if is_word else shown.title
         evidence = shown.evidence[0] if shown.evidence else ""
         rates = ["   ".join(self._rates[:count]) for count in range(len(self._rates), 0, -1)]
-        whole = cell_len(title) + cell_len(evidence) + 6
-        right = next((text for text in rates if whole + cell_len(text) <= width), "")
-        if not right and rates and cell_len(title) + cell_len(rates[-1]) + 3 <= width:
-            right = rates[-1]
+        alone = cell_len(title) + 3
+        lefts = (alone + cell_len(evidence) + 3, alone)  # else the evidence goes to the next row
+        fits = (text for left in lefts for text in rates if left + cell_len(text) <= width)
+        right = next(fits, "")
         room = width - (cell_len(right) + 3 if right else 0)
         title = _fitting(title.split(" "), room, " ")
         evidence = _fitting([evidence], room - cell_len(title) - 3, "")
