@@ -94,6 +94,11 @@ def steps(value: int) -> str:
     return f"{value} step{'s' * (value != 1)}"
 
 
+def pairs(value: int) -> str:
+    """Return `1 pair`, `40 pairs`."""
+    return f"{value} pair{'s' * (value != 1)}"
+
+
 def percent(value: float | None) -> str:
     """Return `97 %`."""
     return f"{value:z.0f} %" if is_measured(value) else ABSENT  # z: never -0

@@ -320,7 +320,7 @@ def progress(tuning: Tuning) -> str:
     if not course.is_proving:
         return f"{tuning.doing}, {course.spent_s:.0f} of {tuning.allowance.budget_s:.0f} s"
     known = f", {fmt.change(found.change, found.low, found.high)}" if found else ""
-    return f"{tuning.doing}, {course.pairs} pair{'s' * (course.pairs != 1)}{known}"
+    return f"{tuning.doing}, {fmt.pairs(course.pairs)}{known}"
 
 
 def document(

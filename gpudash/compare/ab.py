@@ -32,7 +32,7 @@ from gpudash.compare.sequential import (
 )
 from gpudash.compare.starts import KnownStarts, host_share, of_one_start
 from gpudash.diagnosis.model import SAMPLED
-from gpudash.format import percent
+from gpudash.format import pairs, percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
@@ -42,7 +42,7 @@ from gpudash.protocol.training import Progress, State, TrainingProcess
 from gpudash.statistics import Means, geometric
 
 KINDS: frozenset[type] = frozenset({GpuReading, HostReading})
-"""Of readings that are looked at."""
+"""Of readings: the first of each after a step counts."""
 READINGS = ("core_wait_pct", "gpu_util_pct")
 """Of which the mean over the whole comparison counts."""
 INSTRUMENTS = "instruments"
@@ -210,10 +210,8 @@ class Comparison(BlockTrial):
             self._expected -= {type(item)}
 
     def _end_early(self, reason: str) -> None:
-        pairs = len(self._pairs)
         if self.found is None or self.found.low is None:
-            many = f"{pairs} pair{'s' * (pairs != 1)}"
-            self.failure = f"{reason} after {many}, too few for a verdict"
+            self.failure = f"{reason} after {pairs(len(self._pairs))}, too few for a verdict"
             return
         self.cut_short = True
         self._conclude()

@@ -18,6 +18,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gpudash import format as fmt
+
 Order: TypeAlias = Literal["AB", "BA"]
 """Which block of a pair came first."""
 
@@ -116,8 +118,7 @@ def verdict(name: str, found: Estimate, check: Estimate | None, least: float = 0
     """
     if found.low is None or found.high is None:
         (change,) = _percents(found.change, sign="+")
-        pairs = f"{found.pairs} pair{'s' * (found.pairs > 1)}"
-        return f"{name}: {change} %, {pairs}: too few for an interval"
+        return f"{name}: {change} %, {fmt.pairs(found.pairs)}: too few for an interval"
     return f"{effect(name, found, least)}, {found.pairs} pairs, {check_clause(check)}"
 
 

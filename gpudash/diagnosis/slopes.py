@@ -1,6 +1,6 @@
 """Hold a model and its answer against what slowing the parts of a step has shown."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -105,9 +105,12 @@ def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
     """Return what slowing the limit's parts did, as a clause."""
     known = {one.part: one for one in slowing.slopes}
     told = (known[part] for part in SLOWED.get(limit, ()) if part in known)
-    delay = fmt.milliseconds(slowing.delay_ms)
+
+    def grown(share: float) -> str:
+        return fmt.milliseconds(share * slowing.delay_ms)
+
     return ", ".join(
-        f"slowing the {one.part} by {delay} ms adds {_grown(one, slowing.delay_ms)} ms to a step"
+        f"slowing the {one.part} by {grown(1.0)} ms adds {_shown(one, grown)} ms to a step"
         for one in told
         if one.slope is not None
     )
@@ -116,7 +119,7 @@ def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
 def slowed_label(part: str, slopes: Iterable[Slope]) -> str:
     """Return what slowing a part of a step did, as `1.02 ± 0.08`; `–` if it was not slowed."""
     slowed = SLOWED_PART.get(part)
-    return next((_label(one) for one in slopes if one.part == slowed), fmt.ABSENT)
+    return next((_shown(one, "{:.2f}".format) for one in slopes if one.part == slowed), fmt.ABSENT)
 
 
 def _ends(slope: Slope | None) -> tuple[float, float]:
@@ -133,17 +136,10 @@ def _agrees(times: Times, slope: Slope) -> bool:
     return slope.low - LEEWAY <= modelled <= slope.high + LEEWAY
 
 
-def _grown(slope: Slope, delay_ms: float) -> str:
-    """Return by how much a step grew in ms, with the half of its interval if that is known."""
-    grown_ms = fmt.milliseconds((slope.slope or 0.0) * delay_ms)
-    if slope.low is None or slope.high is None:
-        return grown_ms
-    return f"{grown_ms} ± {fmt.milliseconds((slope.high - slope.low) / 2 * delay_ms)}"
-
-
-def _label(slope: Slope) -> str:
+def _shown(slope: Slope, text: Callable[[float], str]) -> str:
+    """Return the slope, with the half of its interval if that is known; `–` without one."""
     if slope.slope is None:
         return fmt.ABSENT
     if slope.low is None or slope.high is None:
-        return f"{slope.slope:.2f}"
-    return f"{slope.slope:.2f} ± {(slope.high - slope.low) / 2:.2f}"
+        return text(slope.slope)
+    return f"{text(slope.slope)} ± {text((slope.high - slope.low) / 2)}"

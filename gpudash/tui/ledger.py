@@ -73,13 +73,12 @@ def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...
     """Return a row for each lever in the order of their worth."""
     answer = snapshot.answer or Answer(limit="none", title="")
     tries = {one.lever: one for one in reversed(answer.tries)}  # the best of each lever
-    order = [one.lever for one in answer.tries]
+    order = {one.lever: index for index, one in reversed([*enumerate(answer.tries)])}
     found = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
 
     def worth(one: LedgerRow) -> tuple[int, float]:
         proven = -one.proof[1] if one.proof is not None else 0.0
-        name = one.row.lever.name
-        by_answer = order.index(name) if name in order else 0
+        by_answer = order.get(one.row.lever.name, 0)
         return one.standing, proven if one.standing is Standing.PROVEN else by_answer
 
     return tuple(sorted(found, key=worth))

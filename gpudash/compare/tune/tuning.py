@@ -220,10 +220,11 @@ class Tuning(BlockTrial):
         """Return the state for the screen, as a comparison of the best so far with the start."""
         found = self._search.found
         best = self._search.leader if self.verdict is None else self.best
-        a, b = zip(*self.proof, strict=True) if self.proof else ((), ())
+        proof = self.proof
+        a, b = zip(*proof, strict=True) if proof else ((), ())
         energy, why_no_energy = None, ""
         if self.energy and (self.course.is_proving or self.is_over):
-            energy, why_no_energy = of_blocks(self.proof, estimate_so_far)
+            energy, why_no_energy = of_blocks(proof, estimate_so_far)
         return ComparisonShown(
             lever=TUNE,
             a="start",

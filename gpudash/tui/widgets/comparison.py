@@ -177,7 +177,7 @@ def _blocks(shown: ComparisonShown, width: int) -> Parts:
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
     """Return the state of a running comparison: the change, both rates, and its goal."""
     if _interval(shown) is None:
-        text = f"{shown.pairs} pair{'s' * (shown.pairs != 1)}: too few for an interval"
+        text = f"{fmt.pairs(shown.pairs)}: too few for an interval"
     else:
         text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {_change(shown)}"
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
