@@ -204,11 +204,11 @@ class HeadlessScript:
 
         def pass_on(number: int, _frame: object) -> None:
             self.interrupted = self.interrupted or number not in ASKING
-            if number not in PASSED_ON:
-                return
-            if self._child is None:
+            if number == signal.SIGINT and self.source is not None:
+                self.source.was_interrupted = True
+            if self._child is None:  # nor has the terminal's reached it
                 self._early_signals.append(number)
-            else:
+            elif number in PASSED_ON:
                 self._child.signal(number)
 
         # ignored signals, as under nohup, the command ignores too
