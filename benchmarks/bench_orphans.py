@@ -5,9 +5,10 @@
 
 Each verb that measures a command gets a script, a wrapper in bash that starts it and waits, and
 torchrun with two ranks in DistributedDataParallel. gpudash is killed by SIGKILL at a moment drawn
-for each kill: before torch is imported, while the command trains, or while it is ended after a
-verdict. With --group its process group is killed, as `timeout -s KILL` and a shell's `kill -9 %1`
-do. Whatever of the run is alive after `--after` seconds is counted, and ended here.
+for each kill: in turns from its start on, when nothing may train yet, and from the first step on,
+while the command trains or is being ended after a verdict. With --group its process group is
+killed, as `timeout -s KILL` and a shell's `kill -9 %1` do. Whatever of the run is alive after
+`--after` seconds is counted, and ended here.
 
 A process belongs to a run if its environment names the folder that the run was given.
 """
@@ -92,8 +93,9 @@ def main() -> None:
                     moments.uniform(0.0, arguments.within),
                     arguments.after,
                     kill,
+                    once_trained=number % 2 > 0,
                 )
-                for _ in range(arguments.kills)
+                for number in range(arguments.kills)
             ]
             print(f"{verb} {command}: {line(kills)}", flush=True)
             total += len(kills)
@@ -103,9 +105,14 @@ def main() -> None:
 
 
 def one_kill(
-    words: Sequence[str], at_s: float, after_s: float, kill: Callable[[int, int], None]
+    words: Sequence[str],
+    at_s: float,
+    after_s: float,
+    kill: Callable[[int, int], None],
+    *,
+    once_trained: bool,
 ) -> Kill:
-    """Start gpudash, kill it at this moment, and look what is left."""
+    """Start gpudash, kill it so many seconds later, and look what is left."""
     with TemporaryDirectory(prefix="orphans-") as name:
         folder, runs = Path(name), Path(name, "runs")
         runs.mkdir(mode=0o700)
@@ -120,14 +127,20 @@ def one_kill(
             stderr=subprocess.DEVNULL,
             process_group=0,
         )
+        while once_trained and ours.poll() is None and not _trains(runs):
+            time.sleep(0.05)
         with suppress(subprocess.TimeoutExpired):
             ours.wait(at_s)
-        trained = any(runs.glob("*/*.sock"))
+        trained = _trains(runs)
         was_over = ours.poll() is not None
         with suppress(ProcessLookupError):
             kill(ours.pid, SIGKILL)
         ours.wait()
         return Kill(trained, was_over, _gone_s(folder, after_s))
+
+
+def _trains(runs: Path) -> bool:
+    return any(runs.glob("*/*.sock"))
 
 
 def _gone_s(folder: Path, most_s: float) -> float | None:

@@ -31,7 +31,7 @@ class Guarded(Foreground):
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", guardian.__file__),
-                    *(str(number), str(run.path), str(os.getpgrp())),
+                    *(str(number), str(os.getpgrp())),
                     *command.argv,
                 ],
                 env=environment(run),

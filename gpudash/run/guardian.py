@@ -12,15 +12,12 @@ of its own, which no signal of the terminal reaches; the command is in gpudash's
 import ctypes
 import os
 import select
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -38,6 +35,7 @@ UNWATCHED = ((0.0, SIGTERM), (2.0, SIGKILL))
 READ_BYTES = 1 << 10
 AGAIN_S = 0.5
 """Seconds until the last signal is sent again: somebody may just have started another process."""
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 NOT_OURS = {SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 """Signals that the guardian cannot survive, or should not. Slurm sends others to all processes."""
 
@@ -78,8 +76,7 @@ class Guardian:
         self._connection, self._pid, self._group, self._wake = connection, pid, group, wake
         self._escalation = Escalation()
         self._exit: int | None = None
-        self.is_watched = True
-        """Whether gpudash is there."""
+        self._is_watched = True  # gpudash is there
 
     def run(self) -> None:
         """Serve until the end, and tell the exit code."""
@@ -88,10 +85,8 @@ class Guardian:
                 self._turn()
         finally:  # whatever has gone wrong
             self._signal_all(SIGKILL)
-        try:
+        with suppress(OSError):
             self._connection.sendall(str(self._exit).encode())
-        except OSError:
-            self.is_watched = False
 
     def _reap(self) -> bool:
         """Take leave of those that have ended; return whether none is left."""
@@ -108,7 +103,7 @@ class Guardian:
 
     def _turn(self) -> None:
         reading: list[int | socket.socket] = [self._wake]
-        if self.is_watched:
+        if self._is_watched:
             reading.append(self._connection)
         wait_s = self._escalation.wait_s(time.monotonic())
         ready, _, _ = select.select(reading, [], [], wait_s)
@@ -127,7 +122,7 @@ class Guardian:
         for number in received:
             self._pass_on(number)
         if not received:
-            self.is_watched = False
+            self._is_watched = False
             self._escalation.begin(time.monotonic(), UNWATCHED)
 
     def _pass_on(self, number: int) -> None:
@@ -149,9 +144,10 @@ class Guardian:
 def descendants(root: int) -> list[tuple[int, int]]:
     """Return process id and process group of each descendant."""
     children: dict[int, list[tuple[int, int]]] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208  # by far the faster one
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208  # pathlib is slow
         with suppress(OSError):  # it has ended
-            about = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+            with open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123  # as above
+                about = stat.read().rpartition(b")")[2].split()
             children.setdefault(int(about[1]), []).append((int(name), int(about[2])))
     found = children.get(root, [])
     for pid, _ in found:  # it grows meanwhile
@@ -179,22 +175,21 @@ def prepare() -> int:
 
 
 def main() -> None:
-    """Guard one command: `guardian.py CONNECTION DIRECTORY GROUP COMMAND…`."""
+    """Guard one command: `guardian.py CONNECTION GROUP COMMAND…`."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
-    group, wake = int(sys.argv[3]), prepare()
+    group, command = int(sys.argv[2]), sys.argv[3:]
+    wake = prepare()
     try:
-        command = subprocess.Popen(sys.argv[4:], process_group=group)
+        pid = os.posix_spawnp(
+            command[0], command, os.environ, setpgroup=group, setsigdef=IGNORED_BY_PYTHON
+        )
     except (OSError, ValueError) as error:
         connection.sendall(FAILED + str(error).encode(errors="replace"))
         return
-    guardian = Guardian(connection, command.pid, group, wake)
     with suppress(OSError):
-        connection.sendall(STARTED + str(command.pid).encode())
-    guardian.run()
-    command.returncode = 0  # it is not waited for again
-    if not guardian.is_watched:
-        shutil.rmtree(sys.argv[2], ignore_errors=True)
+        connection.sendall(STARTED + str(pid).encode())
+    Guardian(connection, pid, group, wake).run()
 
 
 if __name__ == "__main__":
