@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.cli.headless import News, follow
-from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.measured_script import MeasuredScript
 from gpudash.compare.block_trial import BLOCK_S, RUN_S
 from gpudash.compare.sweep.grid import Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def _record_script(walk: Walk, command: list[str], over: Callable[[], bool]) -> None:
-    script, begun = HeadlessScript(understand(command), output_to_stderr=True), False
+    script, begun = MeasuredScript(understand(command), output_to_stderr=True), False
 
     def is_over() -> bool:
         nonlocal begun
@@ -137,10 +137,10 @@ def _record_script(walk: Walk, command: list[str], over: Callable[[], bool]) -> 
         if not begun and source is not None and source.offered is not None:
             begun = True
             session.conduct(walk)
-        return over() or script.interrupted
+        return over()
 
     with script.session(argparse.Namespace(command=(), set_by={})) as session:
-        script.follow(session, is_over, walk.line)
+        script.measure(session, is_over, walk.line)
 
 
 def _parted(text: str) -> tuple[str, str, str]:

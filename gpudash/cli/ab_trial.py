@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudash.cli.ab_card import write_card
 from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.measured_script import MeasuredScript
 from gpudash.cli.plan import check_with_command, compared_values, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
@@ -222,18 +222,18 @@ def of_script(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
     command = understand(arguments.user_command)
 
     def trial(start: Start) -> Trial:
-        script = HeadlessScript(command, output_to_stderr=arguments.json)
+        script = MeasuredScript(command, output_to_stderr=arguments.json)
         return _run_script(script, arguments, start)
 
     return trial
 
 
-def _run_script(script: HeadlessScript, arguments: argparse.Namespace, start: Start) -> Trial:
+def _run_script(script: MeasuredScript, arguments: argparse.Namespace, start: Start) -> Trial:
     """Run the comparison in a start of the command. Raises UsageError or LeverError."""
     line = (lambda _: "") if arguments.quiet else start.line
     with script.session(arguments) as session:
         trial = OfferedComparison(arguments, script, session, start)
-        script.follow(session, trial.is_over, line)
+        script.measure(session, trial.is_over, line)
     if trial.refusal is not None:
         raise trial.refusal
     assert script.source
@@ -255,7 +255,7 @@ class OfferedComparison:
     def __init__(
         self,
         arguments: argparse.Namespace,
-        script: HeadlessScript,
+        script: MeasuredScript,
         session: Session,
         start: Start,
     ) -> None:
@@ -274,7 +274,7 @@ class OfferedComparison:
             except (UsageError, LeverError) as error:
                 self.refusal = error
         is_done = self.comparison is not None and self.comparison.done
-        return is_done or self.refusal is not None or self._script.interrupted
+        return is_done or self.refusal is not None
 
     def _begin(self, offers: Iterable[LeverOffer]) -> None:
         question = question_of(self._arguments, offers)

@@ -4,14 +4,12 @@ import argparse
 import os
 import shutil
 import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from gpudash import rendezvous
-from gpudash.cli.headless import REDRAW_S, SIGNALS, News, Printer, cost_clause, handled, meters
+from gpudash.cli.headless import REDRAW_S, SIGNALS, News, cost_clause, handled, meters
 from gpudash.cli.stdout import complain
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
@@ -26,14 +24,12 @@ from gpudash.run.session import Session
 from gpudash.run.turns import Claim
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import Foreground
-from gpudash.snapshot import Hang, Snapshot
+from gpudash.snapshot import Hang
 
 ASKING = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals by which a scheduler asks for a checkpoint: they interrupt nothing."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, *ASKING)
 """Signals that whoever started gpudash sends to it alone; a terminal's reach the command anyway."""
-IMPATIENCE_S: tuple[float, ...] = (0.0, 10.0, 30.0)
-"""Seconds after a measurement until its command is asked to end, terminated and killed."""
 
 
 def plan_of(command: UserCommand) -> Plan:
@@ -71,7 +67,6 @@ class HeadlessScript:
         self,
         command: UserCommand,
         *,
-        output_to_stderr: bool = False,
         nodes: Nodes | None = None,
         gives_way: bool = False,
     ) -> None:
@@ -80,14 +75,14 @@ class HeadlessScript:
         Raises UsageError.
         """
         self._command, self._place, self._nodes = command, runs.begin(), nodes
-        self._output_to_stderr, self._gives_way = output_to_stderr, gives_way
+        self._gives_way = gives_way
         self._claim = None if gives_way else Claim(self._place.path)
         self._child: Foreground | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
         self.source: ScriptSource | None = None
         """The source of the command; None before its start."""
         self.news = News(quiet=True)
-        self.interrupted = self.was_stopped = False
+        self.interrupted = False
         self._reported_hang: tuple[str, ...] = ()
 
     @contextmanager
@@ -125,11 +120,15 @@ class HeadlessScript:
         return self.source
 
     def _launch(self) -> Foreground:
-        child = Foreground(self._command, self._place, output_to_stderr=self._output_to_stderr)
+        child = self._begin()
         self._child = child  # from here on signals go to it directly
         for number in self._early_signals:
             child.signal(number)
         return child
+
+    def _begin(self) -> Foreground:
+        """Start the command. Raises WorkerError."""
+        return Foreground(self._command, self._place)
 
     def run_for(self, relay: Relay) -> None:
         """Run the command to its end, watched from another node. Raises WorkerError."""
@@ -140,35 +139,11 @@ class HeadlessScript:
                 how = f"exited with {code}" if code else "has ended"
                 relay.set_parting(f"{self._command.name} {how}")
 
-    def follow(
-        self,
-        session: Session,
-        over: Callable[[], bool] = lambda: False,
-        line: Callable[[Snapshot], str] | None = None,
-    ) -> None:
-        """Run until the command has ended; end it once `over()` is true.
-
-        `line` returns the progress to print; without it nothing is printed.
-        """
-        printer = None if line is None else Printer(sys.stderr, line, shared=True)
+    def follow(self, session: Session) -> None:
+        """Run until the command has ended."""
         session.start(self.news)
-        stops, over_since_s, patience_s = 0, None, IMPATIENCE_S
         while not session.wait(REDRAW_S):
-            if printer is not None:
-                printer.show(self.news)
             self._report_hang(self.news.snapshot.hang)
-            if over_since_s is None and over():
-                over_since_s = time.monotonic()
-                patience_s = IMPATIENCE_S[self.interrupted :]  # it has had its SIGINT
-            if over_since_s is None or stops == len(patience_s):
-                continue
-            if time.monotonic() - over_since_s >= patience_s[stops]:
-                if not self.interrupted:
-                    with suppress(OSError):  # it has ended by itself
-                        self._place.end()
-                session.stop()
-                self.was_stopped = True
-                stops += 1
         session.close()
         self._wait()  # whatever became of the session
 
@@ -178,20 +153,6 @@ class HeadlessScript:
         if hang is not None and hang.stacks and clauses != self._reported_hang:
             complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
         self._reported_hang = clauses
-
-    @property
-    def failed_with(self) -> int | None:
-        """The command's exit code if it failed; None if it has not, or was asked to end."""
-        assert self.source
-        code = self.source.exit_code
-        return None if not code or self.was_stopped or self.interrupted else in_shell(code)
-
-    def own_failure(self, missing: str) -> int | None:
-        """Print that a failed command leaves something `missing`; return its `failed_with`."""
-        assert self.source
-        if self.failed_with is not None:
-            complain(f"gpudash: no {missing}: {self.source.how_it_ended()}")
-        return self.failed_with
 
     def _wait(self) -> int:
         assert self._child
@@ -243,11 +204,11 @@ class HeadlessScript:
 
         def pass_on(number: int, _frame: object) -> None:
             self.interrupted = self.interrupted or number not in ASKING
-            if number not in PASSED_ON:
-                return
-            if self._child is None:
+            if number == signal.SIGINT and self.source is not None:
+                self.source.was_interrupted = True
+            if self._child is None:  # nor has the terminal's reached it
                 self._early_signals.append(number)
-            else:
+            elif number in PASSED_ON:
                 self._child.signal(number)
 
         # ignored signals, as under nohup, the command ignores too

@@ -7,7 +7,7 @@ from tempfile import TemporaryFile
 import msgspec
 
 from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.measured_script import MeasuredScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
@@ -149,11 +149,11 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
     check_with_command(arguments)
     command = understand(arguments.user_command)
     path = _path(arguments, command.name)
-    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    script = MeasuredScript(command, output_to_stderr=arguments.json)
     with script.session(arguments) as session:
         trial = ProfileTrial(session, script.news, arguments.steps, path)
         line = (lambda _: "") if arguments.quiet else trial.line
-        script.follow(session, lambda: trial.is_over() or script.interrupted, line)
+        script.measure(session, trial.is_over, line)
     source = script.source
     assert source
     failed = None if trial.is_done else script.own_failure("profile")

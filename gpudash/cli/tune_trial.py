@@ -11,7 +11,7 @@ from gpudash import format as fmt
 from gpudash.cli import saved_profile, tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
 from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.measured_script import MeasuredScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
 from gpudash.compare.costs import Costs, costs, worth_lines
@@ -229,11 +229,11 @@ def _of_script(arguments: argparse.Namespace) -> int:
         check_for_script(name)
     _ask(arguments)
     command = understand(arguments.user_command)
-    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    script = MeasuredScript(command, output_to_stderr=arguments.json)
     with script.session(arguments) as session:
         tune = Tune(session, script.news, arguments)
         line = (lambda _: "") if arguments.quiet else tune.line
-        script.follow(session, lambda: tune.is_over() or script.interrupted, line)
+        script.measure(session, tune.is_over, line)
     source = script.source
     assert source
     ended = source.how_it_ended() if source.started else source.why_no_step()

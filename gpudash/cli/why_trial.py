@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import asdict
 
 from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.headless_script import HeadlessScript
+from gpudash.cli.measured_script import MeasuredScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.slowing import MOST_S
@@ -179,11 +179,11 @@ def _of_workload(arguments: argparse.Namespace, trace: Path) -> int:
 def _of_script(arguments: argparse.Namespace, trace: Path) -> int:
     check_with_command(arguments)
     command = understand(arguments.user_command)
-    script = HeadlessScript(command, output_to_stderr=arguments.json)
+    script = MeasuredScript(command, output_to_stderr=arguments.json)
     with script.session(arguments) as session:
         why = Why(session, script.news, arguments, trace)
         line = (lambda _: "") if arguments.quiet else why.line
-        script.follow(session, lambda: why.is_over() or script.interrupted, line)
+        script.measure(session, why.is_over, line)
         failure = session.failure
     source = script.source
     assert source

@@ -91,7 +91,8 @@ LifePhase: TypeAlias = Literal[
     "starting", "training", "paused", "finished", "failed", "stopped", "parted"
 ]
 """`finished`: the planned steps or time are reached, a Stop was obeyed, or a script has ended.
-`stopped`: ended by gpudash, as requested. `parted`: the process has ended, its command runs on."""
+`stopped`: ended as requested, by gpudash or by a script's Ctrl-C. `parted`: the process has ended,
+its command runs on."""
 Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile", "idle"]
 """`idle`: no cell of a notebook trains."""
 

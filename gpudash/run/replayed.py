@@ -120,7 +120,7 @@ class _FoldToEnd(Fold):
         match envelope.body:
             case State(phase="training" | "paused"):
                 self._last_rows.pop(envelope.rank, None)
-            case State(phase="finished" | "failed" | "parted") as end:
+            case State(phase="finished" | "failed" | "stopped" | "parted") as end:
                 rows = {row.rank: row for row in self.live.ranks.rows(end.at_s)}
                 if end.phase == "parted":
                     rows = {envelope.rank: rows[envelope.rank]} if rows else {}

@@ -48,6 +48,8 @@ ON_SCREEN: tuple[Ability, ...] = (
     "stacks",
 )
 HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
+INTERRUPTED = (-SIGINT, 128 + SIGINT)
+"""Exit codes after a SIGINT; the second is a shell's, and that of those who do as a shell does."""
 NO_HOOKS = {
     "oldtorch": "its torch is older than 2.5: gpudash measures nothing there",
     "oldpython": "its Python is older than 3.10: gpudash measures nothing there",
@@ -114,6 +116,8 @@ class ScriptSource(Source):
         """Rank 0's steps, in the newest training."""
         self.trainings: tuple[Trained, ...] = ()
         """One after another, as far as steps were seen."""
+        self.was_interrupted = False
+        """Whether the terminal has sent it a SIGINT, as far as known."""
         self.is_behind = False
         """Whether they are those until another gpudash took over."""
         self._held = held
@@ -315,7 +319,7 @@ class ScriptSource(Source):
     def _end(self) -> Iterable[Envelope]:
         now_s, code = time.monotonic(), self._held.exit_code
         until_s = self._processes.parted_s
-        self._why = self.how_it_ended()
+        why = self._why = self.how_it_ended()
         if self._processes.has_mark("failed"):  # the place is gone soon
             self._failed_why = plain(self._place.why("failed"))
         events: list[Event] = []
@@ -329,13 +333,22 @@ class ScriptSource(Source):
                     after_step=self.total_steps,
                 )
             )
+        elif not self._stops and self._is_interrupted:
+            stopped = State(at_s=now_s, phase="stopped", trained_until_s=until_s)
+            events += [stopped, Notice(text=why)]
         elif not self._stops:
-            failure = Failed(kind="error", sentence=self._why)
+            failure = Failed(kind="error", sentence=why)
             failed = State(at_s=now_s, phase="failed", trained_until_s=until_s, failure=failure)
             events.append(failed)
         if not self.started and not self._stops:
             events.append(Notice(text=self.why_no_step()))
         return [self._stamped("training", 0, now_s, event) for event in events]
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether a SIGINT has ended it; who catches one may exit with any code."""
+        code = self._held.exit_code
+        return code in INTERRUPTED or (self.was_interrupted and code is not None and code > 0)
 
     def how_it_ended(self) -> str:
         """Return how the command ended, as a sentence."""
@@ -344,7 +357,7 @@ class ScriptSource(Source):
             return f"whoever held the terminal of {self.name} was killed, and the terminal is gone"
         if code is None or code == 0:
             return f"{self.name} has ended"
-        if code == -SIGINT:
+        if code in INTERRUPTED:
             return f"{self.name} was interrupted"
         if code < 0:
             return f"{self.name} was killed by {signal_name(-code)}"

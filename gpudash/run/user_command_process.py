@@ -67,32 +67,34 @@ class Foreground(UserCommandProcess):
         """Start the command. Raises WorkerError."""
         self._place = run.path
         try:
-            self._process = subprocess.Popen(
-                command.argv,
-                env=environment(run),
-                stdout=sys.stderr.fileno() if output_to_stderr else None,
-            )
+            pid = self._begin(command, run, sys.stderr.fileno() if output_to_stderr else None)
         except (OSError, ValueError) as error:
             shutil.rmtree(run.path, ignore_errors=True)
             raise WorkerError(f"{command.name} could not start: {error}") from error
         with suppress(OSError):
             keeper.write_facts(
-                run.path,
-                name=command.name,
-                command=command.argv,
-                pid=self._process.pid,
-                is_kept=False,
+                run.path, name=command.name, command=command.argv, pid=pid, is_kept=False
             )
+
+    def _begin(self, command: UserCommand, run: Rendezvous, stdout: int | None) -> int:
+        """Start a child; return the command's process id. Raises OSError or ValueError."""
+        self._process = subprocess.Popen(command.argv, env=environment(run), stdout=stdout)
+        return self._process.pid
 
     def read(self) -> bytes:
         """Notice the command's end; its output goes to the terminal directly."""
-        self.exit_code = self._process.poll()
-        self.over = self.exit_code is not None
+        code = self._process.poll()
+        if code is not None:
+            self.exit_code, self.over = self._code(code), True
         return b""
 
     def wait(self) -> int:
         """Wait for the command's end; return its exit code, negative for a signal."""
-        return self._process.wait()
+        return self._code(self._process.wait())
+
+    def _code(self, code: int) -> int:
+        """Return the command's exit code, by the child's."""
+        return code
 
     def signal(self, number: int) -> None:
         """Send the signal to the command alone; the terminal's signals reach its children too."""

@@ -23,6 +23,7 @@ from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Progress, State, Step, Timed
 from gpudash.ranks.same_steps import WAIT_MS
+from gpudash.snapshot import ENDED
 
 Why: TypeAlias = Literal[
     "paused", "switching", "restarting", "phases", "evaluation", "checkpoint", "profile"
@@ -115,7 +116,7 @@ class TimeAccount:
             self._stretches.append((state.at_s - state.took_ms / 1e3, state.at_s, "switching"))
         if before.phase == "paused" and state.since_s > before.since_s:
             self._stretches.append((before.since_s, until_s, _why(before)))
-        if state.phase in ("finished", "failed"):
+        if state.phase in ENDED:
             self._finish(until_s)
 
     def _finish(self, at_s: float) -> None:

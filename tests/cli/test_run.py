@@ -190,6 +190,35 @@ def test_after_ctrl_c_gpudash_dies_of_it_so_that_a_shells_loop_ends(tmp_path):
     assert terminal.signalstatus == signal.SIGINT
 
 
+CATCHES = f"""
+import runpy, sys
+try:
+    sys.argv = ["train.py"]
+    runpy.run_path({TRAINING!r}, run_name="__main__")
+except KeyboardInterrupt:
+    sys.exit(1)  # as torchrun does
+"""
+
+
+@pytest.mark.parametrize("catches", [False, True])
+def test_the_report_of_an_interrupted_run_tells_of_no_failure(tmp_path, catches):
+    words = [script(tmp_path, CATCHES)] if catches else [TRAINING]
+    ours = subprocess.Popen(
+        [*RUN, "--record", "r.csv", *words], cwd=tmp_path, process_group=0, stdout=subprocess.PIPE
+    )
+    with ours:
+        until((tmp_path / "r.csv").exists)
+        until(lambda: (tmp_path / "r.csv").read_text().count("\n") > 1)
+        os.killpg(ours.pid, signal.SIGINT)
+    known = json.loads((tmp_path / "r.json").read_text())
+    assert (known["failures"], known["complete"]) == ([], True)
+    assert main(["report", str(tmp_path / "r.csv"), "-o", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text()
+    assert "Failures" not in page
+    how = "train.py exited with 1" if catches else "scripted_training.py was interrupted"
+    assert how in page
+
+
 def test_input_works_and_a_terminal_is_a_terminal(tmp_path):
     code = "import sys; print(sys.stdout.isatty(), input('name? '))"
     words = [*RUN[1:], "--watch", script(tmp_path, code)]
@@ -218,7 +247,7 @@ def test_signals_to_gpudash_are_passed_on(tmp_path, number):
         assert ours.wait(WAIT_S) == number
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, monkeypatch, number):
     passed_on = []
 

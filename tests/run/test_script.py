@@ -457,6 +457,31 @@ def test_a_failure_names_its_last_output(run, program, sentence):
 
 
 @pytest.mark.parametrize(
+    "program",
+    [
+        "import os, signal; os.kill(os.getpid(), signal.SIGINT)",
+        "import os, signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGINT)",
+        "raise SystemExit(130)",  # as a shell says it
+    ],
+)
+def test_an_interrupt_is_no_failure(run, program):
+    watched = run("-c", program)
+    assert watched.end() == "train.py was interrupted"
+    assert not watched.bodies("failed")
+    assert watched.bodies("stopped")
+    assert "train.py was interrupted" in watched.sentences()
+
+
+@pytest.mark.parametrize(("code", "is_failure"), [("exit(5)", False), ("os.abort()", True)])
+def test_who_catches_an_interrupt_has_not_failed_unless_it_was_killed(run, code, is_failure):
+    watched = run("-c", f"import os; {code}", kept=False)
+    watched.source.was_interrupted = True  # by the terminal, as gpudash was
+    assert watched.end() in ("train.py exited with 5", "train.py was killed by SIGABRT")
+    assert bool(watched.bodies("failed")) == is_failure
+    assert bool(watched.bodies("stopped")) != is_failure
+
+
+@pytest.mark.parametrize(
     ("marks", "why"),
     [
         (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpudash.protocol.training import Aside, Progress, Step, Timed
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
-from tests.lives import Narrator, changed, failed, finished, paused, resumed
+from tests.lives import Narrator, changed, failed, finished, paused, resumed, stopped
 from tests.scripted_run import started
 
 
@@ -219,7 +219,7 @@ def test_what_is_known_of_the_time_before_a_restart_is_no_part_of_it():
     assert (found.wall_s, found.paused_s, found.restarting_s) == pytest.approx((11, 3, 7))
 
 
-@pytest.mark.parametrize("end", [finished(1, 1), failed(1.0, "gone")])
+@pytest.mark.parametrize("end", [finished(1, 1), failed(1.0, "gone"), stopped(1.0)])
 def test_the_time_between_a_run_that_had_ended_and_the_next_is_not_counted(end):
     found = account(
         started(0),
@@ -231,9 +231,9 @@ def test_the_time_between_a_run_that_had_ended_and_the_next_is_not_counted(end):
     assert (found.wall_s, found.restarting_s) == pytest.approx((2, 0))
 
 
-def test_the_time_between_the_last_step_and_a_failure_is_counted():
-    """A dead loader worker is noticed seconds later."""
-    end = failed(3.5, "gone")
+@pytest.mark.parametrize("end", [failed(3.5, "gone"), stopped(3.5)])
+def test_the_time_between_the_last_step_and_a_failure_or_an_interrupt_is_counted(end):
+    """A dead loader worker is noticed seconds later, and an interrupted script may save."""
     found = account(started(0), progress(step(1, 1000, device_ms=1000)), end)
     assert (found.wall_s, found.unattributed_s) == pytest.approx((3.5, 2.5))
 

@@ -1,0 +1,69 @@
+"""Start, signal and end a command that is only measured: nothing of it outlives its measurement.
+
+A guardian holds it (`guardian.py`). It is over when the command and all its descendants have ended.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from signal import SIGINT, SIGKILL
+
+from gpudash.rendezvous import Rendezvous
+from gpudash.run import guardian
+from gpudash.run.user_command import UserCommand, environment
+from gpudash.run.user_command_process import Foreground
+
+WORD_BYTES = 1 << 12
+
+
+class Guarded(Foreground):
+    """A child of a guardian, with gpudash's streams and process group."""
+
+    stops = (SIGINT,)  # the guardian asks harder by itself
+
+    def _begin(self, command: UserCommand, run: Rendezvous, stdout: int | None) -> int:
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._last_word = b""
+        with theirs:
+            number = theirs.fileno()
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", guardian.__file__),
+                    *(str(number), str(os.getpgrp())),
+                    *command.argv,
+                ],
+                env=environment(run),
+                stdout=stdout,
+                pass_fds=(number,),
+                process_group=0,
+            )
+        said = self._receive()
+        if said[:1] != guardian.STARTED:
+            self._process.wait()
+            raise OSError(said[1:].decode(errors="replace") or "its guardian was killed")
+        return int(said[1:])
+
+    def signal(self, number: int) -> None:
+        """Pass the signal on. One that asks to end is followed by harder ones."""
+        with suppress(OSError):  # it has ended
+            self._connection.send(bytes([number]))
+
+    def close(self) -> None:
+        """End whatever is left, without waiting for that."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+        super().close()
+
+    def _code(self, code: int) -> int:  # noqa: ARG002  # its own the guardian has told
+        if not self._last_word:
+            self._last_word = self._receive() or str(-SIGKILL).encode()
+            self._connection.close()
+        return int(self._last_word)
+
+    def _receive(self) -> bytes:
+        """Return what the guardian says next; nothing if it was killed."""
+        with suppress(OSError):
+            return self._connection.recv(WORD_BYTES)
+        return b""
