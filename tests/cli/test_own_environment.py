@@ -103,6 +103,16 @@ def test_its_own_msgspec_may_be_broken(tmp_path, python):
     assert both(python, tmp_path, written(tmp_path, FEW)).last.startswith("gpudash: 40 steps")
 
 
+def test_names_that_are_no_text_do_not_hide_it(tmp_path, python):
+    folder = tmp_path / "b\udce4r"
+    folder.mkdir()
+    written(folder, FEW, "tr\udcff.py")
+    words = [*RUN, "--record", "r\udcff.csv", "--", python, "tr\udcff.py", "\udcff"]
+    one = done_without_path(*words, cwd=folder, **{"B\udce4R": "\udcff"})
+    assert one.stderr.startswith("gpudash: 40 steps"), one.stderr
+    assert ",tr\ufffd.py,0," in (folder / "r\udcff.csv").read_text()
+
+
 def test_what_its_pythonpath_has_is_for_it_and_not_for_gpudash(tmp_path, python):
     folder = tmp_path / "src"
     folder.mkdir()
