@@ -523,6 +523,8 @@ def test_the_only_run_need_not_be_named():
     assert choose(None, [run]) is run
     assert choose("train.py", [run, a_run("gan.py", 8)]) is run
     assert choose("7", [run, a_run("train.py", 8)]) is run
+    odd = a_run("tr\ufffd.py", 9)
+    assert choose("tr\udcff.py", [run, odd]) is odd  # as the shell passes it on
 
 
 def test_a_run_that_another_gpudash_records_is_not_chosen():
@@ -540,11 +542,13 @@ def test_a_run_that_another_gpudash_records_is_not_chosen():
         (None, [], "no command of gpudash run lives; .*%load_ext gpudash"),
         (None, ["a.py", "b.py"], r"2 commands run, .*: 0 \(a.py in /home/eve\); 1 \(b.py"),
         ("c.py", ["a.py"], r"no command 'c.py' runs; valid: the name or process id of 0 \(a.py"),
+        ("c.py", ["a.py"], r"; looked in {folder}, GPUDASH_RUN_DIR names another folder$"),
+        (None, [], r"; looked in {folder}, GPUDASH_RUN_DIR names another folder$"),
         ("a.py", ["a.py", "a.py"], "2 commands run, one has to be named by its process id"),
     ],
 )
-def test_an_ambiguous_run_is_refused(word, names, why):
-    with pytest.raises(UsageError, match=why):
+def test_an_ambiguous_run_is_refused(word, names, why, short_path):
+    with pytest.raises(UsageError, match=why.replace("{folder}", str(short_path))):
         choose(word, [a_run(name, at) for at, name in enumerate(names)])
 
 
