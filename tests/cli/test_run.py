@@ -107,6 +107,15 @@ def test_a_module_and_any_command_run_too(tmp_path):
     assert done(*RUN, "--watch", "--", "echo", "--watch").stdout == "--watch\n"
 
 
+def test_a_python_before_the_script_is_the_one_that_runs_it(tmp_path):
+    other = tmp_path / "python3.99"
+    other.write_text(f'#!/bin/sh\necho other\nexec "{sys.executable}" "$@"\n')
+    other.chmod(0o700)
+    ours = done(*RUN, "--watch", other, script(tmp_path, "import sys; print(sys.argv[1:])"), "-q")
+    assert ours.stdout == "other\n['-q']\n"
+    assert "train.py" in understand([str(other), "-u", "train.py"]).name
+
+
 @pytest.mark.parametrize(
     ("end", "code"),
     [
@@ -472,6 +481,9 @@ def test_ctrl_c_keeps_the_starts_until_then(tmp_path):
     [
         (["--watch"], "there is nothing to run; valid: SCRIPT.py, -m MODULE or -- COMMAND"),
         (["--watch", "nosuch.py"], "no such file: nosuch.py"),
+        (["--watch", f"{TRAINING[:-3]}s.py"], "; did you mean scripted_training.py?"),
+        (["--watch", "python9.9", TRAINING], "command not found: python9.9"),
+        (["--python", "x", "python3", TRAINING], "--python x does not go with python3; valid: one"),
         (["--watch", "--", "nosuch"], "command not found: nosuch"),
         (["--record", "-", TRAINING], "--record - is not valid: standard output is the script's"),
         (["--watch", "--record", "r.csv", TRAINING], "--record does not go with --watch"),
