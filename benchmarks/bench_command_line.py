@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-SCRIPT = "import sys; from gpudash.cli.main import main; sys.exit(main())"
+SCRIPT = "import sys; from gpudash.cli.start import main; sys.exit(main())"
 EMPTY = ("-c", "pass")
 BOUNDS = {
     ("--help",): 4.0,

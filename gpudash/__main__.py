@@ -2,6 +2,6 @@
 
 import sys
 
-from gpudash.cli.main import main
+from gpudash.cli.start import main
 
 sys.exit(main())

@@ -1,5 +1,6 @@
 """Messages about unknown names, with the nearest valid one."""
 
+import os
 from collections.abc import Iterable
 
 
@@ -10,6 +11,15 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
     names = {name.lstrip("-").lower(): name for name in valid}  # dashes do not count as similar
     near = get_close_matches(word.lstrip("-").lower(), names, n=1, cutoff=0.6)
     return f"; did you mean {names[near[0]]}?" if near else ""
+
+
+def script_like(file: str) -> str:
+    """Return `; did you mean NAME.py?` with the nearest name in the folder; empty if none is."""
+    folder, name = os.path.split(file)
+    try:
+        return did_you_mean(name, [one for one in os.listdir(folder or ".") if one.endswith(".py")])  # noqa: PTH208  # importing pathlib is slow
+    except OSError:
+        return ""
 
 
 def unknown(what: str, name: str, valid: Iterable[str]) -> str:

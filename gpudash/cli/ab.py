@@ -29,8 +29,8 @@ def add_arguments(parser: Parser) -> None:
     pairs = f"pairs of blocks at most ({PAIRS}), or in each of several starts ({PAIRS_OF_A_START})"
     add_whole(question, "--pairs", 2, 10_000, pairs)
     question.add_argument(
-        "--precision",
-        type=percent("--precision"),
+        "--within",
+        type=percent("--within"),
         metavar="P%",
         help="know the change to ± this; by default to a quarter of it, or 1%% if more",
     )
@@ -57,11 +57,11 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="ab",
-    also="gpudash ab … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
+    also="gpudash ab [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
     details=lambda: (
         "Both values are measured in interleaved blocks of one training.\n"
         "docs/concepts/statistics.md says how, and why so.\n"
-        "A command of yours after -- is ended once there is a verdict: as by Ctrl-C, after 10 s by "
+        "A command of yours is ended once there is a verdict: as by Ctrl-C, after 10 s by "
         "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error.\n"
         "With --starts the same command runs anew for each start, one after the other: what it "
         "writes is written again."
@@ -69,7 +69,7 @@ VERB = Verb(
     add_arguments=add_arguments,
     examples=(
         ("gpudash ab encdec --lever pipelined=off,on", "is pipelining faster here?"),
-        ("gpudash ab --lever num_workers=2,8 -- train.py", "more loader workers in a script?"),
+        ("gpudash ab --lever num_workers=2,8 train.py", "more loader workers in a script?"),
         (
             "gpudash ab encdec --lever pipelined=off,on --starts 4",
             "does it hold at the next start?",
@@ -81,6 +81,6 @@ VERB = Verb(
     exits=tuple(Exit),
     meanings={Exit.DONE: "done; with --exit-code: B is faster"},
     configuration="obeyed",
-    user_command="after --",
+    user_command="or workload",
     module="gpudash.cli.ab_starts",
 )

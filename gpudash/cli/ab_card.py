@@ -13,6 +13,7 @@ from gpudash.handout.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import ComparisonShown
 from gpudash.recording.files import created, refuse_existing, shown
+from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
 
 
@@ -47,7 +48,7 @@ def write_card(
     plan = Plan(
         workload=snapshot.workload,
         settings={},
-        command=tuple(arguments.user_command or ()),
+        command=understand(arguments.user_command).argv if arguments.user_command else (),
         nproc=arguments.nproc or 1,
         device=arguments.device,
     )

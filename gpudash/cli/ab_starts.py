@@ -50,9 +50,9 @@ def main(arguments: argparse.Namespace) -> int:
     trial = (of_script if arguments.user_command else of_workload)(arguments)
     if arguments.starts == 1:
         return conclude(trial(Start()), arguments)
-    if arguments.set_by.get("ab.precision") == COMMAND_LINE:
+    if arguments.set_by.get("ab.within") == COMMAND_LINE:
         raise UsageError(
-            "--precision does not go with --starts: how narrow the interval is, the starts decide"
+            "--within does not go with --starts: how narrow the interval is, the starts decide"
         )
     _announce(arguments)
     return conclude_starts(measure(trial, arguments), arguments)

@@ -150,7 +150,7 @@ def of_instruments(arguments: argparse.Namespace) -> Question:
         raise UsageError("--energy does not go with --no-instruments: its blocks are timed alone")
     alone = arguments.starts == 1
     pairs = arguments.pairs or (PAIRS if alone else PAIRS_OF_A_START)
-    precision = arguments.precision if alone else None
+    precision = arguments.within if alone else None
     return Question(
         lever=INSTRUMENTS,
         a="on",

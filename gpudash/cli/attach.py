@@ -77,14 +77,17 @@ def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":
     """Return the run with this name or process id, or the only possible one. Raises UsageError."""
     if not runs:
         raise UsageError(plain(_why_none()))
-    found = [run for run in runs if word in (str(run.facts.pid), run.facts.name)]
+    asked = None if word is None else plain(word)  # as the name is
+    found = [run for run in runs if asked in (str(run.facts.pid), run.facts.name)]
     if word is None:
         found = [run for run in runs if not run.has_other_terminal] or list(runs)
     if len(found) == 1:
         return found[0]
     lives = "; ".join(_described(run) for run in found or runs)
     if not found:
-        raise UsageError(f"no command {word!r} runs; valid: the name or process id of {lives}")
+        raise UsageError(
+            f"no command {asked!r} runs; valid: the name or process id of {lives}; {_elsewhere()}"
+        )
     raise UsageError(f"{len(found)} commands run, one has to be named by its process id: {lives}")
 
 
@@ -94,13 +97,19 @@ def _why_none() -> str:
     if others := elsewhere():
         where = "; ".join(f"{one.name} on {one.host}" for one in others)
         return (
-            f"no command of gpudash run lives here; valid: gpudash attach where one does: {where}"
+            f"no command of gpudash run lives here; valid: gpudash attach where one does: {where}; "
+            f"{_elsewhere()}"
         )
     return (
         "no command of gpudash run lives; valid: gpudash run SCRIPT.py starts one, so does "
-        "%load_ext gpudash in a notebook, and "
-        f"{FOLDER} names the folder of one that is not in {' or '.join(map(str, folders()))}"
+        f"%load_ext gpudash in a notebook; {_elsewhere()}"
     )
+
+
+def _elsewhere() -> str:
+    """Return which folder was looked in, and how another one is."""
+    looked_in = plain(" and ".join(map(str, folders())))
+    return f"looked in {looked_in}, {FOLDER} names another folder"
 
 
 def _described(run: "UserRun") -> str:

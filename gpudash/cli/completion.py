@@ -145,6 +145,8 @@ def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     if isinstance(action.type, FileName) or action.metavar == OWN:
         return "files", []
     found = _beginning(current, line.values(action, current))
+    if not found and action is line.positional and verb.user_command:
+        return "files", []  # a script may stand where a workload does
     if not before and not head:
         found += _beginning(current, VERBS.items())
     is_open = action.metavar in LISTS or all(word.endswith(("=", ":")) for word, _ in found)

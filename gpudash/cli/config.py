@@ -11,7 +11,7 @@ The key of a setting is its path in a file:
     price
     batch_size, pipelined, seed                 the levers of these names, as options set them
     levers.NAME, levers.WORKLOAD.NAME           a lever, of every workload that has it or of one
-    ab.pairs, ab.precision, replay.speed,       options of one verb
+    ab.pairs, ab.within, replay.speed,          options of one verb
     sweep.rounds, sweep.steps, tune.budget
     theme, pane, keys.ACTION                    the dashboard's colours, first tab and keys
     profiles.NAME.KEY                           any of these, where the profile is chosen
@@ -36,6 +36,7 @@ from gpudash.cli.config_values import (
     shape,
     variables,
 )
+from gpudash.cli.parser import OLD_NAMES
 from gpudash.errors import UsageError
 from workloads import Entry
 from workloads.nearest import did_you_mean
@@ -230,6 +231,7 @@ def _leaves(
     """Yield path, key and value of each setting in a tree. Raises ConfigurationError."""
     for name, value in tree.items():
         steps, known_as = (*way, name), name.replace("-", "_")
+        known_as = OLD_NAMES.get(".".join(keys), {}).get(known_as, known_as)
         if known_as not in known:
             names = known if keys or way else {**known, "profiles": None}
             hint = did_you_mean(known_as, names)

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from gpudash.cli.options import OPTIONS, key_of
+from gpudash.cli.parser import OLD_NAMES
 from gpudash.cli.verbs import load
 from gpudash.errors import UsageError
 from gpudash.format import plain
@@ -46,8 +47,14 @@ def variables() -> dict[str, str]:
     levers = {lever.name for entry in CATALOGUE.values() for lever in entry.levers}
     options = [key_of(verb, name) for verb, names in OPTIONS.items() for name in names]
     keys = [*options, *SCREEN, *(f"levers.{name}" for name in sorted(levers))]
-    named = {f"{PREFIX}{key.upper().replace('.', '_')}": key for key in keys}
+    named = {_variable(key): key for key in keys}
+    for verb, names in OLD_NAMES.items():
+        named |= {_variable(key_of(verb, old)): key_of(verb, name) for old, name in names.items()}
     return named | {f"{PREFIX}{name.upper()}": f"levers.{name}" for name in SHORTHANDS}
+
+
+def _variable(key: str) -> str:
+    return f"{PREFIX}{key.upper().replace('.', '_')}"
 
 
 def checked(key: str, value: Any, by: str) -> Any:

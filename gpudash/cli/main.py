@@ -58,7 +58,7 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
             )
     is_known = named or not first or first.startswith("-") or first in CATALOGUE
     if not is_known and first not in installed():
-        if is_file(first):
+        if is_file(first) or first.endswith(".py"):
             raise UsageError(
                 f"{first!r} is a file; gpudash run {first} watches it train, "
                 f"gpudash train {first} trains a workload that it defines"

@@ -15,7 +15,7 @@ COMMAND_LINE = "command line"
 """What has set the settings that the command line names."""
 OPTIONS: dict[str, tuple[str, ...]] = {
     "": ("workload", "device", "interval", "rate", "ascii", "color", "price"),
-    "ab": ("pairs", "precision"),
+    "ab": ("pairs", "within"),
     "replay": ("speed",),
     "sweep": ("rounds", "steps"),
     "tune": ("budget",),

@@ -19,6 +19,9 @@ WIDEST = 100
 """Most columns of the help: longer lines are hard to read."""
 TERM_WIDTH = 26
 """Columns of a term; a longer one is printed above its explanation instead of beside it."""
+OLD_NAMES = {"ab": {"precision": "within"}}
+"""Names that options of verbs had before, with today's. They are still taken, and no help has them.
+"""
 COLORS = ("auto", "always", "never")
 
 
@@ -43,9 +46,10 @@ class Verb(NamedTuple):
     """The usage after the name, if it cannot be derived from the arguments."""
     also: str = ""
     """A second line of the usage."""
-    user_command: Literal["", "bare", "after --"] = ""
-    """Where the user's command may begin: nowhere; at the first positional word, `-m` or `--`; only
-    after `--`. Its words become the argument `user_command`."""
+    user_command: Literal["", "alone", "or workload"] = ""
+    """Whether a command of the user's is taken: no; no other training is; or else a workload is.
+    It begins at the first word that is no option's, at `-m` or at `--`, and its words become the
+    argument `user_command`. A workload is that first word, and options may follow it."""
     configuration: Literal["unread", "obeyed", "reported"] = "unread"
     """How the verb uses the configuration. Errors in a reported one are not raised."""
 
@@ -53,6 +57,7 @@ class Verb(NamedTuple):
         """Return the parser of the words after the verb."""
         parser = Parser(self)
         self.add_arguments(parser)
+        parser.take_old_names(OLD_NAMES.get(self.name, {}))
         if self.configuration == "obeyed":
             parser.add_profile_option()
         parser.add_argument("--ascii", action="store_true", help="print and draw ASCII alone")
@@ -100,6 +105,11 @@ class Parser(argparse.ArgumentParser):
         group = self.add_argument_group("the configuration")
         group.add_argument("--profile", metavar="NAME", help=what)
 
+    def take_old_names(self, names: Mapping[str, str]) -> None:
+        """Take options by old names too; nothing lists these."""
+        for old, name in names.items():
+            self._option_string_actions[f"--{old}"] = self._option_string_actions[f"--{name}"]
+
     # ── reading ─────────────────────────────────────────────────────────────────────────
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
@@ -117,15 +127,23 @@ class Parser(argparse.ArgumentParser):
 
     def split_words(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Split the words into gpudash's own and those of the user's command."""
-        where = self.verb.user_command
-        awaits_value = False
-        for at, word in enumerate(words if where else ()):
+        awaits_value = has_workload = False
+        for at, word in enumerate(words if self.verb.user_command else ()):
             is_value = awaits_value and not word.startswith("-")
-            first = where == "bare" and (word == "-m" or not word.startswith("-"))
-            if word == "--" or (first and not is_value):
+            is_first = not (is_value or has_workload) and (word == "-m" or word[:1] != "-")
+            if word == "--" or (is_first and self._begins_command(word)):
                 return list(words[:at]), list(words[at:])
+            has_workload = has_workload or is_first
             awaits_value = not is_value and "=" not in word and self._takes_value(word)
         return list(words), []
+
+    def _begins_command(self, word: str) -> bool:
+        """Return whether the first word that is no option's begins the user's command."""
+        if word == "-m" or self.verb.user_command == "alone":
+            return True
+        from gpudash.run.user_command import begins_command  # not for each help and TAB
+
+        return begins_command(word)
 
     def _takes_value(self, word: str) -> bool:
         known = self._option_string_actions

@@ -33,20 +33,20 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="profile",
-    also="gpudash profile … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
+    also="gpudash profile [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
     details=lambda: (
         "The steps after the warm-up are traced. The trace opens in ui.perfetto.dev too.\n"
-        "A command of yours after -- is ended once the trace is written: as by Ctrl-C, after 10 s "
+        "A command of yours is ended once the trace is written: as by Ctrl-C, after 10 s "
         "by SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error."
     ),
     add_arguments=add_arguments,
     examples=(
         ("gpudash profile encdec", "ten steps, as text, and encdec.trace.json"),
-        ("gpudash profile --steps 3 -- train.py", "three steps of a script"),
+        ("gpudash profile --steps 3 train.py", "three steps of a script"),
         ("gpudash profile --read new.json --against old.json", "what has changed"),
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
     configuration="obeyed",
-    user_command="after --",
+    user_command="or workload",
     module="gpudash.cli.profile_trial",
 )

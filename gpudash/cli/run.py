@@ -38,7 +38,7 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="run",
-    usage="[options] SCRIPT.py ARGS …",
+    usage="[options] [python] SCRIPT.py ARGS …",
     also="gpudash run [options] -m MODULE ARGS … | -- COMMAND …",
     details=lambda: (
         "All that follows the script's name is its own. It runs as without gpudash.\n"
@@ -58,6 +58,6 @@ VERB = Verb(
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
     meanings=OF_SCRIPT,
     configuration="obeyed",
-    user_command="bare",
+    user_command="alone",
     module="gpudash.cli.run_command",
 )

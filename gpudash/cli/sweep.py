@@ -57,5 +57,6 @@ VERB = Verb(
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
     configuration="obeyed",
+    user_command="or workload",
     module="gpudash.cli.sweep_run",
 )

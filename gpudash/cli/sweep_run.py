@@ -22,6 +22,7 @@ from gpudash.protocol.training import Progress, State
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
+from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, silence
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
@@ -38,6 +39,11 @@ SWITCHES = {
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
+    if arguments.user_command:
+        raise UsageError(
+            f"a sweep measures workloads, and {understand(arguments.user_command).name} is a "
+            "command of yours; valid for it: gpudash ab, gpudash tune"
+        )
     outputs = Outputs(
         csv=arguments.csv,
         markdown=arguments.markdown,

@@ -44,19 +44,19 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="tune",
-    also="gpudash tune … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
+    also="gpudash tune [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
     details=lambda: (
         "Levers are tried one after the other in interleaved blocks of one training, those that "
         "promise most first. The best setting is then proven against the start.\n"
         "What changes the training itself (batch_size, data, model_scale, seed) is tried only if "
         "--levers names it.\n"
-        "A command of yours after -- is ended once there is a verdict: as by Ctrl-C, after 10 s by "
+        "A command of yours is ended once there is a verdict: as by Ctrl-C, after 10 s by "
         "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error."
     ),
     add_arguments=add_arguments,
     examples=(
-        ("gpudash tune -- train.py", "the best loader for a script"),
-        ("gpudash tune --numerics -- train.py", "… with precision, compile and the like"),
+        ("gpudash tune train.py", "the best loader for a script"),
+        ("gpudash tune --numerics train.py", "… with precision, compile and the like"),
         ("gpudash tune encdec --save fast", "keep the best: gpudash encdec --profile fast"),
     ),
     exits=tuple(code for code in Exit if code != Exit.SLOWER),
@@ -65,6 +65,6 @@ VERB = Verb(
         Exit.NOT_SHOWN: "with --exit-code: nothing is proven faster",
     },
     configuration="obeyed",
-    user_command="after --",
+    user_command="or workload",
     module="gpudash.cli.tune_trial",
 )

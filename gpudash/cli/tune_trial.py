@@ -193,7 +193,7 @@ class Tune:
         self.circumstances = tune_memory.circumstances(
             state,
             tuple(sorted(one.name for one in self.choice.tunables)),
-            command=tuple(self._arguments.user_command or ()),
+            command=self._session.plan.command,
             found=self._news.snapshot.found,
         )
         return None if self._arguments.fresh else tune_memory.recall(self.circumstances)

@@ -10,7 +10,7 @@ ROWS = (
     ("gpudash run train.py ARGS …", "the dashboard over it; it brings its own torch"),
     ("gpudash run -- torchrun … train.py", "over any command"),
     ("gpudash attach", "over one that runs already"),
-    ("gpudash ab --lever compile=off,on -- train.py", "is one value faster? how sure?"),
+    ("gpudash ab --lever compile=off,on train.py", "is one value faster? how sure?"),
 )
 RECORDED = (
     ("gpudash replay run.csv", "report, compare and export read one too"),

@@ -35,21 +35,21 @@ def add_arguments(parser: Parser) -> None:
 
 VERB = Verb(
     name="why",
-    also="gpudash why … -- SCRIPT.py ARGS … | -- -m MODULE ARGS … | -- COMMAND …",
+    also="gpudash why [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
     details=lambda: (
         "Prints what limits the training, its evidence, and what each lever would bring.\n"
-        "A command of yours after -- is ended once that is known: as by Ctrl-C, after 10 s by "
+        "A command of yours is ended once that is known: as by Ctrl-C, after 10 s by "
         "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error.\n"
         "docs/concepts/diagnosis.md says how the answer is found."
     ),
     add_arguments=add_arguments,
     examples=(
-        ("gpudash why -- train.py", "what limits a script"),
+        ("gpudash why train.py", "what limits a script"),
         ("gpudash why jpeg_input --prove", "… and is that so: each part is slowed"),
-        ("gpudash why --json --with-profile -- train.py", "for a program, with a profile"),
+        ("gpudash why --json --with-profile train.py", "for a program, with a profile"),
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
     configuration="obeyed",
-    user_command="after --",
+    user_command="or workload",
     module="gpudash.cli.why_trial",
 )

@@ -19,6 +19,7 @@ from gpudash.protocol.answer import Answer
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import SlowingShown
 from gpudash.protocol.training import Failed
+from gpudash.run.child import scratch_folder
 from gpudash.run.code_looks import is_wanted
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
@@ -44,7 +45,7 @@ class WhyReport(AnswerReport, frozen=True, kw_only=True):
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure and answer; return the exit code."""
-    with TemporaryDirectory(prefix="gpudash-") as folder:
+    with TemporaryDirectory(prefix="gpudash-", dir=scratch_folder()) as folder:
         trace = Path(folder) / "why.trace.json"
         return (_of_script if arguments.user_command else _of_workload)(arguments, trace)
 

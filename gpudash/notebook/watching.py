@@ -20,6 +20,7 @@ LOG = "watcher.log"
 PACKAGE = Path(__file__).parents[1]
 BEGIN = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from gpudash.imports import prefer_own_modules; prefer_own_modules(); "
     "from gpudash.cli.notebook_watch import watch; watch(sys.argv[2])"
 )
 ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "PYTHONSTARTUP")

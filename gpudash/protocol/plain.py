@@ -5,6 +5,7 @@ written as Python writes them.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,8 @@ from typing import (
 T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound="Struct")
 _dump = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
+_NO_TEXT = re.compile("[\ud800-\udfff]")
+"""What stands for the bytes of a file's name that are no UTF-8."""
 
 
 class Meta(NamedTuple):
@@ -123,8 +126,8 @@ def replace(record: RecordT, /, **changes: Any) -> RecordT:
 
 
 def encode(value: Any) -> bytes:
-    """Return a record as JSON. What is not finite becomes `null`."""
-    return _dump(_plain(value)).encode()
+    """Return a record as JSON. What is not finite becomes `null`, what is no text `\ufffd`."""
+    return _NO_TEXT.sub("\ufffd", _dump(_plain(value))).encode()
 
 
 class JsonDecoder(Generic[T]):

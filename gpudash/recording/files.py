@@ -191,7 +191,8 @@ def text_of(path: Path) -> str:
     try:
         return str(path).encode().decode()
     except UnicodeEncodeError:
-        raise UsageError(f"{shown(path)} is not valid: its name is no UTF-8") from None
+        why = "its name is no UTF-8; valid: a path in UTF-8"
+        raise UsageError(f"{shown(path)} is not valid: {why}") from None
 
 
 def shown(path: Path | str) -> str:

@@ -95,7 +95,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def scratch_folder() -> str:
-    """Return the folder for temporary files, or `/tmp` if its path is too long."""
+    """Return the folder for temporary files, or `/tmp` if its path is too long or no UTF-8."""
     usual = tempfile.gettempdir()
-    is_short = len(os.fsencode(usual)) <= LONGEST_FOLDER
-    return usual if is_short else "/tmp"  # noqa: S108  # a private directory is made there
+    is_fit = len(os.fsencode(usual)) <= LONGEST_FOLDER and usual.isprintable()
+    return usual if is_fit else "/tmp"  # noqa: S108  # a private directory is made there

@@ -1,6 +1,7 @@
 """Parse the user's command: what is run, by which Python, in which environment."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -11,12 +12,16 @@ import gpudash
 from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.format import plain
+from workloads.nearest import script_like
 from workloads.needs import missing
+from workloads.own.names import is_script
 
 INJECTED = Path(gpudash.__file__).parent / "inject"
 """Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
 LAUNCHERS = ("torch.distributed.", "accelerate.")
 """Modules that launch a script; the script's name follows."""
+INTERPRETER = re.compile(r"(.*/)?python(\d+(\.\d+)?t?)?")
+"""What a Python is called, with or without its folder."""
 ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables that name the activated environment."""
 
@@ -29,10 +34,16 @@ class UserCommand(NamedTuple):
     argv: tuple[str, ...]
 
 
+def begins_command(word: str) -> bool:
+    """Return whether a command of the user's begins with this word, which may be a workload's."""
+    return is_script(word) or INTERPRETER.fullmatch(word) is not None
+
+
 def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
     """Return the command for `SCRIPT.py ARGS…`, `-m MODULE ARGS…` or `-- COMMAND…`.
 
-    After `--`, a word that ends in `.py` is a script too. Raises UsageError if it cannot start.
+    A Python before the first two is the one that runs them. After `--`, a word that ends in `.py`
+    is a script too. Raises UsageError if it cannot start.
     """
     bare = list(words[:1]) == ["--"]
     words = tuple(words[1:] if bare else words)
@@ -42,7 +53,10 @@ def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
         if len(words) == 1:
             raise UsageError("-m needs the name of a module: -m MODULE")
         return UserCommand(_name(words), (_python(python), *words))
-    if bare and not words[0].endswith(".py"):
+    names_python = INTERPRETER.fullmatch(words[0]) is not None
+    if names_python and python is not None:
+        raise UsageError(f"--python {python} does not go with {words[0]}; valid: one of the two")
+    if names_python or (bare and not words[0].endswith(".py")):
         return UserCommand(_name(words), (_executable(words[0], "command"), *words[1:]))
     _check_script(Path(words[0]))
     return UserCommand(plain(Path(words[0]).resolve().name), (_python(python), *words))
@@ -96,7 +110,9 @@ def _check_script(path: Path) -> None:
         is_missing = isinstance(error, FileNotFoundError)
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"no such file: {path}" if is_missing else f"cannot read {path}: {why}"
+            f"no such file: {path}{script_like(str(path))}"
+            if is_missing
+            else f"cannot read {path}: {why}"
         ) from error
 
 

@@ -22,6 +22,8 @@ def find(name: str) -> Entry:
     """
     if name in CATALOGUE:
         return CATALOGUE[name]
+    if not name.isprintable():
+        raise LeverError(f"workload {name!r} is not valid; valid: a name of printable UTF-8")
     if not is_file(name) and name not in installed():
         raise LeverError(unknown("workload", name, [*CATALOGUE, *installed()]))
     done = child.run("-m", "gpudash.worker.describe", name)

@@ -37,7 +37,7 @@ def a_quarter_faster(settings):
     return 40.0 if settings["pipelined"] == "on" else 50.0
 
 
-def run(session, asked=None, *, as_json=False, exit_code=False, card=None):
+def run(session, asked=None, *, as_json=False, exit_code=False, card=None, user_command=None):
     arguments = Namespace(
         json=as_json,
         exit_code=exit_code,
@@ -45,7 +45,7 @@ def run(session, asked=None, *, as_json=False, exit_code=False, card=None):
         price=None,
         card=card,
         force=False,
-        user_command=None,
+        user_command=user_command,
         nproc=None,
         device="auto",
         starts=1,
@@ -284,6 +284,16 @@ def test_a_card_is_written_as_its_name_says(tmp_path, name, capsys):
     assert text.startswith("<svg" if name == "ab.svg" else "**pipelined off")
     assert "gpudash ab encdec --lever pipelined=off,on --pairs 6" in text
     assert "25.0 % faster" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["train.py", "-q"], ["--", "train.py", "-q"]])
+def test_the_command_on_the_card_of_a_script_asks_the_same(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    session = ScriptedSession(Worker(a_quarter_faster))
+    run(session, card=tmp_path / "ab.md", user_command=words)
+    command = "gpudash ab --lever pipelined=off,on --pairs 6 -- train.py -q\n"
+    assert (tmp_path / "ab.md").read_text().endswith(f"    {command}")
 
 
 def asked_of(tmp_path, monkeypatch, capsys, *options):

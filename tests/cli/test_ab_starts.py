@@ -165,9 +165,9 @@ def test_if_the_first_start_fails_it_ends_as_an_ab_of_one_start_does(capsys):
 
 
 def test_a_precision_does_not_go_with_starts(capsys):
-    words = ["ab", "--lever", "pipelined=off,on", "--starts", "2", "--precision", "1%"]
+    words = ["ab", "--lever", "pipelined=off,on", "--starts", "2", "--within", "1%"]
     assert main(words) == Exit.REFUSED
-    assert "--precision does not go with --starts" in capsys.readouterr().err
+    assert "--within does not go with --starts" in capsys.readouterr().err
 
 
 def test_the_card_of_several_starts_tells_their_verdict(tmp_path):

@@ -83,6 +83,9 @@ def test_a_value_is_one_that_the_option_takes(line: list[str], found: list[str])
         ["run", "--interval", "1", "train.py", "--re"],
         ["run", "-m", "pkg"],
         ["ab", "--lever", "a=1,2", "--", "tr"],
+        ["why", "tr"],
+        ["why", "train.py", "--js"],
+        ["tune", "python", "tr"],
     ],
 )
 def test_the_shell_completes_a_files_name(line: list[str]) -> None:

@@ -158,15 +158,29 @@ def test_no_lever_has_a_workloads_name() -> None:
 def test_the_same_setting_means_the_same_in_a_file_and_on_the_command_line(project: Path) -> None:
     (project / "gpudash.toml").write_text(
         'workload = "augment"\ndevice = "cpu"\nbatch-size = 4\nascii = true\ncolor = "never"\n'
-        '[ab]\nprecision = "1%"\n'
+        '[ab]\nwithin = "1%"\n'
     )
     flags = ["augment", "--device", "cpu", "--batch-size", "4"]
     question = ["--lever", "seed=1,2"]
-    configured, given = asked("ab", *question), asked("ab", *flags, "--precision", "1%", *question)
+    configured, given = asked("ab", *question), asked("ab", *flags, "--within", "1%", *question)
     assert make_plan(configured) == make_plan(given)
-    assert configured.precision == given.precision == 0.01
+    assert configured.within == given.within == 0.01
     assert asked().ascii is True
     assert asked().color == "never"
+
+
+def test_an_option_is_taken_by_its_old_name_too(project: Path, monkeypatch, capsys) -> None:
+    question = ["--lever", "seed=1,2"]
+    assert asked("ab", "--precision", "1%", *question).within == 0.01
+    monkeypatch.setenv("GPUDASH_AB_PRECISION", "2%")
+    assert asked("ab", *question).within == 0.02
+    monkeypatch.delenv("GPUDASH_AB_PRECISION")
+    (project / "gpudash.toml").write_text('[ab]\nprecision = "3%"\n')
+    assert asked("ab", *question).within == 0.03
+    with pytest.raises(UsageError, match="--within 0% is not valid"):
+        asked("ab", "--precision", "0", *question)
+    main(["help", "ab"])
+    assert "--precision" not in capsys.readouterr().out
 
 
 # ── levers ──────────────────────────────────────────────────────────────────────────────

@@ -58,8 +58,8 @@ def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["--record", ""], "--record '' is not valid; valid: a file's name"),
         (["sweep", "--vary", "seed=1", "--csv", ""], "--csv '' is not valid; valid: a file's name"),
         (
-            ["ab", "--lever", "seed=1,2", "--precision", "0"],
-            "--precision 0% is not valid; valid: a number from 0.01% to 50%",
+            ["ab", "--lever", "seed=1,2", "--within", "0"],
+            "--within 0% is not valid; valid: a number from 0.01% to 50%",
         ),
         (["--live", "--record", "-"], "--live goes with --record FILE.csv"),
         (["--every-step", "--jsonl"], "--every-step goes with --record FILE.csv"),

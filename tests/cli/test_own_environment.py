@@ -1,5 +1,6 @@
 """`gpudash run` over a script in an environment of its own: torch is there, and gpudash is not."""
 
+import os
 import sys
 import venv
 import zipapp
@@ -100,6 +101,30 @@ def test_it_is_measured_and_computes_the_same(tmp_path, python):
 def test_its_own_msgspec_may_be_broken(tmp_path, python):
     written(tmp_path, "raise RuntimeError('half an upgrade')", "msgspec.py")
     assert both(python, tmp_path, written(tmp_path, FEW)).last.startswith("gpudash: 40 steps")
+
+
+def test_names_that_are_no_text_do_not_hide_it(tmp_path, python):
+    folder = tmp_path / "b\udce4r"
+    folder.mkdir()
+    written(folder, FEW, "tr\udcff.py")
+    words = [*RUN, "--record", "r\udcff.csv", "--", python, "tr\udcff.py", "\udcff"]
+    one = done_without_path(*words, cwd=folder, **{"B\udce4R": "\udcff"})
+    assert one.stderr.startswith("gpudash: 40 steps"), one.stderr
+    assert ",tr\ufffd.py,0," in (folder / "r\udcff.csv").read_text()
+
+
+def test_what_its_pythonpath_has_is_for_it_and_not_for_gpudash(tmp_path, python):
+    folder = tmp_path / "src"
+    folder.mkdir()
+    for name in ("msgspec", "workloads", "platformdirs"):
+        written(folder, "raise RuntimeError('half an upgrade')", f"{name}.py")
+        written(tmp_path, "raise RuntimeError('in the working folder')", f"{name}.py")
+    written(folder, "step = 'my own'", "helper.py")
+    path = written(tmp_path, f"import helper; print(helper.step)\n{FEW}")
+    run = [sys.executable, "-m", "gpudash", "run", "--watch", "--", python, path]
+    one = done_without_path(*run, cwd=tmp_path, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
+    assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps"), one.stderr
+    assert one.stdout.startswith("my own\n")
 
 
 def test_its_own_modules_may_have_names_of_ours(tmp_path, python):

@@ -18,7 +18,7 @@ RIGHT = (
     "encdec --set precision=bf16 --set pipelined=on --device cpu --steps 20 --record out.csv",
     "augment --set augment_on=gpu --duration 5 --interval 0.5 --jsonl --batch-size 4",
     "masked_loss --set loss=minmax --seed 3 --rate 2 --once --color never",
-    "ab encdec --lever precision=fp32,bf16 --pairs 8 --precision 1% --device cpu",
+    "ab encdec --lever precision=fp32,bf16 --pairs 8 --within 1% --device cpu",
     "ab --lever pipelined=off,on --set channels_last=on --json",
     "sweep encdec --vary pipelined=off,on --vary batch_size=4,8 --steps 10 --rounds 3",
     "sweep --preset masked_loss --device cpu --rounds 4 --markdown table.md",

@@ -107,6 +107,15 @@ def test_a_module_and_any_command_run_too(tmp_path):
     assert done(*RUN, "--watch", "--", "echo", "--watch").stdout == "--watch\n"
 
 
+def test_a_python_before_the_script_is_the_one_that_runs_it(tmp_path):
+    other = tmp_path / "python3.99"
+    other.write_text(f'#!/bin/sh\necho other\nexec "{sys.executable}" "$@"\n')
+    other.chmod(0o700)
+    ours = done(*RUN, "--watch", other, script(tmp_path, "import sys; print(sys.argv[1:])"), "-q")
+    assert ours.stdout == "other\n['-q']\n"
+    assert "train.py" in understand([str(other), "-u", "train.py"]).name
+
+
 @pytest.mark.parametrize(
     ("end", "code"),
     [
@@ -501,6 +510,9 @@ def test_ctrl_c_keeps_the_starts_until_then(tmp_path):
     [
         (["--watch"], "there is nothing to run; valid: SCRIPT.py, -m MODULE or -- COMMAND"),
         (["--watch", "nosuch.py"], "no such file: nosuch.py"),
+        (["--watch", f"{TRAINING[:-3]}s.py"], "; did you mean scripted_training.py?"),
+        (["--watch", "python9.9", TRAINING], "command not found: python9.9"),
+        (["--python", "x", "python3", TRAINING], "--python x does not go with python3; valid: one"),
         (["--watch", "--", "nosuch"], "command not found: nosuch"),
         (["--record", "-", TRAINING], "--record - is not valid: standard output is the script's"),
         (["--watch", "--record", "r.csv", TRAINING], "--record does not go with --watch"),
@@ -552,6 +564,8 @@ def test_the_only_run_need_not_be_named():
     assert choose(None, [run]) is run
     assert choose("train.py", [run, a_run("gan.py", 8)]) is run
     assert choose("7", [run, a_run("train.py", 8)]) is run
+    odd = a_run("tr\ufffd.py", 9)
+    assert choose("tr\udcff.py", [run, odd]) is odd  # as the shell passes it on
 
 
 def test_a_run_that_another_gpudash_records_is_not_chosen():
@@ -569,11 +583,13 @@ def test_a_run_that_another_gpudash_records_is_not_chosen():
         (None, [], "no command of gpudash run lives; .*%load_ext gpudash"),
         (None, ["a.py", "b.py"], r"2 commands run, .*: 0 \(a.py in /home/eve\); 1 \(b.py"),
         ("c.py", ["a.py"], r"no command 'c.py' runs; valid: the name or process id of 0 \(a.py"),
+        ("c.py", ["a.py"], r"; looked in {folder}, GPUDASH_RUN_DIR names another folder$"),
+        (None, [], r"; looked in {folder}, GPUDASH_RUN_DIR names another folder$"),
         ("a.py", ["a.py", "a.py"], "2 commands run, one has to be named by its process id"),
     ],
 )
-def test_an_ambiguous_run_is_refused(word, names, why):
-    with pytest.raises(UsageError, match=why):
+def test_an_ambiguous_run_is_refused(word, names, why, short_path):
+    with pytest.raises(UsageError, match=why.replace("{folder}", str(short_path))):
         choose(word, [a_run(name, at) for at, name in enumerate(names)])
 
 

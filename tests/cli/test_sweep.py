@@ -177,6 +177,15 @@ def test_a_files_name_may_be_invalid_text(monkeypatch, tmp_path):
     assert described["command"][-1].endswith("/b\ufffdr.csv")
 
 
+def test_a_command_of_the_users_is_not_swept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    assert main(["sweep", "--vary", "pipelined=off,on", "train.py", "--lr", "3"]) == 2
+    said = capsys.readouterr().err
+    assert "a sweep measures workloads, and train.py is a command of yours" in said
+    assert said.count("\n") == 1
+
+
 def test_a_cell_that_does_not_exist_is_refused_before_anything_runs():
     bad = msgspec.structs.replace(GRID, rows=({"batch_size": "8"}, {"batch_size": "0"}))
     with pytest.raises(LeverError, match="'0' is not valid"):

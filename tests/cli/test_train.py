@@ -51,6 +51,14 @@ def test_a_real_worker_trains_and_an_error_has_its_line() -> None:
     assert ",mine.py,0,2,pipelined=off;batch_size=2;bias=on;" in Path("run.csv").read_text()
 
 
+def test_a_broken_msgspec_on_its_path_does_no_harm(folder: Path, monkeypatch, capsys) -> None:
+    (folder / "src").mkdir()
+    (folder / "src" / "msgspec.py").write_text("raise RuntimeError('half an upgrade')")
+    monkeypatch.setenv("PYTHONPATH", str(folder / "src"), prepend=os.pathsep)
+    assert main(["list", "mine.py"]) == 0
+    assert capsys.readouterr().out.startswith("mine.py: Fit a sum.\n")
+
+
 @pytest.mark.parametrize(
     "words", [("train", "mine.py:linear"), ("train", "installed"), ("installed",)]
 )

@@ -59,7 +59,7 @@ def why(*words, gpudash=GPUDASH):
 
 
 def test_a_script_that_waits_for_data_says_so_with_its_lanes_and_parts():
-    ended = why("--seconds", "3", "-q", "--", "train.py", ENDLESS)
+    ended = why("--seconds", "3", "-q", "train.py", ENDLESS)
     assert ended.returncode == 0, ended.stderr
     lines = [line for line in ended.stdout.splitlines() if not line.startswith("weights ")]
     assert lines.pop(0).startswith(ANSWERS)
@@ -124,9 +124,10 @@ def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
 
 
 def test_a_script_without_a_step_has_no_answer():
-    Path("none.py").write_text("print('done')\n")
-    ended = why("--", "none.py")
+    Path("none.py").write_text("import sys; print(sys.argv)\n")
+    ended = why("none.py", "--json", "of its own")
     assert ended.returncode == 1
+    assert ended.stdout == "['none.py', '--json', 'of its own']\n"
     assert "gpudash: no answer: no training step was seen" in ended.stderr
 
 

@@ -13,7 +13,7 @@ from tests.workloads.trainings import CPU
 from workloads import CATALOGUE
 from workloads.levers import LeverError
 from workloads.own.loading import find, located
-from workloads.own.names import parts
+from workloads.own.names import defines_workload, parts
 from workloads.training import Training
 
 
@@ -25,6 +25,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for name in ("beside", "later", "package_of_mine", "gpudash_mine"):
         sys.modules.pop(name, None)
+
+
+IMPORT = "from gpudash import workload\n"
 
 
 def write(text: str, name: str = "mine.py") -> None:
@@ -123,10 +126,10 @@ def test_nothing_is_written_beside_the_file(folder: Path) -> None:
     [
         ("x = 1\n", "mine.py has no workload; put @workload(), from gpudash, above a function"),
         ("def f(:\n", "mine.py:1: SyntaxError: invalid syntax"),
-        ("\n\nnothing_of_this_name\n", "mine.py:3: NameError: name 'nothing_of_this_name' is"),
-        ("import not_installed_here\n", "mine.py:1: ModuleNotFoundError: No module named"),
-        ("import sys\nsys.exit(3)\n", "mine.py:2: SystemExit: 3"),
-        ("raise ValueError('first\\nsecond')\n", "mine.py:1: ValueError: first"),
+        (f"{IMPORT}\nnot_here\n", "mine.py:3: NameError: name 'not_here' is not defined"),
+        (f"{IMPORT}import not_installed_here\n", "mine.py:2: ModuleNotFoundError: No module named"),
+        (f"{IMPORT}import sys\nsys.exit(3)\n", "mine.py:3: SystemExit: 3"),
+        (f"{IMPORT}raise ValueError('first\\nsecond')\n", "mine.py:2: ValueError: first"),
         ("x = '\udcff'\n", "mine.py"),
         (f"{HEAD}@workload(rate=0.5)\ndef f(v, d): ...\n", f"mine.py:{LINES + 1}: lever rate: 0.5"),
     ],
@@ -136,15 +139,47 @@ def test_what_is_wrong_in_a_file_is_told_with_its_line(text: str, why: str) -> N
     assert why_not().startswith(why)
 
 
-@pytest.mark.parametrize("text", ["x = 1\n", "raise ValueError('as train.py may')\n"])
-def test_what_declares_no_workload_may_be_a_plain_script(text: str) -> None:
-    write(text)
-    assert why_not().endswith(
-        "; a plain script: gpudash run mine.py, and after -- in other commands"
-    )
-    write(f"from gpudash import workload\n{text}raise ValueError\n")
-    assert why_not().startswith("mine.py:")
-    assert "gpudash run" not in why_not()
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from gpudash import workload as w\n@w\ndef f(v, d): ...\n",
+        "import gpudash\n@gpudash.workload(width=(1, 2))\ndef f(v, d): ...\n",
+        "import gpudash as g\nf = g.workload(lambda v, d: ...)\n",
+        "try:\n    from gpudash import *\nfinally:\n    f = workload(print)\n",
+        "import workloads.own\nf = workloads.own.workload(print)\n",
+    ],
+)
+def test_a_file_whose_text_names_gpudashs_workload_defines_one(text: str) -> None:
+    assert defines_workload(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"# no workload\nfrom gpudash import step\n",
+        b"args = parse()\nrun(args.workload, gpudash.workload)\n",
+        b"import gpudash\nwith gpudash.step():\n    workload()\n",
+        b"from mine import workload\n@workload\ndef f(): ...\n",
+        b"from gpudash import workload\ndef f(:\n",
+        b"from gpudash import workload\n\xff\n",
+        b"from gpudash import workload\n\0",
+    ],
+)
+def test_any_other_file_is_a_script(text: bytes) -> None:
+    assert not defines_workload(text)
+
+
+def test_a_script_is_not_run_to_find_that_it_has_no_workload() -> None:
+    write("from pathlib import Path\nPath('trained').touch()\n")
+    assert "; a plain script: gpudash run mine.py, so too ab, why" in why_not()
+    assert not Path("trained").exists()
+
+
+def test_a_workload_that_is_named_may_come_from_another_file() -> None:
+    write(LINEAR, "beside.py")
+    write("from beside import linear\n")
+    assert find("mine.py:linear").name == "mine.py:linear"
 
 
 def test_a_file_that_is_not_there_is_told_with_the_nearest_one() -> None:

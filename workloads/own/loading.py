@@ -13,9 +13,9 @@ from typing import Any
 
 from workloads import CATALOGUE, Entry
 from workloads.levers import LeverError
-from workloads.nearest import did_you_mean, unknown
+from workloads.nearest import script_like, unknown
 from workloads.own.declaration import MARK, Declaration, OwnEntry
-from workloads.own.names import GROUP, installed, parts
+from workloads.own.names import GROUP, defines_workload, installed, parts
 
 
 def find(name: str) -> Entry:
@@ -61,7 +61,7 @@ def said(error: BaseException) -> str:
 
 
 def _of_file(reference: str, file: str, name: str | None) -> OwnEntry:
-    declared = _declared(_import(file))
+    declared = _declared(_import(file, is_named=name is not None))
     names = [f"{file}:{one}" for one in declared]
     if name is not None and name not in declared:
         raise LeverError(unknown("workload", reference, names) if names else _none(file))
@@ -82,7 +82,7 @@ def _none(file: str) -> str:
 
 def _plain(file: str) -> str:
     """Return a hint for a script that declares no workload."""
-    return f"; a plain script: gpudash run {file}, and after -- in other commands"
+    return f"; a plain script: gpudash run {file}, so too ab, why, tune, profile"
 
 
 def _of_package(name: str) -> OwnEntry:
@@ -103,8 +103,12 @@ def _declared(module: ModuleType) -> dict[str, Declaration]:
     return {name: mark for name, mark in marks.items() if isinstance(mark, Declaration)}
 
 
-def _import(file: str) -> ModuleType:
-    """Run a file like a script, but under its own module name. Raises LeverError."""
+def _import(file: str, *, is_named: bool) -> ModuleType:
+    """Run a file like a script, but under its own module name. Raises LeverError.
+
+    A script of the user's is not run: it might train for ever. A workload that `is_named` may come
+    from another file.
+    """
     path = os.path.abspath(file)  # noqa: PTH100  # links are kept, as in a script's __file__
     folder, base = os.path.split(path)
     module = ModuleType(f"gpudash_{base.removesuffix('.py')}")
@@ -113,25 +117,28 @@ def _import(file: str) -> ModuleType:
     try:
         source = loader.get_data(path)
     except OSError as error:
-        near = _near(folder, base) if isinstance(error, FileNotFoundError) else ""
+        near = script_like(file) if isinstance(error, FileNotFoundError) else ""
         raise LeverError(f"{file}: {error.strerror}{near}") from error
+    with _in_one_line(file, source):
+        code = loader.source_to_code(source, path)
+    if not is_named and not defines_workload(source):
+        raise LeverError(_none(file))
     sys.modules[module.__name__] = module  # for dataclasses and pickle
+    with _in_one_line(file, source), _first_on_path(folder):
+        exec(code, vars(module))  # noqa: S102  # asked for
+    return module
+
+
+@contextmanager
+def _in_one_line(file: str, source: bytes) -> Iterator[None]:
+    """Raise LeverError, with the line of the file, for whatever the file raises."""
     try:
-        with _first_on_path(folder):
-            exec(loader.source_to_code(source, path), vars(module))  # noqa: S102  # asked for
+        yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including SystemExit
         hint = "" if b"workload" in source else _plain(file)
         raise LeverError(f"{located(error, file) or f'{file}: {said(error)}'}{hint}") from error
-    return module
-
-
-def _near(folder: str, base: str) -> str:
-    try:
-        return did_you_mean(base, [one for one in os.listdir(folder) if one.endswith(".py")])  # noqa: PTH208  # as above
-    except OSError:
-        return ""
 
 
 @contextmanager
