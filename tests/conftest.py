@@ -105,6 +105,17 @@ def called_with_double(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", worker_double.environment()["PYTHONPATH"])
 
 
+@pytest.fixture(scope="session")
+def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment, to be activated, whose Python has torch from its start: see tests/warm.py."""
+    from tests import warm
+
+    place = tmp_path_factory.mktemp("with_torch")
+    (place / "bin").mkdir()
+    warm.program(place / "bin" / "python")
+    return place
+
+
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """An empty directory. Its name, unlike tmp_path's, leaves room for a socket's in 107 bytes."""

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -39,11 +40,40 @@ def python(*words, cwd=None):
     """Return what came of Python with these words: `-m MODULE …` or `-c CODE`. All went well."""
     asked = json.dumps((words, str(cwd or Path.cwd()), dict(os.environ))).encode()
     with TemporaryFile() as out, TemporaryFile() as err, _connection() as server:
-        socket.send_fds(server, [asked], [out.fileno(), err.fileno()])
+        with Path(os.devnull).open() as nothing:
+            socket.send_fds(server, [asked], [nothing.fileno(), out.fileno(), err.fileno()])
         code = server.recv(16).decode()
         printed = [file.seek(0) or file.read().decode() for file in (out, err)]
     assert code == "0", f"exit code {code or 'unknown: the server ended'}\n" + "".join(printed)
     return subprocess.CompletedProcess(words, 0, *printed)
+
+
+PROGRAM = """#!{python} -IS
+import json, os, signal, socket, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.connect({address!r})
+for number in (1, 2, 10, 12, 15):
+    signal.signal(number, lambda number, _: server.send(b"%d" % number))
+asked = json.dumps((sys.argv[1:], os.getcwd(), dict(os.environ))).encode()
+socket.send_fds(server, [asked], [0, 1, 2])
+code = int(server.recv(16))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
+
+
+def program(path):
+    """Write a program that does for a script what Python does, and has torch from its start.
+
+    Streams, environment, signals and exit code are as Python's. `sitecustomize` is imported when
+    torch is there already: what is tested must not be which of them comes first.
+    """
+    python("-c", "")  # the server listens
+    path.write_text(PROGRAM.format(python=sys.executable, address=ADDRESS))
+    path.chmod(0o755)
+    return path
 
 
 def _connection():
@@ -70,7 +100,8 @@ def _begin():
         listening.listen(64)
         server = [sys.executable, "-m", "tests.warm", str(RUN)]
         root = Path(__file__).parents[1]
-        _started.append(subprocess.Popen(server, stdin=listening, cwd=root))
+        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        _started.append(subprocess.Popen(server, stdin=listening, cwd=root, env=clean))
 
 
 def _serve(listening, run):
@@ -79,38 +110,69 @@ def _serve(listening, run):
     gc.freeze()  # what is shared with the processes stays so …
     atexit.register(gc.unfreeze)  # … until one ends: libraries complain of leaks
     ended, server = os.pidfd_open(run), os.getpid()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a process is its own parent
     while ended not in select.select([listening, ended], [], [])[0]:
         connection, _ = listening.accept()
         if os.fork():
             connection.close()
+            os.waitpid(-1, os.WNOHANG)  # an earlier one
             continue
         die_with(server)
         waits = os.getpid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        asked, files, *_ = socket.recv_fds(connection, LONGEST, 2)
+        asked, files, *_ = socket.recv_fds(connection, LONGEST, 3)
         if process := os.fork():
-            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-            connection.send(str(code).encode())
-            os._exit(0)
+            _tend(process, connection)
         die_with(waits)
         listening.detach()  # or its end would close the new standard input
-        with Path(os.devnull).open() as nothing:
-            for standard, file in enumerate((nothing.fileno(), *files)):
-                os.dup2(file, standard)
+        connection.close()
+        for standard, file in enumerate(files):
+            os.dup2(file, standard)
+            os.close(file)
         return json.loads(asked)
     return None
+
+
+def _tend(process, connection):
+    """Pass signals on to it, tell how it ended, and end; end it if nobody waits any more."""
+    ended = os.pidfd_open(process)
+    while ended not in select.select([connection, ended], [], [])[0]:
+        os.kill(process, int(connection.recv(16) or signal.SIGKILL))
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    with suppress(OSError):
+        connection.send(str(code).encode())
+    os._exit(0)
 
 
 def _run(words, cwd, environment):
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
-    how, what, *sys.argv[1:] = words
+    how, *sys.argv[1:] = words
     if how == "-m":
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
+        runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+    elif how == "-c":
+        exec(sys.argv.pop(1), {"__name__": "__main__"})
     else:
-        exec(what, {"__name__": "__main__"})
+        _run_script(Path(how).absolute())
+
+
+def _run_script(path):
+    sys.argv[0] = str(path)
+    sys.path[:1] = [str(path.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
+    sys.modules.pop("sitecustomize", None)
+    with suppress(ImportError):
+        import sitecustomize  # noqa: F401  # as Python does at its start
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as error:
+        end(error.code or 0)
+    except BaseException as error:  # noqa: BLE001  # Python would free torch's modules afterwards
+        sys.excepthook(type(error), error, error.__traceback__)
+        if isinstance(error, KeyboardInterrupt):
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+        end(1)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from gpudash.cli.main import main
 from gpudash.run import keeper, runs
 from tests import worker_double
 from tests.waiting import done, until
@@ -38,11 +39,9 @@ exec "$@"
 
 
 @pytest.fixture(autouse=True)
-def _private(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", *(one for one in os.environ if "SLURM" in one)):
-        monkeypatch.delenv(name, raising=False)
+def _outside_of_slurm(private, monkeypatch):
+    for name in (one for one in os.environ if "SLURM" in one):
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -89,9 +88,9 @@ def dashboard(*words, showing="num_workers"):
 # ── without a terminal ──────────────────────────────────────────────────────────────────
 
 
-def test_without_a_terminal_nothing_has_to_be_asked_for(tmp_path):
-    (tmp_path / "train.py").write_text("import sys; print(sys.argv, sys.stdin.read())")
-    ours = done(*GPUDASH, "run", "train.py", "--lr", "1", input="typed", cwd=tmp_path)
+def test_without_a_terminal_nothing_has_to_be_asked_for():
+    Path("train.py").write_text("import sys; print(sys.argv, sys.stdin.read())")
+    ours = done(*GPUDASH, "run", "train.py", "--lr", "1", input="typed")
     assert (ours.returncode, ours.stdout) == (0, "['train.py', '--lr', '1'] typed\n")
     first, last = ours.stderr.splitlines()
     assert re.fullmatch(
@@ -100,10 +99,10 @@ def test_without_a_terminal_nothing_has_to_be_asked_for(tmp_path):
     assert last.startswith("gpudash: no training step was seen")
 
 
-def test_with_quiet_it_says_nothing(tmp_path):
-    (tmp_path / "train.py").write_text("print('x')")
-    ours = done(*GPUDASH, "run", "-q", "train.py", cwd=tmp_path)
-    assert (ours.stdout, ours.stderr) == ("x\n", "")
+def test_with_quiet_it_says_nothing(capfd):
+    Path("train.py").write_text("print('x')")
+    assert main(["run", "-q", "train.py"]) == 0
+    assert capfd.readouterr() == ("x\n", "")
 
 
 @pytest.mark.parametrize(
@@ -117,11 +116,12 @@ def test_with_quiet_it_says_nothing(tmp_path):
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubectl exec -it HOST -- gpudash attach"),
     ],
 )
-def test_it_says_how_to_look_in_from_elsewhere(tmp_path, monkeypatch, surroundings, command):
+def test_it_says_how_to_look_in_from_elsewhere(monkeypatch, capfd, surroundings, command):
     for name, value in surroundings.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "train.py").touch()
-    said = done(*GPUDASH, "run", "train.py", cwd=tmp_path).stderr.splitlines()[0]
+    Path("train.py").touch()
+    assert main(["run", "train.py"]) == 0
+    said = capfd.readouterr().err
     assert f"no terminal here; {command.replace('HOST', os.uname().nodename)} opens" in said
 
 
@@ -187,7 +187,7 @@ shift 2 && exec "$@"
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_a_private_tmp_needs_a_folder_that_both_see(tmp_path, monkeypatch, short_path, is_shared):
+def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
     if done(*PRIVATE, "mount -t tmpfs none /tmp").returncode:
         pytest.skip("no mount namespace can be had")
     shared = Path(f"/var/tmp/gpudash-{os.getpid()}")
@@ -258,10 +258,11 @@ def test_attaching_traces_no_process(programs):
         assert job.returncode == 0
 
 
-def test_doctor_says_what_a_job_may_use(monkeypatch):
+def test_doctor_says_what_a_job_may_use(monkeypatch, capsys):
+    monkeypatch.setattr("gpudash.cli.doctor.ASK_TORCH", "raise SystemExit(1)")
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    report = json.loads(done(*GPUDASH, "doctor", "--json").stdout)
-    found = {check["name"]: check["detail"] for check in report["checks"]}
+    assert main(["doctor", "--json"]) == 0
+    found = {one["name"]: one["detail"] for one in json.loads(capsys.readouterr().out)["checks"]}
     assert "usable here" in found["machine"]
     assert "/dev/shm has " in found["shared memory"]
     assert "0 of yours live in " in found["runs"]

@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gpudash.cli.main import main
 from gpudash.cli.options import OF_A_RECORDING, OF_A_RUN
 from tests import waiting, worker_double
+from tests.cli.conftest import Refused
 from tests.sinks.test_otlp import Collector
 from tests.sinks.test_prometheus import free_port, samples, scrape
 
@@ -115,14 +115,9 @@ def test_a_collector_that_goes_away_leaves_the_recording_whole(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["prometheus", "otlp", "textfile", "tensorboard"])
 def test_one_that_is_refused_is_one_line_before_anything_trains_or_is_written(
-    name: str,
-    called_with_double: None,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, called_with_double: None, private: Path, refused: Refused
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
+    (private / "file").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         targets = {
             "prometheus": str(taken.getsockname()[1]),
@@ -131,15 +126,11 @@ def test_one_that_is_refused_is_one_line_before_anything_trains_or_is_written(
             "tensorboard": "file",
         }
         words = ["--to", "csv:rows.csv", "--to", "trace:a.json", "--to", f"{name}:{targets[name]}"]
-        assert main(["--record", "run.csv", *words]) == 2
-    output, said = capfd.readouterr()
-    assert output == ""
-    assert said.startswith("gpudash: cannot ")
-    assert said.count("\n") == 1
-    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+        assert refused("--record", "run.csv", *words).startswith("gpudash: cannot ")
+    assert [one.name for one in private.iterdir()] == ["file"]
 
 
-def test_what_a_recording_is_exported_to_takes_no_present(tmp_path: Path) -> None:
+def test_what_a_recording_is_exported_to_takes_no_present() -> None:
     assert set(OF_A_RUN) - set(OF_A_RECORDING) == {"csv", "jsonl", "prometheus"}
 
 
@@ -170,23 +161,18 @@ def log(values, commit=True):
 
 
 def test_the_run_that_a_script_has_open_gets_what_is_measured(
-    tmp_path: Path, short_path: Path
+    private: Path, with_torch: Path
 ) -> None:
-    (tmp_path / "train.py").write_text(TRACKED)
-    (tmp_path / "wandb.py").write_text(WANDB)
+    (private / "train.py").write_text(TRACKED)
+    (private / "wandb.py").write_text(WANDB)
     ran = waiting.done(
         *(sys.executable, "-m", "gpudash", "run", "--watch", "--to", "wandb", "train.py"),
-        cwd=tmp_path,
-        env=worker_double.environment(GPUDASH_RUN_DIR=str(short_path)),
+        env=worker_double.environment(VIRTUAL_ENV=str(with_torch)),
     )
     assert ran.stdout.splitlines() == ["['loss']", "True True"], ran.stderr
 
 
 @pytest.mark.parametrize("words", [["encdec", "--to", "wandb"], ["run", "--to", "wandb:x", "a.py"]])
-def test_only_a_script_has_a_run_open_and_names_none(
-    words: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    said = capfd.readouterr().err
-    assert said.startswith(f"gpudash: --to '{words[words.index('--to') + 1]}' is not valid; valid:")
-    assert said.count("\n") == 1
+def test_only_a_script_has_a_run_open_and_names_none(words: list[str], refused: Refused) -> None:
+    named = words[words.index("--to") + 1]
+    assert refused(*words).startswith(f"gpudash: --to '{named}' is not valid; valid:")

@@ -8,6 +8,8 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.cli.sweep_grid import of_count
 from gpudash.protocol.commands import Plan
+from tests import worker_double
+from tests.cli.conftest import Refused
 from workloads import CATALOGUE
 from workloads.standard_levers import PROCESSES
 
@@ -57,21 +59,15 @@ def as_before() -> Iterator[None]:
         ),
     ],
 )
-def test_errors_are_one_line(line: str, why: str, capsys: pytest.CaptureFixture[str]):
-    assert main(line.split()) == 2
-    printed = capsys.readouterr()
-    assert why in printed.err
-    assert len(printed.err.splitlines()) == 1
-    assert not printed.out
+def test_errors_are_one_line(line: str, why: str, refused: Refused):
+    assert why in refused(*line.split())
 
 
 def test_a_sweep_over_numbers_of_processes_needs_nothing_else_to_vary(
     capsys: pytest.CaptureFixture[str],
 ):
-    assert (
-        main(["sweep", "encdec", "--nproc", "1,2", "--rounds", "3", "--steps", "5", "--dry-run"])
-        == 0
-    )
+    how = ("--rounds", "3", "--steps", "5", "--dry-run")
+    assert main(["sweep", "encdec", "--nproc", "1,2", *how]) == 0
     printed = capsys.readouterr().out
     assert "2 settings, 3 rounds: 6 blocks" in printed
     assert "nproc: each number of processes is a training of its own" in printed
@@ -84,19 +80,12 @@ def test_one_process_gets_no_levers_of_several():
     assert of_count(plan, 2) == plan
 
 
-# ── the real program ────────────────────────────────────────────────────────────────────
-
-
-def test_two_processes_are_recorded_without_a_screen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_two_processes_are_ranks_that_are_recorded_without_a_screen(
+    private: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    record = tmp_path / "r.csv"
-    plan = "encdec --nproc 2 --device cpu --batch-size 2 --steps 20"
-    small = "--set num_workers=0 --set model_scale=small --set data=cached"
-    assert main([*plan.split(), *small.split(), "--record", str(record)]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1].startswith("trained 20 steps")
-    of_ours = ("encdec: ", "precision=", "batch_size=")  # and nothing of torchrun's or a library's
-    assert [line for line in said[:-1] if not line.startswith(of_ours)] == []
-    lines = record.with_suffix(".jsonl").read_text().splitlines()
-    assert any('"world_size":2' in line for line in lines)
+    """For real ones see tests/run/test_rank_processes.py."""
+    monkeypatch.setattr("gpudash.run.worker_process.RankProcesses", worker_double.start_double)
+    plan = ["encdec", "--nproc", "2", "--device", "cpu", "--steps", "20"]
+    assert main([*plan, "--set", "bucket_cap_mb=4", "--record", "r.csv"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1].startswith("trained 20 steps")
+    assert ";bucket_cap_mb=4" in (private / "r.csv").read_text()

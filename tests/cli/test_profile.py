@@ -2,7 +2,7 @@
 
 import json
 import os
-import subprocess
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,12 +15,9 @@ from gpudash.cli.profile_trial import PATIENCE_S, ProfileTrial
 from gpudash.errors import Exit
 from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Result, Snapshot
-from tests import worker_double
+from tests import waiting
 from tests.scripted_worker import TRACE
 
-ROOT = Path(__file__).parents[2]
-GPUDASH = [sys.executable, "-m", "gpudash"]
-WAIT_S = 120
 WARM = Snapshot(
     state="training",
     workload="encdec",
@@ -44,82 +41,56 @@ while True:
 """
 
 
-def traced(path: Path) -> Path:
-    """Write a trace of two steps."""
-    import torch
-
-    from gpudash.instrument.profiler import Profiler
-    from tests.workloads.trainings import one_thread
-
-    profiler = Profiler(torch.device("cpu"), 2, path)
-    profiler.begin(1)
-    with one_thread():
-        while True:
-            torch.ones(8, 8) @ torch.ones(8, 8)
-            if profiler.step():
-                break
-    profiler.end()
-    return path
-
-
 @pytest.fixture(autouse=True)
-def _private(monkeypatch, short_path, tmp_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
+def _private(private):
+    """The working folder."""
 
 
-def done(*words, gpudash=GPUDASH):
-    return subprocess.run(
-        [*gpudash, "profile", *words], capture_output=True, text=True, timeout=WAIT_S, check=False
-    )
-
-
-def steps_in(path: Path) -> int:
-    events = json.loads(path.read_bytes())["traceEvents"]
-    return sum(one.get("name", "").startswith("ProfilerStep#") for one in events)
+def done(*words):
+    return waiting.done(sys.executable, "-m", "gpudash", "profile", *words)
 
 
 # ── from outside ────────────────────────────────────────────────────────────────────────
 
 
-def test_a_workload_is_profiled_and_ended(tmp_path):
+def test_a_workload_is_profiled_and_ended(called_with_double, capsys):
     """For a real worker's trace see tests/worker/test_loop_profile.py."""
-    ended = done("encdec", "--device", "cpu", "-q", gpudash=worker_double.gpudash())
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("1 step traced on NVIDIA H200")
-    assert (tmp_path / "encdec.trace.json").read_bytes() == TRACE.read_bytes()
-    assert [one.name for one in tmp_path.iterdir()] == ["encdec.trace.json"]
+    assert main(["profile", "encdec", "--device", "cpu", "-q"]) == 0
+    printed, said = capsys.readouterr()
+    assert printed.startswith("1 step traced on NVIDIA H200")
+    assert said == ""
+    (trace,) = Path().iterdir()
+    assert trace.name == "encdec.trace.json"
+    assert trace.read_bytes() == TRACE.read_bytes()
 
 
-def test_a_script_is_profiled_and_ended(tmp_path):
-    (tmp_path / "train.py").write_text(TRAIN)
+def test_a_script_is_profiled_and_ended(with_torch, monkeypatch):
+    monkeypatch.setenv("VIRTUAL_ENV", str(with_torch))
+    Path("train.py").write_text(TRAIN)
     ended = done("--steps", "4", "--trace", "t.json", "--json", "-q", "--", "train.py")
     assert (ended.returncode, ended.stderr) == (0, "")  # no traceback of its interrupt either
     report = json.loads(ended.stdout)
     assert (report["workload"], report["trace"]) == ("train.py", "t.json")
     assert report["summary"]["steps"] == report["summary"]["profiled"]["steps"] == 4
     assert report["summary"]["profiled"]["flops"]["step_gflop"] > 0
-    assert steps_in(tmp_path / "t.json") == 4
+    events = json.loads(Path("t.json").read_bytes())["traceEvents"]
+    assert sum(one.get("name", "").startswith("ProfilerStep#") for one in events) == 4
 
 
-def test_a_script_that_ends_first_leaves_no_profile(tmp_path):
-    (tmp_path / "train.py").write_text("print('hello')")
-    ended = done("-q", "--", "train.py")
-    assert (ended.returncode, ended.stdout) == (1, "hello\n")
-    said = "gpudash: no profile: no training step was seen: torch was never imported"
-    assert ended.stderr.startswith(said)
-    assert ended.stderr.count("\n") == 1
-    assert not (tmp_path / "train.trace.json").exists()
-
-
-def test_a_script_that_fails_before_its_profile_has_its_own_exit_code(tmp_path):
-    (tmp_path / "train.py").write_text("raise SystemExit(3)")
-    ended = done("-q", "--", "train.py")
-    assert ended.returncode == 3
-    assert ended.stderr == "gpudash: no profile: train.py exited with 3\n"
+@pytest.mark.parametrize(
+    ("code", "exit_code", "why"),
+    [
+        ("print('hello')", Exit.FAILED, "no training step was seen: torch was never imported"),
+        ("raise SystemExit(3)", 3, "train.py exited with 3"),
+    ],
+)
+def test_a_script_that_ends_first_leaves_no_profile(capfd, code, exit_code, why):
+    Path("train.py").write_text(code)
+    assert main(["profile", "-q", "--", "train.py"]) == exit_code
+    said = capfd.readouterr().err
+    assert said.startswith(f"gpudash: no profile: {why}")
+    assert said.count("\n") == 1
+    assert not Path("train.trace.json").exists()
 
 
 # ── what is asked ───────────────────────────────────────────────────────────────────────
@@ -141,20 +112,18 @@ def test_a_script_that_fails_before_its_profile_has_its_own_exit_code(tmp_path):
         (["--against", "old.json"], "old.json"),
     ],
 )
-def test_errors_are_one_line_before_anything_starts(tmp_path, capsys, words, why):
-    (tmp_path / "old.json").write_text("no trace")
-    assert main(["profile", *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert why in line
+def test_errors_are_one_line_before_anything_starts(refused, words, why):
+    Path("old.json").write_text("no trace")
+    assert why in refused("profile", *words)
 
 
-def test_a_trace_is_read_and_laid_beside_another(tmp_path, capsys):
-    path = str(traced(tmp_path / "trace.json").rename(tmp_path / os.fsdecode(b"b\xe4r.json")))
+def test_a_trace_is_read_and_laid_beside_another(capsys):
+    path = str(shutil.copy(TRACE, os.fsdecode(b"b\xe4r.json")))
     assert main(["profile", "--read", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["trace"].endswith("b\ufffdr.json")
     assert main(["profile", "--read", path]) == 0
     alone = capsys.readouterr().out
-    assert alone.startswith("2 steps traced")
+    assert alone.startswith("1 step traced")
     assert main(["profile", "--read", path, "--against", path]) == 0
     assert capsys.readouterr().out.startswith(alone.rstrip("\n"))
 
@@ -184,49 +153,46 @@ def over(trial, snapshot):
 def test_it_requests_the_profile_once_the_training_is_warm(trial):
     assert not over(trial, Snapshot())
     assert not over(trial, replace(WARM, results=()))
+    assert trial._session.asked == []
     assert not over(trial, WARM)
     assert not over(trial, WARM)
     assert trial._session.asked == [(3, Path("trace.json"))]
+    silent = replace(WARM, profiling=True, quiet_s=12.0)
+    assert trial.line(silent) == "encdec: profiling 3 steps, no step for 12 s"
+
+
+ANSWERED = replace(WARM, last_command=1)
 
 
 def test_it_is_over_with_the_answer(trial):
     over(trial, WARM)
-    assert not over(trial, replace(WARM, last_command=1, profiling=True))
-    assert over(trial, replace(WARM, last_command=1, profile=FOUND))
+    assert not over(trial, replace(ANSWERED, profiling=True))
+    assert over(trial, replace(ANSWERED, profile=FOUND))
     assert trial.conclude("", interrupted=False) == Exit.DONE
 
 
-def test_a_refusal_is_reported(trial, capsys):
-    over(trial, WARM)
-    assert over(trial, replace(WARM, last_command=1, profile_refusal="another profiler is active"))
+ANOTHER = "another profiler is active"
+STUCK = {"quiet_s": PATIENCE_S + 1}
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "why"),
+    [
+        ([WARM, replace(ANSWERED, profile_refusal=ANOTHER)], ANOTHER),
+        ([replace(WARM, can=("record",))], "this training cannot be profiled"),
+        ([replace(WARM, **STUCK)], "no step has ended for 60 s; gpudash doctor may tell why"),
+        (
+            [WARM, replace(WARM, profiling=True, **STUCK), replace(ANSWERED, profile=FOUND)],
+            "no step has ended for 60 s; gpudash doctor may tell why",  # a late one is none
+        ),
+    ],
+    ids=["refused", "impossible", "stuck", "stuck in it"],
+)
+def test_without_a_profile_it_says_why(trial, capsys, snapshots, why):
+    *_, last = [over(trial, one) for one in snapshots]
+    assert last
     assert trial.conclude("", interrupted=False) == Exit.REFUSED
-    assert capsys.readouterr().err == "gpudash: no profile: another profiler is active\n"
-
-
-def test_a_training_that_cannot_be_profiled_is_not_waited_for(trial, capsys):
-    assert over(trial, replace(WARM, can=("record",)))
-    assert trial._session.asked == []
-    assert trial.conclude("", interrupted=False) == Exit.REFUSED
-    assert capsys.readouterr().err == "gpudash: no profile: this training cannot be profiled\n"
-
-
-def test_a_step_that_never_ends_is_not_waited_for(trial, capsys):
-    assert over(trial, replace(WARM, quiet_s=PATIENCE_S + 1))
-    assert trial.conclude("", interrupted=False) == Exit.REFUSED
-    assert "no step has ended for 60 s" in capsys.readouterr().err
-
-
-def test_an_interrupted_stuck_step_leaves_no_profile(trial):
-    over(trial, WARM)
-    assert over(trial, replace(WARM, profiling=True, quiet_s=PATIENCE_S + 1))
-    assert over(trial, replace(WARM, last_command=1, profile=FOUND))
-    assert trial.conclude("", interrupted=False) == Exit.REFUSED
-
-
-def test_a_step_that_never_ends_in_the_profile_is_reported_too(trial):
-    over(trial, WARM)
-    snapshot = replace(WARM, profiling=True, quiet_s=12.0)
-    assert trial.line(snapshot) == "encdec: profiling 3 steps, no step for 12 s"
+    assert capsys.readouterr().err == f"gpudash: no profile: {why}\n"
 
 
 def test_interrupted_it_says_so(trial, capsys):

@@ -32,26 +32,20 @@ WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)
-def _signals_that_reach_who_is_started():
-    """Reset signals that are ignored if tests run in the background or under nohup."""
-    ignored = [
-        number
-        for number in (signal.SIGINT, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_IGN
-    ]
-    for number in ignored:
-        signal.signal(number, signal.SIG_DFL)
-    yield
-    for number in ignored:
-        signal.signal(number, signal.SIG_IGN)
+def _private(private):
+    """The working folder."""
 
 
-@pytest.fixture(autouse=True)
-def _private(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture
+def gpudash(capfd):
+    """Return a function that calls gpudash; it returns the exit code and the two outputs."""
+
+    def call(*words):
+        code = main([*map(str, words)])
+        output, errors = capfd.readouterr()
+        return SimpleNamespace(returncode=code, stdout=output, stderr=errors)
+
+    return call
 
 
 def script(tmp_path, code):
@@ -64,14 +58,14 @@ def script(tmp_path, code):
 
 PLAIN = """
 import os, sys
-print(sys.argv, __file__, __name__, os.getcwd(), sys.path[0], sys.stdin.read())
+print(ascii(sys.argv), __file__, __name__, os.getcwd(), sys.path[0], sys.stdin.read())
 print("to stderr", file=sys.stderr)
 """
 
 
 @pytest.mark.parametrize("how", [["--watch"], ["--record", "r.csv"]])
 def test_its_words_and_streams_are_its_own(tmp_path, how):
-    words = [script(tmp_path, PLAIN), "--record", "x", "-m", "--", "--help", "-q"]
+    words = [script(tmp_path, PLAIN), "--record", "x", "-m", "--", "--help", "-q", b"b\xe4r"]
     plain = done(sys.executable, *words, input="typed", cwd=tmp_path)
     ours = done(*RUN, *how, *words, input="typed", cwd=tmp_path)
     assert ours.stdout == plain.stdout
@@ -80,31 +74,19 @@ def test_its_words_and_streams_are_its_own(tmp_path, how):
     assert summary.startswith("gpudash: no training step was seen")
     assert summary.count("\n") == 1
     assert (ours.returncode, plain.returncode) == (0, 0)
+    assert not list(tmp_path.glob("r.*"))  # where nothing trained no empty recording is left
 
 
-def test_arguments_may_be_invalid_text(tmp_path):
-    printed = script(tmp_path, "import sys; print(ascii(sys.argv[1:]))")
-    ours = done(*RUN, "--record", "r.csv", printed, b"b\xe4r", cwd=tmp_path)
-    assert ours.stdout == "['b\\udce4r']\n"
-    assert "failed" not in ours.stderr
-
-
-def test_with_quiet_nothing_is_printed(tmp_path):
-    ours = done(*RUN, "--watch", "-q", script(tmp_path, "print('x')"))
+def test_with_quiet_nothing_is_printed(tmp_path, gpudash):
+    ours = gpudash("run", "--watch", "-q", script(tmp_path, "print('x')"))
     assert (ours.stdout, ours.stderr) == ("x\n", "")
 
 
-def test_where_nothing_trained_no_empty_recording_is_left(tmp_path):
-    done(*RUN, "--record", "x.csv", script(tmp_path, "print('x')"), cwd=tmp_path)
-    assert not list(tmp_path.glob("x.*"))
-
-
-def test_a_module_and_any_command_run_too(tmp_path):
+def test_a_module_and_any_command_run_too(tmp_path, gpudash):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "train.py").write_text("import sys; print(sys.argv[1:])")
-    module = done(*RUN, "--watch", "-m", "pkg.train", "-m", "x", cwd=tmp_path)
-    assert module.stdout == "['-m', 'x']\n"
-    assert done(*RUN, "--watch", "--", "echo", "--watch").stdout == "--watch\n"
+    assert gpudash("run", "--watch", "-m", "pkg.train", "-m", "x").stdout == "['-m', 'x']\n"
+    assert gpudash("run", "--watch", "--", "echo", "--watch").stdout == "--watch\n"
 
 
 def test_a_python_before_the_script_is_the_one_that_runs_it(tmp_path):
@@ -126,29 +108,29 @@ def test_a_python_before_the_script_is_the_one_that_runs_it(tmp_path):
         ("import os; os.kill(os.getpid(), 15)", 143),
     ],
 )
-def test_its_exit_code_is_ours_as_a_shell_shows_it(tmp_path, end, code):
-    assert done(*RUN, "--watch", script(tmp_path, end)).returncode == code
+def test_its_exit_code_is_ours_as_a_shell_shows_it(tmp_path, gpudash, end, code):
+    assert gpudash("run", "--watch", script(tmp_path, end)).returncode == code
 
 
-def test_the_environment_names_the_run_and_where_gpudash_is_found(tmp_path):
+def test_the_environment_names_the_run_and_where_gpudash_is_found(tmp_path, gpudash):
     code = "import os, pathlib; run = pathlib.Path(os.environ['_GPUDASH_RUN'])\n"
     code += "print(oct(run.stat().st_mode & 0o777), os.environ['PYTHONPATH'])"
-    found = done(*RUN, "--watch", script(tmp_path, code)).stdout.split()
+    found = gpudash("run", "--watch", script(tmp_path, code)).stdout.split()
     assert found == ["0o700", f"{ROOT / 'gpudash' / 'inject'}:{ROOT}"]
 
 
-def test_a_script_may_run_gpudash_itself(tmp_path):
-    inner = [*RUN, "--record", str(tmp_path / "r.csv"), TRAINING, "--steps", "30"]
-    ours = done(*RUN, "--watch", "--", *inner)
+def test_a_script_may_run_gpudash_itself(tmp_path, gpudash):
+    inner = [*RUN, "--record", "r.csv", TRAINING, "--steps", "30"]
+    ours = gpudash("run", "--watch", "--", *inner)
     assert ours.returncode == 0, ours.stderr
     assert "scripted_training.py" in (tmp_path / "r.csv").read_text()
-    info = done(*RUN, "--watch", "--", *GPUDASH, "info", "--json")
+    info = gpudash("run", "--watch", "--", *GPUDASH, "info", "--json")
     assert json.loads(info.stdout)["problem"] is None
 
 
-def test_nothing_is_left_behind(tmp_path, short_path):
-    done(*RUN, "--watch", script(tmp_path, ""))
-    done(*RUN, "--record", str(tmp_path / "no" / "folder.csv"), script(tmp_path, ""))
+def test_nothing_is_left_behind(tmp_path, short_path, gpudash):
+    gpudash("run", "--watch", script(tmp_path, ""))
+    gpudash("run", "--record", "no/folder.csv", script(tmp_path, ""))
     assert not list(short_path.glob("gpudash-run-*"))
 
 
@@ -242,7 +224,7 @@ CHECKPOINT = (signal.SIGUSR1, signal.SIGUSR2)
 """By these a scheduler asks for a checkpoint before the time is over."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, *CHECKPOINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, CHECKPOINT[0]])
 def test_signals_to_gpudash_are_passed_on(tmp_path, number):
     code = (
         "import signal, sys, time\n"
@@ -302,10 +284,10 @@ def test_a_killed_gpudash_leaves_the_script_to_its_end(tmp_path):
 # ── what is measured ────────────────────────────────────────────────────────────────────
 
 
-def test_a_training_is_recorded(tmp_path):
+def test_a_training_is_recorded(tmp_path, gpudash):
     path = tmp_path / "r.csv"
     to = ["--to", f"jsonl:{tmp_path / 'rows.jsonl'}"]
-    ours = done(*RUN, "--record", str(path), *to, TRAINING, "--steps", "150", "--exit", "3")
+    ours = gpudash("run", "--record", path, *to, TRAINING, "--steps", "150", "--exit", "3")
     assert ours.returncode == 3
     last = ours.stderr.splitlines()[-1]
     assert last.startswith("gpudash: scripted_training.py exited with 3; 147 steps, ")
@@ -318,12 +300,12 @@ def test_a_training_is_recorded(tmp_path):
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(rows)
 
 
-def test_trainings_one_after_another_are_counted_all_with_a_line_each(tmp_path):
+def test_trainings_one_after_another_are_counted_all_with_a_line_each(tmp_path, gpudash):
     code = (
         f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps']\n"
         "for steps in '60', '90', '120': subprocess.run([*words, steps])"
     )
-    ours = done(*RUN, "--watch", script(tmp_path, code))
+    ours = gpudash("run", "--watch", script(tmp_path, code))
     *each, last = [line for line in ours.stderr.splitlines() if line.startswith("gpudash: ")]
     counts = [int(line.split()[3]) for line in each]
     assert [line.split(":")[1] for line in each] == [f" training {number}" for number in (1, 2, 3)]
@@ -332,24 +314,20 @@ def test_trainings_one_after_another_are_counted_all_with_a_line_each(tmp_path):
     assert last.startswith(f"gpudash: 3 trainings, {sum(counts)} steps, ")
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_script(tmp_path):
-    words = " ".join([*RUN, "--record", "r.csv", TRAINING, "--steps", "150", "--exit", "3"])
-    ours = done("bash", "-c", f"ulimit -f 5; exec {words}", cwd=tmp_path)
-    assert ours.returncode == 3
-    assert (
-        "recorded to r.csv; recording to r.jsonl ends: file too large"
-        in ours.stderr.splitlines()[-1]
-    )
-    assert ours.stderr.splitlines()[-2] == "done"
+FULL = "recording to r.jsonl ends: file too large"
 
 
-def test_a_full_disk_is_named_even_if_nothing_else_is(tmp_path):
-    words = " ".join([*RUN, "-q", "--record", "r.csv", TRAINING, "--steps", "150", "--exit", "3"])
-    ours = done("bash", "-c", f"ulimit -f 5; exec {words}", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("quiet", "said"), [([], f"recorded to r.csv; {FULL}"), (["-q"], f"gpudash: {FULL}")]
+)
+def test_a_full_disk_ends_the_recording_and_not_the_script(quiet, said):
+    training = [TRAINING, "--steps", "150", "--exit", "3"]
+    words = " ".join([*RUN, *quiet, "--record", "r.csv", *training])
+    ours = done("bash", "-c", f"ulimit -f 5; exec {words}")
     assert ours.returncode == 3
-    said = [line for line in ours.stderr.splitlines() if line.startswith("gpudash: ")]
-    assert len(said) == 1
-    assert said[0].startswith("gpudash: recording to r.jsonl ends: file too large")
+    *others, last = ours.stderr.splitlines()
+    assert said in last
+    assert others == ["done"]
 
 
 def test_a_flood_of_output_passes_untouched(tmp_path):
@@ -363,11 +341,13 @@ def test_a_flood_of_output_passes_untouched(tmp_path):
 
 # ── ab ──────────────────────────────────────────────────────────────────────────────────
 
-AB = [*GPUDASH, "ab", "--pairs", "3"]
+PAIRS = ("ab", "--pairs", "3")
+AB = [*GPUDASH, *PAIRS]
 
 
-def test_a_lever_is_compared_and_the_command_ended(tmp_path):
-    ours = done(*AB, "--lever", "num_workers=2,8", "--json", "--", TRAINING, "--step-s", "0.001")
+def test_a_lever_is_compared_and_the_command_ended(gpudash):
+    words = ["--lever", "num_workers=2,8", "--json", "--", TRAINING, "--step-s", "0.001"]
+    ours = gpudash(*PAIRS, *words)
     verdict = json.loads(ours.stdout)  # alone: what the script prints goes to stderr
     assert (verdict["lever"], verdict["a"], verdict["b"]) == ("num_workers", "2", "8")
     assert verdict["settings"]["num_workers"] == "2"
@@ -388,8 +368,8 @@ def test_a_lever_is_compared_and_the_command_ended(tmp_path):
         ),
     ],
 )
-def test_an_impossible_comparison_is_reported_and_ends_the_command(lever, why):
-    ours = done(*AB, "--lever", lever, "--", TRAINING)
+def test_an_impossible_comparison_is_reported_and_ends_the_command(gpudash, lever, why):
+    ours = gpudash(*PAIRS, "--lever", lever, "--", TRAINING)
     assert ours.returncode == 2
     assert f"gpudash: {why}" in ours.stderr.splitlines()[-1]
     assert runs.living() == []
@@ -424,41 +404,40 @@ def test_an_impossible_comparison_is_reported_and_ends_the_command(lever, why):
         ),
     ],
 )
-def test_known_errors_are_reported_before_the_command_starts(tmp_path, words, why, capfd):
-    assert main(["ab", *words, "--", script(tmp_path, "print('started')")]) == 2
-    output, errors = capfd.readouterr()
-    assert output == ""
-    assert why in errors
-    assert len(errors.splitlines()) == 1
+def test_known_errors_are_reported_before_the_command_starts(tmp_path, words, why, refused):
+    assert why in refused("ab", *words, "--", script(tmp_path, "print('started')"))
 
 
 @pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "40", "--step-s", "0.001"]])
-def test_a_script_that_fails_first_is_reported_in_a_line_and_its_exit_code_is_ours(words):
-    ours = done(*AB, "--lever", "num_workers=2,8", "--", TRAINING, *words, "--exit", "3")
+def test_a_script_that_fails_first_is_reported_in_a_line_and_its_exit_code_is_ours(gpudash, words):
+    words = [TRAINING, *words, "--exit", "3"]
+    ours = gpudash(*PAIRS, "--lever", "num_workers=2,8", "--", *words)
     assert ours.returncode == 3
     last = ours.stderr.splitlines()[-1]
     assert last.startswith("gpudash: no verdict: scripted_training.py exited with 3")
     assert ours.stderr.count("no verdict") == 1
 
 
-def test_a_script_that_ends_first_leaves_no_verdict(tmp_path):
-    ours = done(*AB, "--lever", "compile=off,on", "--", script(tmp_path, ""))
+def test_a_script_that_ends_first_leaves_no_verdict(tmp_path, gpudash):
+    ours = gpudash(*PAIRS, "--lever", "compile=off,on", "--", script(tmp_path, ""))
     assert ours.returncode == 1
     assert "no verdict: no training step was seen" in ours.stderr
 
 
-STARTS = [*AB, "--lever", "num_workers=2,8", "--starts"]
+AGAIN = (*PAIRS, "--lever", "num_workers=2,8", "--starts")
+STARTS = [*GPUDASH, *AGAIN]
 SLOWLY = ["--step-s", "0.001"]
 
 
-def test_with_starts_the_same_command_runs_again_and_again_and_that_is_said_first(tmp_path):
+def test_with_starts_the_same_command_runs_again_and_again_and_that_is_said_first(
+    tmp_path, gpudash
+):
     code = f"""
 import runpy, sys
 open("runs", "a").write("run " + " ".join(sys.argv[1:]) + "\\n")
 runpy.run_path({TRAINING!r}, run_name="__main__")
 """
-    words = ["--", script(tmp_path, code), *SLOWLY]
-    ours = done(*STARTS, "2", "--json", *words, cwd=tmp_path)
+    ours = gpudash(*AGAIN, "2", "--json", "--", script(tmp_path, code), *SLOWLY)
     assert ours.stderr.splitlines()[0] == (
         "gpudash: train.py will run 2 times, one after the other, by the same command: "
         "the files that it writes are written again each time"
@@ -471,7 +450,7 @@ runpy.run_path({TRAINING!r}, run_name="__main__")
     assert runs.living() == []
 
 
-def test_a_start_that_fails_ends_it_with_its_own_exit_code_and_what_is_known(tmp_path):
+def test_a_start_that_fails_ends_it_with_its_own_exit_code_and_what_is_known(tmp_path, gpudash):
     code = f"""
 import pathlib, runpy
 seen = pathlib.Path("seen")
@@ -480,7 +459,7 @@ if seen.exists():
 seen.touch()
 runpy.run_path({TRAINING!r}, run_name="__main__")
 """
-    ours = done(*STARTS, "3", "--", script(tmp_path, code), *SLOWLY, cwd=tmp_path)
+    ours = gpudash(*AGAIN, "3", "--", script(tmp_path, code), *SLOWLY)
     assert ours.returncode == 7
     failed, known = ours.stderr.splitlines()[-2:]
     assert failed.startswith("gpudash: no verdict in start 2 of 3: train.py exited with 7")
@@ -521,25 +500,19 @@ def test_ctrl_c_keeps_the_starts_until_then(tmp_path):
         (["--epochs", "3", TRAINING], "unknown option '--epochs'"),
     ],
 )
-def test_errors_are_one_line(words, why, capfd):
-    assert main(["run", *words]) == 2
-    output, errors = capfd.readouterr()
-    assert output == ""
-    assert why in errors
-    assert errors.count("\n") == 1
+def test_errors_are_one_line(words, why, refused):
+    assert why in refused("run", *words)
 
 
 @pytest.mark.parametrize("words", [["run", "--watch", "x.py"], ["run", "x.py"], ["attach"]])
 def test_a_folder_that_cannot_hold_runs_is_named_before_anything_starts(
-    monkeypatch, short_path, tmp_path, words
+    monkeypatch, short_path, refused, words
 ):
     (short_path / "file").touch()
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path / "file"))
-    (tmp_path / "x.py").write_text("print('started')")
-    ours = done(*GPUDASH, *words, cwd=tmp_path)
-    assert (ours.returncode, ours.stdout) == (2, "")
-    assert ours.stderr.startswith(f"gpudash: GPUDASH_RUN_DIR: {short_path}/file is no folder; ")
-    assert ours.stderr.count("\n") == 1
+    Path("x.py").write_text("print('started')")
+    said = refused(*words)
+    assert said.startswith(f"gpudash: GPUDASH_RUN_DIR: {short_path}/file is no folder; ")
 
 
 # ── attach ──────────────────────────────────────────────────────────────────────────────

@@ -11,10 +11,10 @@ from gpudash.cli.main import main
 from gpudash.cli.schema import DOCUMENTS
 from gpudash.cli.verbs import VERBS, load
 from gpudash.snapshot import Snapshot
-from tests.cli import test_ab, test_profile, test_sweep
+from tests.cli import test_ab, test_sweep
 from tests.recording.test_log import recorded
 from tests.scripted_session import ScriptedSession
-from tests.scripted_worker import Worker
+from tests.scripted_worker import TRACE, Worker
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def test_a_recording_agrees(schema, tmp_path):
     agrees((tmp_path / "again.json").read_text(), schema("recording"))
 
 
-def test_a_profile_agrees(schema, capsys, tmp_path):
-    path = str(test_profile.traced(tmp_path / "trace.json"))
+def test_a_profile_agrees(schema, capsys):
+    path = str(TRACE)
     assert main(["profile", "--read", path, "--against", path, "--json"]) == 0
     agrees(capsys.readouterr().out, schema("profile"))
 

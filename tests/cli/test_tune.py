@@ -1,8 +1,6 @@
 """`gpudash tune`: what it prints, saves and remembers, and how it ends."""
 
 import json
-import os
-import subprocess
 import sys
 import tomllib
 from argparse import Namespace
@@ -18,15 +16,12 @@ from gpudash.cli.tune_trial import Tune, TuneReport, conclude, document, lines, 
 from gpudash.compare.tune.tunable import Chosen, LeftOut
 from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.snapshot import Snapshot
-from tests import worker_double
-from tests.cli.test_why import ENDLESS, TRAIN
+from tests.cli.test_why import TRAIN
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
 from tests.scripted_session import ScriptedSession
 from tests.scripted_worker import Conducted
+from tests.waiting import done
 
-ROOT = Path(__file__).parents[2]
-GPUDASH = [sys.executable, "-m", "gpudash"]
-WAIT_S = 180
 LEFT_OUT = (
     LeftOut(lever="seed", why="it changes the training itself: --levers tries it"),
     LeftOut(lever="data", why="it changes the training itself: --levers tries it"),
@@ -35,26 +30,10 @@ LEFT_OUT = (
 
 
 @pytest.fixture(autouse=True)
-def _private(monkeypatch, short_path, tmp_path):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / ".git").mkdir()
-    monkeypatch.chdir(tmp_path)
-
-
-def tune(*words, gpudash=GPUDASH, **environment):
-    return subprocess.run(
-        [*gpudash, "tune", *words],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-        env=os.environ | environment,
-    )
+def _private(private, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(private / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(private / "config"))
+    (private / ".git").mkdir()
 
 
 def tuned(worker=None, **how):
@@ -228,53 +207,66 @@ def test_a_name_that_is_no_key_is_refused(name):
         (["encdec", "--budget", "1"], "valid: a number from 5"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_runs(words, why, capsys):
+def test_what_cannot_be_is_refused_before_anything_runs(words, why, refused):
     Path("gpudash.toml").write_text("[profiles.known]\nrate = 2\n")
-    assert main(["tune", *words]) == Exit.REFUSED
-    assert why in capsys.readouterr().err
+    assert why in refused("tune", *words)
 
 
-# ── as processes ────────────────────────────────────────────────────────────────────────
+# ── over a training ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_workload_in_which_nothing_is_faster_keeps_its_start():
+def test_a_workload_in_which_nothing_is_faster_keeps_its_start(
+    called_with_double, monkeypatch, capsys
+):
     """Its steps take what the double says, however busy the machine is.
 
     What noise does is told by the simulations of tests/compare/test_tuning.py: the start is kept
     often, and no single tune is certain to keep it.
     """
-    ended = tune(
-        *("encdec", "--device", "cpu", "--levers", "channels_last", "--budget", "6", "--json"),
-        gpudash=worker_double.gpudash(),
-        DOUBLE_STEP_MS="10",
-    )
-    found = json.loads(ended.stdout)
+    monkeypatch.setenv("DOUBLE_STEP_MS", "10")
+    how = ("--device", "cpu", "--levers", "channels_last", "--budget", "6", "--json")
+    assert main(["tune", "encdec", *how]) == Exit.DONE
+    found = json.loads(capsys.readouterr().out)
     assert (found["best"], found["workload"]) == ({}, "encdec")
     assert found["tried"][0]["changes"] == {"channels_last": "on"}
 
 
+FAILS = """
+import sys
+from tests.run.scripted_training import Worker, main
+Worker.switch = lambda *_, **__: sys.exit(7)  # once a value is tried
+main()
+"""
+TUNE = [sys.executable, "-m", "gpudash", "tune", "--json", "-q", "--levers"]
+ENDLESS = ("--", "train.py", "100000000", "0.06", "0.03")
+
+
 def test_a_script_that_fails_has_what_was_tried_and_its_own_exit_code():
-    Path("train.py").write_text(f"{TRAIN}    sys.exit(7)\n")
-    ended = tune("--levers", "num_workers", "--json", "-q", "--", "train.py", "800")
+    Path("train.py").write_text(FAILS)
+    ended = done(*TUNE, "num_workers", "--", "train.py")
     assert ended.returncode == 7
-    assert ended.stderr.splitlines()[-1].startswith("gpudash: ")
-    assert "train.py exited with 7" in ended.stderr.splitlines()[-1]
-    assert json.loads(ended.stdout)["start"] == {"num_workers": "1"}
+    assert ended.stderr.splitlines()[-1].startswith("gpudash: no verdict: train.py exited with 7")
+    assert json.loads(ended.stdout)["start"] == {"num_workers": "2"}
 
 
-def test_nothing_to_tune_is_one_line():
+@pytest.fixture
+def _training(with_torch, monkeypatch):
+    monkeypatch.setenv("VIRTUAL_ENV", str(with_torch))
     Path("train.py").write_text(TRAIN)
-    ended = tune("--levers", "channels_last", "-q", "--", "train.py", ENDLESS)
+
+
+@pytest.mark.usefixtures("_training")
+def test_nothing_to_tune_is_one_line():
+    ended = done(*TUNE, "channels_last", *ENDLESS)
     assert ended.returncode == Exit.REFUSED
     assert ended.stderr.splitlines()[-1] == (
         "gpudash: nothing to tune in train.py: channels_last (the model has no 4-D weights)"
     )
 
 
+@pytest.mark.usefixtures("_training")
 def test_a_script_gets_more_loader_workers_and_its_second_tune_only_the_proof():
-    Path("train.py").write_text(TRAIN)
-    words = ("--levers", "num_workers", "--json", "-q", "--", "train.py", ENDLESS)
-    first, second = (json.loads(tune(*words).stdout) for _ in range(2))
+    first, second = (json.loads(done(*TUNE, "num_workers", *ENDLESS).stdout) for _ in range(2))
     assert int(first["best"]["num_workers"]) > 1
     assert not first["remembered"]
     assert second["remembered"]

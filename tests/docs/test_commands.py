@@ -2,7 +2,8 @@
 
 A page's commands run in order in one folder, over the worker's double: no torch, and blocks of a
 sweep and an A/B that last a moment. The reader's `train.py` is a double too. Those that open a
-screen or run a script are processes in a terminal; the others are called.
+screen or run a script are processes in a terminal; the others are called. What several pages have
+runs as the last one's.
 """
 
 import os
@@ -40,15 +41,17 @@ SCREENS = ("", "train", "replay")
 OVER_SCRIPTS = ("run",)
 """… and over a script, which does not end with it …"""
 WITHOUT_SCREEN = ("record", "jsonl", "once", "watch")
-"""… unless one of these options is given."""
+"""… unless one of these options is given: then it is run to its end."""
+SHORT, LONG = "2", "100"
+"""Epochs of the reader's training, if its command does not say how many."""
 FOOTER, FOUND = "quit", "num_workers"
 """What a screen shows once it stands, and one over a script once the training is found."""
 TRAIN = """
-import sys
+import os, sys
 from functools import partialmethod
 from tests.run.scripted_training import Worker, main
 Worker.__init__ = partialmethod(Worker.__init__, lambda _: 2.5)  # ms, about as it is
-epochs = int(sys.argv[1]) if sys.argv[1:] else 100
+epochs = int((*sys.argv[1:], os.environ["EPOCHS"])[0])
 sys.argv[1:] = ["--steps", str(200 * epochs), "--step-s", "0.002"]
 try:
     main()
@@ -100,13 +103,15 @@ def folder(
     CATALOGUE.update(before)
 
 
-def run_in_terminal(words: list[str], folder: Path, *, screen: str = "") -> tuple[int | None, str]:
+def run_in_terminal(
+    words: list[str], folder: Path, *, screen: str = "", epochs: str = LONG
+) -> tuple[int | None, str]:
     """Return the exit code, and what it printed. A `screen` shows that text, and is then left."""
     program = pexpect.spawn(
         sys.executable,
         ["-c", HURRIED, *words],
         cwd=str(folder),
-        env=worker_double.environment(TERM="xterm-256color"),
+        env=worker_double.environment(TERM="xterm-256color", EPOCHS=epochs),
         dimensions=(40, 120),
         timeout=120,
     )
@@ -127,7 +132,10 @@ def test_every_command_of_the_page_runs(
 ) -> None:
     write_files(page, folder)
     (folder / "train.py").write_text(TRAIN, encoding="utf-8")
+    later = {line for other in PAGES[PAGES.index(page) + 1 :] for line in commands(other)}
     for line in commands(page):
+        if line in later:
+            continue
         words = shlex.split(line)[1:]
         verb, arguments = parse(words)
         quietly = any(getattr(arguments, option, None) for option in WITHOUT_SCREEN)
@@ -136,7 +144,8 @@ def test_every_command_of_the_page_runs(
         elif verb.name in OVER_SCRIPTS and not quietly:
             code, said = run_in_terminal(words, folder, screen=FOUND)
         elif "train.py" in words:
-            code, said = run_in_terminal(words, folder)
+            epochs = SHORT if verb.name in OVER_SCRIPTS else LONG
+            code, said = run_in_terminal(words, folder, epochs=epochs)
         else:
             code, said = main(words), "".join(capfd.readouterr())
         assert code == 0, f"{line}\n{said}"

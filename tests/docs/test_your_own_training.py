@@ -3,27 +3,27 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.docs.test_commands import ROOT, write_files
+from tests.waiting import done
 
 PAGE = ROOT / "docs" / "guide" / "your-own-training.md"
 
 
-def test_the_script_on_the_page_is_found_as_it_says(tmp_path: Path, short_path: Path) -> None:
+def test_the_script_on_the_page_is_found_as_it_says(
+    tmp_path: Path, short_path: Path, with_torch: Path
+) -> None:
     write_files(PAGE, tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "gpudash", "run", "--record", "run.csv", "train.py", "1"],
+    own = {"GPUDASH_RUN_DIR": str(short_path), "VIRTUAL_ENV": str(with_torch)}
+    ran = done(
+        *(sys.executable, "-m", "gpudash", "run", "--record", "run.csv", "train.py", "1"),
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "GPUDASH_RUN_DIR": str(short_path)},
-        capture_output=True,
-        text=True,
-        check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | own,
     )
-    assert done.stdout.startswith("epoch 0: loss ")
-    assert done.stderr.startswith("gpudash: 20 steps, ")
+    assert ran.stdout.startswith("epoch 0: loss "), ran.stderr
+    assert ran.stderr.startswith("gpudash: 20 steps, ")
     log = (tmp_path / "run.jsonl").read_text(encoding="utf-8")
     found = re.findall(r'"found":("[^"]*")', log)
     page = " ".join(PAGE.read_text(encoding="utf-8").split())

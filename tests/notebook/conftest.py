@@ -14,12 +14,15 @@ def place(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def notebook(place, tmp_path):
-    """Return a function that opens a notebook; all are closed at the end."""
+def notebook(place, tmp_path, with_torch):
+    """Return a function that opens a notebook; all are closed at the end.
+
+    Its Python has torch from its start, unless it is `sys.executable`.
+    """
     opened = []
 
-    def open_one(name="train.ipynb", **environment):
-        opened.append(Notebook(tmp_path, name, **environment))
+    def open_one(name="train.ipynb", python=with_torch / "bin" / "python", **environment):
+        opened.append(Notebook(python, tmp_path, name, **environment))
         return opened[-1]
 
     yield open_one

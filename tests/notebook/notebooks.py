@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -44,16 +43,16 @@ LOAD, UNLOAD, SHOW = "%load_ext gpudash", "%unload_ext gpudash", "%gpudash"
 class Notebook:
     """A kernel with cells."""
 
-    def __init__(self, folder, name, **environment):
+    def __init__(self, python, folder, name, **environment):
         self._process = subprocess.Popen(
-            [sys.executable, str(KERNEL)],
+            [python, str(KERNEL)],
             cwd=folder,
             env=os.environ | {"JPY_SESSION_NAME": f"{folder}/{name}"} | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.pid = self._process.pid
+        self.pid = int(self.run("print(__import__('os').getpid())"))
 
     def begin(self, cell):
         """Begin to run a cell."""
@@ -81,7 +80,7 @@ class Notebook:
         os.kill(self.pid, signal.SIGINT)
 
     def kill(self):
-        self._process.kill()
+        os.kill(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def close(self):

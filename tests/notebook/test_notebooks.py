@@ -40,7 +40,7 @@ before, threads = places(), _thread._count()
 
 
 def test_the_cells_steps_are_counted_and_the_answer_is_printed_with_a_picture(notebook):
-    book = notebook()
+    book = notebook(python=sys.executable)
     assert "gpudash attach" in book.run(LOAD)
     book.run(MODEL)  # torch comes after gpudash
     assert book.show()[0] == "gpudash: no training step was seen so far\n"
@@ -53,14 +53,20 @@ def test_the_cells_steps_are_counted_and_the_answer_is_printed_with_a_picture(no
     assert fromstring(picture).tag.endswith("svg")
     book.run("fit(100)")
     assert ": 300 steps, " in book.show()[0]
+    book.run("import sys")
+    heavy = book.run("print([one for one in ('msgspec', 'textual', 'rich') if one in sys.modules])")
+    assert heavy == "[]\n"  # what folds and draws is in a process beside
 
 
-def test_three_steps_have_a_rate(notebook):
-    book = notebook()
-    book.run(MODEL)  # torch was there before
+def test_three_steps_have_a_rate_and_declared_ones_count_whichever_gpudash_a_cell_has(notebook):
+    book = notebook(PYTHONPATH=str(Path(gpudash.__file__).parents[1]))
+    book.run(MODEL + "from gpudash import step\n")  # torch was there before
     book.run(LOAD)
     book.run("fit(3)")
     assert re.search(r": 3 steps, [\d.]+ steps/s", book.show()[0])
+    book.run("for _ in range(5):\n    with step():\n        fit(3)")
+    assert re.search(r": 8 steps, .*steps as the script declares them", book.show()[0])
+    assert book.run(f"{SHOW} please") == "%gpudash takes no arguments\n"
 
 
 def test_nothing_of_gpudash_is_left_after_unloading(notebook):
@@ -105,41 +111,35 @@ def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(not
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_between_cells_nothing_hangs_and_another_training_begins_anew(notebook):
-    book = notebook()
-    book.run(LOAD)
-    book.run(MODEL)
-    with attached(book) as dashboard:
-        book.run("fit(60)")
-        resting = dashboard.wait(lambda one: one.status == "no cell trains")
-        assert (resting.total_steps, resting.hang, resting.quiet_s) == (60, None, None)
-        assert resting.steps_per_s
-        book.begin("fit(10**6)")
-        dashboard.wait(lambda one: one.total_steps > 80 and one.status == "training")
-        book.interrupt()
-        assert book.end()["error"].startswith("KeyboardInterrupt")
-        steps = dashboard.wait(lambda one: one.status == "no cell trains").total_steps
-        book.run("fit(60)")  # the same optimizer goes on
-        dashboard.wait(lambda one: one.total_steps == steps + 60)
-        book.run(MODEL)
-        book.run("fit(30)")
-        dashboard.wait(lambda one: one.total_steps == 30)
-
-
-def test_a_dashboard_that_comes_between_two_cells_is_greeted(notebook):
+def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(notebook):
     book = notebook()
     book.run(LOAD)
     book.run(MODEL)
     book.run("fit(50)")
     with attached(book) as dashboard:
         seen = dashboard.wait(lambda one: one.levers)
-        assert dashboard.wait(lambda one: one.status == "no cell trains").device is not None
         assert "precision" in [one.name for one in seen.levers]
+        resting = dashboard.wait(lambda one: one.status == "no cell trains")
+        assert resting.device is not None
         with pytest.raises(UsageError, match="watched by another gpudash"), attached(book):
             pass
         assert "gpudash attach watches since then" in book.show()[0]
+        book.run("fit(60)")
+        dashboard.wait(lambda one: one.total_steps == 110)
+        resting = dashboard.wait(lambda one: one.status == "no cell trains" and one.steps_per_s)
+        assert (resting.hang, resting.quiet_s) == (None, None)
+        book.begin("fit(10**6)")
+        dashboard.wait(lambda one: one.total_steps > 130 and one.status == "training")
+        book.interrupt()
+        assert book.end()["error"].startswith("KeyboardInterrupt")
+        steps = dashboard.wait(lambda one: one.status == "no cell trains").total_steps
+        book.run("fit(60)")  # the same optimizer goes on
+        dashboard.wait(lambda one: one.total_steps == steps + 60)
+        book.run(MODEL)
+        book.run("fit(30)")  # another training begins anew
+        dashboard.wait(lambda one: one.total_steps == 30)
     book.run("fit(50)")
-    until(lambda: "100 steps" in book.show()[0])
+    until(lambda: "80 steps" in book.show()[0])
 
 
 def test_several_notebooks_are_named_and_one_that_is_killed_leaves_nothing(notebook, place):
@@ -164,17 +164,6 @@ def test_a_child_that_outlives_the_extension_keeps_nothing_of_it(notebook, place
     book.run(UNLOAD)
     assert [*place.iterdir()] == []
     book.run("os.kill(child, 9)")
-
-
-def test_the_kernel_imports_nothing_of_what_folds_and_draws(notebook):
-    book = notebook()
-    book.run(LOAD)
-    book.run(MODEL)
-    book.run("fit(20)")
-    book.show()
-    book.run("import sys")
-    heavy = book.run("print([one for one in ('msgspec', 'textual', 'rich') if one in sys.modules])")
-    assert heavy == "[]\n"
 
 
 def test_a_kernel_without_gpudash_gets_it_by_a_line_in_its_first_cell(notebook, tmp_path):
@@ -203,14 +192,6 @@ def test_a_project_with_a_module_of_this_name_keeps_it(notebook, tmp_path):
     book.run("%unload_ext _gpudash")
 
 
-def test_declared_steps_count_whichever_gpudash_a_cell_has_imported(notebook):
-    book = notebook(PYTHONPATH=str(Path(gpudash.__file__).parents[1]))
-    book.run(MODEL + "from gpudash import step\n")
-    book.run(LOAD)
-    book.run("for _ in range(5):\n    with step():\n        fit(3)")
-    assert re.search(r": 5 steps, .*steps as the script declares them", book.show()[0])
-
-
 def test_in_a_kernel_of_gpudash_run_there_is_nothing_to_load(notebook, tmp_path):
     book = notebook(_GPUDASH_RUN=str(tmp_path))
     assert book.run(LOAD) == "gpudash run watches this kernel already: nothing to load\n"
@@ -234,10 +215,3 @@ def test_where_gpudashs_own_process_cannot_start_the_answer_says_why(notebook, t
     book.run(MODEL)
     book.run("fit(5)")
     assert "no msgspec for this Python" in book.show()[0]
-
-
-def test_the_answer_takes_no_arguments(notebook):
-    book = notebook()
-    book.run(LOAD)
-    assert book.run(f"{SHOW} please") == "%gpudash takes no arguments\n"
-    book.run("print()")

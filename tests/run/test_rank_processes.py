@@ -45,6 +45,7 @@ class Ranks:
     def __init__(self, plan: Plan) -> None:
         self.link = RankProcesses(plan)
         self.said: dict[int, list[Event]] = {0: [], 1: []}
+        self.printed: list[str] = []
 
     def of(self, kind: type[Event] | str) -> list[list[Event]]:
         """Return each rank's messages of this kind."""
@@ -67,6 +68,8 @@ class Ranks:
         for envelope in self.link.read():
             if envelope.source == "training":
                 self.said[envelope.rank].append(envelope.body)
+            elif envelope.source == "output":
+                self.printed += envelope.body.lines
 
     def train(self) -> None:
         """Wait until both train."""
@@ -169,6 +172,8 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert finished[0].after_step == finished[1].after_step
     ranks.end()
     assert ranks.link.exit_code() == 0
+    of_ours = {"batch_size", "pipelined"}  # and nothing of torchrun's or a library's
+    assert {line.partition("=")[0] for line in ranks.printed} == of_ours
 
 
 def load_torch(ranks: Ranks) -> None:

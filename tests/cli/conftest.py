@@ -1,0 +1,36 @@
+"""What tests of several verbs share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudash.cli.main import main
+from gpudash.errors import Exit
+
+ROOT = Path(__file__).parents[2]
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def private(monkeypatch: pytest.MonkeyPatch, short_path: Path, tmp_path: Path) -> Path:
+    """An empty working folder, with runs of its own; no environment is activated."""
+    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "GPUDASH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
+    """Return a function that calls gpudash, and returns the line in which it is refused."""
+
+    def call(*words: str) -> str:
+        assert main(words) == Exit.REFUSED
+        output, errors = capfd.readouterr()
+        assert (output, errors[:9], errors.count("\n")) == ("", "gpudash: ", 1)
+        return errors
+
+    return call
