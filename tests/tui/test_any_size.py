@@ -142,7 +142,7 @@ async def test_a_lever_with_60_values_is_named_and_its_values_can_be_chosen(monk
     monkeypatch.setattr("gpudash.tui.lever_control.levers_of", lambda *_: tuple(levers))
     for size in [(120, 40), (80, 24), (60, 16)]:
         async with dashboard(size, snapshot=training()) as d:
-            await d.choose("precision")
+            d.choose("precision")
             assert looks_whole(d, size)
             await d.press("enter")
             assert "value_0" in d.text()
