@@ -1,11 +1,12 @@
 """Fixtures for all tests of the screen."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
+from tests.tui.driving import RUNNING, Driver, dashboard
 from tests.tui.idle import idle, paint_when_looked_at
 
 _parse_rules = Stylesheet._parse_rules
@@ -29,3 +30,11 @@ def _nothing_waits_for_the_clock() -> Iterator[None]:
         patch.setattr("textual.screen.UPDATE_PERIOD", 0.001)  # what waits for a paint gets it
         patch.setattr(Stylesheet, "_parse_rules", _known_rules)
         yield
+
+
+@pytest.fixture
+async def d(request: pytest.FixtureRequest) -> AsyncIterator[Driver]:
+    """The dashboard of a run in full swing, or the one that `showing` says."""
+    options = getattr(request.function, "dashboard", {"snapshot": RUNNING})
+    async with dashboard(**options) as driver:
+        yield driver

@@ -1,8 +1,9 @@
 """Driving the real app over a fake engine, and reading what is on its screen."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from textual import events
 from textual.app import App
@@ -13,7 +14,7 @@ from gpudash.diagnosis.answer import Answers
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.panels import View
-from tests.tui.fake_engine import FakeEngine, answered
+from tests.tui.fake_engine import FakeEngine, answered, training
 from tests.tui.frames import frame, text_of
 from tests.tui.idle import frame_of, idle, painted_at_once
 
@@ -144,6 +145,20 @@ def still(
 ) -> Still:
     """Look at a snapshot, as the main screen shows it."""
     return Still(size, snapshot or Snapshot(workload="encdec"), view)
+
+
+RUNNING = training()
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def showing(snapshot: Snapshot | None = RUNNING, **options) -> Callable[[Test], Test]:
+    """Say which dashboard a test's `d` is, as the arguments of `dashboard`."""
+
+    def of(test: Test) -> Test:
+        test.dashboard = options | {"snapshot": snapshot}
+        return test
+
+    return of
 
 
 @asynccontextmanager

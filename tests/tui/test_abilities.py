@@ -6,7 +6,7 @@ import pytest
 from gpudash.tui.bars import footer
 from gpudash.tui.cells import fitting
 from gpudash.tui.keys import WHY_NOT
-from tests.tui.driving import dashboard
+from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
 changed = msgspec.structs.replace
@@ -14,22 +14,22 @@ WATCHED = changed(training(), can=())
 """A run that may be watched and no more."""
 
 
-async def test_footer_levers_and_palette_show_what_is_not_possible():
-    async with dashboard(snapshot=WATCHED) as d:
-        footer = d.footer()
-        assert footer["pause"]["space"] == "dim"
-        assert footer["help"]["?"] == "key"
-        assert "read only" in d.text()
-        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-        assert WHY_NOT["pause"] in told.values()
-        assert not any(title.startswith("Levers") for title in told)
-        await d.show(changed(training(), can=(*training().can, "profile", "memory")))
-        footer = d.footer()
-        assert footer["pause"]["space"] == "key"
-        assert "read only" not in d.text()
-        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-        assert not set(WHY_NOT.values()) & set(told.values())
-        assert "Levers · batch_size=16" in told
+@showing(WATCHED)
+async def test_footer_levers_and_palette_show_what_is_not_possible(d):
+    footer = d.footer()
+    assert footer["pause"]["space"] == "dim"
+    assert footer["help"]["?"] == "key"
+    assert "read only" in d.text()
+    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+    assert WHY_NOT["pause"] in told.values()
+    assert not any(title.startswith("Levers") for title in told)
+    await d.show(changed(training(), can=(*training().can, "profile", "memory")))
+    footer = d.footer()
+    assert footer["pause"]["space"] == "key"
+    assert "read only" not in d.text()
+    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+    assert not set(WHY_NOT.values()) & set(told.values())
+    assert "Levers · batch_size=16" in told
 
 
 def test_the_key_of_the_proposal_is_grey_without_a_proposal():

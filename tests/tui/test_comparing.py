@@ -18,7 +18,7 @@ from gpudash.protocol.session import SlowingShown
 from gpudash.snapshot import BlockShown, Snapshot
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
-from tests.tui.driving import dashboard, still, strips_of
+from tests.tui.driving import dashboard, showing, still, strips_of
 from tests.tui.fake_engine import FakeEngine, result, settings, training
 from tests.tui.frames import control_of
 from workloads import CATALOGUE
@@ -32,29 +32,28 @@ SIZES = [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]
 # ── the key ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_compares_a_switch_at_once_and_another_lever_with_a_value_chosen_or_typed():
+async def test_a_compares_a_switch_at_once_and_another_lever_with_a_value_chosen_or_typed(d):
     def sixteen_or(b):
         return Question(lever="batch_size", a="8", b=b, short_runs=True)
 
-    async with dashboard(snapshot=training()) as d:
-        for lever, keys, question in (
-            ("pipelined", "", Question(lever="pipelined", a="on", b="off")),
-            ("precision", ("end", "a"), Question(lever="precision", a="tf32", b="bf16")),
-            ("batch_size", "48a", sixteen_or("48")),  # its blocks are short runs
-            ("batch_size", (*"16", "enter"), sixteen_or("16")),
-        ):
-            d.choose(lever)
-            await d.press("a")
-            assert isinstance(d.app.screen, Chooser) == bool(keys)
-            if "enter" in keys:
-                assert "enter A/B against 8" in d.text()
-                assert "enter set" not in d.text()
-            await d.press(*keys)
-            assert d.engine.calls_of("compare")[-1] == (question,)
-            assert d.app.main_screen.pane.tab == "ab"
-            await d.show(training())  # it is over
-            await d.press("1")
-        assert len(d.engine.calls) == 1 + 4
+    for lever, keys, question in (
+        ("pipelined", "", Question(lever="pipelined", a="on", b="off")),
+        ("precision", ("end", "a"), Question(lever="precision", a="tf32", b="bf16")),
+        ("batch_size", "48a", sixteen_or("48")),  # its blocks are short runs
+        ("batch_size", (*"16", "enter"), sixteen_or("16")),
+    ):
+        d.choose(lever)
+        await d.press("a")
+        assert isinstance(d.app.screen, Chooser) == bool(keys)
+        if "enter" in keys:
+            assert "enter A/B against 8" in d.text()
+            assert "enter set" not in d.text()
+        await d.press(*keys)
+        assert d.engine.calls_of("compare")[-1] == (question,)
+        assert d.app.main_screen.pane.tab == "ab"
+        await d.show(training())  # it is over
+        await d.press("1")
+    assert len(d.engine.calls) == 1 + 4
 
 
 async def test_capital_e_slows_the_parts_of_the_step_that_the_answer_is_about():
@@ -68,83 +67,78 @@ async def test_capital_e_slows_the_parts_of_the_step_that_the_answer_is_about():
         assert d.engine.calls_of("end_comparison") == [()]
 
 
-async def test_escape_compares_nothing_nor_does_the_present_value():
-    async with dashboard(snapshot=training()) as d:
-        for lever in ("batch_size", "data"):
-            d.choose(lever)
-            await d.press("a")
-            assert d.app.screen is not d.app.main_screen
-            await d.press("escape")
-        d.choose("batch_size")
-        await d.press("a", "8", "a")
-        assert "it is 8 now: choose what to compare that with" in d.text()
+async def test_escape_compares_nothing_nor_does_the_present_value(d):
+    for lever in ("batch_size", "data"):
+        d.choose(lever)
+        await d.press("a")
+        assert d.app.screen is not d.app.main_screen
         await d.press("escape")
-        assert d.engine.calls_of("compare") == []
-        assert d.app.main_screen.pane.tab == "history"
+    d.choose("batch_size")
+    await d.press("a", "8", "a")
+    assert "it is 8 now: choose what to compare that with" in d.text()
+    await d.press("escape")
+    assert d.engine.calls_of("compare") == []
+    assert d.app.main_screen.pane.tab == "history"
 
 
-async def test_x_compares_what_the_answer_proposes_first_and_moves_the_levers_cursor_there():
-    async with dashboard(snapshot=training()) as d:
-        first = d.app.main_screen.headline.first
-        assert f"x  TRY {first.lever} {first.before} → {first.value}" in d.text()
-        d.choose("seed")
-        await d.press("x")
-        (question,) = d.engine.calls_of("compare")[0]
-        assert (question.lever, question.b) == (first.lever, first.value)
-        assert d.app.main_screen.pane.tab == "ab"
-        await d.press("3", "c")  # with any focus
-        assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
+async def test_x_compares_what_the_answer_proposes_first_and_moves_the_levers_cursor_there(d):
+    first = d.app.main_screen.headline.first
+    assert f"x  TRY {first.lever} {first.before} → {first.value}" in d.text()
+    d.choose("seed")
+    await d.press("x")
+    (question,) = d.engine.calls_of("compare")[0]
+    assert (question.lever, question.b) == (first.lever, first.value)
+    assert d.app.main_screen.pane.tab == "ab"
+    await d.press("3", "c")  # with any focus
+    assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
 
 
-async def test_a_again_ends_it_also_before_any_snapshot_shows_it():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("a", "a")
-        assert [call[0] for call in d.engine.calls[1:]] == ["compare", "end_comparison"]
-        await d.press("a")  # nothing is on its way any more
-        await d.show(comparing())
-        await d.press("a")
-        assert len(d.engine.calls_of("compare")) == len(d.engine.calls_of("end_comparison")) == 2
-        assert d.notices() == ["the A/B ends after this step"]
+async def test_a_again_ends_it_also_before_any_snapshot_shows_it(d):
+    await d.press("a", "a")
+    assert [call[0] for call in d.engine.calls[1:]] == ["compare", "end_comparison"]
+    await d.press("a")  # nothing is on its way any more
+    await d.show(comparing())
+    await d.press("a")
+    assert len(d.engine.calls_of("compare")) == len(d.engine.calls_of("end_comparison")) == 2
+    assert d.notices() == ["the A/B ends after this step"]
 
 
-async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_buttons():
-    async with dashboard(size=(80, 24), snapshot=training()) as d:
-        await d.press("a")
-        await d.show(comparing())
-        await d.press("1", "a")
-        await d.show(CONCLUDED)
-        assert "⏎ sets off" in d.text()
-        await d.press("enter")
-        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
+@showing(size=(80, 24))
+async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_buttons(d):
+    await d.press("a")
+    await d.show(comparing())
+    await d.press("1", "a")
+    await d.show(CONCLUDED)
+    assert "⏎ sets off" in d.text()
+    await d.press("enter")
+    assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
-async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("a")
-        await d.show(CONCLUDED)
-        await d.press("a")
-        assert d.engine.calls_of("end_comparison") == []
-        assert len(d.engine.calls_of("compare")) == 2
+async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for(d):
+    await d.press("a")
+    await d.show(CONCLUDED)
+    await d.press("a")
+    assert d.engine.calls_of("end_comparison") == []
+    assert len(d.engine.calls_of("compare")) == 2
 
 
-async def test_a_just_after_another_key_compares_what_that_key_asked_for():
-    async with dashboard(snapshot=training()) as d:
-        d.choose("pipelined")
-        await d.press("p", "a")
-        assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
+async def test_a_just_after_another_key_compares_what_that_key_asked_for(d):
+    d.choose("pipelined")
+    await d.press("p", "a")
+    assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
 
 
-async def test_a_key_that_changes_no_lever_works_during_a_comparison_and_a_restart_ends_it():
-    async with dashboard(snapshot=comparing()) as d:
-        await d.press("space", "a")
-        assert d.notices() == ["the A/B ends once the training goes on"]
-        await d.press("space", "n", "down", "R")
-        told = [call[0] for call in d.engine.calls[1:]]
-        assert told == ["pause", "end_comparison", "resume", "new_row", "restart"]
-        await d.show(changed(comparing(), state="starting"))  # until the worker is ready
-        assert "end A/B" not in d.lines()[-1]
-        d.app.clear_notifications()
-        await d.is_refused("a", why="an A/B needs a running training; it is starting")
+@showing(comparing())
+async def test_a_key_that_changes_no_lever_works_during_a_comparison_and_a_restart_ends_it(d):
+    await d.press("space", "a")
+    assert d.notices() == ["the A/B ends once the training goes on"]
+    await d.press("space", "n", "down", "R")
+    told = [call[0] for call in d.engine.calls[1:]]
+    assert told == ["pause", "end_comparison", "resume", "new_row", "restart"]
+    await d.show(changed(comparing(), state="starting"))  # until the worker is ready
+    assert "end A/B" not in d.lines()[-1]
+    d.app.clear_notifications()
+    await d.is_refused("a", why="an A/B needs a running training; it is starting")
 
 
 @pytest.mark.parametrize(
@@ -161,19 +155,19 @@ async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(pairs, bec
         assert "the A/B of" not in d.text()
 
 
-async def test_footer_levers_and_palette_show_that_no_lever_can_be_changed_during_a_comparison():
+@showing(changed(comparing(), can=ABLE))
+async def test_footer_levers_and_palette_show_that_no_lever_can_be_changed_during_a_comparison(d):
     busy = "an A/B is running; a ends it"
-    async with dashboard(snapshot=changed(comparing(), can=ABLE)) as d:
-        footer = d.footer()
-        assert footer["pipelining"]["p"] == footer["batch(1)"]["+"] == footer["undo"]["u"] == "dim"
-        assert footer["timeline"]["t"] == "dim"
-        assert footer["compare"]["a"] == footer["pause"]["space"] == "key"
-        assert busy in d.lines()[d.app.main_screen.levers.region.y]
-        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-        assert not any(title.startswith("Levers") for title in told)
-        assert busy in told.values()
-        await d.press("a", "p")  # it has ended
-        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
+    footer = d.footer()
+    assert footer["pipelining"]["p"] == footer["batch(1)"]["+"] == footer["undo"]["u"] == "dim"
+    assert footer["timeline"]["t"] == "dim"
+    assert footer["compare"]["a"] == footer["pause"]["space"] == "key"
+    assert busy in d.lines()[d.app.main_screen.levers.region.y]
+    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+    assert not any(title.startswith("Levers") for title in told)
+    assert busy in told.values()
+    await d.press("a", "p")  # it has ended
+    assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
 async def test_in_a_pause_the_footer_shows_that_neither_an_a_b_nor_a_profile_can_begin():
@@ -196,47 +190,46 @@ def test_the_footer_says_that_a_ends_it():
         assert "end A/B" not in d.lines()[-1]
 
 
-async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one():
-    async with dashboard(size=(80, 24), snapshot=training()) as d:
-        d.app.action_pane("ab")
-        for shown, offers in ((training(), False), (comparing(), False), (CONCLUDED, True)):
-            await d.show(shown)
-            assert ("m more pairs" in d.lines()[-1]) == ("o back" in d.lines()[-1]) == offers
-        await d.show(comparing())
-        await d.click("a end A/B")
-        assert d.engine.calls_of("end_comparison") == [()]
+@showing(size=(80, 24))
+async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one(d):
+    d.app.action_pane("ab")
+    for shown, offers in ((training(), False), (comparing(), False), (CONCLUDED, True)):
+        await d.show(shown)
+        assert ("m more pairs" in d.lines()[-1]) == ("o back" in d.lines()[-1]) == offers
+    await d.show(comparing())
+    await d.click("a end A/B")
+    assert d.engine.calls_of("end_comparison") == [()]
 
 
 # ── the pane ────────────────────────────────────────────────────────────────────────────
 
 
-async def test_asking_for_a_comparison_opens_it_in_the_pane_and_the_rate_stays_in_sight():
+@showing(size=SIZES[0])
+async def test_asking_for_a_comparison_opens_it_in_the_pane_and_the_rate_stays_in_sight(d):
     """A small terminal has the rate among the readings, and the smallest only the pane."""
-    async with dashboard(SIZES[0], snapshot=training()) as d:
-        main = d.app.main_screen
-        await d.press("a")
-        assert main.pane.tab == "ab"
-        for size in SIZES:
-            rate = {SIZES[-1]: "pane", SIZES[-2]: "activity"}.get(size, "throughput")
-            await d.resize(*size)
-            await d.show(comparing(9))
-            assert "so far pipelined=off +6.0 %" in d.text()
-            assert main.query_one(f"#{rate}").region.area
-            await d.show(CONCLUDED)
-            assert all(word in d.text() for word in VERDICT.split())
+    main = d.app.main_screen
+    await d.press("a")
+    assert main.pane.tab == "ab"
+    for size in SIZES:
+        rate = {SIZES[-1]: "pane", SIZES[-2]: "activity"}.get(size, "throughput")
+        await d.resize(*size)
+        await d.show(comparing(9))
+        assert "so far pipelined=off +6.0 %" in d.text()
+        assert main.query_one(f"#{rate}").region.area
+        await d.show(CONCLUDED)
+        assert all(word in d.text() for word in VERDICT.split())
 
 
-async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before():
-    async with dashboard(snapshot=training()) as d:
-        known = d.app.main_screen.headline.title
-        for size in [(120, 40), (200, 50)]:
-            await d.resize(*size)
-            await d.show(comparing())
-            assert "an A/B is running: pipelined on or off" in d.text()
-            assert f"before that: {known}" in d.text()
-            assert "x try" not in d.lines()[1]
-            await d.show(CONCLUDED)
-            assert "an A/B is running" not in d.text()
+async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before(d):
+    known = d.app.main_screen.headline.title
+    for size in [(120, 40), (200, 50)]:
+        await d.resize(*size)
+        await d.show(comparing())
+        assert "an A/B is running: pipelined on or off" in d.text()
+        assert f"before that: {known}" in d.text()
+        assert "x try" not in d.lines()[1]
+        await d.show(CONCLUDED)
+        assert "an A/B is running" not in d.text()
 
 
 def hues(d):
@@ -251,19 +244,19 @@ def hues(d):
     }
 
 
-async def test_long_blocks_have_their_hue_and_are_named_under_the_curve():
+@showing(size=(200, 50))
+async def test_long_blocks_have_their_hue_and_are_named_under_the_curve(d):
     blocks = tuple(
         BlockShown(begin_s=at_s, end_s=at_s + 5, side=side)
         for at_s, side in ((2.0, "a"), (7.0, "b"), (17.0, "b"))
     )
-    async with dashboard(size=(200, 50), snapshot=training()) as d:
-        plain = hues(d)
-        assert len(plain) == 1
-        await d.show(changed(comparing(), blocks=blocks))
-        assert len(hues(d) - plain) == 1  # of B: A has the usual one
-        region = d.app.main_screen.query_one("#throughput").region
-        band = d.lines()[region.bottom - 3][region.x : region.right]
-        assert all(sides in band for sides in ("A/B", "AA", "BB"))
+    plain = hues(d)
+    assert len(plain) == 1
+    await d.show(changed(comparing(), blocks=blocks))
+    assert len(hues(d) - plain) == 1  # of B: A has the usual one
+    region = d.app.main_screen.query_one("#throughput").region
+    band = d.lines()[region.bottom - 3][region.x : region.right]
+    assert all(sides in band for sides in ("A/B", "AA", "BB"))
 
 
 # ── a verdict, and what follows from it ─────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from gpudash.tui.screens.keys import Help, keys_text
 from gpudash.tui.screens.main import PANELS, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from tests.tui.comparisons import comparing
-from tests.tui.driving import dashboard, strips_of
+from tests.tui.driving import dashboard, showing, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, result, settings, training
 
 changed = msgspec.structs.replace
@@ -49,35 +49,33 @@ async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_th
     assert painted == [True, True]  # once opened, once started
 
 
-async def test_keys_of_levers_change_them_and_add_up_before_any_snapshot_confirms_them():
+async def test_keys_of_levers_change_them_and_add_up_before_any_snapshot_confirms_them(d):
     def of(**change):
         return (change,)
 
-    async with dashboard(snapshot=training()) as d:
-        for key, change, seen in (
-            ("p", of(pipelined="off"), "on → off …"),
-            ("p", of(pipelined="on"), ""),  # as it began
-            ("plus", of(batch_size="16"), "8 → 16 …"),
-            ("equals_sign", of(batch_size="32"), "8 → 32 …"),
-            ("minus", of(batch_size="16"), "8 → 16 …"),
-        ):
-            await d.press(key)
-            assert d.engine.calls_of("change")[-1] == change
-            assert seen in d.text()
-        assert "…" not in "".join(line for line in d.lines() if "pipelined  " in line)
-        assert len(d.engine.calls_of("change")) == 5
+    for key, change, seen in (
+        ("p", of(pipelined="off"), "on → off …"),
+        ("p", of(pipelined="on"), ""),  # as it began
+        ("plus", of(batch_size="16"), "8 → 16 …"),
+        ("equals_sign", of(batch_size="32"), "8 → 32 …"),
+        ("minus", of(batch_size="16"), "8 → 16 …"),
+    ):
+        await d.press(key)
+        assert d.engine.calls_of("change")[-1] == change
+        assert seen in d.text()
+    assert "…" not in "".join(line for line in d.lines() if "pipelined  " in line)
+    assert len(d.engine.calls_of("change")) == 5
 
 
-async def test_a_refused_change_is_not_pending_any_more():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("plus")
-        await d.show(training())
-        assert "8 → 16 …" not in d.text()
-        await d.press("plus")
-        await d.show(training(), last_command=1)  # made before the second press was heard of
-        assert "8 → 16 …" in d.text()
-        await d.show(training(), last_command=2)
-        assert "8 → 16 …" not in d.text()
+async def test_a_refused_change_is_not_pending_any_more(d):
+    await d.press("plus")
+    await d.show(training())
+    assert "8 → 16 …" not in d.text()
+    await d.press("plus")
+    await d.show(training(), last_command=1)  # made before the second press was heard of
+    assert "8 → 16 …" in d.text()
+    await d.show(training(), last_command=2)
+    assert "8 → 16 …" not in d.text()
 
 
 async def test_space_pauses_and_resumes_n_begins_a_row_and_capital_r_restarts_the_same_plan():
@@ -110,91 +108,84 @@ async def test_without_a_worker_a_change_waits_for_the_restart(state):
         assert "batch_size=4" not in d.text()
 
 
-async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first():
-    async with dashboard(snapshot=training()) as d:
-        for down, up in (("down", "up"), ("j", "k")):
-            await d.press(*[down] * 3)
-            assert f"{d.app.main_screen.levers.chosen.name}, with a new loader: " in d.text()
-            await d.press(*[up] * 4)
-            assert "Seeds the weights" in d.text()
-            await d.press(down)
-            assert d.app.main_screen.levers.chosen.name == d.app.main_screen.headline.first.lever
+async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first(d):
+    for down, up in (("down", "up"), ("j", "k")):
+        await d.press(*[down] * 3)
+        assert f"{d.app.main_screen.levers.chosen.name}, with a new loader: " in d.text()
+        await d.press(*[up] * 4)
+        assert "Seeds the weights" in d.text()
+        await d.press(down)
+        assert d.app.main_screen.levers.chosen.name == d.app.main_screen.headline.first.lever
 
 
-async def test_arrows_to_the_side_step_through_a_choice_and_enter_opens_its_values():
-    async with dashboard(snapshot=training()) as d:
-        d.choose("data")
-        await d.press("right", "left", "l", "h")
-        assert d.engine.calls_of("change") == [({"data": "cached"},), ({"data": "loader"},)] * 2
-        await d.press("enter")
-        assert isinstance(d.app.screen, Chooser)
-        assert re.search(r"loader +now", d.text())
-        await d.press("down", "down", "enter")
-        assert d.engine.calls_of("change")[4:] == [({"data": "resident"},)]
+async def test_arrows_to_the_side_step_through_a_choice_and_enter_opens_its_values(d):
+    d.choose("data")
+    await d.press("right", "left", "l", "h")
+    assert d.engine.calls_of("change") == [({"data": "cached"},), ({"data": "loader"},)] * 2
+    await d.press("enter")
+    assert isinstance(d.app.screen, Chooser)
+    assert re.search(r"loader +now", d.text())
+    await d.press("down", "down", "enter")
+    assert d.engine.calls_of("change")[4:] == [({"data": "resident"},)]
 
 
-async def test_any_number_can_be_typed_and_a_bad_one_gets_the_levers_own_words():
-    async with dashboard(snapshot=training()) as d:
-        d.choose("batch_size")
-        await d.press("enter", "0", "enter")
-        assert "0 is not valid: a whole number from 1 to" in d.text()
-        assert d.engine.calls_of("change") == []
-        await d.press("backspace", *"24")
-        await d.press_together(*["enter"] * 8)  # the first of them answers
-        assert d.engine.calls_of("change") == [({"batch_size": "24"},)]
+async def test_any_number_can_be_typed_and_a_bad_one_gets_the_levers_own_words(d):
+    d.choose("batch_size")
+    await d.press("enter", "0", "enter")
+    assert "0 is not valid: a whole number from 1 to" in d.text()
+    assert d.engine.calls_of("change") == []
+    await d.press("backspace", *"24")
+    await d.press_together(*["enter"] * 8)  # the first of them answers
+    assert d.engine.calls_of("change") == [({"batch_size": "24"},)]
 
 
-async def test_keys_typed_into_a_dialog_are_text_and_escape_changes_nothing():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("r")
-        await d.type("pqrR1z")
-        assert "pqrR1z" in d.text()
-        await d.press("escape")
-        assert [call[0] for call in d.engine.calls] == ["start"]
-        assert d.app.screen is d.app.main_screen
+async def test_keys_typed_into_a_dialog_are_text_and_escape_changes_nothing(d):
+    await d.press("r")
+    await d.type("pqrR1z")
+    assert "pqrR1z" in d.text()
+    await d.press("escape")
+    assert [call[0] for call in d.engine.calls] == ["start"]
+    assert d.app.screen is d.app.main_screen
 
 
-async def test_w_lists_the_workloads_and_another_one_starts_fresh():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("w")
-        assert "● encdec · Image segmentation" in d.text()
-        begun, below = (one for one in d.lines() if "frozen convol" in one or "encoder," in one)
-        assert below.index("encoder,") == begun.index("encdec") + 2  # set in, below its name
-        await d.press_together("enter", "enter")
-        assert d.app.screen is d.app.main_screen
-        assert d.engine.calls_of("restart") == []
-        d.app.control.start_workload("encdec")
-        ((plan,),) = d.engine.calls_of("restart")
-        assert plan.settings == {}
+async def test_w_lists_the_workloads_and_another_one_starts_fresh(d):
+    await d.press("w")
+    assert "● encdec · Image segmentation" in d.text()
+    begun, below = (one for one in d.lines() if "frozen convol" in one or "encoder," in one)
+    assert below.index("encoder,") == begun.index("encdec") + 2  # set in, below its name
+    await d.press_together("enter", "enter")
+    assert d.app.screen is d.app.main_screen
+    assert d.engine.calls_of("restart") == []
+    d.app.control.start_workload("encdec")
+    ((plan,),) = d.engine.calls_of("restart")
+    assert plan.settings == {}
 
 
-async def test_a_held_key_says_only_once_that_it_can_do_nothing():
-    async with dashboard(snapshot=training()) as d:
-        await d.press_together(*"uuu")
-        assert d.notices() == ["there is no lever change to undo"]
+async def test_a_held_key_says_only_once_that_it_can_do_nothing(d):
+    await d.press_together(*"uuu")
+    assert d.notices() == ["there is no lever change to undo"]
 
 
-async def test_on_a_cpu_the_key_for_pipelining_is_grey_and_says_that_it_does_nothing():
-    async with dashboard(snapshot=training(on_gpu=False)) as d:
-        assert d.footer()["pipelining"]["p"] == "dim"
-        await d.press("p")
-        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
-        assert d.notices() == ["pipelined needs a GPU: it does nothing here"]
-        await d.show(training())
-        d.app.clear_notifications()
-        await d.press("p")
-        assert d.notices() == []
+@showing(training(on_gpu=False))
+async def test_on_a_cpu_the_key_for_pipelining_is_grey_and_says_that_it_does_nothing(d):
+    assert d.footer()["pipelining"]["p"] == "dim"
+    await d.press("p")
+    assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
+    assert d.notices() == ["pipelined needs a GPU: it does nothing here"]
+    await d.show(training())
+    d.app.clear_notifications()
+    await d.press("p")
+    assert d.notices() == []
 
 
-async def test_u_undoes_the_last_change_and_capital_u_makes_it_again():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("plus")
-        assert "u sets batch_size=8" in d.text()
-        await d.press("u")
-        assert "U sets batch_size=16" in d.text()
-        await d.press("U")
-        values = [change["batch_size"] for (change,) in d.engine.calls_of("change")]
-        assert values == ["16", "8", "16"]
+async def test_u_undoes_the_last_change_and_capital_u_makes_it_again(d):
+    await d.press("plus")
+    assert "u sets batch_size=8" in d.text()
+    await d.press("u")
+    assert "U sets batch_size=16" in d.text()
+    await d.press("U")
+    values = [change["batch_size"] for (change,) in d.engine.calls_of("change")]
+    assert values == ["16", "8", "16"]
 
 
 # ── A/B ─────────────────────────────────────────────────────────────────────────────────
@@ -202,24 +193,23 @@ async def test_u_undoes_the_last_change_and_capital_u_makes_it_again():
 CONCLUDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, high=-0.06)
 
 
-async def test_e_shows_the_rules_of_the_answer_until_e_and_the_help_above_them():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("e")
-        assert "why: GPU-bound" in d.text()
-        await d.press("question_mark")
-        assert "gpudash · keys" in d.text()
-        await d.press("question_mark")
-        assert "why: GPU-bound" in d.text()
-        await d.press("e")
-        assert d.app.screen is d.app.main_screen
+async def test_e_shows_the_rules_of_the_answer_until_e_and_the_help_above_them(d):
+    await d.press("e")
+    assert "why: GPU-bound" in d.text()
+    await d.press("question_mark")
+    assert "gpudash · keys" in d.text()
+    await d.press("question_mark")
+    assert "why: GPU-bound" in d.text()
+    await d.press("e")
+    assert d.app.screen is d.app.main_screen
 
 
-async def test_a_with_the_focus_elsewhere_compares_the_lever_chosen_last():
-    async with dashboard(snapshot=CONCLUDED) as d:
-        d.choose("pin_memory")
-        await d.press("5", "right", "a")
-        ((question,),) = d.engine.calls_of("compare")
-        assert question.lever == "pin_memory"
+@showing(CONCLUDED)
+async def test_a_with_the_focus_elsewhere_compares_the_lever_chosen_last(d):
+    d.choose("pin_memory")
+    await d.press("5", "right", "a")
+    ((question,),) = d.engine.calls_of("compare")
+    assert question.lever == "pin_memory"
 
 
 async def test_enter_on_a_row_puts_its_levers_in_force():
@@ -232,34 +222,34 @@ async def test_enter_on_a_row_puts_its_levers_in_force():
 # ── copying ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_y_copies_what_the_focus_is_on_and_a_verdict_with_its_command():
-    async with dashboard(snapshot=CONCLUDED) as d:
-        for keys, copied in (
-            (("y",), "fused_optimizer=off"),
-            (("down", "y"), "data=loader"),
-            (("5", "y"), "2366 samples/s"),
-            (("5", "right", "y"), "pipelined=off is 6.4 % slower"),
-            (("y",), "\ngpudash ab encdec --lever pipelined=onoff"),
-        ):
-            await d.press(*keys)
-            assert copied in d.app.clipboard.replace(",", "")
-            assert d.notices() == [f"copied: {d.app.clipboard}"]
+@showing(CONCLUDED)
+async def test_y_copies_what_the_focus_is_on_and_a_verdict_with_its_command(d):
+    for keys, copied in (
+        (("y",), "fused_optimizer=off"),
+        (("down", "y"), "data=loader"),
+        (("5", "y"), "2366 samples/s"),
+        (("5", "right", "y"), "pipelined=off is 6.4 % slower"),
+        (("y",), "\ngpudash ab encdec --lever pipelined=onoff"),
+    ):
+        await d.press(*keys)
+        assert copied in d.app.clipboard.replace(",", "")
+        assert d.notices() == [f"copied: {d.app.clipboard}"]
 
 
-async def test_capital_y_writes_the_card_of_an_ab_and_again_a_newer_one(tmp_path, monkeypatch):
+@showing(CONCLUDED)
+async def test_capital_y_writes_the_card_of_an_ab_and_again_a_newer_one(tmp_path, monkeypatch, d):
     monkeypatch.chdir(tmp_path)
     svg = "gpudash-pipelined-on-off.svg"
-    async with dashboard(snapshot=CONCLUDED) as d:
-        for _ in range(2):
-            await d.press("Y")
-            assert d.notices() == [f"written: {svg} and gpudash-pipelined-on-off.md"]
-        picture, text = sorted(tmp_path.iterdir(), reverse=True)
-        assert "gpudash ab encdec --lever pipelined=on,off" in text.read_text()
-        picture.unlink()
-        picture.mkdir()
+    for _ in range(2):
         await d.press("Y")
-        (notice,) = d.notices()
-        assert notice.startswith(f"cannot record to {svg}")
+        assert d.notices() == [f"written: {svg} and gpudash-pipelined-on-off.md"]
+    picture, text = sorted(tmp_path.iterdir(), reverse=True)
+    assert "gpudash ab encdec --lever pipelined=on,off" in text.read_text()
+    picture.unlink()
+    picture.mkdir()
+    await d.press("Y")
+    (notice,) = d.notices()
+    assert notice.startswith(f"cannot record to {svg}")
 
 
 # ── help and palette ────────────────────────────────────────────────────────────────────
@@ -279,17 +269,16 @@ def test_help_lists_every_key_once_in_groups_those_of_the_panel_first(keys):
     assert max(map(len, lines)) <= inside
 
 
-async def test_help_opens_with_the_keys_of_the_focused_panel_and_closes():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("2")
-        for closing in ("escape", "question_mark", "q", "enter"):
-            await d.press("question_mark")
-            assert isinstance(d.app.screen, Help)
-            await d.press(closing)
-            assert d.app.screen is d.app.main_screen
+async def test_help_opens_with_the_keys_of_the_focused_panel_and_closes(d):
+    await d.press("2")
+    for closing in ("escape", "question_mark", "q", "enter"):
         await d.press("question_mark")
-        text = d.text()
-        assert text.index("Here") < text.index("Charts: the whole run") < text.index("Run")
+        assert isinstance(d.app.screen, Help)
+        await d.press(closing)
+        assert d.app.screen is d.app.main_screen
+    await d.press("question_mark")
+    text = d.text()
+    assert text.index("Here") < text.index("Charts: the whole run") < text.index("Run")
 
 
 @pytest.mark.parametrize(("screen", "keys"), [(MainScreen, KEYS), (ReplayScreen, REPLAY_KEYS)])
@@ -311,129 +300,122 @@ def commands(d):
     return {one.title: one.callback for one in d.app.get_system_commands(d.app.screen)}
 
 
-async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups():
-    async with dashboard(snapshot=training()) as d:
-        titles = [*commands(d)]
-        assert titles[-1] == "Theme"
-        for key in KEYS:
-            assert (f"{GROUPS[key.group]} · {key.help}" in titles) == key.palette
-        for lever in d.app.control.levers.all:
-            others = {*lever.values, lever.default_text} - {d.app.control.levers.value(lever)}
-            assert {f"Levers · {lever.name}={value}" for value in others} <= {*titles}
-        groups = [title.partition(" · ")[0] for title in titles]
-        assert [*dict.fromkeys(groups)] == [
-            "Levers",
-            *(title for group, title in GROUPS.items() if {group} & {k.group for k in IN_PALETTE}),
-            "Theme",
-        ]
-        await d.press("enter")  # above a dialog what only the main screen can do is left out
-        assert d.app.screen is not d.app.main_screen
-        for key in IN_PALETTE:
-            works = not key.action.startswith("screen.")
-            assert (f"{GROUPS[key.group]} · {key.help}" in commands(d)) == works
+async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups(d):
+    titles = [*commands(d)]
+    assert titles[-1] == "Theme"
+    for key in KEYS:
+        assert (f"{GROUPS[key.group]} · {key.help}" in titles) == key.palette
+    for lever in d.app.control.levers.all:
+        others = {*lever.values, lever.default_text} - {d.app.control.levers.value(lever)}
+        assert {f"Levers · {lever.name}={value}" for value in others} <= {*titles}
+    groups = [title.partition(" · ")[0] for title in titles]
+    assert [*dict.fromkeys(groups)] == [
+        "Levers",
+        *(title for group, title in GROUPS.items() if {group} & {k.group for k in IN_PALETTE}),
+        "Theme",
+    ]
+    await d.press("enter")  # above a dialog what only the main screen can do is left out
+    assert d.app.screen is not d.app.main_screen
+    for key in IN_PALETTE:
+        works = not key.action.startswith("screen.")
+        assert (f"{GROUPS[key.group]} · {key.help}" in commands(d)) == works
 
 
-async def test_a_command_of_the_palette_does_what_its_key_does():
-    async with dashboard(snapshot=training()) as d:
-        for title, change in (
-            ("Run · Pipelining on or off", {"pipelined": "off"}),
-            ("Levers · batch_size=32", {"batch_size": "32"}),
-        ):
-            next(run for name, run in commands(d).items() if name.startswith(title))()
-            await d.settle()
-            assert d.engine.calls_of("change")[-1] == (change,)
+async def test_a_command_of_the_palette_does_what_its_key_does(d):
+    for title, change in (
+        ("Run · Pipelining on or off", {"pipelined": "off"}),
+        ("Levers · batch_size=32", {"batch_size": "32"}),
+    ):
+        next(run for name, run in commands(d).items() if name.startswith(title))()
+        await d.settle()
+        assert d.engine.calls_of("change")[-1] == (change,)
 
 
 @pytest.mark.parametrize("opening", ["ctrl+p", "colon"])
-async def test_the_palette_opens_and_runs_a_command_once(opening):
-    async with dashboard(snapshot=training()) as d:
-        await d.press(opening)
-        await d.type("new")
-        await d.until("New row of the history")
-        await d.press_together("enter", "enter")
-        while not d.engine.calls_of("new_row"):
-            await d.pilot.pause(0.02)
-        await d.settle()
-        assert d.app.screen is d.app.main_screen
-        assert d.engine.calls_of("new_row") == [()]
+async def test_the_palette_opens_and_runs_a_command_once(opening, d):
+    await d.press(opening)
+    await d.type("new")
+    await d.until("New row of the history")
+    await d.press_together("enter", "enter")
+    while not d.engine.calls_of("new_row"):
+        await d.pilot.pause(0.02)
+    await d.settle()
+    assert d.app.screen is d.app.main_screen
+    assert d.engine.calls_of("new_row") == [()]
 
 
-async def test_the_palette_is_not_opened_where_it_has_no_room():
-    async with dashboard(snapshot=training()) as d:
-        for size in ((30, 3), (5, 2)):
-            await d.resize(*size)
-            for key in ("pageup", "pagedown"):
-                await d.press("ctrl+p", key)
-                assert d.app.screen is d.app.main_screen
+async def test_the_palette_is_not_opened_where_it_has_no_room(d):
+    for size in ((30, 3), (5, 2)):
+        await d.resize(*size)
+        for key in ("pageup", "pagedown"):
+            await d.press("ctrl+p", key)
+            assert d.app.screen is d.app.main_screen
 
 
-async def test_a_theme_repaints_what_is_painted():
-    async with dashboard(snapshot=training()) as d:
-        before = d.app.main_screen.query_one("#throughput").render_line(0)
-        d.app.theme = "textual-light"
-        await d.settle()
-        after = d.app.main_screen.query_one("#throughput").render_line(0)
-        assert before.text == after.text
-        assert before != after
+async def test_a_theme_repaints_what_is_painted(d):
+    before = d.app.main_screen.query_one("#throughput").render_line(0)
+    d.app.theme = "textual-light"
+    await d.settle()
+    after = d.app.main_screen.query_one("#throughput").render_line(0)
+    assert before.text == after.text
+    assert before != after
 
 
 # ── keys that arrive together ───────────────────────────────────────────────────────────
 
 
-async def test_a_held_key_opens_one_dialog_at_a_time():
-    async with dashboard(snapshot=RECORDED) as d:
-        await d.press("down")
-        for key in ("enter", "w", "question_mark", "ctrl+q", "e", "slash"):
-            for _ in range(2):  # of an odd number of presses: it is open, or not, as they begin
-                await d.press_together(*[key] * 5)
-                assert len(d.app.screen_stack) <= 2
-            while d.app.screen is not d.app.main_screen:
-                await d.press("escape")
+@showing(RECORDED)
+async def test_a_held_key_opens_one_dialog_at_a_time(d):
+    await d.press("down")
+    for key in ("enter", "w", "question_mark", "ctrl+q", "e", "slash"):
+        for _ in range(2):  # of an odd number of presses: it is open, or not, as they begin
+            await d.press_together(*[key] * 5)
+            assert len(d.app.screen_stack) <= 2
+        while d.app.screen is not d.app.main_screen:
+            await d.press("escape")
 
 
 @pytest.mark.parametrize("answer", ["enter", "y"])
-async def test_leaving_is_answered_once(answer):
-    async with dashboard(snapshot=RECORDED) as d:
-        await d.press("q")
-        await d.press_together(answer, answer)
-        assert d.has_left == (answer == "y")
-        assert len(d.engine.calls_of("stop_recording")) == (answer == "y")
+@showing(RECORDED)
+async def test_leaving_is_answered_once(answer, d):
+    await d.press("q")
+    await d.press_together(answer, answer)
+    assert d.has_left == (answer == "y")
+    assert len(d.engine.calls_of("stop_recording")) == (answer == "y")
 
 
-async def test_backspace_within_one_write_acts_between_the_letters_around_it():
-    async with dashboard(snapshot=training()) as d:
-        for opening in ("r", "slash", "ctrl+p"):
-            await d.press(opening)
-            await d.press_together(*"zzq", "backspace", *"yx")
-            assert "zzyx" in d.text()
-            await d.press("escape")
-        d.choose("batch_size")
-        await d.press("enter")
-        await d.press_together("1", "2", "backspace", "3")
-        assert "batch_size = 13" in d.text()
+async def test_backspace_within_one_write_acts_between_the_letters_around_it(d):
+    for opening in ("r", "slash", "ctrl+p"):
+        await d.press(opening)
+        await d.press_together(*"zzq", "backspace", *"yx")
+        assert "zzyx" in d.text()
+        await d.press("escape")
+    d.choose("batch_size")
+    await d.press("enter")
+    await d.press_together("1", "2", "backspace", "3")
+    assert "batch_size = 13" in d.text()
 
 
 # ── mouse ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_footer_keys_are_buttons():
-    async with dashboard(size=(200, 50), snapshot=training()) as d:
-        for text in ("p pipeline", "+ batch", "n new row"):
-            await d.click(text)
-        assert [c[0] for c in d.engine.calls[1:]] == ["change", "change", "new_row"]
-        assert d.engine.calls_of("change")[1] == ({"batch_size": "16"},)
-        await d.click("^p menu")
-        assert d.app.screen is not d.app.main_screen
+@showing(size=(200, 50))
+async def test_footer_keys_are_buttons(d):
+    for text in ("p pipeline", "+ batch", "n new row"):
+        await d.click(text)
+    assert [c[0] for c in d.engine.calls[1:]] == ["change", "change", "new_row"]
+    assert d.engine.calls_of("change")[1] == ({"batch_size": "16"},)
+    await d.click("^p menu")
+    assert d.app.screen is not d.app.main_screen
 
 
-async def test_a_click_chooses_a_lever_and_a_second_one_opens_its_values():
-    async with dashboard(snapshot=training()) as d:
-        await d.click("pin_memory")
-        assert d.app.main_screen.levers.chosen.name == "pin_memory"
-        assert d.engine.calls_of("change") == []
-        await d.click("pin_memory", times=2)
-        assert len(d.app.screen_stack) == 2
-        assert isinstance(d.app.screen, Chooser)
+async def test_a_click_chooses_a_lever_and_a_second_one_opens_its_values(d):
+    await d.click("pin_memory")
+    assert d.app.main_screen.levers.chosen.name == "pin_memory"
+    assert d.engine.calls_of("change") == []
+    await d.click("pin_memory", times=2)
+    assert len(d.app.screen_stack) == 2
+    assert isinstance(d.app.screen, Chooser)
 
 
 # ── recording and leaving ───────────────────────────────────────────────────────────────
@@ -446,60 +428,57 @@ async def name_file(d, name):
     await d.press_together("enter", "enter")
 
 
-async def test_r_asks_for_a_file_and_records(tmp_path):
+async def test_r_asks_for_a_file_and_records(tmp_path, d):
     target = tmp_path / "run.csv"
-    async with dashboard(snapshot=training()) as d:
-        await d.press("r")
-        assert "gpudash-encdec-" in d.text()
-        await d.press("escape")
-        await name_file(d, "  ")
-        assert "file name" in d.notices()[0]
-        await name_file(d, target)
-        assert d.engine.calls_of("record") == [(target, False)]
-        d.engine.refuse_record = "cannot write [x]/run.csv: permission denied"
-        await name_file(d, target)
-        assert d.notices() == ["cannot write [x]/run.csv: permission denied"]
-        assert d.app.screen is d.app.main_screen
-        await d.show(changed(training(), recording=recording(str(target))))
-        assert "● REC" in d.lines()[0]
-        await d.press("r")
-        assert d.engine.calls_of("stop_recording") == [()]
+    await d.press("r")
+    assert "gpudash-encdec-" in d.text()
+    await d.press("escape")
+    await name_file(d, "  ")
+    assert "file name" in d.notices()[0]
+    await name_file(d, target)
+    assert d.engine.calls_of("record") == [(target, False)]
+    d.engine.refuse_record = "cannot write [x]/run.csv: permission denied"
+    await name_file(d, target)
+    assert d.notices() == ["cannot write [x]/run.csv: permission denied"]
+    assert d.app.screen is d.app.main_screen
+    await d.show(changed(training(), recording=recording(str(target))))
+    assert "● REC" in d.lines()[0]
+    await d.press("r")
+    assert d.engine.calls_of("stop_recording") == [()]
 
 
-async def test_an_existing_file_is_replaced_only_when_confirmed(tmp_path):
+async def test_an_existing_file_is_replaced_only_when_confirmed(tmp_path, d):
     target = tmp_path / "old.csv"
     target.touch()
-    async with dashboard(snapshot=training()) as d:
-        for answer, calls in (("n", [(target, False)]), ("y", [(target, False), (target, True)])):
-            d.engine.calls.clear()
-            await name_file(d, target)
-            assert isinstance(d.app.screen, AskKey)
-            assert "exists. Replace it?" in d.text()
-            assert "--force" not in d.text()
-            await d.press(answer)
-            assert d.engine.calls_of("record") == calls
-        assert d.notices() == []
+    for answer, calls in (("n", [(target, False)]), ("y", [(target, False), (target, True)])):
+        d.engine.calls.clear()
+        await name_file(d, target)
+        assert isinstance(d.app.screen, AskKey)
+        assert "exists. Replace it?" in d.text()
+        assert "--force" not in d.text()
+        await d.press(answer)
+        assert d.engine.calls_of("record") == calls
+    assert d.notices() == []
 
 
-async def test_q_leaves_at_once_without_a_recording():
-    async with dashboard(snapshot=training()) as d:
-        await d.pilot.press("q")
-        assert d.has_left
+async def test_q_leaves_at_once_without_a_recording(d):
+    await d.pilot.press("q")
+    assert d.has_left
 
 
-async def test_q_asks_while_recording():
-    async with dashboard(snapshot=RECORDED) as d:
-        await d.press("q")
-        assert "270 rows" in d.text()
-        await d.press("escape")
-        assert not d.has_left
-        assert d.engine.calls_of("stop_recording") == []
+@showing(RECORDED)
+async def test_q_asks_while_recording(d):
+    await d.press("q")
+    assert "270 rows" in d.text()
+    await d.press("escape")
+    assert not d.has_left
+    assert d.engine.calls_of("stop_recording") == []
 
 
 @pytest.mark.parametrize("opened", [(), ("question_mark",), ("down", "enter")])
-async def test_ctrl_c_completes_the_file_and_leaves_from_anywhere(opened):
-    async with dashboard(snapshot=RECORDED) as d:
-        await d.press(*opened)
-        await d.pilot.press("ctrl+c")
-        assert d.has_left
-        assert d.engine.calls_of("stop_recording") == [()]
+@showing(RECORDED)
+async def test_ctrl_c_completes_the_file_and_leaves_from_anywhere(opened, d):
+    await d.press(*opened)
+    await d.pilot.press("ctrl+c")
+    assert d.has_left
+    assert d.engine.calls_of("stop_recording") == [()]

@@ -4,8 +4,7 @@ import msgspec
 
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.recipe import TakeHome
-from tests.tui.driving import dashboard
-from tests.tui.fake_engine import training
+from tests.tui.driving import showing
 from tests.tui.test_script import script
 from workloads import CATALOGUE
 from workloads.levers import find
@@ -15,21 +14,21 @@ changed = msgspec.structs.replace
 PRECISION = find(CATALOGUE["encdec"].levers, "precision")
 
 
-async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied():
-    async with dashboard(snapshot=training(), notifications=True) as d:
-        d.choose("batch_size")
-        await d.press("c")
-        assert "+loader = DataLoader(dataset, batch_size=8)" in d.text()
-        await d.press("y")
-        assert d.app.clipboard == recipe(d.app.main_screen.levers.chosen, "8").code
-        assert d.notices() == ["copied: the lines for batch_size=8"]
-        await d.press("escape")
-        assert d.app.screen is d.app.main_screen
-        d.app.clear_notifications()
-        d.choose("compile")
-        await d.press("c", "y")
-        assert "PyTorch's default: there is nothing to write." in d.text()
-        assert d.notices() == ["there is nothing to copy"]
+@showing(notifications=True)
+async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied(d):
+    d.choose("batch_size")
+    await d.press("c")
+    assert "+loader = DataLoader(dataset, batch_size=8)" in d.text()
+    await d.press("y")
+    assert d.app.clipboard == recipe(d.app.main_screen.levers.chosen, "8").code
+    assert d.notices() == ["copied: the lines for batch_size=8"]
+    await d.press("escape")
+    assert d.app.screen is d.app.main_screen
+    d.app.clear_notifications()
+    d.choose("compile")
+    await d.press("c", "y")
+    assert "PyTorch's default: there is nothing to write." in d.text()
+    assert d.notices() == ["there is nothing to copy"]
 
 
 async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
@@ -46,42 +45,40 @@ async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
         assert "+loader = DataLoader(data, batch_size=16, pin_memory=True)" in d.text()
 
 
-async def test_the_arrows_and_words_of_the_hint_go_to_the_other_values():
-    async with dashboard(snapshot=training()) as d:
-        d.choose("precision")
-        await d.press("c")
-        value = d.app.main_screen.levers.chosen.default_text
-        for key in ("right", "right", "right", "left", "l", "h"):
-            assert f"precision={value}" in d.text()
-            marked = recipe(PRECISION, value).marked
-            assert all(line.strip() in d.text() for line in marked if line[0] == "+")
-            await d.press(key)
-            value = PRECISION.step(value, 1 if key in ("right", "l") else -1)
-        before = d.text()
-        await d.click("next value")
-        assert d.text() != before
-        await d.click("value before")
-        assert d.text() == before
-        await d.click("esc closes")
-        assert d.app.screen is d.app.main_screen
+async def test_the_arrows_and_words_of_the_hint_go_to_the_other_values(d):
+    d.choose("precision")
+    await d.press("c")
+    value = d.app.main_screen.levers.chosen.default_text
+    for key in ("right", "right", "right", "left", "l", "h"):
+        assert f"precision={value}" in d.text()
+        marked = recipe(PRECISION, value).marked
+        assert all(line.strip() in d.text() for line in marked if line[0] == "+")
+        await d.press(key)
+        value = PRECISION.step(value, 1 if key in ("right", "l") else -1)
+    before = d.text()
+    await d.click("next value")
+    assert d.text() != before
+    await d.click("value before")
+    assert d.text() == before
+    await d.click("esc closes")
+    assert d.app.screen is d.app.main_screen
 
 
-async def test_the_chooser_shows_the_value_under_its_cursor_and_stays():
-    async with dashboard(snapshot=training()) as d:
-        d.choose("batch_size")
-        await d.press("enter", "1", "2", "c")
-        assert "+loader = DataLoader(dataset, batch_size=12)" in d.text()
-        await d.press("escape")
-        assert isinstance(d.app.screen, Chooser)
-        await d.click("c code", nth=1)  # the answer has one, too
-        assert isinstance(d.app.screen, TakeHome)
+async def test_the_chooser_shows_the_value_under_its_cursor_and_stays(d):
+    d.choose("batch_size")
+    await d.press("enter", "1", "2", "c")
+    assert "+loader = DataLoader(dataset, batch_size=12)" in d.text()
+    await d.press("escape")
+    assert isinstance(d.app.screen, Chooser)
+    await d.click("c code", nth=1)  # the answer has one, too
+    assert isinstance(d.app.screen, TakeHome)
 
 
-async def test_it_stands_at_any_size_and_no_line_of_code_is_broken_at_80_columns():
-    async with dashboard((80, 60), snapshot=training()) as d:
-        d.choose("pipelined")
-        await d.press("c")
-        assert "+loader = DataLoader(dataset, batch_size=batch_size, pin_memory=True)" in d.text()
-        await d.resize(20, 5)
-        await d.press("right", "down", "end")
-        assert all(len(line) == 20 for line in d.lines())
+@showing(size=(80, 60))
+async def test_it_stands_at_any_size_and_no_line_of_code_is_broken_at_80_columns(d):
+    d.choose("pipelined")
+    await d.press("c")
+    assert "+loader = DataLoader(dataset, batch_size=batch_size, pin_memory=True)" in d.text()
+    await d.resize(20, 5)
+    await d.press("right", "down", "end")
+    assert all(len(line) == 20 for line in d.lines())

@@ -14,7 +14,7 @@ from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.keys import RECORDED
 from gpudash.tui.panels import View
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
-from tests.tui.driving import dashboard, still
+from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import training
 from tests.tui.frames import control_of
 
@@ -35,28 +35,28 @@ class FakePlayer:
         return lambda *arguments: self.calls.append((name, *arguments))
 
 
-async def test_keys_and_a_click_play_the_recording_and_ask_nothing_of_a_training():
-    async with dashboard(snapshot=SHOWN, player=FakePlayer()) as d:
-        player = d.app.control.player
-        for key, call in {
-            "space": ("play_or_hold",),
-            "left": ("seek", 26.0),
-            "right": ("seek", 36.0),
-            "less_than_sign": ("faster", -1),
-            "greater_than_sign": ("faster", 1),
-            "comma": ("seek", 10.0),
-            "full_stop": ("seek", 53.0),
-            "end": ("seek_end",),
-        }.items():
-            await d.press(key)
-            assert player.calls.pop() == call
-        player.position_s = 10.5  # the marker that was just reached is not the one before
-        await d.press("comma")
-        assert player.calls.pop() == ("seek", 0.0)
-        await d.pilot.click("#scrubber", offset=(10, 0))
-        await d.settle()
-        assert player.calls == [("seek", 0.0)]
-        assert len(d.engine.calls) == 1
+@showing(SHOWN, player=FakePlayer())
+async def test_keys_and_a_click_play_the_recording_and_ask_nothing_of_a_training(d):
+    player = d.app.control.player
+    for key, call in {
+        "space": ("play_or_hold",),
+        "left": ("seek", 26.0),
+        "right": ("seek", 36.0),
+        "less_than_sign": ("faster", -1),
+        "greater_than_sign": ("faster", 1),
+        "comma": ("seek", 10.0),
+        "full_stop": ("seek", 53.0),
+        "end": ("seek_end",),
+    }.items():
+        await d.press(key)
+        assert player.calls.pop() == call
+    player.position_s = 10.5  # the marker that was just reached is not the one before
+    await d.press("comma")
+    assert player.calls.pop() == ("seek", 0.0)
+    await d.pilot.click("#scrubber", offset=(10, 0))
+    await d.settle()
+    assert player.calls == [("seek", 0.0)]
+    assert len(d.engine.calls) == 1
 
 
 REPLAYED = View(panels=PanelChoice(scrubber=True))
@@ -84,13 +84,13 @@ def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
     assert not set("1024") & set(line)
 
 
-async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only():
-    async with dashboard(size=(200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
-        footer = d.footer()
-        assert footer["compare"]["a"] == "dim"
-        assert footer["screen.play"]["space"] == "key"
-        levers = d.app.main_screen.levers.region
-        assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
+@showing(SHOWN, size=(200, 50), player=FakePlayer())
+async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only(d):
+    footer = d.footer()
+    assert footer["compare"]["a"] == "dim"
+    assert footer["screen.play"]["space"] == "key"
+    levers = d.app.main_screen.levers.region
+    assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
 
 
 async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied():
@@ -133,17 +133,17 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
     assert "--set bucket_cap_mb=4 --nproc 2" in command
 
 
-async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered():
-    async with dashboard((200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
-        newest = f" to {minutes(SHOWN.series.at_s[-1])} "
-        assert (d.text().count(newest), "live" in d.text()) == (1, False)
-        (values,) = (
-            one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
-        )
-        assert values.parts[0] == ("⏎", "dim")
-        d.app.main_screen.action_freeze()
-        await d.settle()
-        assert "f newest" in d.text()
+@showing(SHOWN, size=(200, 50), player=FakePlayer())
+async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered(d):
+    newest = f" to {minutes(SHOWN.series.at_s[-1])} "
+    assert (d.text().count(newest), "live" in d.text()) == (1, False)
+    (values,) = (
+        one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
+    )
+    assert values.parts[0] == ("⏎", "dim")
+    d.app.main_screen.action_freeze()
+    await d.settle()
+    assert "f newest" in d.text()
 
 
 PARTS = ("throughput", "activity", "step", "levers", "pane")
@@ -181,12 +181,12 @@ def figures(d, name):
     return [line for line in lines if not re.search(offered, line)]
 
 
-async def test_a_log_sent_again_is_not_shown_twice():
-    async with dashboard(snapshot=SHOWN, player=FakePlayer()) as d:
-        d.app.main_screen.open_tab("log")
-        d.app.inbox.on_log(["first"])
-        await d.until("first")
-        d.app.inbox.on_rewind()
-        d.app.inbox.on_log(["again"])
-        await d.until("again")
-        assert "first" not in d.text()
+@showing(SHOWN, player=FakePlayer())
+async def test_a_log_sent_again_is_not_shown_twice(d):
+    d.app.main_screen.open_tab("log")
+    d.app.inbox.on_log(["first"])
+    await d.until("first")
+    d.app.inbox.on_rewind()
+    d.app.inbox.on_log(["again"])
+    await d.until("again")
+    assert "first" not in d.text()

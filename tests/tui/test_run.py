@@ -8,7 +8,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
-from tests.tui.driving import dashboard, still, strips_of
+from tests.tui.driving import showing, still, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, settings, training
 
 changed = msgspec.structs.replace
@@ -57,20 +57,19 @@ def test_a_pause_that_was_asked_for_before_the_first_step_is_in_sight_and_taken_
     assert "space resume" in d.text()
 
 
-async def test_quick_presses_of_space_go_on_and_one_behind_a_long_step_can_be_taken_back():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("space", "space", "space")
-        assert pauses(d.engine) == ["pause", "resume", "pause"]
-        await d.show(PAUSED)
-        await d.press("space", "space", "space")
-        assert pauses(d.engine)[3:] == ["resume", "pause", "resume"]
-        await d.show(training())
-        d.engine.calls.clear()
-        await d.press("space")
-        await d.show(training(), last_command=0)  # the engine does not know of it yet
-        await d.show(changed(training(), pausing=True))
-        await d.press("space")
-        assert pauses(d.engine) == ["pause", "resume"]
+async def test_quick_presses_of_space_go_on_and_one_behind_a_long_step_can_be_taken_back(d):
+    await d.press("space", "space", "space")
+    assert pauses(d.engine) == ["pause", "resume", "pause"]
+    await d.show(PAUSED)
+    await d.press("space", "space", "space")
+    assert pauses(d.engine)[3:] == ["resume", "pause", "resume"]
+    await d.show(training())
+    d.engine.calls.clear()
+    await d.press("space")
+    await d.show(training(), last_command=0)  # the engine does not know of it yet
+    await d.show(changed(training(), pausing=True))
+    await d.press("space")
+    assert pauses(d.engine) == ["pause", "resume"]
 
 
 def test_a_pause_asked_of_a_dead_worker_is_forgotten():
@@ -154,24 +153,23 @@ def test_a_value_lowered_after_a_failure_is_sent():
     assert restarted(control) == {"batch_size": "16"}
 
 
-async def test_a_held_key_restarts_once_until_the_run_is_there_again():
+async def test_a_held_key_restarts_once_until_the_run_is_there_again(d):
     starting = changed(training(), state="starting", worker_pid=None)
-    async with dashboard(snapshot=training()) as d:
-        for before in ("training", *DEAD):
-            await d.show(changed(training(), state=before))
-            d.engine.calls.clear()
-            await d.press_together(*"RRR")
-            await d.show(starting)
-            await d.press("R")
-            assert len(d.engine.calls_of("restart")) == 1
-            assert set(d.notices()) == {"the training is starting"}
-            await d.show(changed(training(), worker_pid=4243))
-            await d.press("R")
-            await d.show(starting)
-            await d.show(changed(starting, state="failed"))
-            await d.press("R")
-            assert len(d.engine.calls_of("restart")) == 3
-            d.app.clear_notifications()
+    for before in ("training", *DEAD):
+        await d.show(changed(training(), state=before))
+        d.engine.calls.clear()
+        await d.press_together(*"RRR")
+        await d.show(starting)
+        await d.press("R")
+        assert len(d.engine.calls_of("restart")) == 1
+        assert set(d.notices()) == {"the training is starting"}
+        await d.show(changed(training(), worker_pid=4243))
+        await d.press("R")
+        await d.show(starting)
+        await d.show(changed(starting, state="failed"))
+        await d.press("R")
+        assert len(d.engine.calls_of("restart")) == 3
+        d.app.clear_notifications()
 
 
 def test_a_restart_after_choosing_a_workload_is_of_that_workload():
@@ -209,15 +207,14 @@ async def test_a_failed_start_is_shown_and_can_be_tried_again():
         assert engine.listener is app.inbox
 
 
-async def test_an_impossible_restart_says_why_and_keeps_the_requests():
-    async with dashboard(snapshot=training()) as d:
-        d.engine.refuse_worker = "cannot start the training process: no more processes"
-        for state, kept in (("training", "8 → 16 …"), ("failed", "8 → 32 …")):
-            await d.show(changed(training(), state=state))
-            await d.press("plus", "R")
-            assert d.notices() == [d.engine.refuse_worker]
-            assert kept in d.text()
-            d.app.clear_notifications()
+async def test_an_impossible_restart_says_why_and_keeps_the_requests(d):
+    d.engine.refuse_worker = "cannot start the training process: no more processes"
+    for state, kept in (("training", "8 → 16 …"), ("failed", "8 → 32 …")):
+        await d.show(changed(training(), state=state))
+        await d.press("plus", "R")
+        assert d.notices() == [d.engine.refuse_worker]
+        assert kept in d.text()
+        d.app.clear_notifications()
 
 
 # ── recording ───────────────────────────────────────────────────────────────────────────
@@ -226,27 +223,26 @@ async def test_an_impossible_restart_says_why_and_keeps_the_requests():
 RECORDING = changed(training(), recording=recording("/data/run.csv"))
 
 
-async def test_a_run_that_ends_while_a_file_is_named_is_not_recorded():
-    async with dashboard(snapshot=training()) as d:
-        for state in DEAD:
-            await d.show(training())
-            await d.press("r")
-            await d.show(changed(training(), state=state))
-            await d.press("enter")
-            assert d.engine.calls_of("record") == []
-            assert d.notices() == ["nothing is running to record; press R first"]
-            d.app.clear_notifications()
+async def test_a_run_that_ends_while_a_file_is_named_is_not_recorded(d):
+    for state in DEAD:
+        await d.show(training())
+        await d.press("r")
+        await d.show(changed(training(), state=state))
+        await d.press("enter")
+        assert d.engine.calls_of("record") == []
+        assert d.notices() == ["nothing is running to record; press R first"]
+        d.app.clear_notifications()
 
 
-async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete():
-    async with dashboard(snapshot=RECORDING) as d:
-        for ended in ([()], [(), ()]):
-            await d.press("r", "r")
-            assert d.engine.calls_of("stop_recording") == ended
-            assert d.notices() == ["completing /data/run.csv"]
-            await d.show(training())
-            assert d.notices() == ["completing /data/run.csv"]
-            await d.show(RECORDING)
+@showing(RECORDING)
+async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete(d):
+    for ended in ([()], [(), ()]):
+        await d.press("r", "r")
+        assert d.engine.calls_of("stop_recording") == ended
+        assert d.notices() == ["completing /data/run.csv"]
+        await d.show(training())
+        assert d.notices() == ["completing /data/run.csv"]
+        await d.show(RECORDING)
 
 
 def test_a_recording_that_ends_with_the_run_is_announced_unless_it_failed_or_has_no_row():

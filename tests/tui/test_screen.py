@@ -24,7 +24,7 @@ from gpudash.tui.panels import View
 from gpudash.tui.widgets.bars import clauses_in
 from gpudash.tui.widgets.levers import EFFECTS, LeverPanel
 from gpudash.tui.widgets.panel import TimePanel
-from tests.tui.driving import dashboard, still
+from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import NO_GPU, recording, result, settings, training, with_series
 from tests.tui.frames import control_of, painted
 from workloads import CATALOGUE
@@ -86,36 +86,36 @@ def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
     assert "3.1 GiB" in text
 
 
-async def test_a_failure_is_a_sentence_and_its_traceback_is_in_the_log():
+@showing(None, size=(200, 50))
+async def test_a_failure_is_a_sentence_and_its_traceback_is_in_the_log(d):
     long = "batch_size=900000: " + "needs more memory than there is, " * 5 + "far more."
-    async with dashboard(size=(200, 50)) as d:
-        d.engine.log("Traceback (most recent call last):", '  File "x.py", line 1', "KeyError: 'a'")
-        d.app.main_screen.open_tab("log")
-        await d.show(Snapshot(state="failed", status="the worker failed: KeyError 'a'"))
-        text = d.text()
-        assert "✗ failed" in text
-        assert "KeyError 'a' · change a setting and press R to restart" in text
-        assert text.count("press R") == 1
-        assert "KeyError: 'a'" in text
-        assert text.count("nothing measured") == 2
-        # a long one leaves room for what to do, and is in the log in full
-        d.engine.listener.on_failure(Failed(kind="bad_setting", sentence=long))
-        await d.show(Snapshot(state="failed", status=long, gpu_missing="waiting"))
-        for size in [(120, 40), (80, 24), (60, 16)]:
-            await d.resize(*size)
-            assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
-            assert "waiting" not in d.text()
-        assert d.app.main_screen.pane.lines["log"][-1] == long
+    d.engine.log("Traceback (most recent call last):", '  File "x.py", line 1', "KeyError: 'a'")
+    d.app.main_screen.open_tab("log")
+    await d.show(Snapshot(state="failed", status="the worker failed: KeyError 'a'"))
+    text = d.text()
+    assert "✗ failed" in text
+    assert "KeyError 'a' · change a setting and press R to restart" in text
+    assert text.count("press R") == 1
+    assert "KeyError: 'a'" in text
+    assert text.count("nothing measured") == 2
+    # a long one leaves room for what to do, and is in the log in full
+    d.engine.listener.on_failure(Failed(kind="bad_setting", sentence=long))
+    await d.show(Snapshot(state="failed", status=long, gpu_missing="waiting"))
+    for size in [(120, 40), (80, 24), (60, 16)]:
+        await d.resize(*size)
+        assert d.lines()[-2].rstrip().endswith("… · change a setting and press R to restart")
+        assert "waiting" not in d.text()
+    assert d.app.main_screen.pane.lines["log"][-1] == long
 
 
-async def test_a_notice_hides_neither_status_nor_keys():
-    async with dashboard(snapshot=training(), notifications=True) as d:
-        await d.show(msgspec.structs.replace(training(), state="finished"))
-        await d.press("space")
-        await d.until("nothing is running")
-        assert "press R to restart" in d.lines()[-2]
-        assert "q quit" in d.lines()[-1]
-        assert not any("▌" in line for line in d.lines()[-2:])  # its left border
+@showing(notifications=True)
+async def test_a_notice_hides_neither_status_nor_keys(d):
+    await d.show(msgspec.structs.replace(training(), state="finished"))
+    await d.press("space")
+    await d.until("nothing is running")
+    assert "press R to restart" in d.lines()[-2]
+    assert "q quit" in d.lines()[-1]
+    assert not any("▌" in line for line in d.lines()[-2:])  # its left border
 
 
 def test_a_run_that_had_begun_before_says_that_its_time_is_since_it_is_watched():
@@ -142,12 +142,12 @@ def test_a_pending_change_from_the_engine_shows_until_it_is_in_force():
     assert "→ 64" not in d.text()
 
 
-async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers():
-    async with dashboard(snapshot=msgspec.structs.replace(training(), workload="own")) as d:
-        await d.press("p", "plus", "right", "enter")
-        assert "no levers are known" in d.text()
-        assert d.engine.calls_of("change") == []
-        assert d.notices()[0].startswith("unknown lever 'batch_size'")
+@showing(msgspec.structs.replace(training(), workload="own"))
+async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers(d):
+    await d.press("p", "plus", "right", "enter")
+    assert "no levers are known" in d.text()
+    assert d.engine.calls_of("change") == []
+    assert d.notices()[0].startswith("unknown lever 'batch_size'")
 
 
 def test_every_size_shows_the_answer_the_rate_and_the_keys_that_matter_most():
@@ -172,39 +172,37 @@ def test_with_a_planned_time_the_training_is_counted_and_not_its_start():
     assert "0:00:03/0:00:05" in d.lines()[0]
 
 
-async def test_shrinking_and_growing_again_and_again_too_small_says_so_and_recovers():
+async def test_shrinking_and_growing_again_and_again_too_small_says_so_and_recovers(d):
     sizes = [(20, 5), (59, 40), (200, 50), (120, 15), (1, 1), (80, 24), (46, 3), (61, 17)]
-    async with dashboard(snapshot=training()) as d:
-        for size in sizes:
-            await d.resize(*size)
-            await d.show(training(moved=float(size[0])))
-            shown, is_small = " ".join(d.text().split()), size[0] < LEAST[0] or size[1] < LEAST[1]
-            assert ("samples/s" in shown) == (not is_small)
-            if is_small and size[0] >= 20:
-                assert f"terminal too small: {size[0]}×{size[1]}, needs at least" in shown
-                assert f"{LEAST[0]}×{LEAST[1]}" in shown
-        await d.resize(120, 40)
-        assert drawn(d.text()) > 25
-        assert "too small" not in d.text()
+    for size in sizes:
+        await d.resize(*size)
+        await d.show(training(moved=float(size[0])))
+        shown, is_small = " ".join(d.text().split()), size[0] < LEAST[0] or size[1] < LEAST[1]
+        assert ("samples/s" in shown) == (not is_small)
+        if is_small and size[0] >= 20:
+            assert f"terminal too small: {size[0]}×{size[1]}, needs at least" in shown
+            assert f"{LEAST[0]}×{LEAST[1]}" in shown
+    await d.resize(120, 40)
+    assert drawn(d.text()) > 25
+    assert "too small" not in d.text()
 
 
-async def test_the_rate_is_always_in_sight_and_its_history_wherever_there_is_room():
-    async with dashboard(snapshot=training()) as d:
-        for size, charts in (
-            ((200, 50), {"throughput", "activity", "step"}),
-            ((121, 40), {"throughput", "activity"}),  # and the other chart, if it has room
-            ((80, 24), {"activity"}),  # it has the rate, too
-            ((61, 16), set()),
-        ):
-            await d.resize(*size)
-            for on_gpu in (True, False):
-                await d.show(training(on_gpu=on_gpu))
-                shown = [one for one in d.app.main_screen.query(TimePanel) if one.region.area]
-                assert {one.id for one in shown} - {"step"} == charts - {"step"}
-                assert {one.id for one in shown} >= charts
-                assert "2,366 samples/s" in d.text()
-                seen = "".join(one.render_line(y).text for one in shown for y in range(one.size[1]))
-                assert "samples/s" in seen or size[0] < 80
+async def test_the_rate_is_always_in_sight_and_its_history_wherever_there_is_room(d):
+    for size, charts in (
+        ((200, 50), {"throughput", "activity", "step"}),
+        ((121, 40), {"throughput", "activity"}),  # and the other chart, if it has room
+        ((80, 24), {"activity"}),  # it has the rate, too
+        ((61, 16), set()),
+    ):
+        await d.resize(*size)
+        for on_gpu in (True, False):
+            await d.show(training(on_gpu=on_gpu))
+            shown = [one for one in d.app.main_screen.query(TimePanel) if one.region.area]
+            assert {one.id for one in shown} - {"step"} == charts - {"step"}
+            assert {one.id for one in shown} >= charts
+            assert "2,366 samples/s" in d.text()
+            seen = "".join(one.render_line(y).text for one in shown for y in range(one.size[1]))
+            assert "samples/s" in seen or size[0] < 80
 
 
 def levers_of(workload, size, shown):
@@ -301,19 +299,19 @@ OUT_OF_MEMORY = (
 )
 
 
-async def test_a_refusal_is_read_in_whole_and_takes_no_row():
-    async with dashboard((80, 24), snapshot=training(), notifications=True) as d:
-        places = [widget.region for widget in d.app.main_screen.children]
-        for state in ("training", "paused"):
-            status = f"{state} – refused: {OUT_OF_MEMORY}"
-            refused = msgspec.structs.replace(training(), state=state, status=status)
-            await d.show(refused)
-            assert d.notices() == [f"refused: {OUT_OF_MEMORY}"]
-            assert "refused: out of memory with batch_size=16384" in d.lines()[-2]
-            assert places == [widget.region for widget in d.app.main_screen.children]
-            await d.show(msgspec.structs.replace(refused, total_steps=99_999))
-            assert len(d.notices()) == 1
-            d.app.clear_notifications()
+@showing(size=(80, 24), notifications=True)
+async def test_a_refusal_is_read_in_whole_and_takes_no_row(d):
+    places = [widget.region for widget in d.app.main_screen.children]
+    for state in ("training", "paused"):
+        status = f"{state} – refused: {OUT_OF_MEMORY}"
+        refused = msgspec.structs.replace(training(), state=state, status=status)
+        await d.show(refused)
+        assert d.notices() == [f"refused: {OUT_OF_MEMORY}"]
+        assert "refused: out of memory with batch_size=16384" in d.lines()[-2]
+        assert places == [widget.region for widget in d.app.main_screen.children]
+        await d.show(msgspec.structs.replace(refused, total_steps=99_999))
+        assert len(d.notices()) == 1
+        d.app.clear_notifications()
 
 
 def test_the_status_line_leaves_out_whole_clauses_and_cuts_no_number():
@@ -418,24 +416,24 @@ async def test_hostile_text_is_shown_as_it_is_in_the_log_and_anywhere_else():
         assert "␛[31m[red]evil" in d.text()
 
 
-async def test_the_log_stays_where_it_was_scrolled_to_is_bounded_and_cuts_endless_lines():
-    async with dashboard(size=(200, 50), snapshot=training()) as d:
-        d.app.main_screen.open_tab("log")
-        d.engine.log(*(f"line {n}." for n in range(100)))
-        await d.settle()
-        await d.press("pageup")
-        assert "line 99." not in d.text()
-        d.engine.log("line 100.")
-        await d.settle()
-        assert "line 100." not in d.text()
-        await d.press("pagedown", "pagedown")
-        assert "line 100." in d.text()
-        d.engine.log(*(f"line {n}" for n in range(5000)), "x" * 1_000_000)
-        await d.press("z")
-        lines = d.app.main_screen.pane.lines["log"]
-        assert len(lines) == 2000
-        assert sum(map(len, lines)) < 40_000
-        assert "996,000 more characters" in d.text()
+@showing(size=(200, 50))
+async def test_the_log_stays_where_it_was_scrolled_to_is_bounded_and_cuts_endless_lines(d):
+    d.app.main_screen.open_tab("log")
+    d.engine.log(*(f"line {n}." for n in range(100)))
+    await d.settle()
+    await d.press("pageup")
+    assert "line 99." not in d.text()
+    d.engine.log("line 100.")
+    await d.settle()
+    assert "line 100." not in d.text()
+    await d.press("pagedown", "pagedown")
+    assert "line 100." in d.text()
+    d.engine.log(*(f"line {n}" for n in range(5000)), "x" * 1_000_000)
+    await d.press("z")
+    lines = d.app.main_screen.pane.lines["log"]
+    assert len(lines) == 2000
+    assert sum(map(len, lines)) < 40_000
+    assert "996,000 more characters" in d.text()
 
 
 # ── pace ────────────────────────────────────────────────────────────────────────────────
@@ -453,51 +451,54 @@ def taken_by(d, monkeypatch):
     return shown
 
 
-async def test_the_engine_never_waits_for_a_stuck_screen_which_then_shows_the_newest(monkeypatch):
+@showing(None)
+async def test_the_engine_never_waits_for_a_stuck_screen_which_then_shows_the_newest(
+    monkeypatch, d
+):
     """Snapshots that come faster than they are painted are dropped and not queued."""
-    async with dashboard() as d:
-        shown = taken_by(d, monkeypatch)
+    shown = taken_by(d, monkeypatch)
 
-        def flood():
-            for step in range(1, 301):
-                d.engine.publish(Snapshot(state="training", workload="encdec", total_steps=step))
-                d.engine.log("line")
+    def flood():
+        for step in range(1, 301):
+            d.engine.publish(Snapshot(state="training", workload="encdec", total_steps=step))
+            d.engine.log("line")
 
-        thread = threading.Thread(target=flood)
-        thread.start()
-        thread.join()  # the event loop stands still meanwhile
-        await d.settle()
-        assert shown == [300]
-
-
-async def test_a_slow_terminal_gets_the_newest_frame_once_it_has_taken_the_one_before(monkeypatch):
-    async with dashboard(snapshot=training()) as d:
-        shown = taken_by(d, monkeypatch)
-        with monkeypatch.context() as slow:
-            slow.setattr(Dashboard, "is_behind", True)
-            for steps in (111, 222):
-                d.engine.publish(msgspec.structs.replace(training(), total_steps=steps))
-                await d.pilot.pause(0.01)
-            assert not shown
-        await d.until("222")
-        assert shown == [222]
+    thread = threading.Thread(target=flood)
+    thread.start()
+    thread.join()  # the event loop stands still meanwhile
+    await d.settle()
+    assert shown == [300]
 
 
-async def test_what_arrives_is_painted_however_late_the_loop_is(monkeypatch):
-    async with dashboard(rate_hz=4.0) as d:
-        begun = WeakSet()
-
-        def a_minute_late_to_begin():
-            task = asyncio.current_task()
-            late_s = 60.0 if task in begun else 0.0
-            begun.add(task)
-            return time.monotonic() + late_s
-
-        clock = SimpleNamespace(get_time=a_minute_late_to_begin)
-        monkeypatch.setattr("textual.timer._time", clock)
+async def test_a_slow_terminal_gets_the_newest_frame_once_it_has_taken_the_one_before(
+    monkeypatch, d
+):
+    shown = taken_by(d, monkeypatch)
+    with monkeypatch.context() as slow:
+        slow.setattr(Dashboard, "is_behind", True)
         for steps in (111, 222):
-            await d.show(msgspec.structs.replace(training(), total_steps=steps))
-        await d.until("222")
+            d.engine.publish(msgspec.structs.replace(training(), total_steps=steps))
+            await d.pilot.pause(0.01)
+        assert not shown
+    await d.until("222")
+    assert shown == [222]
+
+
+@showing(None, rate_hz=4.0)
+async def test_what_arrives_is_painted_however_late_the_loop_is(monkeypatch, d):
+    begun = WeakSet()
+
+    def a_minute_late_to_begin():
+        task = asyncio.current_task()
+        late_s = 60.0 if task in begun else 0.0
+        begun.add(task)
+        return time.monotonic() + late_s
+
+    clock = SimpleNamespace(get_time=a_minute_late_to_begin)
+    monkeypatch.setattr("textual.timer._time", clock)
+    for steps in (111, 222):
+        await d.show(msgspec.structs.replace(training(), total_steps=steps))
+    await d.until("222")
 
 
 # ── imports ─────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from gpudash.tui.screens.recipe import TakeHome
 from tests.diagnosis.trainings import ask
 from tests.tui import scripts
 from tests.tui.comparisons import compared
-from tests.tui.driving import dashboard, still
+from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import FakeEngine, recording
 from tests.tui.fake_engine import training as own_training
 from tests.tui.scenes import changed
@@ -245,11 +245,11 @@ async def test_a_signal_leaves_the_script_running():
         assert d.engine.calls_of("leave") == [()]
 
 
-async def test_a_training_of_our_own_is_not_asked_about():
-    async with dashboard(snapshot=own_training()) as d:
-        await d.press("q")
-        assert d.has_left
-        assert not d.engine.calls_of("leave")
+@showing(own_training())
+async def test_a_training_of_our_own_is_not_asked_about(d):
+    await d.press("q")
+    assert d.has_left
+    assert not d.engine.calls_of("leave")
 
 
 # ── what it prints ──────────────────────────────────────────────────────────────────────
