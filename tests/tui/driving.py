@@ -1,8 +1,9 @@
 """Driving the real app over a fake engine, and reading what is on its screen."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from textual import events
 from textual.app import App
@@ -12,23 +13,17 @@ from textual.strip import Strip
 from gpudash.diagnosis.answer import Answers
 from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
-from gpudash.tui.cells import Parts
 from gpudash.tui.panels import View
-from tests.tui.fake_engine import FakeEngine, answered
-from tests.tui.frames import frame
-from tests.tui.idle import idle
+from tests.tui.fake_engine import FakeEngine, answered, training
+from tests.tui.frames import frame, text_of
+from tests.tui.idle import frame_of, idle, painted_at_once
 
 USUAL = View()
 
 
-def text_of(row: Parts) -> str:
-    """A row of a frame as text."""
-    return "".join(text for text, _ in row)
-
-
 def strips_of(app: App[object]) -> list[Strip]:
     """What an app shows now, row by row."""
-    return app.screen._compositor.render_strips()
+    return frame_of(app)
 
 
 async def mouse(pilot: Pilot[object], sent: Sequence[object], *args, **kwargs) -> None:
@@ -55,17 +50,26 @@ class Driver:
             self.app.post_message(events.Key(key, character))
         await self.settle()
 
+    async def is_refused(self, *keys: str, why: str) -> None:
+        """Press keys of which the last can do nothing now: it says why, and asks nothing."""
+        asked = len(self.engine.calls)
+        await self.press(*keys)
+        assert self.notices() == [why], keys
+        assert len(self.engine.calls) == asked, keys
+        assert self.app.screen is self.app.main_screen
+        self.app.clear_notifications()
+
     async def type(self, text: str) -> None:
         names = {".": "full_stop", "-": "minus", "/": "slash", "_": "underscore"}
         await self.press(*(names.get(character, character) for character in text))
 
-    async def choose(self, lever: str) -> None:
-        """Move the cursor down to a lever; the levers have the focus."""
+    def choose(self, lever: str) -> None:
+        """Move the cursor down to a lever."""
         levers = self.app.main_screen.levers
         for _ in self.app.control.levers.rows():
             if levers.chosen.name == lever:
                 break
-            await self.press("down")
+            levers.move(1)
         assert levers.chosen.name == lever
 
     async def show(self, snapshot: Snapshot, last_command: int | None = None) -> None:
@@ -143,6 +147,20 @@ def still(
     return Still(size, snapshot or Snapshot(workload="encdec"), view)
 
 
+RUNNING = training()
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def showing(snapshot: Snapshot | None = RUNNING, **options) -> Callable[[Test], Test]:
+    """Say which dashboard a test's `d` is, as the arguments of `dashboard`."""
+
+    def of(test: Test) -> Test:
+        test.dashboard = options | {"snapshot": snapshot}
+        return test
+
+    return of
+
+
 @asynccontextmanager
 async def dashboard(
     size: tuple[int, int] = (120, 40),
@@ -159,6 +177,8 @@ async def dashboard(
     """
     engine = engine or FakeEngine()
     app = Dashboard(lambda: engine, engine.plan, **{"rate_hz": 1000.0, **options})
+    if fails:
+        painted_at_once.add(app)
     async with app.run_test(size=size, notifications=notifications) as pilot:
         driver = Driver(app=app, engine=engine, pilot=pilot)
         while engine.listener is None:
@@ -166,4 +186,7 @@ async def dashboard(
         if snapshot is not None:
             await driver.show(snapshot)
         yield driver
+        if not app._exit:
+            driver.lines()  # what no test has looked at can be painted too
+            await driver.settle()
         assert fails == bool(app.failures), app.failures

@@ -1,9 +1,9 @@
 """What the main screen shows of a snapshot, as one frame: without a terminal and an event loop."""
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from msgspec.structs import replace
+from textual.geometry import Size
 
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
@@ -14,6 +14,17 @@ from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.widgets.painted import Painted
+from tests.tui.fake_engine import FakeEngine
+
+
+def text_of(row: Parts) -> str:
+    """A row as text."""
+    return "".join(text for text, _ in row)
+
+
+def painted(widget: Painted, size: tuple[int, int], *, focused: bool = True) -> list[str]:
+    """Return what a widget shows at a size: no app runs."""
+    return [*map(text_of, widget.painted_at(Size(*size), focused=focused))]
 
 
 def frame(
@@ -41,7 +52,7 @@ def _frame(
     mail: Mail,
     last_start_s: float | None,
 ) -> list[Parts]:
-    control, panels = _control_of(snapshot), Panels()
+    control, panels = control_of(snapshot), Panels()
     panels.pane.open(view.tab)
     panels.activity.whole = view.panels.zoomed == "activity"
     panels.answer.show(control.headline, snapshot, last_start_s)
@@ -61,12 +72,13 @@ def _frame(
     return [tuple(part for _, row in sorted(row_parts) for part in row) for row_parts in rows]
 
 
-def _control_of(snapshot: Snapshot) -> Control:
-    """Return the control of a run that nothing can be asked of."""
+def control_of(snapshot: Snapshot, engine: FakeEngine | None = None) -> Control:
+    """Return the control of a run; without an engine nothing can be asked of it."""
 
-    def none() -> NoReturn:
-        raise NotImplementedError  # a frame shows, and asks nothing of a run
+    def opened() -> FakeEngine:
+        assert engine is not None, "a frame shows, and asks nothing of a run"
+        return engine
 
-    control = Control(none, Plan(workload=snapshot.workload, settings={}))
+    control = Control(opened, Plan(workload=snapshot.workload, settings={}))
     control.snapshot = snapshot
     return control

@@ -3,33 +3,50 @@
 Textual's own `wait_for_idle` watches for 20 ms how busy the process is. That is long for one key,
 and on a machine that lets the process wait it takes that for idleness.
 
-A frame is painted then, as a terminal shows it that is slower than the loop: those in between,
-of which Textual paints up to four for a dialog, would be half of all that these tests compute.
+A frame is painted when somebody looks at it: most of those in between are seen by no test, and
+painting them was half of all that these tests computed.
 """
 
 import asyncio
 from math import inf
+from weakref import WeakKeyDictionary, WeakSet
 
-from textual._context import active_app
+from textual._context import active_app, visible_screen_stack
 from textual.app import App
 from textual.screen import Screen
+from textual.strip import Strip
 
 SOON_S = 0.02
 """A timer due within this is part of what was asked: a step of a scrolling."""
 
+painted_at_once: WeakSet[App[object]] = WeakSet()
+"""Apps of which a test wants to see that painting fails."""
+
+_frames: WeakKeyDictionary[App[object], list[Strip]] = WeakKeyDictionary()
 _refresh = Screen._compositor_refresh
 
 
-def paint_when_idle(screen: Screen[object]) -> None:
-    """Stand in for Textual's own refresh: leave the painting to `idle`."""
-    if screen is screen.app.screen:
-        screen.app._owes_a_frame = True
+def paint_when_looked_at(screen: Screen[object]) -> None:
+    """Stand in for Textual's own refresh: leave the painting to `frame_of`."""
+    app = screen.app
+    _frames.pop(app, None)
+    if screen is not app.screen or app in painted_at_once:  # a lower one only tells the one above
+        _refresh(screen)
     else:
-        _refresh(screen)  # it only tells the screen above it
+        app.post_display_hook()
+
+
+def frame_of(app: App[object]) -> list[Strip]:
+    """What an app shows now, row by row."""
+    if app not in _frames:
+        with app.screen._context():
+            visible_screen_stack.set(app._background_screens)
+            _frames[app] = app.screen._compositor.render_strips()
+    return _frames[app]
 
 
 async def idle(*_: float) -> None:
-    """Wait until the event loop has nothing to do, now or soon, and the last frame is painted."""
+    """Wait until the event loop has nothing to do, now or soon."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(0)
@@ -37,21 +54,6 @@ async def idle(*_: float) -> None:
             continue
         due_s = min((one.when() for one in loop._scheduled if not one.cancelled()), default=inf)
         wait_s = due_s - loop.time()
-        app = active_app.get()
-        if app._exit:  # timers of one that leaves only repeat
+        if wait_s > SOON_S or active_app.get()._exit:  # timers of one that leaves only repeat
             return
-        if wait_s > SOON_S:
-            if not _painted(app):
-                return
-        else:
-            await asyncio.sleep(wait_s)
-
-
-def _painted(app: App[object]) -> bool:
-    """Paint the frame that is owed; return whether there was one."""
-    if not getattr(app, "_owes_a_frame", False):
-        return False
-    app._owes_a_frame = False
-    with app.screen._context():
-        _refresh(app.screen)
-    return True
+        await asyncio.sleep(wait_s)

@@ -5,58 +5,31 @@ import pytest
 
 from gpudash.tui.bars import footer
 from gpudash.tui.cells import fitting
-from gpudash.tui.keys import KEYS, WHY_NOT
-from tests.tui.driving import dashboard
+from gpudash.tui.keys import WHY_NOT
+from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
 changed = msgspec.structs.replace
 WATCHED = changed(training(), can=())
 """A run that may be watched and no more."""
-PRESSED = {
-    "p": "levers",
-    "plus": "levers",
-    "enter": "levers",
-    "right": "levers",
-    "w": "restart",
-    "R": "restart",
-    "space": "pause",
-    "r": "record",
-    "a": "blocks",
-    "t": "profile",
-    "M": "memory",
-}
 
 
-@pytest.mark.parametrize("key", PRESSED)
-async def test_a_key_without_effect_says_why_and_requests_nothing(key):
-    async with dashboard(snapshot=WATCHED) as d:
-        calls = len(d.engine.calls)
-        await d.press(key)
-        assert d.notices() == [WHY_NOT[PRESSED[key]]]
-        assert len(d.engine.calls) == calls
-        assert d.app.screen is d.app.main_screen
-
-
-async def test_footer_levers_and_palette_show_what_is_not_possible():
-    async with dashboard(snapshot=WATCHED) as d:
-        footer = d.footer()
-        assert footer["pause"]["space"] == "dim"
-        assert footer["help"]["?"] == "key"
-        assert "read only" in d.text()
-        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-        assert WHY_NOT["pause"] in told.values()
-        assert not any(title.startswith("Levers") for title in told)
-        await d.show(changed(training(), can=(*training().can, "profile", "memory")))
-        footer = d.footer()
-        assert footer["pause"]["space"] == "key"
-        assert "read only" not in d.text()
-        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-        assert not set(WHY_NOT.values()) & set(told.values())
-        assert "Levers · batch_size=16" in told
-
-
-def test_every_key_with_a_request_names_the_ability_that_it_needs():
-    assert {key.needs for key in KEYS} == {None, *PRESSED.values()}
+@showing(WATCHED)
+async def test_footer_levers_and_palette_show_what_is_not_possible(d):
+    footer = d.footer()
+    assert footer["pause"]["space"] == "dim"
+    assert footer["help"]["?"] == "key"
+    assert "read only" in d.text()
+    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+    assert WHY_NOT["pause"] in told.values()
+    assert not any(title.startswith("Levers") for title in told)
+    await d.show(changed(training(), can=(*training().can, "profile", "memory")))
+    footer = d.footer()
+    assert footer["pause"]["space"] == "key"
+    assert "read only" not in d.text()
+    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+    assert not set(WHY_NOT.values()) & set(told.values())
+    assert "Levers · batch_size=16" in told
 
 
 def test_the_key_of_the_proposal_is_grey_without_a_proposal():

@@ -17,7 +17,7 @@ from gpudash.tui.keys import (
 from gpudash.tui.preferences import Appearance, Preferences
 from gpudash.tui.screens.keys import Help
 from tests.tui.comparisons import comparing
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, showing
 from tests.tui.fake_engine import training
 from tests.tui.test_replay import SHOWN, FakePlayer
 
@@ -30,28 +30,29 @@ def remembered(monkeypatch):
     monkeypatch.setattr(preferences, "load", lambda: REMEMBERED)
 
 
+@showing(None, look=Appearance(theme="nord", pane="log"))
 async def test_a_configured_theme_and_tab_come_before_those_remembered_and_do_not_replace_them(
     remembered,
+    d,
 ):
-    async with dashboard(look=Appearance(theme="nord", pane="log")) as d:
-        assert d.app.theme == "nord"
-        assert d.app.main_screen.pane.tab == "log"
-        assert d.app.remembered() == REMEMBERED
-        d.app.theme = "monokai"
-        d.app.action_pane("history")
-        assert d.app.remembered() == Preferences(theme="monokai", pane="history")
+    assert d.app.theme == "nord"
+    assert d.app.main_screen.pane.tab == "log"
+    assert d.app.remembered() == REMEMBERED
+    d.app.theme = "monokai"
+    d.app.action_pane("history")
+    assert d.app.remembered() == Preferences(theme="monokai", pane="history")
 
 
-async def test_the_timeline_is_not_remembered_for_a_run_that_has_none(remembered):
-    async with dashboard() as d:
-        d.app.action_pane("profile")
-        assert d.app.main_screen.pane.tab == "profile"
-        assert d.app.remembered() == REMEMBERED
+@showing(None)
+async def test_the_timeline_is_not_remembered_for_a_run_that_has_none(remembered, d):
+    d.app.action_pane("profile")
+    assert d.app.main_screen.pane.tab == "profile"
+    assert d.app.remembered() == REMEMBERED
 
 
-async def test_without_a_configuration_it_is_as_it_was_left(remembered):
-    async with dashboard() as d:
-        assert (d.app.theme, d.app.main_screen.pane.tab) == ("gruvbox", "ab")
+@showing(None)
+async def test_without_a_configuration_it_is_as_it_was_left(remembered, d):
+    assert (d.app.theme, d.app.main_screen.pane.tab) == ("gruvbox", "ab")
 
 
 async def test_an_action_has_its_configured_keys_and_no_others():

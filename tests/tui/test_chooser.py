@@ -1,6 +1,5 @@
 """The chooser: what A/Bs have shown of each value of a lever, and the answers of the dialog."""
 
-from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from gpudash.tui.cells import bar_of
 from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
 from tests.tui.comparisons import compared
-from tests.tui.driving import dashboard, strips_of
+from tests.tui.driving import strips_of
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
+from tests.tui.frames import control_of
 from workloads import CATALOGUE
 from workloads.levers import Choice, find
 
@@ -76,32 +76,31 @@ def test_numbers_offered_are_those_tried_the_default_and_neighbours():
     assert list(known(MODEL, "full", [])) == ["auto", "full", "small"]
 
 
-@pytest.mark.parametrize(("device", "default"), [(CPU, "16"), (H200, "256")])
-async def test_the_default_offered_is_the_one_on_this_device(device, default):
+def offered(lever, snapshot):
+    levers = control_of(snapshot).levers
+    return levers.values(levers.lever(lever))
+
+
+def test_the_default_offered_is_the_one_on_this_device():
     at_one = settings(batch_size="1")  # both are beyond its neighbours
-    snapshot = changed(training(), workload="masked_loss", device=device, settings=at_one)
-    async with dashboard(snapshot=snapshot) as d:
-        control = d.app.control
-        values = control.levers.values(control.levers.lever("batch_size"))
-        assert values[-1].value == default
+    for device, default in ((CPU, "16"), (H200, "256")):
+        snapshot = changed(training(), workload="masked_loss", device=device, settings=at_one)
+        assert offered("batch_size", snapshot)[-1].value == default
 
 
-async def test_a_scripts_lever_shows_its_verdict_though_others_are_unknown():
+def test_a_scripts_lever_shows_its_verdict_though_others_are_unknown():
     """Its recorded settings leave out unknown values, such as of a loader that was not found."""
     offers = (offer("precision", "script", "bf16"), offer("num_workers", "unknown"))
-    plain = {"precision": "script"}
     shown = compared(40, lever="precision", a="script", b="bf16", change=0.25, verdict="so")
     snapshot = changed(
         training(),
         workload="train.py",
         levers=offers,
-        settings=plain,
+        settings={"precision": "script"},
         verdicts=(changed(shown, settings={}),),
     )
-    async with dashboard(snapshot=snapshot) as d:
-        control = d.app.control
-        script, bf16 = control.levers.values(control.levers.lever("precision"))
-        assert (script.known, bf16.known) == ("", "+25.0 % by an A/B")
+    script, bf16 = offered("precision", snapshot)
+    assert (script.known, bf16.known) == ("", "+25.0 % by an A/B")
 
 
 def test_a_training_without_samples_is_shown_in_steps_per_s():
@@ -193,68 +192,74 @@ NAMES = Choice(
 
 
 class Host(App):
-    """An app that opens a chooser and keeps its answers."""
+    """An app that opens choosers, one after another."""
 
     CSS_PATH = Path(app.__file__).with_name("style.tcss")
 
-    def __init__(self, chooser):
-        super().__init__()
-        self.chooser, self.answers = chooser, []
 
-    def on_mount(self):
-        self.push_screen(self.chooser, self.answers.append)
+class Asking:
+    """A chooser's dialog, the keys that are pressed in it, and what it answers."""
 
+    def __init__(self, pilot):
+        self.pilot, self.app, self.answers = pilot, pilot.app, []
 
-def chooser(lever=BATCH_SIZE, now="8"):
-    values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
-    return Chooser(lever, now, values)
+    async def open(self, lever=BATCH_SIZE, now="8", **how):
+        while len(self.app.screen_stack) > 1:
+            self.app.pop_screen()
+        values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
+        self.answers.clear()
+        self.app.push_screen(Chooser(lever, now, values, **how), self.answers.append)
+        await self.pilot.pause()
+
+    async def press(self, *keys):
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    def lines(self):
+        return [strip.text for strip in strips_of(self.app)]
+
+    def says(self, text):
+        return any(text in line for line in self.lines())
 
 
 @asynccontextmanager
-async def asked(lever=BATCH_SIZE, now="8", size=(80, 24)) -> Iterator:
-    app = Host(chooser(lever, now))
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        yield app, pilot
-
-
-def shown(app):
-    return [strip.text for strip in strips_of(app)]
+async def asking(size=(80, 24)):
+    async with Host().run_test(size=size) as pilot:
+        one = Asking(pilot)
+        await one.open()
+        yield one
 
 
 async def test_it_shows_what_is_known_of_the_values_and_no_rates():
-    async with asked() as (app, _):
-        lines = [line.strip(" │") for line in shown(app) if line.strip(" │")]
-        assert lines[1] == "batch_size, new loader"
-        rows = {line.split()[0]: line.split()[1:] for line in lines[2:-3]}
-        assert rows["8"] == ["now"]
-        assert rows["16"] == ["+40.0", "%", "by", "an", "A/B"]
-        assert rows["64"] == []
-        assert "type any number to 1,048,576" in lines[-3]
-        assert lines[-2] == "enter set · a A/B against 8 · c code · esc cancels"
+    async with asking() as one:
+        lines = [line.strip(" │") for line in one.lines() if line.strip(" │")]
+    assert lines[1] == "batch_size, new loader"
+    rows = {line.split()[0]: line.split()[1:] for line in lines[2:-3]}
+    assert rows["8"] == ["now"]
+    assert rows["16"] == ["+40.0", "%", "by", "an", "A/B"]
+    assert rows["64"] == []
+    assert "type any number to 1,048,576" in lines[-3]
+    assert lines[-2] == "enter set · a A/B against 8 · c code · esc cancels"
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["enter"], None),
-        (["down", "enter"], ChosenValue("set", "16")),
-        (["up", "enter"], ChosenValue("set", "4")),
-        (["j", "j", "k", "a"], ChosenValue("compare", "16")),
-        (["1", "2", "enter"], ChosenValue("set", "12")),
-        (["1", "2", "backspace", "a"], ChosenValue("compare", "1")),
-        (["1", "2", "down", "enter"], ChosenValue("set", "16")),
-        (["home", "up", "enter"], ChosenValue("set", "2")),
-        (["end", "pagedown", "enter"], ChosenValue("set", "128")),
-        (["8", "enter"], None),
-        (["escape"], None),
-    ],
-)
-async def test_keys_answer(keys, answer):
-    async with asked() as (app, pilot):
-        await pilot.press(*keys)
-        await pilot.pause()
-        assert app.answers == [answer]
+async def test_keys_answer():
+    async with asking() as one:
+        for keys, answer in (
+            (["enter"], None),
+            (["down", "enter"], ChosenValue("set", "16")),
+            (["up", "enter"], ChosenValue("set", "4")),
+            (["j", "j", "k", "a"], ChosenValue("compare", "16")),
+            (["1", "2", "enter"], ChosenValue("set", "12")),
+            (["1", "2", "backspace", "a"], ChosenValue("compare", "1")),
+            (["1", "2", "down", "enter"], ChosenValue("set", "16")),
+            (["home", "up", "enter"], ChosenValue("set", "2")),
+            (["end", "pagedown", "enter"], ChosenValue("set", "128")),
+            (["8", "enter"], None),
+            (["escape"], None),
+        ):
+            await one.open()
+            await one.press(*keys)
+            assert one.answers == [answer], keys
 
 
 SIDES = Choice(
@@ -263,122 +268,94 @@ SIDES = Choice(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("lever", "now", "meant"),
-    [(BATCH_SIZE, "8", "16"), (SIDES, "left", "right"), (SIDES, "right", "left")],
-    ids=["the next", "the next but auto, which cannot be compared", "the one before the last"],
-)
-async def test_the_chooser_of_an_ab_preselects_the_next_value(lever, now, meant):
-    values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
-    app = Host(Chooser(lever, now, values, compares=True))
-    async with app.run_test() as pilot:
-        await pilot.press("enter")
-        await pilot.pause()
-        assert app.answers == [ChosenValue("compare", meant)]
+async def test_the_chooser_of_an_ab_preselects_the_next_value():
+    async with asking() as one:
+        for lever, now, meant in (
+            (BATCH_SIZE, "8", "16"),
+            (SIDES, "left", "right"),  # the next but auto, which cannot be compared
+            (SIDES, "right", "left"),  # the one before the last
+        ):
+            await one.open(lever, now, compares=True)
+            await one.press("enter")
+            assert one.answers == [ChosenValue("compare", meant)]
 
 
-@pytest.mark.parametrize(
-    ("keys", "why"),
-    [
-        (["0", "enter"], "not valid: a whole number"),
-        (["a"], "it is 8 now"),
-        (["8", "a"], "it is 8 now"),
-    ],
-)
-async def test_an_invalid_answer_shows_why_and_the_dialog_stays(keys, why):
-    async with asked() as (app, pilot):
-        await pilot.press(*keys)
-        await pilot.pause()
-        assert app.answers == []
-        assert any(why in line for line in shown(app))
+LONG = "10000000"
+
+
+async def test_an_invalid_answer_shows_why_and_the_dialog_stays():
+    valid = "not valid: a whole number from 1 to 1048576 "
+    async with asking() as one:
+        for keys, why in (
+            (["0", "enter"], f"0 is {valid}"),
+            (["a"], "it is 8 now"),
+            (["8", "a"], "it is 8 now"),
+            ([*LONG, "enter", "a"], f"{LONG} is {valid}"),  # as it was typed
+            ([*"1" + 11 * "0", "enter"], f"100000000000 is {valid}"),
+            (["9"] * 13, "a number has at most 12 digits"),
+        ):
+            await one.open()
+            await one.press(*keys)
+            assert one.says(why)
+            assert one.answers == []
+        await one.press("enter")
+        assert one.answers == []
+
+
+async def test_a_number_is_seen_as_it_is_typed():
+    async with asking() as one:
+        await one.press(*LONG)
+        assert one.says(f"batch_size = {LONG}▏")
 
 
 async def test_a_value_that_stands_for_another_one_can_be_set_but_not_compared():
-    async with asked(MODEL, "full") as (app, pilot):
-        await pilot.press("home", "a")
-        await pilot.pause()
-        assert any("auto stands for another value" in line for line in shown(app))
-        await pilot.press("enter")
-        await pilot.pause()
-        assert app.answers == [ChosenValue("set", "auto")]
+    async with asking() as one:
+        await one.open(MODEL, "full")
+        await one.press("home", "a")
+        assert one.says("auto stands for another value")
+        await one.press("enter")
+        assert one.answers == [ChosenValue("set", "auto")]
 
 
 async def test_keys_that_arrive_together_answer_once():
-    async with asked() as (app, pilot):
+    async with asking() as one:
         for key in ("down", *["enter"] * 5, "a", "escape"):
-            app.post_message(events.Key(key, {"enter": "\r", "a": "a"}.get(key)))
-        await pilot.pause()
-        await pilot.pause()
-        assert app.answers == [ChosenValue("set", "16")]
+            one.app.post_message(events.Key(key, {"enter": "\r", "a": "a"}.get(key)))
+        await one.press()
+        assert one.answers == [ChosenValue("set", "16")]
 
 
 async def test_a_held_down_key_stops_at_the_last_value():
-    async with asked(NAMES, "value-0", (80, 24)) as (app, pilot):
-        await pilot.press(*["down"] * 100)
-        await pilot.pause()
-        assert any("ערך" in line for line in shown(app))
-        assert not any(" value-0  " in line for line in shown(app))
+    async with asking() as one:
+        await one.open(NAMES, "value-0")
+        for _ in range(100):
+            one.app.post_message(events.Key("down", None))
+        await one.press()
+        assert one.says("ערך")
+        assert not one.says(" value-0  ")
 
 
-@pytest.mark.parametrize("typed", ["10000000", "1" + 11 * "0"])
-async def test_a_number_that_is_too_long_is_refused_as_it_was_typed(typed):
-    async with asked() as (app, pilot):
-        await pilot.press(*typed)
-        assert any(f"batch_size = {typed}▏" in line for line in shown(app))
-        await pilot.press("enter", "a")
-        await pilot.pause()
-        assert app.answers == []
-        refused = f"{typed} is not valid: a whole number from 1 to 1048576 "
-        assert any(refused in line for line in shown(app))
+async def test_a_click_chooses_and_a_second_one_sets_and_the_words_of_the_hint_are_buttons():
+    async with asking() as one:
+        y = next(y for y, line in enumerate(one.lines()) if "32 " in line)
+        for answers in ([], [ChosenValue("set", "32")]):
+            await one.pilot.click(offset=(20, y))
+            await one.pilot.pause()
+            assert one.answers == answers
+        await one.open()
+        y = next(y for y, line in enumerate(one.lines()) if "esc" in line)
+        await one.pilot.click(offset=(one.lines()[y].index("esc") + 1, y))
+        await one.pilot.pause()
+        assert one.answers == [None]
 
 
-async def test_more_digits_than_any_number_has_are_refused_in_a_line():
-    async with asked() as (app, pilot):
-        await pilot.press(*"9" * 13)
-        assert any("a number has at most 12 digits" in line for line in shown(app))
-        await pilot.press("enter")
-        await pilot.pause()
-        assert app.answers == []
-
-
-async def test_a_click_chooses_and_a_second_one_sets():
-    async with asked() as (app, pilot):
-        y = next(y for y, line in enumerate(shown(app)) if "32 " in line)
-        await pilot.click(offset=(20, y))
-        assert app.answers == []
-        await pilot.click(offset=(20, y))
-        await pilot.pause()
-        assert app.answers == [ChosenValue("set", "32")]
-
-
-async def test_the_words_of_the_hint_are_buttons():
-    async with asked() as (app, pilot):
-        lines = shown(app)
-        y = next(y for y, line in enumerate(lines) if "esc" in line)
-        await pilot.click(offset=(lines[y].index("esc") + 1, y))
-        await pilot.pause()
-        assert app.answers == [None]
-
-
-@pytest.mark.parametrize("size", [(20, 5), (30, 8), (40, 12), (80, 24), (200, 50), (400, 120)])
-@pytest.mark.parametrize(
-    ("lever", "now"), [(BATCH_SIZE, "8"), (NAMES, "value-7"), (MODEL, "full"), (PIPELINED, "off")]
-)
-async def test_it_stands_at_any_size(lever, now, size):
-    async with asked(lever, now, size) as (app, pilot):
-        await pilot.press("down", "down", "up")
-        await pilot.pause()
-        text = "\n".join(shown(app))
-        assert "failed" not in text
-        assert len(app.screen.children) == 1
-
-
-async def test_an_error_is_shown_in_full():
-    snapshot = changed(training(), results=())
-    values = measured_values(BATCH_SIZE, "8", "8", settings(), snapshot)
-    app = Host(Chooser(BATCH_SIZE, "8", values))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("0", "enter")
-        await pilot.pause()
-        text = "\n".join(shown(app))
-        assert "0 is not valid: a whole number from 1 to" in text
+async def test_it_stands_at_any_size():
+    levers = [(BATCH_SIZE, "8"), (NAMES, "value-7"), (MODEL, "full"), (PIPELINED, "off")]
+    async with asking() as one:
+        for lever, now in levers:
+            await one.open(lever, now)
+            for size in [(20, 5), (30, 8), (40, 12), (80, 24), (400, 120)]:
+                await one.pilot.resize_terminal(*size)
+                await one.press("down", "down", "up")
+                assert not one.says("failed")
+                assert len(one.app.screen.children) == 1

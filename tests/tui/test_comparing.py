@@ -18,8 +18,9 @@ from gpudash.protocol.session import SlowingShown
 from gpudash.snapshot import BlockShown, Snapshot
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
-from tests.tui.driving import dashboard, still, strips_of
-from tests.tui.fake_engine import result, settings, training
+from tests.tui.driving import dashboard, showing, still, strips_of
+from tests.tui.fake_engine import FakeEngine, result, settings, training
+from tests.tui.frames import control_of
 from workloads import CATALOGUE
 from workloads.levers import resolve
 
@@ -31,236 +32,113 @@ SIZES = [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]
 # ── the key ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_compares_a_switch_with_its_other_value_at_once():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("pipelined")
+async def test_a_compares_a_switch_at_once_and_another_lever_with_a_value_chosen_or_typed(d):
+    def sixteen_or(b):
+        return Question(lever="batch_size", a="8", b=b, short_runs=True)
+
+    for lever, keys, question in (
+        ("pipelined", "", Question(lever="pipelined", a="on", b="off")),
+        ("precision", ("end", "a"), Question(lever="precision", a="tf32", b="bf16")),
+        ("batch_size", "48a", sixteen_or("48")),  # its blocks are short runs
+        ("batch_size", (*"16", "enter"), sixteen_or("16")),
+    ):
+        d.choose(lever)
         await d.press("a")
-        assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="on", b="off"),)]
+        assert isinstance(d.app.screen, Chooser) == bool(keys)
+        if "enter" in keys:
+            assert "enter A/B against 8" in d.text()
+            assert "enter set" not in d.text()
+        await d.press(*keys)
+        assert d.engine.calls_of("compare")[-1] == (question,)
         assert d.app.main_screen.pane.tab == "ab"
-
-
-async def test_a_choice_is_compared_with_the_one_chosen_among_its_values():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("precision")
-        await d.press("a")
-        assert isinstance(d.app.screen, Chooser)
-        present = d.app.control.levers.active["precision"]
-        await d.press("end", "a")
-        assert d.engine.calls_of("compare") == [(Question(lever="precision", a=present, b="bf16"),)]
-        assert d.app.main_screen.pane.tab == "ab"
-
-
-async def test_a_count_is_typed_and_its_blocks_are_short_runs_where_a_loader_is_made():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("batch_size")
-        await d.press("a")
-        await d.type("48")
-        await d.press("a")
-        question = Question(lever="batch_size", a="8", b="48", short_runs=True)
-        assert d.engine.calls_of("compare") == [(question,)]
+        await d.show(training())  # it is over
+        await d.press("1")
+    assert len(d.engine.calls) == 1 + 4
 
 
 async def test_capital_e_slows_the_parts_of_the_step_that_the_answer_is_about():
     answer = Answer(limit="gpu", title="GPU-bound", step_ms=4.2)
     async with dashboard(snapshot=changed(training(), answer=answer)) as d:
-        await d.press("E")
+        await d.press("E", "E")  # the first one runs
         assert d.engine.calls_of("slow") == [(4.2,)]
-        await d.press("E")
-        assert d.engine.calls_of("slow") == [(4.2,)]  # the first one runs
-
-
-async def test_there_is_nothing_to_prove_before_there_is_an_answer():
-    none_yet = changed(training(), steps_since_break=0)
-    async with dashboard(snapshot=none_yet, notifications=True) as d:
-        await d.press("E")
-        assert d.engine.calls_of("slow") == []
-        assert d.notices() == ["there is no answer yet that could be proven"]
-
-
-async def test_a_ends_a_proof_that_runs_and_q_says_what_it_ends():
-    slowing = SlowingShown(delay_ms=0.5, slopes=(), rounds=3)
-    proving = changed(training(), slowing=slowing)
-    async with dashboard(snapshot=proving, notifications=True) as d:
-        await d.press("E")
-        assert d.notices() == ["a proof by slowing is running; a ends it"]
+        slowing = SlowingShown(delay_ms=0.5, slopes=(), rounds=3)
+        await d.show(changed(training(), slowing=slowing))
         await d.press("a")
         assert d.engine.calls_of("end_comparison") == [()]
 
 
-async def test_enter_in_the_chooser_that_a_has_opened_compares_too():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("batch_size")
+async def test_escape_compares_nothing_nor_does_the_present_value(d):
+    for lever in ("batch_size", "data"):
+        d.choose(lever)
         await d.press("a")
-        assert "enter A/B against 8" in d.text()
-        assert "enter set" not in d.text()
-        await d.type("16")
-        await d.press("enter")
-        question = Question(lever="batch_size", a="8", b="16", short_runs=True)
-        assert d.engine.calls_of("compare") == [(question,)]
-        assert d.engine.calls_of("change") == []
-
-
-async def test_escape_compares_nothing():
-    async with dashboard(snapshot=training()) as d:
-        for lever in ("batch_size", "data"):
-            await d.choose(lever)
-            await d.press("a")
-            assert d.app.screen is not d.app.main_screen
-            await d.press("escape")
-            assert d.engine.calls_of("compare") == []
-            assert d.app.main_screen.pane.tab == "history"
-
-
-@pytest.mark.parametrize(
-    ("typed", "why"),
-    [
-        ("0", "a whole number from 1 to"),
-        ("9999999", "a whole number from 1 to"),
-        ("8", "it is 8 now: choose what to compare that with"),
-    ],
-)
-async def test_the_chooser_says_why_a_value_cannot_be_compared(typed, why):
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("batch_size")
-        await d.press("a")
-        await d.type(typed)
-        await d.press("a")
-        assert why in d.text()
-        assert d.engine.calls_of("compare") == []
-        assert isinstance(d.app.screen, Chooser)
+        assert d.app.screen is not d.app.main_screen
         await d.press("escape")
-        assert d.app.main_screen.pane.tab == "history"
+    d.choose("batch_size")
+    await d.press("a", "8", "a")
+    assert "it is 8 now: choose what to compare that with" in d.text()
+    await d.press("escape")
+    assert d.engine.calls_of("compare") == []
+    assert d.app.main_screen.pane.tab == "history"
 
 
-async def test_x_compares_what_the_answer_proposes_first():
-    async with dashboard(snapshot=training()) as d:
-        first = d.app.main_screen.headline.first
-        assert f"x  TRY {first.lever} {first.before} → {first.value}" in d.text()
-        await d.press("x")
-        (question,) = d.engine.calls_of("compare")[0]
-        assert (question.lever, question.b) == (first.lever, first.value)
-        assert d.app.main_screen.pane.tab == "ab"
+async def test_x_compares_what_the_answer_proposes_first_and_moves_the_levers_cursor_there(d):
+    first = d.app.main_screen.headline.first
+    assert f"x  TRY {first.lever} {first.before} → {first.value}" in d.text()
+    d.choose("seed")
+    await d.press("x")
+    (question,) = d.engine.calls_of("compare")[0]
+    assert (question.lever, question.b) == (first.lever, first.value)
+    assert d.app.main_screen.pane.tab == "ab"
+    await d.press("3", "c")  # with any focus
+    assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
 
 
-async def test_x_moves_the_levers_cursor_so_that_c_shows_its_lines_with_any_focus():
-    async with dashboard(snapshot=training()) as d:
-        first = d.app.main_screen.headline.first
-        await d.choose("seed")
-        await d.press("x", "3", "c")
-        assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
+async def test_a_again_ends_it_also_before_any_snapshot_shows_it(d):
+    await d.press("a", "a")
+    assert [call[0] for call in d.engine.calls[1:]] == ["compare", "end_comparison"]
+    await d.press("a")  # nothing is on its way any more
+    await d.show(comparing())
+    await d.press("a")
+    assert len(d.engine.calls_of("compare")) == len(d.engine.calls_of("end_comparison")) == 2
+    assert d.notices() == ["the A/B ends after this step"]
 
 
-async def test_x_while_an_a_b_runs_neither_ends_it_nor_begins_another():
-    async with dashboard(snapshot=comparing()) as d:
-        await d.press("x")
-        assert d.notices() == ["an A/B is running; a ends it"]
-        assert len(d.engine.calls) == 1
+@showing(size=(80, 24))
+async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_buttons(d):
+    await d.press("a")
+    await d.show(comparing())
+    await d.press("1", "a")
+    await d.show(CONCLUDED)
+    assert "⏎ sets off" in d.text()
+    await d.press("enter")
+    assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
-async def test_x_in_a_pause_says_that_nothing_can_be_compared():
-    async with dashboard(snapshot=changed(training(), state="paused", status="paused")) as d:
-        await d.press("x")
-        assert d.notices() == ["an A/B needs a running training; it is paused"]
+async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for(d):
+    await d.press("a")
+    await d.show(CONCLUDED)
+    await d.press("a")
+    assert d.engine.calls_of("end_comparison") == []
+    assert len(d.engine.calls_of("compare")) == 2
 
 
-async def test_x_without_a_proposal_says_what_else_compares():
-    async with dashboard(snapshot=changed(training(), steps_since_break=0)) as d:
-        await d.press("x")
-        assert d.engine.calls_of("compare") == []
-        assert d.notices() == [
-            "the answer proposes no lever now; press a to compare the one under the cursor"
-        ]
+async def test_a_just_after_another_key_compares_what_that_key_asked_for(d):
+    d.choose("pipelined")
+    await d.press("p", "a")
+    assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
 
 
-@pytest.mark.parametrize("lever", ["pipelined", "batch_size"])
-async def test_without_a_running_training_a_says_why_and_asks_nothing(lever):
-    async with dashboard(snapshot=training()) as d:
-        await d.choose(lever)
-        for state, why in (
-            ("paused", "an A/B needs a running training; it is paused"),
-            ("starting", "an A/B needs a running training; it is starting"),
-            ("switching", "an A/B needs a running training; it is switching"),
-            ("failed", "nothing is running to compare; press R first"),
-            ("finished", "nothing is running to compare; press R first"),
-        ):
-            await d.show(changed(training(), state=state))
-            await d.press("a")
-            assert d.notices() == [why]
-            d.app.clear_notifications()
-            assert d.engine.calls_of("compare") == []
-            assert d.app.screen is d.app.main_screen
-            assert d.app.main_screen.pane.tab == "history"
-
-
-async def test_a_again_ends_it():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("a")
-        await d.show(comparing())
-        await d.press("a")
-        assert d.engine.calls_of("end_comparison") == [()]
-        assert len(d.engine.calls_of("compare")) == 1
-        assert d.notices() == ["the A/B ends after this step"]
-
-
-async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_buttons():
-    async with dashboard(size=(80, 24), snapshot=training()) as d:
-        await d.press("a")
-        await d.show(comparing())
-        await d.press("1", "a")
-        await d.show(CONCLUDED)
-        assert "⏎ sets off" in d.text()
-        await d.press("enter")
-        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
-
-
-async def test_a_again_before_any_snapshot_shows_it_ends_it_too():
-    async with dashboard(snapshot=CONCLUDED) as d:
-        await d.press("a", "a")
-        assert [call[0] for call in d.engine.calls[1:]] == ["compare", "end_comparison"]
-        await d.press("a")  # nothing is on its way any more
-        assert len(d.engine.calls_of("compare")) == 2
-
-
-async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("a")
-        await d.show(CONCLUDED)
-        await d.press("a")
-        assert d.engine.calls_of("end_comparison") == []
-        assert len(d.engine.calls_of("compare")) == 2
-
-
-async def test_a_while_paused_in_a_comparison_says_when_it_will_end():
-    async with dashboard(snapshot=comparing()) as d:
-        await d.press("space", "a")
-        assert d.engine.calls_of("end_comparison") == [()]
-        assert d.notices() == ["the A/B ends once the training goes on"]
-
-
-async def test_a_just_after_another_key_compares_what_that_key_asked_for():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("pipelined")
-        await d.press("p", "a")
-        assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
-
-
-async def test_a_restart_leaves_no_comparison_to_end():
-    async with dashboard(snapshot=comparing()) as d:
-        await d.press("R")
-        await d.show(changed(comparing(), state="starting"))  # until the worker is ready
-        assert "end A/B" not in d.lines()[-1]
-        await d.press("a")
-        assert d.engine.calls_of("end_comparison") == []
-        assert "it is starting" in d.notices()[0]
-
-
-async def test_a_key_that_changes_no_lever_works_during_a_comparison():
-    async with dashboard(snapshot=comparing()) as d:
-        await d.press("space", "space", "n", "down")
-        told = [call[0] for call in d.engine.calls[1:]]
-        assert told == ["pause", "resume", "new_row"]
-        await d.press("R")
-        assert len(d.engine.calls_of("restart")) == 1
+@showing(comparing())
+async def test_a_key_that_changes_no_lever_works_during_a_comparison_and_a_restart_ends_it(d):
+    await d.press("space", "a")
+    assert d.notices() == ["the A/B ends once the training goes on"]
+    await d.press("space", "n", "down", "R")
+    told = [call[0] for call in d.engine.calls[1:]]
+    assert told == ["pause", "end_comparison", "resume", "new_row", "restart"]
+    await d.show(changed(comparing(), state="starting"))  # until the worker is ready
+    assert "end A/B" not in d.lines()[-1]
+    d.app.clear_notifications()
+    await d.is_refused("a", why="an A/B needs a running training; it is starting")
 
 
 @pytest.mark.parametrize(
@@ -277,43 +155,19 @@ async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(pairs, bec
         assert "the A/B of" not in d.text()
 
 
-@pytest.mark.parametrize("key", ["p", "plus", "minus", "u", "U", "right", "left", "enter"])
-async def test_a_key_that_changes_a_lever_does_not_end_a_comparison(key):
-    row = result(3, "batch_size=32", 400.0, settings=settings(pipelined="off", batch_size="32"))
-    async with dashboard(snapshot=training()) as d:
-        await d.press("plus")
-        await d.show(changed(comparing(), results=(row,)))
-        asked = len(d.engine.calls)
-        await d.press(key)
-        assert d.notices() == ["an A/B is running; a ends it"]
-        assert len(d.engine.calls) == asked
-        assert d.app.screen is d.app.main_screen
-
-
-async def test_a_row_of_the_history_and_the_palette_set_no_lever_during_a_comparison():
-    row = result(3, "batch_size=32", 400.0, settings=settings(pipelined="off", batch_size="32"))
-    async with dashboard(snapshot=changed(comparing(), results=(row,))) as d:
-        told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-        assert not any(title.startswith("Levers") for title in told)
-        assert "an A/B is running; a ends it" in told.values()
-        await d.press("5", "enter")
-        assert d.engine.calls_of("change") == []
-        assert d.notices() == ["an A/B is running; a ends it"]
-
-
-async def test_the_footer_and_the_levers_show_that_no_lever_can_be_changed_during_a_comparison():
-    async with dashboard(snapshot=changed(comparing(), can=ABLE)) as d:
-        footer = d.footer()
-        assert footer["pipelining"]["p"] == footer["batch(1)"]["+"] == footer["undo"]["u"] == "dim"
-        assert footer["timeline"]["t"] == "dim"
-        assert footer["compare"]["a"] == footer["pause"]["space"] == "key"
-        await d.press("t")
-        assert d.engine.calls_of("profile") == []
-        assert d.notices() == ["an A/B is running; a ends it"]
-        assert "an A/B is running; a ends it" in d.lines()[d.app.main_screen.levers.region.y]
-        await d.press("a")  # ends it
-        await d.press("p")
-        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
+@showing(changed(comparing(), can=ABLE))
+async def test_footer_levers_and_palette_show_that_no_lever_can_be_changed_during_a_comparison(d):
+    busy = "an A/B is running; a ends it"
+    footer = d.footer()
+    assert footer["pipelining"]["p"] == footer["batch(1)"]["+"] == footer["undo"]["u"] == "dim"
+    assert footer["timeline"]["t"] == "dim"
+    assert footer["compare"]["a"] == footer["pause"]["space"] == "key"
+    assert busy in d.lines()[d.app.main_screen.levers.region.y]
+    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
+    assert not any(title.startswith("Levers") for title in told)
+    assert busy in told.values()
+    await d.press("a", "p")  # it has ended
+    assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
 async def test_in_a_pause_the_footer_shows_that_neither_an_a_b_nor_a_profile_can_begin():
@@ -324,9 +178,6 @@ async def test_in_a_pause_the_footer_shows_that_neither_an_a_b_nor_a_profile_can
         await d.show(changed(able, state="paused", status="paused"))
         footer = d.footer()
         assert footer["compare"]["a"] == footer["try_it"]["x"] == footer["timeline"]["t"] == "dim"
-        await d.press("t")
-        assert d.engine.calls_of("profile") == []
-        assert d.notices() == ["the training is paused; space resumes it"]
 
 
 def test_the_footer_says_that_a_ends_it():
@@ -339,58 +190,46 @@ def test_the_footer_says_that_a_ends_it():
         assert "end A/B" not in d.lines()[-1]
 
 
-async def test_the_footer_ends_it_by_mouse():
-    async with dashboard(size=(80, 24), snapshot=comparing()) as d:
-        await d.click("a end A/B")
-        assert d.engine.calls_of("end_comparison") == [()]
-
-
-async def test_without_an_a_b_the_footer_offers_nothing_that_needs_one():
-    async with dashboard(size=(80, 24), snapshot=training()) as d:
-        d.app.action_pane("ab")
-        await d.settle()
-        assert "more pairs" not in d.lines()[-1]
-
-
-async def test_while_it_runs_the_footer_offers_nothing_that_needs_a_verdict():
-    async with dashboard(size=(80, 24), snapshot=training()) as d:
-        await d.press("a")
-        await d.show(comparing())
-        assert "more pairs" not in d.lines()[-1]
-        await d.show(CONCLUDED)
-        assert "m more pairs" in d.lines()[-1]
-        assert "o back" in d.lines()[-1]
+@showing(size=(80, 24))
+async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one(d):
+    d.app.action_pane("ab")
+    for shown, offers in ((training(), False), (comparing(), False), (CONCLUDED, True)):
+        await d.show(shown)
+        assert ("m more pairs" in d.lines()[-1]) == ("o back" in d.lines()[-1]) == offers
+    await d.show(comparing())
+    await d.click("a end A/B")
+    assert d.engine.calls_of("end_comparison") == [()]
 
 
 # ── the pane ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_asking_for_a_comparison_opens_it_in_the_pane_and_the_rate_stays_in_sight(size):
+@showing(size=SIZES[0])
+async def test_asking_for_a_comparison_opens_it_in_the_pane_and_the_rate_stays_in_sight(d):
     """A small terminal has the rate among the readings, and the smallest only the pane."""
-    rate = {SIZES[-1]: "pane", SIZES[-2]: "activity"}.get(size, "throughput")
-    async with dashboard(size, snapshot=training()) as d:
-        main = d.app.main_screen
-        await d.press("a")
+    main = d.app.main_screen
+    await d.press("a")
+    assert main.pane.tab == "ab"
+    for size in SIZES:
+        rate = {SIZES[-1]: "pane", SIZES[-2]: "activity"}.get(size, "throughput")
+        await d.resize(*size)
         await d.show(comparing(9))
-        assert main.pane.tab == "ab"
         assert "so far pipelined=off +6.0 %" in d.text()
         assert main.query_one(f"#{rate}").region.area
         await d.show(CONCLUDED)
-        for word in VERDICT.split():
-            assert word in d.text()
+        assert all(word in d.text() for word in VERDICT.split())
 
 
-async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before():
+async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before(d):
+    known = d.app.main_screen.headline.title
     for size in [(120, 40), (200, 50)]:
-        async with dashboard(size, snapshot=training()) as d:
-            known = d.app.main_screen.headline.title
-            await d.show(comparing())
-            assert "an A/B is running: pipelined on or off" in d.text()
-            assert f"before that: {known}" in d.text()
-            assert "x try" not in d.lines()[1]
-            await d.show(CONCLUDED)
-            assert "an A/B is running" not in d.text()
+        await d.resize(*size)
+        await d.show(comparing())
+        assert "an A/B is running: pipelined on or off" in d.text()
+        assert f"before that: {known}" in d.text()
+        assert "x try" not in d.lines()[1]
+        await d.show(CONCLUDED)
+        assert "an A/B is running" not in d.text()
 
 
 def hues(d):
@@ -405,21 +244,19 @@ def hues(d):
     }
 
 
-async def test_long_blocks_have_their_hue_and_are_named_under_the_curve():
+@showing(size=(200, 50))
+async def test_long_blocks_have_their_hue_and_are_named_under_the_curve(d):
     blocks = tuple(
         BlockShown(begin_s=at_s, end_s=at_s + 5, side=side)
         for at_s, side in ((2.0, "a"), (7.0, "b"), (17.0, "b"))
     )
-    async with dashboard(size=(200, 50), snapshot=training()) as d:
-        plain = hues(d)
-        assert len(plain) == 1
-        await d.show(changed(comparing(), blocks=blocks))
-        assert len(hues(d) - plain) == 1  # of B: A has the usual one
-        region = d.app.main_screen.query_one("#throughput").region
-        band = d.lines()[region.bottom - 3][region.x : region.right]
-        assert "A/B" in band
-        assert "AA" in band
-        assert "BB" in band
+    plain = hues(d)
+    assert len(plain) == 1
+    await d.show(changed(comparing(), blocks=blocks))
+    assert len(hues(d) - plain) == 1  # of B: A has the usual one
+    region = d.app.main_screen.query_one("#throughput").region
+    band = d.lines()[region.bottom - 3][region.x : region.right]
+    assert all(sides in band for sides in ("A/B", "AA", "BB"))
 
 
 # ── a verdict, and what follows from it ─────────────────────────────────────────────────
@@ -429,109 +266,85 @@ async def test_long_blocks_have_their_hue_and_are_named_under_the_curve():
 async def at_a_verdict(snapshot=CONCLUDED, **options):
     """The dashboard after an A/B that was begun with its key, at its verdict."""
     async with dashboard(snapshot=training(), **options) as d:
-        await d.choose("pipelined")
+        d.choose("pipelined")
         await d.press("a")
         await d.show(snapshot)
         d.engine.calls.clear()
         yield d
 
 
-@pytest.mark.parametrize(("key", "value"), [("enter", "off"), ("o", "on")])
-async def test_a_verdict_offers_both_values_and_a_key_sets_one(key, value):
+async def test_a_verdict_offers_both_values_and_a_key_sets_one():
+    offer = {"off": "on is active   ⏎ sets off   m", "on": "off is active   o back to on   m"}
     async with at_a_verdict() as d:
-        for offered in ("m more pairs", "y copy", "Y card"):
-            assert offered in d.text()
-        other = {"on": "off", "off": "on"}[value]
-        active = msgspec.structs.replace(CONCLUDED, settings=settings(pipelined=other))
-        await d.show(active)
-        offer = {"off": "on is active   ⏎ sets off   m", "on": "off is active   o back to on   m"}
-        assert offer[value] in d.text()
-        await d.press(key)
-        assert d.notices()[0].startswith(f"pipelined={value} from the next step on")
-        await d.press(key)  # the second one does nothing else
-        assert d.engine.calls_of("change") == [({"pipelined": value},)]
-        (notice,) = d.notices()  # one at a time, or they would hide the result
-        assert notice.startswith(f"pipelined stays {value}")
-        await d.show(msgspec.structs.replace(active, pending={"pipelined": value}))
-        assert offer[other] in d.text()
+        assert all(offered in d.text() for offered in ("m more pairs", "y copy", "Y card"))
+        for key, value, other in (("enter", "off", "on"), ("o", "on", "off")):
+            active = changed(CONCLUDED, settings=settings(pipelined=other))
+            await d.show(active)
+            assert offer[value] in d.text()
+            await d.press(key)
+            assert d.notices()[0].startswith(f"pipelined={value} from the next step on")
+            await d.press(key)  # the second one does nothing else
+            assert d.engine.calls == [("change", {"pipelined": value})]
+            (notice,) = d.notices()  # one at a time, or they would hide the result
+            assert notice.startswith(f"pipelined stays {value}")
+            await d.show(changed(active, pending={"pipelined": value}))
+            assert offer[other] in d.text()
+            d.engine.calls.clear()
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_notices_are_above_the_pane_and_hide_nothing_of_the_result(size):
-    async with at_a_verdict(size=size, notifications=True) as d:
-        pane = d.app.main_screen.pane.region
-        before = d.lines()[pane.y : pane.bottom]
-        await d.press("enter")
-        assert "pipelined=off from the" in "".join(d.lines()[: pane.y])
-        assert d.lines()[pane.y : pane.bottom] == before
-        await d.press("z")
-        await d.press("y")  # there is nothing above a pane that has all of the room
+async def test_notices_are_above_the_pane_and_hide_nothing_of_the_result():
+    async with at_a_verdict(notifications=True) as d:
+        for size in SIZES:
+            await d.resize(*size)
+            pane = d.app.main_screen.pane.region
+            before = d.lines()[pane.y : pane.bottom]
+            await d.press("o")
+            assert "pipelined stays on" in "".join(d.lines()[: pane.y])
+            assert d.lines()[pane.y : pane.bottom] == before
+            d.app.clear_notifications()
+        await d.press("z", "y")  # there is nothing above a pane that has all of the room
         assert f"copied: {VERDICT[:12]}" in d.text()
 
 
 SLOWER = "pipelined=off is 6.3 % slower [6.8, 5.9], 40 pairs, control passed"
 
 
-@pytest.mark.parametrize("size", [(200, 50), (120, 40), (80, 24)])
-@pytest.mark.parametrize(
-    ("how", "offered"),
-    [({}, "⏎ sets off, slower  "), ({"check_passed": False}, "⏎ sets off  ")],
-    ids=["proven", "not proven"],
-)
-async def test_enter_says_that_it_sets_the_value_that_was_proven_slower(size, how, offered):
+async def test_enter_says_that_it_sets_the_value_that_was_proven_slower():
     rates = {"low": -0.068, "change": -0.063, "high": -0.059}
-    shown = compared(40, verdict=SLOWER, **rates, **how)
-    async with at_a_verdict(changed(training(), comparison=shown), size=size) as d:
-        assert offered in d.text()
-        assert "on is active  " in d.text()
+    async with at_a_verdict() as d:
+        for size in [(200, 50), (120, 40), (80, 24)]:
+            await d.resize(*size)
+            for how, offered in (
+                ({}, "⏎ sets off, slower  "),
+                ({"check_passed": False}, "⏎ sets off  "),  # not proven
+            ):
+                shown = compared(40, verdict=SLOWER, **rates, **how)
+                await d.show(changed(training(), comparison=shown))
+                assert offered in d.text()
+                assert "on is active  " in d.text()
 
 
-async def test_without_a_verdict_enter_keeps_nothing():
-    failure = "lever batch_size: 4096 runs out of memory"
-    failed = compared(3, lever="batch_size", a="8", b="4096", failure=failure)
-    async with at_a_verdict(changed(training(), comparison=failed)) as d:
-        await d.press("enter")
-        assert d.engine.calls_of("change") == []
-        assert d.notices() == ["the A/B has no verdict: there is nothing to keep"]
-
-
-async def test_c_takes_home_what_the_a_b_was_about_wherever_the_levers_cursor_is():
-    kept = changed(CONCLUDED, settings=settings(pipelined="off"))
-    async with at_a_verdict(kept) as d:
-        d.app.main_screen.levers.find("batch_size")
+async def test_c_shows_the_lines_of_what_the_a_b_was_about_and_else_of_the_levers_cursor():
+    verdict = compared(40, lever="batch_size", a="8", b="16", verdict=VERDICT)
+    later = changed(CONCLUDED, comparison=verdict, settings=settings(batch_size="32"))
+    async with at_a_verdict(changed(CONCLUDED, settings=settings(pipelined="on"))) as d:
         await d.press("enter")
         assert "c shows the lines" in d.notices()[-1]
         assert "c code" in d.lines()[-1]
-        await d.press("c")
-        assert "pipelined=off · y copies" in d.text()
-
-
-@pytest.mark.parametrize("snapshot", [comparing(), CONCLUDED], ids=["running", "not kept"])
-async def test_c_shows_the_lines_of_the_value_under_test(snapshot):
-    async with at_a_verdict(snapshot) as d:
-        await d.press("c")
-        assert "pipelined=off · y copies" in d.text()
-        await d.press("escape", "1", "c")  # the cursor is on the lever compared
-        assert "pipelined=off · y copies" in d.text()
-        await d.press("escape")
-        await d.choose("batch_size")
-        await d.press("c")
-        assert "batch_size=8 · y copies" in d.text()
-
-
-async def test_c_shows_the_lines_of_the_present_value_if_another_one_was_set_after_the_ab():
-    verdict = compared(40, lever="batch_size", a="8", b="16", verdict=VERDICT)
-    later = changed(CONCLUDED, comparison=verdict, settings=settings(batch_size="32"))
-    async with at_a_verdict(later) as d:
-        await d.press("c")
-        assert "batch_size=32 · y copies" in d.text()
-
-
-async def test_m_runs_the_ab_again_with_more_pairs():
-    async with at_a_verdict() as d:
-        await d.press("m")
-        question = Question(lever="pipelined", a="on", b="off", pairs=80)
-        assert d.engine.calls_of("compare") == [(question, True)]
+        kept = changed(CONCLUDED, settings=settings(pipelined="off"))
+        for snapshot, keys, lever, shown in (
+            (kept, ("c",), "batch_size", "pipelined=off"),  # wherever the levers' cursor is
+            (comparing(), ("c",), "pipelined", "pipelined=off"),  # the value under test
+            (CONCLUDED, ("c",), "pipelined", "pipelined=off"),  # that is not kept
+            (later, ("c",), "pipelined", "batch_size=32"),  # another one was set afterwards
+            (CONCLUDED, ("1", "c"), "pipelined", "pipelined=off"),
+            (CONCLUDED, ("c",), "batch_size", "batch_size=8"),
+        ):
+            await d.show(snapshot)
+            d.choose(lever)
+            await d.press(*keys)
+            assert f"{shown} · y copies" in d.text()
+            await d.press("escape")
 
 
 async def test_enter_ends_an_a_b_that_is_sure():
@@ -543,56 +356,34 @@ async def test_enter_ends_an_a_b_that_is_sure():
         assert d.engine.calls_of("end_comparison") == [()]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_a_verdict_says_so_where_cores_were_short(size):
-    short = "; cores were short: the training waited for one 48 % of the time"
-    told = changed(training(), comparison=compared(40, verdict=VERDICT + short))
-    async with at_a_verdict(told, size=size) as d:
-        pane = d.app.main_screen.pane.region
-        lines = [line.strip() for line in d.lines()[pane.y + 1 : pane.bottom]]
-        assert f"{VERDICT}{short}" in " ".join(lines)
+SHORT = "; cores were short: the training waited for one 48 % of the time"
 
 
-HOST_LIMITED = compared(40, verdict=VERDICT + of_one_start(0.97), host_ms=(3.5, 3.2))
+async def test_a_verdict_says_so_where_cores_were_short_or_it_is_of_one_start_alone():
+    of_a_start = compared(40, verdict=VERDICT + of_one_start(0.97), host_ms=(3.5, 3.2))
+    async with at_a_verdict() as d:
+        for size in [(80, 24), (120, 40)]:
+            await d.resize(*size)
+            for shown in (compared(40, verdict=VERDICT + SHORT), of_a_start):
+                await d.show(changed(training(), comparison=shown))
+                pane = d.app.main_screen.pane.region
+                lines = [line.strip() for line in d.lines()[pane.y + 1 : pane.bottom]]
+                assert shown.verdict in " ".join(lines)
+            assert "S copy it for new starts" in d.text()
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_a_verdict_of_one_start_alone_says_so_and_what_to_do(size):
-    told = changed(training(), comparison=HOST_LIMITED)
-    async with at_a_verdict(told, size=size) as d:
-        pane = d.app.main_screen.pane.region
-        lines = [line.strip() for line in d.lines()[pane.y + 1 : pane.bottom]]
-        assert f"{VERDICT}{of_one_start(0.97)}" in " ".join(lines)
-        assert "S copy it for new starts" in d.text()
-
-
-async def test_s_capital_copies_a_command_that_asks_it_in_new_starts():
+async def test_keys_of_a_verdict_copy_it_and_ask_for_more_pairs():
     async with at_a_verdict() as d:
         await d.press("S")
         assert d.app.clipboard == "gpudash ab encdec --lever pipelined=on,off --starts 4"
         assert d.notices() == [f"copied, for when nothing else trains here: {d.app.clipboard}"]
-        assert d.engine.calls == []  # two trainings on one GPU would disturb each other
-
-
-async def test_s_capital_before_an_ab_copies_nothing():
-    async with at_a_verdict(training()) as d:
-        await d.press("S")
-        assert d.app.clipboard == ""
-        assert d.notices() == ["no A/B has been run here"]
-
-
-async def test_m_and_o_before_a_verdict_request_nothing():
-    async with at_a_verdict(comparing()) as d:
-        await d.press("m", "o", "enter")
-        assert d.engine.calls == []
-        assert d.notices() == ["the A/B has no verdict yet"]
-
-
-async def test_y_copies_the_verdict_with_what_it_depends_on():
-    async with at_a_verdict() as d:
         await d.press("y")
         assert d.app.clipboard.splitlines()[0] == VERDICT
         assert "encdec on NVIDIA H200" in d.app.clipboard
+        assert d.engine.calls == []  # two trainings on one GPU would disturb each other
+        await d.press("m")
+        question = Question(lever="pipelined", a="on", b="off", pairs=80)
+        assert d.engine.calls == [("compare", question, True)]
 
 
 @pytest.mark.parametrize("workload", CATALOGUE)
@@ -609,10 +400,8 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
     others = resolve(entry.levers, {"batch_size": "16"})
     a = others.pop("pipelined")
     shown = compared(a=a, b="on", verdict=VERDICT, settings=others, planned_pairs=80)
-    snapshot = changed(training(), workload=workload, comparison=shown)
-    async with at_a_verdict(snapshot) as d:
-        await d.press("5", "y")
-        words = shlex.split(d.app.clipboard.splitlines()[-1])
+    command = control_of(changed(training(), workload=workload, comparison=shown)).ab.command(shown)
+    words = shlex.split(command)
     assert words[:2] == ["gpudash", "ab"]
     assert main(words[1:]) == 0
     (plan, comparison) = asked[0]
@@ -626,13 +415,9 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
 # ── verdicts and rows of the history ────────────────────────────────────────────────────
 
 
-def with_rows(*rows, **values):
-    return changed(training(), results=(*training().results, *rows), **values)
-
-
 async def test_enter_on_a_row_puts_its_levers_in_force_as_one_change_that_u_takes_back():
     row = result(3, "batch_size=32", 400.0, settings=settings(pipelined="off", batch_size="32"))
-    async with dashboard(snapshot=with_rows(row)) as d:
+    async with dashboard(snapshot=changed(training(), results=(*training().results, row))) as d:
         await d.press("5", "down", "enter")
         assert d.engine.calls_of("change") == [({"pipelined": "off", "batch_size": "32"},)]
         await d.press("u")
@@ -647,17 +432,15 @@ def test_a_verdict_in_the_status_is_whole_at_80_columns():
 
 
 @pytest.mark.parametrize("workload", CATALOGUE)
-async def test_every_lever_of_every_workload_can_be_compared(workload):
-    levers = CATALOGUE[workload].levers
-    snapshot = changed(training(), workload=workload, settings=resolve(levers, {}))
-    async with dashboard(snapshot=snapshot) as d:
-        for lever in levers:
-            other = next(
-                value
-                for value in (lever.step(lever.default_text, 1), lever.step(lever.default_text, -1))
-                if value != lever.default_text
-            )
-            d.app.control.ab.compare(lever.name, other)
-            (question,) = d.engine.calls_of("compare")[-1]
-            assert (question.lever, question.b) == (lever.name, other)
-            assert question.short_runs == (lever.effect != "next step")
+def test_every_lever_of_every_workload_can_be_compared(workload):
+    levers, engine = CATALOGUE[workload].levers, FakeEngine()
+    control = control_of(
+        changed(training(), workload=workload, settings=resolve(levers, {})), engine
+    )
+    for lever in levers:
+        steps = (lever.step(lever.default_text, direction) for direction in (1, -1))
+        other = next(value for value in steps if value != lever.default_text)
+        control.ab.compare(lever.name, other)
+        (question,) = engine.calls_of("compare")[-1]
+        assert (question.lever, question.b) == (lever.name, other)
+        assert question.short_runs == (lever.effect != "next step")

@@ -17,7 +17,7 @@ from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.keys import Help
 from gpudash.tui.screens.main import MainScreen
 from gpudash.tui.widgets.painted import Painted
-from tests.tui.driving import Driver, dashboard
+from tests.tui.driving import Driver, dashboard, showing
 from tests.tui.fake_engine import recording, training
 
 PARTS = (
@@ -57,110 +57,109 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(part, monkeypatch):
+@showing(size=(200, 50), fails=True)
+async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(part, monkeypatch, d):
     name = part.split()[0]
-    async with dashboard(size=(200, 50), snapshot=training(), fails=True) as d:
-        widget = d.app.main_screen.query_one(f"#{name}", Painted)
-        with monkeypatch.context() as patch:
-            patch.setattr(widget, "rows", broken)
-            widget.repaint()
-            for tick in range(2):
-                await d.show(training(moved=float(tick)))
-            if widget.size.width > 40:
-                assert f"the {part} failed: KeyError: 0" in d.text()
+    widget = d.app.main_screen.query_one(f"#{name}", Painted)
+    with monkeypatch.context() as patch:
+        patch.setattr(widget, "rows", broken)
         widget.repaint()
-        painted = map(widget.render_line, range(widget.size.height))
-        assert not any(f"the {part} failed" in strip.text for strip in painted)
-        await assert_goes_on(d, said_of=f"the {part}")
+        for tick in range(2):
+            await d.show(training(moved=float(tick)))
+        if widget.size.width > 40:
+            assert f"the {part} failed: KeyError: 0" in d.text()
+    widget.repaint()
+    painted = map(widget.render_line, range(widget.size.height))
+    assert not any(f"the {part} failed" in strip.text for strip in painted)
+    await assert_goes_on(d, said_of=f"the {part}")
 
 
-async def test_what_cannot_be_computed_costs_its_own_widget_alone(monkeypatch):
-    async with dashboard(snapshot=training(), fails=True) as d:
-        with monkeypatch.context() as patch:
-            patch.setattr(bars, "header", broken)
-            for tick in range(8):
-                await d.show(training(ticks=60 + tick))
-            assert d.lines()[0].strip() == "the header bar failed: KeyError: 0"
-            assert d.app.main_screen.query_one("#status").rows(100, 1) is not None
-        await assert_goes_on(d, said_of="the header bar")
-        assert "KeyError" not in d.lines()[0]
+@showing(fails=True)
+async def test_what_cannot_be_computed_costs_its_own_widget_alone(monkeypatch, d):
+    with monkeypatch.context() as patch:
+        patch.setattr(bars, "header", broken)
+        for tick in range(8):
+            await d.show(training(ticks=60 + tick))
+        assert d.lines()[0].strip() == "the header bar failed: KeyError: 0"
+        assert d.app.main_screen.query_one("#status").rows(100, 1) is not None
+    await assert_goes_on(d, said_of="the header bar")
+    assert "KeyError" not in d.lines()[0]
 
 
-async def test_a_failing_action_is_logged_once_however_often_it_is_pressed(monkeypatch):
-    async with dashboard(snapshot=training(), fails=True) as d:
-        monkeypatch.setattr(d.engine, "new_row", broken)
-        await d.press("n", "n", "n")
-        await assert_goes_on(d, said_of="the main screen")
+@showing(fails=True)
+async def test_a_failing_action_is_logged_once_however_often_it_is_pressed(monkeypatch, d):
+    monkeypatch.setattr(d.engine, "new_row", broken)
+    await d.press("n", "n", "n")
+    await assert_goes_on(d, said_of="the main screen")
 
 
 @pytest.mark.parametrize("where", ["set_timer", "call_later", "call_after_refresh", "run_worker"])
-async def test_a_callback_that_fails(where):
+@showing(fails=True)
+async def test_a_callback_that_fails(where, d):
     async def fail():
         broken()
 
-    async with dashboard(snapshot=training(), fails=True) as d:
-        if where == "set_timer":
-            d.app.set_timer(0.001, broken)
-        else:
-            getattr(d.app, where)(fail)
-        while not said(d):
-            await d.pilot.pause(0.01)
-        await assert_goes_on(d, said_of="the main screen")
+    if where == "set_timer":
+        d.app.set_timer(0.001, broken)
+    else:
+        getattr(d.app, where)(fail)
+    while not said(d):
+        await d.pilot.pause(0.01)
+    await assert_goes_on(d, said_of="the main screen")
 
 
-async def test_a_handler_of_the_main_screen_that_fails(monkeypatch):
-    async with dashboard(snapshot=training(), fails=True) as d:
-        with monkeypatch.context() as patch:
-            patch.setattr(MainScreen, "on_resize", broken)
-            await d.pilot.resize_terminal(130, 42)
-            await d.settle()
-        await assert_goes_on(d, said_of="the main screen")
-
-
-async def test_a_snapshot_that_cannot_be_taken_leaves_an_open_dialog_alone(monkeypatch):
-    async with dashboard(snapshot=training(), fails=True) as d:
-        await d.press("down", "enter")
-        with monkeypatch.context() as patch:
-            patch.setattr(d.app.control, "take", broken)
-            await d.show(training(moved=1.0))
-        assert isinstance(d.app.screen, Chooser)
-        await d.press("escape")
-        await assert_goes_on(d, said_of="the main screen")
-
-
-async def test_a_dialog_that_fails_is_closed(monkeypatch):
-    async with dashboard(snapshot=training(), fails=True) as d:
-        await d.press("w")
-        monkeypatch.setattr(OptionList, "action_cursor_down", broken)
-        await d.press("down")
-        await assert_goes_on(d, said_of="the open dialog")
-
-
-async def test_a_dialog_that_cannot_be_composed_is_closed(monkeypatch):
-    async with dashboard(snapshot=training(), fails=True) as d:
-        monkeypatch.setattr(Help, "compose", broken)
-        await d.press("question_mark")
-        await assert_goes_on(d, said_of="the open dialog")
-
-
-async def test_a_failing_answer_to_a_dialog_is_logged(monkeypatch):
-    async with dashboard(snapshot=training(), fails=True) as d:
-        await d.press("w", "down")
-        with monkeypatch.context() as patch:
-            patch.setattr(d.engine, "restart", broken)
-            await d.press("enter")
-        await assert_goes_on(d, said_of="the main screen")
-
-
-async def test_a_palette_that_lost_its_room_turns_no_page():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("ctrl+p")
-        await d.until("Levers · ")
-        await d.pilot.resize_terminal(30, 3)
-        await d.press("pageup")
-        await d.pilot.resize_terminal(120, 40)
+@showing(fails=True)
+async def test_a_handler_of_the_main_screen_that_fails(monkeypatch, d):
+    with monkeypatch.context() as patch:
+        patch.setattr(MainScreen, "on_resize", broken)
+        await d.pilot.resize_terminal(130, 42)
         await d.settle()
-        assert "Levers · " in d.text()
+    await assert_goes_on(d, said_of="the main screen")
+
+
+@showing(fails=True)
+async def test_a_snapshot_that_cannot_be_taken_leaves_an_open_dialog_alone(monkeypatch, d):
+    await d.press("down", "enter")
+    with monkeypatch.context() as patch:
+        patch.setattr(d.app.control, "take", broken)
+        await d.show(training(moved=1.0))
+    assert isinstance(d.app.screen, Chooser)
+    await d.press("escape")
+    await assert_goes_on(d, said_of="the main screen")
+
+
+@showing(fails=True)
+async def test_a_dialog_that_fails_is_closed(monkeypatch, d):
+    await d.press("w")
+    monkeypatch.setattr(OptionList, "action_cursor_down", broken)
+    await d.press("down")
+    await assert_goes_on(d, said_of="the open dialog")
+
+
+@showing(fails=True)
+async def test_a_dialog_that_cannot_be_composed_is_closed(monkeypatch, d):
+    monkeypatch.setattr(Help, "compose", broken)
+    await d.press("question_mark")
+    await assert_goes_on(d, said_of="the open dialog")
+
+
+@showing(fails=True)
+async def test_a_failing_answer_to_a_dialog_is_logged(monkeypatch, d):
+    await d.press("w", "down")
+    with monkeypatch.context() as patch:
+        patch.setattr(d.engine, "restart", broken)
+        await d.press("enter")
+    await assert_goes_on(d, said_of="the main screen")
+
+
+async def test_a_palette_that_lost_its_room_turns_no_page(d):
+    await d.press("ctrl+p")
+    await d.until("Levers · ")
+    await d.pilot.resize_terminal(30, 3)
+    await d.press("pageup")
+    await d.pilot.resize_terminal(120, 40)
+    await d.settle()
+    assert "Levers · " in d.text()
 
 
 @pytest.mark.parametrize("state", ["training", "finished"])
@@ -171,17 +170,16 @@ async def test_a_page_turned_in_a_palette_that_is_just_being_opened_is_no_failur
         await d.until("Levers · ")
 
 
-async def test_two_enters_in_the_palette_run_a_command_once():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("ctrl+p")
-        await d.type("new")
-        await d.until("New row of the history")
-        await d.press_together("enter", "enter")
-        while not d.engine.calls_of("new_row"):
-            await d.pilot.pause(0.02)
-        await d.settle()
-        assert d.app.screen is d.app.main_screen
-        assert d.engine.calls_of("new_row") == [()]
+async def test_two_enters_in_the_palette_run_a_command_once(d):
+    await d.press("ctrl+p")
+    await d.type("new")
+    await d.until("New row of the history")
+    await d.press_together("enter", "enter")
+    while not d.engine.calls_of("new_row"):
+        await d.pilot.pause(0.02)
+    await d.settle()
+    assert d.app.screen is d.app.main_screen
+    assert d.engine.calls_of("new_row") == [()]
 
 
 @pytest.mark.parametrize("playback", [None, Playback(name="run.csv")])

@@ -1,7 +1,7 @@
 """The focus, what keys and mouse mean in each panel, and the time that all charts share."""
 
 import re
-from itertools import cycle, product
+from itertools import cycle
 
 import msgspec
 import pytest
@@ -11,20 +11,22 @@ from gpudash.snapshot import ShownState, Snapshot
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskChoice, AskText, ShowLines
-from gpudash.tui.screens.keys import Help
+from gpudash.tui.screens.keys import Help, Palette
 from gpudash.tui.screens.main import PANELS
 from tests.tui.comparisons import comparing
-from tests.tui.driving import Driver, dashboard, still
+from tests.tui.driving import Driver, dashboard, showing, still
 from tests.tui.fake_engine import recording, training
 from tests.tui.test_replay import SHOWN, FakePlayer
 
 changed = msgspec.structs.replace
 SMALL, LARGE, HUGE = (80, 24), (120, 40), (200, 50)
-SIZES = pytest.mark.parametrize("size", [(60, 16), SMALL, LARGE, HUGE])
+SIZES = [(60, 16), SMALL, LARGE, HUGE]
+TITLES = {"history": "history", "ab": "A/B", "log": "log"}
 GUTTER = 6
 """Columns of the labels left of a plot."""
 LONG = training(ticks=1200)
 """Ten minutes, with a lever change at 5:00."""
+DECIDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, high=-0.06)
 
 
 @pytest.fixture(autouse=True)
@@ -64,38 +66,32 @@ def cursor_columns(d: Driver, panel: str) -> set[int]:
 # ── the focus ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_arrow_typed_right_after_a_digit_means_the_panel_of_the_digit():
-    async with dashboard(snapshot=training()) as d:
-        before = d.app.main_screen.pane.tab
-        await d.press_together("5", "right")
-        assert d.app.main_screen.pane.tab != before
-        assert d.engine.calls_of("change") == []
+async def test_an_arrow_typed_right_after_a_digit_means_the_panel_of_the_digit(d):
+    before = d.app.main_screen.pane.tab
+    await d.press_together("5", "right")
+    assert d.app.main_screen.pane.tab != before
+    assert d.engine.calls_of("change") == []
 
 
-async def test_an_arrow_typed_right_before_the_cursor_moves_changes_the_lever_that_had_it():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("batch_size")
-        await d.press_together("right", "down")
-        assert [list(change) for (change,) in d.engine.calls_of("change")] == [["batch_size"]]
-        assert d.app.main_screen.levers.chosen.name != "batch_size"
+async def test_an_arrow_typed_right_before_the_cursor_moves_changes_the_lever_that_had_it(d):
+    d.choose("batch_size")
+    await d.press_together("right", "down")
+    assert [list(change) for (change,) in d.engine.calls_of("change")] == [["batch_size"]]
+    assert d.app.main_screen.levers.chosen.name != "batch_size"
 
 
-async def test_the_levers_have_the_focus_at_first():
-    async with dashboard(snapshot=training()) as d:
-        assert focused(d) == ["levers"]
-
-
-@SIZES
-async def test_a_digit_gives_the_focus_and_brings_the_panel_into_sight(size):
-    async with dashboard(size, snapshot=training()) as d:
+async def test_a_digit_gives_the_focus_and_brings_the_panel_into_sight(d):
+    assert focused(d) == ["levers"]
+    for size in SIZES:
+        await d.resize(*size)
         for digit, panel in enumerate(PANELS, 1):
             await d.press(str(digit))
             assert focused(d) == [panel]
 
 
-@SIZES
-async def test_tab_goes_through_all_panels_but_the_hidden_one_and_shift_tab_back(size):
-    async with dashboard(size, snapshot=training()) as d:
+async def test_tab_goes_through_all_panels_but_the_hidden_one_and_shift_tab_back(d):
+    for size in SIZES:
+        await d.resize(*size)
         went = []
         for key in ["tab"] * 5 + ["shift+tab"] * 5:
             await d.press(key)
@@ -104,9 +100,9 @@ async def test_tab_goes_through_all_panels_but_the_hidden_one_and_shift_tab_back
         assert went[5:] == [*went[3::-1], "levers"]
 
 
-@SIZES
-async def test_d_shows_every_reading_in_all_of_the_room_and_esc_or_d_the_levers_again(size):
-    async with dashboard(size, snapshot=training()) as d:
+async def test_d_shows_every_reading_in_all_of_the_room_and_esc_or_d_the_levers_again(d):
+    for size in SIZES:
+        await d.resize(*size)
         for opening, closing in [("d", ["d"]), ("6", ["g"]), ("g", ["escape", "escape"])]:
             await d.press(opening)
             assert focused(d) == ["activity"]
@@ -114,125 +110,116 @@ async def test_d_shows_every_reading_in_all_of_the_room_and_esc_or_d_the_levers_
             await d.press(*closing)
             assert focused(d) == ["levers"]
             assert "levers" in in_sight(d)
+    await d.press("d")
+    for value in ("SM occupancy", "17 %", "412 W", "51 °C", "1,980 MHz", "140.4 GiB"):
+        assert value in d.text()
+    await d.show(training(on_gpu=False))
+    assert "no GPU is read: the NVIDIA" in d.text()
 
 
-async def test_every_value_of_the_device_is_shown_or_why_none_is_read():
-    async with dashboard(size=(200, 50), snapshot=training()) as d:
-        await d.press("d")
-        for value in ("SM occupancy", "17 %", "412 W", "51 °C", "1,980 MHz", "140.4 GiB"):
-            assert value in d.text()
-        await d.show(training(on_gpu=False))
-        assert "no GPU is read: the NVIDIA" in d.text()
+async def test_enter_and_arrows_to_the_side_ask_nothing_of_levers_out_of_sight(d):
+    await d.press("d", "enter", "left", "right", "h", "l")
+    assert [call[0] for call in d.engine.calls] == ["start"]
+    assert d.app.screen is d.app.main_screen
 
 
-async def test_enter_and_arrows_to_the_side_ask_nothing_of_levers_out_of_sight():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("d", "enter", "left", "right", "h", "l")
-        assert [call[0] for call in d.engine.calls] == ["start"]
-        assert d.app.screen is d.app.main_screen
+@showing(size=SMALL)
+async def test_v_goes_through_levers_history_ab_and_log(d):
+    rate = "samples/s"
+    d.engine.log("hello from the worker")
+    for tab, shown in [
+        ("history", "GPU busy   setting"),
+        ("ab", "no A/B yet"),
+        ("log", "hello from the worker"),
+        ("", "from → to"),
+    ] * 2:
+        assert shown not in d.text() or not tab
+        await d.press("v")
+        assert shown in d.text()
+        assert rate in d.text()
+        assert f"⁵{TITLES.get(tab, '')}" in d.text() or not tab
 
 
-async def test_v_goes_through_levers_history_ab_and_log():
-    async with dashboard(SMALL, snapshot=training()) as d:
-        d.engine.log("hello from the worker")
-        for shown in ["setting", "No A/B", "hello from the worker", "from → to"] * 2:
-            await d.press("v")
-            assert shown.casefold() in d.text().casefold()
+@showing(size=SMALL)
+async def test_after_an_ab_was_asked_for_esc_leads_back_to_the_lever(d):
+    d.choose("pipelined")
+    await d.press("a")
+    assert focused(d) == ["pane"]
+    await d.press("escape")
+    assert focused(d) == ["levers"]
+    assert d.app.main_screen.levers.chosen.name == "pipelined"
 
 
-async def test_after_an_ab_was_asked_for_esc_leads_back_to_the_lever():
-    async with dashboard(SMALL, snapshot=training()) as d:
-        await d.choose("pipelined")
-        await d.press("a")
-        assert focused(d) == ["pane"]
-        await d.press("escape")
-        assert focused(d) == ["levers"]
-        assert d.app.main_screen.levers.chosen.name == "pipelined"
+@showing(size=SMALL)
+async def test_a_panel_that_was_out_of_sight_has_the_focus_again(d):
+    for keys in (["5"], ["2"], ["3", "z"]):
+        await d.press(*keys)
+        before = focused(d)
+        await d.resize(30, 3)
+        await d.resize(*SMALL)
+        (after,) = focused(d)
+        assert after in (*before, "pane")
 
 
-async def test_a_panel_that_was_out_of_sight_has_the_focus_again():
-    async with dashboard(SMALL, snapshot=training()) as d:
-        for keys in (["5"], ["2"], ["3", "z"]):
-            await d.press(*keys)
-            before = focused(d)
-            await d.resize(30, 3)
-            await d.resize(*SMALL)
-            await d.settle()
-            (after,) = focused(d)
-            assert after in (*before, "pane")
-
-
-async def test_a_click_gives_the_focus():
-    async with dashboard(HUGE, snapshot=training()) as d:
-        for panel in ("throughput", "activity", "step", "pane", "levers"):
-            await d.pilot.click(f"#{panel}", offset=(1, 1))
-            await d.settle()
-            assert focused(d) == [panel]
+@showing(size=HUGE)
+async def test_a_click_gives_the_focus(d):
+    for panel in ("throughput", "activity", "step", "pane", "levers"):
+        await d.pilot.click(f"#{panel}", offset=(1, 1))
+        await d.settle()
+        assert focused(d) == [panel]
 
 
 # ── inside of the panels ────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("right", "left"), [("right", "left"), ("l", "h")])
-async def test_arrows_to_the_side_open_the_panes_tabs(right, left):
-    async with dashboard(snapshot=training()) as d:
-        await d.press("5")
+async def test_arrows_to_the_side_open_the_panes_tabs_and_up_and_down_choose_a_row(d):
+    pane = d.app.main_screen.pane
+    await d.press("5")
+    for right, left in (("right", "left"), ("l", "h")):
         went = []
         for key in [right] * 4 + [left] * 4:
             await d.press(key)
-            went.append(d.app.main_screen.pane.tab)
+            went.append(pane.tab)
         assert went[:4] == ["ab", "profile", "log", "history"]
         assert went[4:] == ["log", "profile", "ab", "history"]
+    for key, number in (("up", 1), ("j", 2)):
+        await d.press(key)
+        assert pane.chosen_result.number == number
+    d.engine.log(*(f"line {n}" for n in range(60)))
+    await d.press("left", "pageup")
+    assert "line 59" not in d.text()
+    await d.press("pagedown")
+    assert "line 59" in d.text()
 
 
-async def test_up_and_down_choose_a_row_and_scroll_the_log():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("5", "up")
-        assert d.app.main_screen.pane.chosen_result.number == 1
-        await d.press("j")
-        assert d.app.main_screen.pane.chosen_result.number == 2
-        d.engine.log(*(f"line {n}" for n in range(60)))
-        await d.press("left", "pageup")
-        assert "line 59" not in d.text()
-        await d.press("pagedown")
-        assert "line 59" in d.text()
-
-
-@pytest.mark.parametrize(
-    ("before", "text", "found"),
-    [
-        ((), "seed", "▸ seed"),
-        (("2",), "seed", "▸ seed"),
-        (("d",), "seed", "▸ seed"),
-        (("5",), "batch", "▸ 1 "),
-        (("5", "left"), "line 3", "line 3 "),
-    ],
-)
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(size, before, text, found):
-    async with dashboard(size, snapshot=training()) as d:
-        d.engine.log(*(f"line {n} " for n in range(60)))
-        await d.press(*before, "slash")
-        assert isinstance(d.app.screen, AskText)
-        d.app.screen.query_one("Input").value = text
-        await d.press("enter")
-        await d.settle()
-        assert found in d.text()
-        assert d.notices() == []
-
-
-async def test_an_unsuccessful_search_says_so():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("slash", *"xyz", "enter")
-        assert d.notices() == ["nothing found for 'xyz'"]
+async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(d):
+    d.engine.log(*(f"line {n} " for n in range(60)))
+    for size in (SMALL, LARGE):
+        await d.resize(*size)
+        for before, text, found in (
+            ((), "seed", "▸ seed"),
+            (("2",), "data", "▸ data"),
+            (("d",), "seed", "▸ seed"),
+            (("5",), "batch", "▸ 1 "),
+            (("left",), "line 3", "line 3 "),
+        ):
+            await d.press(*before, "slash")
+            assert isinstance(d.app.screen, AskText)
+            d.app.screen.query_one("Input").value = text
+            await d.press("enter")
+            assert found in d.text()
+            assert d.notices() == []
+        await d.press("right", "1")
+    await d.press("slash", *"xyz", "enter")
+    assert d.notices() == ["nothing found for 'xyz'"]
 
 
 # ── zoom ────────────────────────────────────────────────────────────────────────────────
 
 
-@SIZES
-async def test_z_gives_the_focused_panel_all_the_room_and_z_or_esc_takes_it_back(size):
-    async with dashboard(size, snapshot=training()) as d:
+async def test_z_gives_the_focused_panel_all_the_room_and_z_or_esc_takes_it_back(d):
+    for size in SIZES:
+        await d.resize(*size)
         for (digit, panel), closing in zip(enumerate(PANELS, 1), cycle(("z", "escape"))):
             await d.press(str(digit))
             before = in_sight(d)
@@ -243,21 +230,16 @@ async def test_z_gives_the_focused_panel_all_the_room_and_z_or_esc_takes_it_back
             assert focused(d) == [panel]
 
 
-async def test_enter_zooms_a_chart():
-    async with dashboard(snapshot=training()) as d:
-        for digit, panel in enumerate(("throughput", "activity", "step"), 2):
-            await d.press(str(digit), "enter")
-            assert in_sight(d) == {panel}
-            await d.press("enter")
-            assert len(in_sight(d)) > 1
-
-
-async def test_zoomed_another_panel_is_zoomed_in_its_place():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("2", "z")
-        for key, panel in (("tab", "activity"), ("1", "levers"), ("a", "pane")):
-            await d.press(key)
-            assert in_sight(d) == {panel}
+async def test_enter_zooms_a_chart_and_zoomed_another_panel_is_zoomed_in_its_place(d):
+    for digit, panel in enumerate(("throughput", "activity", "step"), 2):
+        await d.press(str(digit), "enter")
+        assert in_sight(d) == {panel}
+        await d.press("enter")
+        assert len(in_sight(d)) > 1
+    await d.press("2", "z")
+    for key, panel in (("tab", "activity"), ("1", "levers"), ("a", "pane")):
+        await d.press(key)
+        assert in_sight(d) == {panel}
 
 
 # ── the charts' common time ─────────────────────────────────────────────────────────────
@@ -279,9 +261,9 @@ def is_frozen(d: Driver) -> bool:
     return re.search(r" (min|s) to \d+:\d\d ", rule(d, "throughput")) is not None
 
 
-@pytest.mark.parametrize("focus", ["1", "2", "3", "4", "5"])
-async def test_brackets_and_0_choose_the_range_from_wherever_the_focus_is(focus):
-    async with dashboard(snapshot=LONG) as d:
+@showing(LONG)
+async def test_brackets_and_0_choose_the_range_from_wherever_the_focus_is(d):
+    for focus in "12345":
         await d.press(focus)
         spans = []
         for key in ("f", "f", "left_square_bracket", "right_square_bracket", "0"):
@@ -291,39 +273,35 @@ async def test_brackets_and_0_choose_the_range_from_wherever_the_focus_is(focus)
         two_minutes, again, one, two, whole = spans
         assert one < two_minutes == again == two < whole
         assert whole == pytest.approx(600, abs=5)
+        await d.press(*["left_square_bracket"] * 3)  # back to two minutes
 
 
-async def test_charts_frozen_on_one_workload_follow_the_next_one():
-    async with dashboard(LARGE, snapshot=LONG) as d:
-        await d.press("f")
-        assert is_frozen(d)
-        await d.show(changed(training(), workload="augment"))
-        assert not is_frozen(d)
+@showing(LONG, size=LARGE)
+async def test_charts_frozen_on_one_workload_follow_the_next_one(d):
+    await d.press("f")
+    assert is_frozen(d)
+    await d.show(changed(training(), workload="augment"))
+    assert not is_frozen(d)
 
 
-async def test_f_freezes_the_charts_while_the_training_goes_on_and_follows_again():
-    async with dashboard(snapshot=LONG) as d:
-        await d.press("f")
-        before = shown_s(d)
-        await d.show(training(ticks=1260))
-        assert shown_s(d) == before
-        assert is_frozen(d)
-        assert "0:10:30" in d.lines()[0]
-        await d.press("f")
+@showing(LONG)
+async def test_f_freezes_the_charts_while_the_training_goes_on_and_follows_again(d):
+    await d.press("f")
+    before = shown_s(d)
+    await d.show(training(ticks=1260))
+    assert shown_s(d) == before
+    assert is_frozen(d)
+    assert "0:10:30" in d.lines()[0]
+    for following in ("f", "end", "escape"):
+        await d.press(following)
         assert shown_s(d)[1] == 630
         assert not is_frozen(d)
+        await d.press("f")
 
 
-@pytest.mark.parametrize("following", ["end", "escape"])
-async def test_end_and_esc_follow_the_run_again(following):
-    async with dashboard(snapshot=LONG) as d:
-        await d.press("f", following)
-        assert not is_frozen(d)
-
-
-@pytest.mark.parametrize(("chart", "left"), [*product("234", ["left", "h"])])
-async def test_an_arrow_puts_a_cursor_through_all_charts_with_their_values_there(chart, left):
-    async with dashboard(HUGE, snapshot=LONG) as d:
+@showing(LONG, size=HUGE)
+async def test_an_arrow_puts_a_cursor_through_all_charts_with_their_values_there(d):
+    for chart, left in (("2", "left"), ("3", "left"), ("4", "h")):
         await d.press(chart)
         assert not cursor_columns(d, "throughput")
         await d.press(left, left, left)
@@ -335,106 +313,97 @@ async def test_an_arrow_puts_a_cursor_through_all_charts_with_their_values_there
         before = cursor_columns(d, "throughput")
         await d.press("right")
         assert max(cursor_columns(d, "throughput")) == max(before) + 1
-
-
-async def test_the_cursor_goes_from_one_lever_change_to_the_next():
-    async with dashboard(snapshot=LONG) as d:
-        await d.press("comma")
-        assert "at 5:00" in rule(d, "throughput")
-        await d.press("full_stop")
-        assert not is_frozen(d)
-
-
-async def test_right_of_the_newest_moment_the_charts_follow_again():
-    async with dashboard(snapshot=LONG) as d:
-        await d.press("2", "left", "right", "right")
+        await d.press(*["right"] * 3)  # right of the newest moment the charts follow again
         assert not is_frozen(d)
         assert " at " not in rule(d, "throughput")
 
 
-async def test_esc_goes_one_level_back_at_a_time():
-    async with dashboard(snapshot=LONG) as d:
-        await d.press("2", "left", "z")
+@showing(LONG)
+async def test_the_cursor_goes_from_one_lever_change_to_the_next(d):
+    await d.press("comma")
+    assert "at 5:00" in rule(d, "throughput")
+    await d.press("full_stop")
+    assert not is_frozen(d)
 
-        def levels():
-            pointed = d.app.main_screen.query_one("#throughput").view.cursor_s is not None
-            return (len(in_sight(d)) == 1, pointed, is_frozen(d))
 
-        went = [levels()]
-        for _ in range(3):
-            await d.press("escape")
-            went.append(levels())
-        assert went == [
-            (True, True, True),
-            (False, True, True),
-            (False, False, True),
-            (False, False, False),
-        ]
-        assert focused(d) == ["throughput"]
+@showing(LONG)
+async def test_esc_goes_one_level_back_at_a_time(d):
+    await d.press("2", "left", "z")
+
+    def levels():
+        pointed = d.app.main_screen.query_one("#throughput").view.cursor_s is not None
+        return (len(in_sight(d)) == 1, pointed, is_frozen(d))
+
+    went = [levels()]
+    for _ in range(3):
         await d.press("escape")
-        assert focused(d) == ["levers"]
+        went.append(levels())
+    assert went == [
+        (True, True, True),
+        (False, True, True),
+        (False, False, True),
+        (False, False, False),
+    ]
+    assert focused(d) == ["throughput"]
+    await d.press("escape")
+    assert focused(d) == ["levers"]
 
 
 # ── the mouse ───────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("panel", "x"), [("throughput", 20), ("step", 60)])
-async def test_a_click_on_a_chart_puts_the_cursor_there(panel, x):
-    async with dashboard(HUGE, snapshot=LONG) as d:
+@showing(LONG, size=HUGE)
+async def test_a_click_on_a_chart_puts_the_cursor_there_a_drag_chooses_the_range(d):
+    for panel, x in (("throughput", 20), ("step", 60)):
         await d.pilot.click(f"#{panel}", offset=(x, 3))
         await d.settle()
         assert cursor_columns(d, panel) == {x}
         assert " at " in rule(d, "throughput")
         assert " at " in rule(d, "step")
-
-
-async def test_a_drag_on_a_chart_chooses_the_range_and_the_wheel_zooms():
-    async with dashboard(HUGE, snapshot=LONG) as d:
-        await d.pilot.mouse_down("#step", offset=(20, 3))
-        await d.pilot.mouse_up("#step", offset=(50, 3))
+    await d.press("end")
+    await d.pilot.mouse_down("#step", offset=(20, 3))
+    await d.pilot.mouse_up("#step", offset=(50, 3))
+    await d.settle()
+    begin_s, end_s = shown_s(d)
+    assert 15 < end_s - begin_s < 110
+    spans = [end_s - begin_s]
+    for turn in (events.MouseScrollDown, events.MouseScrollUp):
+        await d.mouse([turn], "#step", offset=(20, 3))
         await d.settle()
         begin_s, end_s = shown_s(d)
-        assert 15 < end_s - begin_s < 110
-        wheel = events.MouseScrollDown, events.MouseScrollUp
-        spans = [end_s - begin_s]
-        for turn in wheel:
-            await d.mouse([turn], "#step", offset=(20, 3))
-            await d.settle()
-            begin_s, end_s = shown_s(d)
-            spans.append(end_s - begin_s)
-        assert spans[1] > spans[0]
-        assert spans[2] < spans[1]
+        spans.append(end_s - begin_s)
+    assert spans[1] > spans[0]
+    assert spans[2] < spans[1]
 
 
-async def test_a_drag_that_ends_beside_its_chart_leaves_the_other_ones_alone():
-    async with dashboard(snapshot=LONG) as d:
-        await d.pilot.click("#activity", offset=(15, 3))
-        await d.press("end")
-        before = shown_s(d)
-        await d.pilot.mouse_down("#throughput", offset=(20, 3))
-        await d.pilot.mouse_up("#activity", offset=(25, 3))
-        await d.settle()
-        assert shown_s(d) == before
+@showing(LONG)
+async def test_a_drag_that_ends_beside_its_chart_leaves_the_other_ones_alone(d):
+    await d.pilot.click("#activity", offset=(15, 3))
+    await d.press("end")
+    before = shown_s(d)
+    await d.pilot.mouse_down("#throughput", offset=(20, 3))
+    await d.pilot.mouse_up("#activity", offset=(25, 3))
+    await d.settle()
+    assert shown_s(d) == before
 
 
-async def test_words_in_rules_and_in_the_answer_are_buttons():
-    async with dashboard(snapshot=training()) as d:
-        await d.click("d all")
-        assert in_sight(d) == {"activity"}
-        await d.click("d close")
-        assert focused(d) == ["levers"]
-        await d.click("e why")
-        assert isinstance(d.app.screen, ShowLines)
-        await d.press("escape")
-        await d.click("TRY ")
-        assert len(d.engine.calls_of("compare")) == 1
+async def test_words_in_rules_and_in_the_answer_are_buttons(d):
+    await d.click("d all")
+    assert in_sight(d) == {"activity"}
+    await d.click("d close")
+    assert focused(d) == ["levers"]
+    await d.click("e why")
+    assert isinstance(d.app.screen, ShowLines)
+    await d.press("escape")
+    await d.click("TRY ")
+    assert len(d.engine.calls_of("compare")) == 1
 
 
-@SIZES
-async def test_tabs_can_be_clicked(size):
-    async with dashboard(size, snapshot=training()) as d:
-        d.engine.log("hello from the worker")
-        await d.press("5")
+async def test_tabs_can_be_clicked(d):
+    d.engine.log("hello from the worker")
+    await d.press("5")
+    for size in SIZES:
+        await d.resize(*size)
         for tab, shown in (("log", "hello from"), ("prof", "no profile"), ("hist", "setting")):
             y = d.app.main_screen.pane.region.y
             await d.pilot.click(offset=(d.lines()[y].index(tab) + 1, y))
@@ -451,18 +420,18 @@ def test_at_80_columns_the_footer_has_what_matters():
         assert words in d.lines()[-1]
 
 
-@SIZES
-async def test_the_footer_begins_with_the_keys_of_the_focused_panel(size):
+@showing(DECIDED)
+async def test_the_footer_begins_with_the_keys_of_the_focused_panel(d):
     charts = dict.fromkeys("234", "z zoom")
-    async with dashboard(size, snapshot=DECIDED) as d:
-        for keys, first in {**charts, "1": "⏎ values", "5l": "m more pairs"}.items():
-            await d.press(*keys)
+    d.app.main_screen.pane.open("ab")
+    for size in SIZES:
+        await d.resize(*size)
+        for key, first in {**charts, "1": "⏎ values", "5": "m more pairs"}.items():
+            await d.press(key)
             assert d.lines()[-1].startswith(f" {first}  ")
 
 
 # ── every key in every state ────────────────────────────────────────────────────────────
-
-DECIDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, high=-0.06)
 
 
 def state(name: ShownState, **values) -> Snapshot:
@@ -487,6 +456,13 @@ NEEDS_A_TRAINING = {
 NEEDS_ONE_THAT_TRAINS = {"compare"}
 
 
+async def close(d: Driver) -> None:
+    """Leave what is open above the main screen, after it was painted."""
+    while d.app.screen is not d.app.main_screen:
+        d.lines()
+        await d.press("escape")
+
+
 @pytest.mark.parametrize("name", STATES)
 async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
     shown = STATES[name]
@@ -499,9 +475,9 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
             if key.action in LEAVING:
                 continue
             await d.press(key.keys.partition(",")[0])
-            while d.app.screen is not d.app.main_screen:
-                await d.press("escape")
+            await close(d)
             await d.show(shown)
+            d.lines()
         asked = {call[0] for call in d.engine.calls[begun:]}
     if shown.state in ("failed", "finished", "stopped"):
         assert not asked & NEEDS_A_TRAINING
@@ -513,25 +489,19 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
 
 @pytest.mark.parametrize(
     ("opening", "dialog"),
-    [
-        (("enter",), Chooser),
-        (("w",), AskChoice),
-        (("r",), AskText),
-        (("question_mark",), Help),
-        (("ctrl+p",), None),
-    ],
+    [("enter", Chooser), ("w", AskChoice), ("r", AskText), ("?", Help), ("ctrl+p", Palette)],
 )
 async def test_no_key_reaches_the_run_while_a_dialog_is_open(opening, dialog):
-    shown = training() if opening == ("r",) else changed(training(), recording=recording())
+    # for the app, or for a dialog above this one
+    answers = ("enter", "y", "a", "c", "question_mark", "ctrl+c", "ctrl+p")
+    names = [name for key in KEYS for name in key.keys.split(",") if name not in answers]
+    shown = training() if opening == "r" else changed(training(), recording=recording())
     async with dashboard(snapshot=shown) as d:
-        names = [name for key in KEYS for name in key.keys.split(",")]
         for name in names:
             if d.app.screen is d.app.main_screen:
-                await d.press(*opening)
-            assert dialog is None or isinstance(d.app.screen, dialog)
-            # an answer, for the app, or for a dialog above this one
-            if name not in ("enter", "y", "a", "c", "question_mark", "ctrl+c", "ctrl+p"):
-                await d.press(name)
+                await d.press(opening)
+            assert isinstance(d.app.screen, dialog)
+            await d.press(name)
         assert [call[0] for call in d.engine.calls] == ["start"]
         assert not d.has_left
 
@@ -548,8 +518,7 @@ async def test_any_key_held_down_leaves_a_screen_that_works(size):
                 continue
             await d.press_together(*[key.keys.partition(",")[0]] * HELD)
             assert len(d.app.screen_stack) <= 2
-            while d.app.screen is not d.app.main_screen:
-                await d.press("escape")
+            await close(d)
         await d.press("escape", "escape", "escape", "escape", "1")
         assert focused(d) == ["levers"]
 
@@ -561,5 +530,4 @@ async def test_every_command_of_the_palette_runs():
                 if not command.title.startswith(("Levers", "gpudash · Quit", "Theme")):
                     command.callback()
                     await d.settle()
-                    while d.app.screen is not d.app.main_screen:
-                        await d.press("escape")
+                    await close(d)

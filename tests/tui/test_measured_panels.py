@@ -1,11 +1,9 @@
-"""The panels of step time, activity and device, each alone in an app, at many sizes."""
+"""The panels of step time, activity and device, each alone, at many sizes."""
 
-from contextlib import asynccontextmanager
 from itertools import product
 
 import msgspec
 import pytest
-from textual.app import App
 
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Phase
@@ -17,6 +15,7 @@ from gpudash.tui.widgets.readings import Activity, device_lines
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.worker.phases import phases
 from tests.tui.fake_engine import gpu_sample, training, wave, with_series
+from tests.tui.frames import painted
 
 LIVE = TimeView()
 AT_10_S = TimeView(end_s=20.0, cursor_s=10.0)
@@ -77,57 +76,33 @@ SNAPSHOTS = {
 }
 
 
-@asynccontextmanager
-async def alone(panel, size):
-    """The panel in an app of its own."""
-
-    class Alone(App[None]):
-        CSS = "Painted { width: 1fr; height: 1fr; }"
-
-        def compose(self):
-            yield panel
-
-    app = Alone()
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        yield app
-
-
-async def seen(panel, size, *shown):
-    async with alone(panel, size):
-        panel.show(*shown)
-        return "\n".join(panel.render_line(y).text for y in range(panel.size.height))
+def seen(panel, size, *shown):
+    panel.show(*shown)
+    return "\n".join(painted(panel, size))
 
 
 # ── any size, anything measured ─────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("snapshot", SNAPSHOTS.values(), ids=SNAPSHOTS)
-async def test_no_size_and_no_value_is_too_much(snapshot):
-    views = [(LIVE,), (AT_10_S,), (TimeView(span_s=15.0),), (TimeView(span_s=None),)]
-    views = [(LIVE,), (AT_10_S,), (TimeView(span_s=15.0),), (TimeView(span_s=None),)]
+def test_no_size_and_no_value_is_too_much(snapshot):
+    looks = [LIVE, AT_10_S, TimeView(span_s=15.0), TimeView(span_s=None)]
     whole = Activity(id="activity")
     whole.whole = True
-    panels = {StepTime(id="step"): views, Activity(id="activity"): views, whole: views}
-    for panel, looks in panels.items():
-        async with alone(panel, (85, 9)) as app:
-            for framed, (width, height), look in product((True, False), SIZES, looks):
-                panel.framed = framed
-                panel.show(snapshot, *look)
-                body = list(panel.body(width, height))
-                rows = list(panel.rows(width, height)) if framed else body
-                if width >= 4:  # nothing is cut off
-                    assert max(map(width_of, body), default=0) <= width
-                assert len(body) <= height
-                assert "\x1b" not in "".join(text for row in rows for text, _ in row)
-            assert app.is_running
+    for panel, look in product((StepTime(id="step"), Activity(id="activity"), whole), looks):
+        panel.show(snapshot, look)
+        for width, height in SIZES:
+            body = [*panel.body(width, height)]
+            assert "\x1b" not in "".join(painted(panel, (width, height)))
+            assert width < 4 or max(map(width_of, body), default=0) <= width  # nothing is cut off
+            assert len(body) <= height
 
 
 # ── step time ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
-    text = await seen(StepTime(id="step"), (85, 10), run(), LIVE)
+def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
+    text = seen(StepTime(id="step"), (85, 10), run(), LIVE)
     assert "⁴step, ms" in text
     assert "last 2 s ━ p50 3.41 ━ p95 3.92" in text
     assert "4┤" in text
@@ -136,48 +111,47 @@ async def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
     assert "┊" in text
 
 
-async def test_at_the_cursor_stand_the_values_there():
+def test_at_the_cursor_stand_the_values_there():
     snapshot = with_series(run(), step_ms=(4.0,) * 19 + (7.0,) + (4.0,) * 40)
-    text = await seen(StepTime(id="step"), (85, 10), snapshot, AT_10_S)
+    text = seen(StepTime(id="step"), (85, 10), snapshot, AT_10_S)
     assert "at 0:10 ━ mean 7.00" in text
     assert "p50" not in text
     assert "│" in text.splitlines()[1][8:-1]
 
 
-async def test_a_frozen_panel_shows_the_values_at_its_end():
+def test_a_frozen_panel_shows_the_values_at_its_end():
     snapshot = with_series(run(), step_ms=(4.0,) * 19 + (7.0,) + (4.0,) * 40)
-    text = await seen(StepTime(id="step"), (85, 10), snapshot, LIVE.frozen(10.0))
+    text = seen(StepTime(id="step"), (85, 10), snapshot, LIVE.frozen(10.0))
     assert "at 0:10 ━ mean 7.00" in text
 
 
-async def test_the_legend_holds_means_over_the_last_two_seconds():
+def test_the_legend_holds_means_over_the_last_two_seconds():
     forward = (9.0,) * 56 + (0.5, 1.0, 1.5, 2.0)
     snapshot = with_series(run(), forward_ms=forward, steps_per_s=(280.0,) * 60)
-    text = await seen(StepTime(id="step"), (110, 10), snapshot, LIVE)
+    text = seen(StepTime(id="step"), (110, 10), snapshot, LIVE)
     assert "1.25" in text.splitlines()[-1]
 
 
-async def test_peaks_beyond_the_scale_are_marked():
+def test_peaks_beyond_the_scale_are_marked():
     step_ms = (3.0,) * 58 + (90.0,) * 2
-    text = await seen(StepTime(id="step"), (85, 10), with_series(run(), step_ms=step_ms), LIVE)
+    text = seen(StepTime(id="step"), (85, 10), with_series(run(), step_ms=step_ms), LIVE)
     assert "4↑┤" in text
 
 
-async def test_without_a_step_a_sentence_stands_in_the_middle():
-    assert "waiting for the first step" in await seen(
-        StepTime(id="step"), (40, 7), Snapshot(), LIVE
-    )
+def test_without_a_step_a_sentence_stands_in_the_middle():
+    assert "waiting for the first step" in seen(StepTime(id="step"), (40, 7), Snapshot(), LIVE)
     ended = Snapshot(state="finished")
-    assert "nothing measured" in await seen(StepTime(id="step"), (40, 7), ended, LIVE)
+    assert "nothing measured" in seen(StepTime(id="step"), (40, 7), ended, LIVE)
 
 
-async def test_a_column_that_does_not_change_is_not_painted_again():
-    panel = StepTime(id="step")
-    async with alone(panel, (85, 10)):
-        panel.show(run(), LIVE)
-        before = panel.render_line(0)
-        panel.show(run(loss=0.5), LIVE)
-        assert panel.render_line(0) is before
+def test_what_it_does_not_show_is_not_painted_again(monkeypatch):
+    panel, repainted = StepTime(id="step"), []
+    panel.show(run(), LIVE)
+    monkeypatch.setattr(panel, "repaint", lambda: repainted.append(panel))
+    panel.show(run(loss=0.5), LIVE)
+    assert repainted == []
+    panel.show(run(step_ms_p50=9.0), LIVE)
+    assert repainted == [panel]
 
 
 # ── activity ────────────────────────────────────────────────────────────────────────────
@@ -221,24 +195,24 @@ def test_times_of_a_step_are_shares_of_it_and_cpu_time_is_in_cores():
     assert found["CPU"].value == "3.8 cores"
 
 
-async def test_less_room_has_the_most_important_readings():
-    text = await seen(Activity(id="activity"), (44, 5), run(), LIVE)
+def test_less_room_has_the_most_important_readings():
+    text = seen(Activity(id="activity"), (44, 5), run(), LIVE)
     labels = ("busy", "SMs", "both streams", "tensor cores")
     for line, label in zip(text.splitlines()[1:], labels, strict=True):
         assert line.startswith(f" {label} ")
-    wide = await seen(Activity(id="activity"), (60, 20), run(), LIVE)
+    wide = seen(Activity(id="activity"), (60, 20), run(), LIVE)
     assert "³GPU and host" in wide
 
 
-async def test_where_no_gpu_is_read_a_line_above_the_hosts_readings_says_why():
-    text = await seen(Activity(id="activity"), (40, 9), training(on_gpu=False), LIVE)
+def test_where_no_gpu_is_read_a_line_above_the_hosts_readings_says_why():
+    text = seen(Activity(id="activity"), (40, 9), training(on_gpu=False), LIVE)
     assert "³host" in text
     assert "no GPU is read: the NVIDIA driver" in text
     assert text.splitlines()[2].startswith(" core wait")
     starting = msgspec.structs.replace(
         training(on_gpu=False), state="starting", gpu_missing="waiting for the worker"
     )
-    assert "no GPU is read" not in await seen(Activity(id="activity"), (60, 9), starting, LIVE)
+    assert "no GPU is read" not in seen(Activity(id="activity"), (60, 9), starting, LIVE)
 
 
 # ── device ──────────────────────────────────────────────────────────────────────────────
@@ -282,10 +256,10 @@ def test_the_device_panel_says_what_is_not_read_and_why():
 
 
 @pytest.mark.parametrize("size", [(60, 60), (78, 24), (200, 47)])
-async def test_in_all_of_the_room_every_line_is_shown_in_two_columns_if_one_is_too_long(size):
+def test_in_all_of_the_room_every_line_is_shown_in_two_columns_if_one_is_too_long(size):
     panel = Activity(id="activity")
     panel.whole = True
-    text = await seen(panel, size, run(skipped_samples=1234), LIVE)
+    text = seen(panel, size, run(skipped_samples=1234), LIVE)
     for words in ("GPU 3, NVIDIA H200", "SM occupancy", "unattributed time", "1,234"):
         assert words in text
 

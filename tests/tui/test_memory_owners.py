@@ -4,7 +4,7 @@ import msgspec
 
 from gpudash.protocol.inspections import MemoryOwners, Owner
 from gpudash.tui.screens.dialog import ShowLines
-from tests.tui.driving import dashboard
+from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
 ABLE = msgspec.structs.replace(training(), can=("levers", "memory"))
@@ -22,38 +22,19 @@ def knowing(owners: MemoryOwners):
     return msgspec.structs.replace(ABLE, memory_owners=owners)
 
 
-async def test_the_answer_opens_when_it_comes_and_once():
-    async with dashboard(snapshot=ABLE) as d:
-        await d.press("M")
-        assert d.engine.calls_of("memory_owners") == [()]
-        await d.show(knowing(told()))
-        assert isinstance(d.app.screen, ShowLines)
-        assert "train.py:42 in step" in d.text()
-        await d.press("escape")
-        await d.show(knowing(told()))
-        assert not isinstance(d.app.screen, ShowLines)
-
-
-async def test_memory_that_ran_out_opens_nothing():
-    async with dashboard(snapshot=ABLE) as d:
-        await d.show(knowing(told(answers=())))
-        assert not isinstance(d.app.screen, ShowLines)
-
-
-async def test_an_open_dialog_is_left_alone():
-    async with dashboard(snapshot=ABLE) as d:
-        await d.press("M", "question_mark")
-        before = d.app.screen
-        await d.show(knowing(told()))
-        assert d.app.screen is before
-
-
-async def test_a_run_without_memory_owners_is_not_asked():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("M")
-        assert d.engine.calls_of("memory_owners") == []
-        assert d.notices() == ["who owns memory is not recorded here"]
-    ended = msgspec.structs.replace(ABLE, state="finished")
-    async with dashboard(snapshot=ended) as d:
-        await d.press("M")
-        assert d.engine.calls_of("memory_owners") == []
+@showing(ABLE)
+async def test_the_answer_opens_when_it_comes_and_once_but_above_no_dialog(d):
+    await d.show(knowing(told(answers=())))  # memory ran out: nobody has asked
+    assert d.app.screen is d.app.main_screen
+    await d.press("M")
+    assert d.engine.calls_of("memory_owners") == [()]
+    await d.show(knowing(told()))
+    assert isinstance(d.app.screen, ShowLines)
+    assert "train.py:42 in step" in d.text()
+    await d.press("escape")
+    await d.show(knowing(told()))
+    assert d.app.screen is d.app.main_screen
+    await d.press("M", "question_mark")
+    before = d.app.screen
+    await d.show(knowing(told(at_s=2.0)))
+    assert d.app.screen is before

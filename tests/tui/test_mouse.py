@@ -7,7 +7,6 @@ from gpudash.tui.bars import footer
 from gpudash.tui.cells import fitting
 from gpudash.tui.keys import KEYS, REPLAY_KEYS, TIMELINE_KEYS
 from tests.tui import scenes, scripts
-from tests.tui.driving import dashboard
 from tests.tui.fake_engine import settings, training
 
 WIDTHS = (80, 120, 200)
@@ -41,35 +40,18 @@ def test_the_menu_has_every_action_and_is_always_in_the_footer(width, scene, key
         assert shown & {"help", "screen.help"}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-async def test_a_change_can_be_undone_with_the_mouse(width):
-    async with dashboard((width, 40), snapshot=training()) as d:
-        await d.press("p")
-        off = settings(pipelined="off")
-        await d.show(msgspec.structs.replace(training(), settings=off), last_command=1)
-        assert "u undo" in d.lines()[-1]
-        await d.click("u undo")
-        assert d.engine.calls_of("change")[-1] == ({"pipelined": "on"},)
-
-
-async def test_what_a_hint_says_of_escape_a_click_on_it_does():
-    async with dashboard(snapshot=training()) as d:
-        ways = {"question_mark": "closes", "e": "closes", "slash": "cancels", "w": "cancels"}
-        for key, does in ways.items():
-            await d.press(key)
-            assert d.app.screen is not d.app.main_screen
-            await d.click(f"esc {does}")
-            assert d.app.screen is d.app.main_screen
-
-
-async def test_the_lines_for_a_lever_are_turned_over_and_closed_with_the_mouse():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("precision")
-        await d.press("c")
-        before = d.text()
-        await d.click("next value")
-        assert d.text() != before
-        await d.click("value before")
-        assert d.text() == before
-        await d.click("esc closes")
+async def test_a_change_can_be_undone_with_the_mouse_and_what_a_hint_says_of_escape_be_done(d):
+    off = msgspec.structs.replace(training(), settings=settings(pipelined="off"))
+    ways = {"question_mark": "closes", "e": "closes", "slash": "cancels", "w": "cancels"}
+    for key, does in ways.items():
+        await d.press(key)
+        assert d.app.screen is not d.app.main_screen
+        await d.click(f"esc {does}")
         assert d.app.screen is d.app.main_screen
+    await d.press("p")
+    for width in WIDTHS:
+        await d.resize(width, 40)
+        await d.show(off, last_command=1)
+        assert "u undo" in d.lines()[-1]
+    await d.click("u undo")
+    assert d.engine.calls_of("change")[-1] == ({"pipelined": "on"},)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpudash.metrics import METRICS
 from gpudash.tui.origins import origin, origin_lines
 from tests.tui import scenes
-from tests.tui.driving import dashboard
+from tests.tui.driving import showing
 
 SHOWN = [one for one in METRICS.values() if one.label]
 
@@ -84,9 +84,9 @@ def test_the_sensors_error_and_the_spread_of_the_newest_values_are_said():
     assert "values of the chart vary by ± " in found
 
 
-async def test_its_key_shows_them():
-    async with dashboard(snapshot=scenes.running()) as d:
-        await d.press("i")
-        assert "where the numbers come from" in d.text()
-        await d.press("escape")
-        assert "where the numbers come from" not in d.text()
+@showing(scenes.running())
+async def test_its_key_shows_them(d):
+    await d.press("i")
+    assert "where the numbers come from" in d.text()
+    await d.press("escape")
+    assert "where the numbers come from" not in d.text()

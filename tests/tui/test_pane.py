@@ -22,6 +22,7 @@ from gpudash.tui.widgets.pane import TITLES, Pane
 from tests.tui.comparisons import CONCLUDED, compared, comparing, text_of
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import result, settings, training
+from tests.tui.frames import painted
 
 changed = msgspec.structs.replace
 SIZES = [(200, 12), (120, 10), (80, 8), (60, 8), (40, 6), (20, 5), (8, 3), (3, 2), (1, 1)]
@@ -46,34 +47,61 @@ class Alone(App[None]):
 
     def __init__(self):
         super().__init__()
-        self.ran = []
+        self.ran, self.pane = [], Pane()
 
     def compose(self):
-        yield Pane()
+        yield self.pane
+
+    def lines(self):
+        return [self.pane.render_line(y).text for y in range(self.pane.size.height)]
+
+    def at(self, text):
+        """Where the pane shows a text, to be clicked."""
+        lines = self.lines()
+        y = next(y for y, line in enumerate(lines) if text in line)
+        return lines[y].index(text) + 1, y
 
     async def run_action(self, action, *args, **kwargs):
         self.ran.append(action)
         return True
 
 
+class Seen:
+    """A pane at a size, and what it shows."""
+
+    def __init__(self, snapshot=None, size=(120, 10), lines=()):
+        self.pane, self.size = Pane(), size
+        self.pane.show(snapshot or training(), lines)
+        self.lines()  # it knows its size
+
+    def lines(self, *, focused=True):
+        return painted(self.pane, self.size, focused=focused)
+
+    @property
+    def rule(self):
+        return self.lines()[0]
+
+    @property
+    def foot(self):
+        return self.lines()[-1]
+
+    @property
+    def chosen(self):
+        return self.pane.chosen_result.number
+
+    def numbers(self):
+        """Of the rows in sight."""
+        return [line.strip("▸ ").split()[0] for line in self.lines()[2:-1]]
+
+
 @asynccontextmanager
-async def pane(snapshot=None, size=(120, 10), lines=()):
+async def running(snapshot, size=(120, 10)):
+    """A pane in an app, for the mouse."""
     app = Alone()
     async with app.run_test(size=size) as pilot:
-        app.pilot = pilot
-        one = app.query_one(Pane)
-        one.show(snapshot or training(), lines)
+        app.pane.show(snapshot)
         await pilot.pause()
-        yield one
-
-
-def seen(one):
-    return [one.render_line(y).text for y in range(one.size.height)]
-
-
-def numbers(one):
-    """Of the rows in sight."""
-    return [line.strip("▸ ").split()[0] for line in seen(one)[2:-1]]
+        yield app, pilot
 
 
 def drawn(results, width, *, rows=9, price=None, **options):
@@ -85,62 +113,52 @@ def drawn(results, width, *, rows=9, price=None, **options):
 # ── tabs ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_tabs_stand_in_the_rule_with_what_is_in_them():
+def test_tabs_stand_in_the_rule_with_what_is_in_them():
     snapshot = changed(CONCLUDED, verdicts=(CONCLUDED.comparison,))
-    async with pane(snapshot, lines=["one", "two"]) as one:
-        assert "⁵history 2 ━ A/B 1 ━ profile ━ log 2 ━" in seen(one)[0]
+    assert "⁵history 2 ━ A/B 1 ━ profile ━ log 2 ━" in Seen(snapshot, lines=["one", "two"]).rule
 
 
-async def test_the_open_tab_is_marked_without_colour():
-    async with pane() as one:
-        for tab, (title, _) in TITLES.items():
-            one.open(tab)
-            assert f"⁵{title}" in seen(one)[0]
-            assert seen(one)[0].count("⁵") == 1
+def test_the_open_tab_is_marked_without_colour():
+    one = Seen()
+    for tab, (title, _) in TITLES.items():
+        one.pane.open(tab)
+        assert f"⁵{title}" in one.rule
+        assert one.rule.count("⁵") == 1
 
 
-async def test_next_tab_goes_round():
-    async with pane() as one:
-        tabs = []
-        for _ in range(5):
-            tabs.append(one.tab)
-            one.next_tab()
-        assert tabs == ["history", "ab", "profile", "log", "history"]
+def test_next_tab_goes_round():
+    one, tabs = Seen().pane, []
+    for _ in range(5):
+        tabs.append(one.tab)
+        one.next_tab()
+    assert tabs == ["history", "ab", "profile", "log", "history"]
 
 
-async def test_a_tab_is_a_button():
-    async with pane() as one:
-        x = seen(one)[0].index("profile")
-        await one.app.pilot.click(offset=(x + 2, 0))
-        assert "pane('profile')" in one.app.ran
+def test_titles_shorten_where_there_is_little_room():
+    assert Seen(size=(34, 6)).rule.startswith(" ━ ⁵hist ━ A/B ━ prof ━ log ━")
 
 
-async def test_titles_shorten_where_there_is_little_room():
-    async with pane(size=(34, 6)) as one:
-        assert seen(one)[0].startswith(" ━ ⁵hist ━ A/B ━ prof ━ log ━")
+def test_a_running_comparison_is_seen_from_every_tab():
+    assert "A/B ◌" in Seen(comparing(9)).rule
 
 
-async def test_a_running_comparison_is_seen_from_every_tab():
-    async with pane(comparing(9)) as one:
-        assert "A/B ◌" in seen(one)[0]
+def test_nothing_but_the_user_opens_a_tab():
+    one = Seen().pane
+    one.show(comparing(2), ["Traceback (most recent call last):"])
+    one.show(CONCLUDED)
+    assert one.tab == "history"
 
 
-async def test_nothing_but_the_user_opens_a_tab():
-    async with pane() as one:
-        one.show(comparing(2), ["Traceback (most recent call last):"])
-        one.show(CONCLUDED)
-        assert one.tab == "history"
-
-
-async def test_the_timeline_says_that_nothing_has_been_profiled():
-    async with pane() as one:
-        one.open("profile")
-        assert "no profile of this run yet" in seen(one)[1]
+def test_the_timeline_says_that_nothing_has_been_profiled():
+    one = Seen()
+    one.pane.open("profile")
+    assert "no profile of this run yet" in one.lines()[1]
 
 
 async def test_only_rows_that_changed_are_painted_and_none_without_news(monkeypatch):
-    async with pane() as one:
-        drawn_rows = []
+    async with running(training()) as (app, _):
+        one, drawn_rows = app.pane, []
+        one.render_line(0)
         monkeypatch.setattr(one, "refresh", lambda *regions, **_: drawn_rows.extend(regions))
         one.show(training(moved=1.0))
         assert [region.y for region in drawn_rows] == [3]
@@ -290,10 +308,10 @@ def test_painting_reads_only_the_rows_in_sight():
     assert len(read) == 9
 
 
-async def test_a_single_row_has_the_newest_setting_and_no_head():
-    async with pane(size=(80, 2)) as one:
-        assert "pipelined=on" in seen(one)[1]
-        assert "1 row above" in seen(one)[0]
+def test_a_single_row_has_the_newest_setting_and_no_head():
+    rule, row = Seen(size=(80, 2)).lines()
+    assert "pipelined=on" in row
+    assert "1 row above" in rule
 
 
 def test_before_a_setting_was_tried_it_says_what_will_stand_here():
@@ -313,117 +331,115 @@ def test_nothing_in_the_history_is_coloured_and_the_present_setting_is_bold():
 # ── the cursor ──────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_row_under_the_cursor_is_marked_while_the_panel_has_the_focus():
-    async with pane() as one:
-        one.scroll_rows(-1)
-        assert [line[1] for line in seen(one)[2:4]] == ["▸", " "]
-        assert one.chosen_result.number == 1
-        one.blur()
-        await one.app.pilot.pause()
-        assert "▸" not in "".join(seen(one))
+def of_rows(begin, end=None):
+    return changed(training(), results=BATCHES[begin:end])
 
 
-async def test_the_cursor_stops_at_both_ends_and_follows_the_last_row_again():
-    async with pane(changed(training(), results=BATCHES[:50])) as one:
-        one.scroll_rows(-1000)
-        assert one.chosen_result.number == 1
-        one.scroll_rows(1000)
-        one.show(changed(training(), results=BATCHES[:60]))
-        assert one.chosen_result.number == 60
+def test_the_row_under_the_cursor_is_marked_while_the_panel_has_the_focus():
+    one = Seen()
+    one.pane.scroll_rows(-1)
+    assert [line[1] for line in one.lines()[2:4]] == ["▸", " "]
+    assert one.chosen == 1
+    assert "▸" not in "".join(one.lines(focused=False))
 
 
-async def test_the_cursor_stays_on_its_row_as_the_oldest_ones_are_dropped():
-    async with pane(changed(training(), results=BATCHES[:50])) as one:
-        one.find("batch_size=30")
-        before = numbers(one)
-        one.show(changed(training(), results=BATCHES[4:53]))
-        assert one.chosen_result.number == 30
-        assert numbers(one) == before  # nothing has scrolled
-        one.show(changed(training(), results=BATCHES[40:90]))
-        assert one.chosen_result.number > 30  # it is gone itself
+def test_the_cursor_stops_at_both_ends_and_follows_the_last_row_again():
+    one = Seen(of_rows(0, 50))
+    one.pane.scroll_rows(-1000)
+    assert one.chosen == 1
+    one.pane.scroll_rows(1000)
+    one.pane.show(of_rows(0, 60))
+    assert one.chosen == 60
 
 
-async def test_what_is_out_of_sight_is_counted_in_the_rule():
-    async with pane(changed(training(), results=BATCHES)) as one:
-        assert "493 rows above ↑" in seen(one)[0]
-        one.scroll_pages(-1)
-        one.scroll_pages(-1)
-        before = re.findall(r"([\d,]+) rows? (above|below)", seen(one)[0])
-        assert sum(int(count) for count, _ in before) == 493
-        assert [where for _, where in before] == ["above", "below"]
+def test_the_cursor_stays_on_its_row_as_the_oldest_ones_are_dropped():
+    one = Seen(of_rows(0, 50))
+    one.pane.find("batch_size=30")
+    before = one.numbers()
+    one.pane.show(of_rows(4, 53))
+    assert one.chosen == 30
+    assert one.numbers() == before  # nothing has scrolled
+    one.pane.show(of_rows(40, 90))
+    assert one.chosen > 30  # it is gone itself
 
 
-async def test_a_click_chooses_the_row_under_the_pointer():
-    async with pane(changed(training(), results=BATCHES)) as one:
-        await one.app.pilot.click(offset=(20, 4))
-        assert one.chosen_result.number == 496
-        await one.app.pilot.click(offset=(20, 2))
-        assert one.chosen_result.number == 494
+def test_what_is_out_of_sight_is_counted_in_the_rule():
+    one = Seen(of_rows(0))
+    assert "493 rows above ↑" in one.rule
+    one.pane.scroll_pages(-1)
+    one.pane.scroll_pages(-1)
+    before = re.findall(r"([\d,]+) rows? (above|below)", one.rule)
+    assert sum(int(count) for count, _ in before) == 493
+    assert [where for _, where in before] == ["above", "below"]
 
 
-async def test_the_wheel_moves_the_cursor():
-    async with pane(changed(training(), results=BATCHES)) as one:
-        await mouse(one.app.pilot, [events.MouseScrollUp], one, offset=(9, 4))
-        assert one.chosen_result.number == 499
+async def test_a_click_chooses_the_row_under_the_pointer_and_the_wheel_moves_the_cursor():
+    async with running(of_rows(0)) as (app, pilot):
+        for y, number in ((4, 496), (2, 494)):
+            await pilot.click(offset=(20, y))
+            assert app.pane.chosen_result.number == number
+        await mouse(pilot, [events.MouseScrollUp], app.pane, offset=(9, 4))
+        assert app.pane.chosen_result.number == 493
 
 
-async def test_a_row_does_not_offer_its_levers_where_none_can_be_moved():
-    async with pane(changed(training(), can=())) as one:
-        assert "y copy" in seen(one)[-1]
-        assert "use these levers" not in seen(one)[-1]
-        one.show(training())
-        assert "use these levers" in seen(one)[-1]
+def test_a_row_offers_its_levers_where_they_can_be_moved_and_says_that_it_proves_nothing():
+    one = Seen(changed(training(), can=()))
+    assert "y copy" in one.foot
+    assert "use these levers" not in one.foot
+    one.pane.show(training())
+    assert one.foot.strip().startswith("tried one after another: no proof")
+    assert "⏎ use these levers" in one.foot
+    assert "y copy" in one.foot
 
 
-async def test_a_row_offers_its_levers_and_says_that_it_proves_nothing():
-    async with pane() as one:
-        assert seen(one)[-1].strip().startswith("tried one after another: no proof")
-        assert "y copy" in seen(one)[-1]
-        assert "⏎ use these levers" in seen(one)[-1]
-        await one.app.pilot.click(offset=(seen(one)[-1].index("use these"), 9))
-        assert "use_row" in one.app.ran
-
-
-async def test_find_goes_from_one_match_to_the_next_and_round():
-    async with pane(changed(training(), results=BATCHES)) as one:
-        assert one.find("SIZE=49")
-        assert one.chosen_result.number == 49
-        assert one.find("size=49")
-        assert one.chosen_result.number == 490
-        for _ in range(10):
-            one.find("size=49")
-        assert one.chosen_result.number == 49
-        assert not one.find("nowhere")
-        assert one.chosen_result.number == 49
+def test_find_goes_from_one_match_to_the_next_and_round():
+    one = Seen(of_rows(0))
+    for text, found in (("SIZE=49", 49), ("size=49", 490)):
+        assert one.pane.find(text)
+        assert one.chosen == found
+    for _ in range(10):
+        one.pane.find("size=49")
+    assert one.chosen == 49
+    assert not one.pane.find("nowhere")
+    assert one.chosen == 49
 
 
 # ── the A/B ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_running_comparison_says_how_far_it_is_and_one_that_is_over_offers_what_to_do():
-    async with pane(comparing(9)) as one:
-        one.open("ab")
-        assert "pipelined=off ━ 9 of at most 40 pairs ━━" in seen(one)[0]
-        one.show(CONCLUDED)
-        for key, action in (
-            ("⏎ sets off", "keep"),
-            ("m more pairs", "more_pairs"),
-            ("y copy the verdict", "copy"),
-            ("Y card", "card"),
-            ("S copy it for new starts", "new_starts"),
-        ):
-            await one.app.pilot.click(offset=(seen(one)[-1].index(key) + 1, 9))
-            assert one.app.ran[-1] == action
-        one.show(changed(CONCLUDED, settings=settings(pipelined="off")))
-        await one.app.pilot.click(offset=(seen(one)[-1].index("o back to on") + 1, 9))
-        assert one.app.ran[-1] == "go_back"
+async def test_tabs_and_offers_are_buttons():
+    kept = changed(CONCLUDED, settings=settings(pipelined="off"))
+    offers = (
+        (training(), "use these levers", "use_row"),
+        (CONCLUDED, "⏎ sets off", "keep"),
+        (CONCLUDED, "m more pairs", "more_pairs"),
+        (CONCLUDED, "y copy the verdict", "copy"),
+        (CONCLUDED, "Y card", "card"),
+        (CONCLUDED, "S copy it for new starts", "new_starts"),
+        (kept, "o back to on", "go_back"),
+    )
+    async with running(training()) as (app, pilot):
+        await pilot.click(offset=app.at("profile"))
+        assert app.ran == ["pane('profile')"]
+        for snapshot, text, action in offers:
+            app.pane.open("history" if action == "use_row" else "ab")
+            app.pane.show(snapshot)
+            await pilot.pause()
+            await pilot.click(offset=app.at(text))
+            assert app.ran[-1] == action
 
 
-async def test_what_cannot_be_run_is_not_offered():
-    async with pane(changed(CONCLUDED, can=())) as one:
-        one.open("ab")
-        assert "sets off" not in seen(one)[-1]
-        assert "y copy the verdict" in seen(one)[-1]
+def test_a_running_comparison_says_how_far_it_is():
+    one = Seen(comparing(9))
+    one.pane.open("ab")
+    assert "pipelined=off ━ 9 of at most 40 pairs ━━" in one.rule
+
+
+def test_what_cannot_be_run_is_not_offered():
+    one = Seen(changed(CONCLUDED, can=()))
+    one.pane.open("ab")
+    assert "sets off" not in one.foot
+    assert "y copy the verdict" in one.foot
 
 
 # ── the log ─────────────────────────────────────────────────────────────────────────────
@@ -467,83 +483,76 @@ def test_warnings_and_errors_are_recognised(line, trouble):
     assert is_trouble(line) == trouble
 
 
-async def test_lines_are_unread_until_the_log_is_seen_and_trouble_is_marked():
-    async with pane(lines=["fine"]) as one:
-        assert "log 1 " in seen(one)[0]
-        one.show(training(), ["Traceback (most recent call last):", "fine"])
-        assert "log 3! " in seen(one)[0]
-        one.open("log")
-        assert "⁵log ━" in seen(one)[0]
-        one.show(training(), ["read at once"])
-        one.open("history")
-        assert " log ━" in seen(one)[0]
+def test_lines_are_unread_until_the_log_is_seen_and_trouble_is_marked():
+    one = Seen(lines=["fine"])
+    assert "log 1 " in one.rule
+    one.pane.show(training(), ["Traceback (most recent call last):", "fine"])
+    assert "log 3! " in one.rule
+    one.pane.open("log")
+    assert "⁵log ━" in one.rule
+    one.pane.show(training(), ["read at once"])
+    one.pane.open("history")
+    assert " log ━" in one.rule
 
 
-async def test_the_log_follows_its_end_until_it_is_scrolled():
-    lines = [f"line {number}" for number in range(100)]
-    async with pane(lines=lines) as one:
-        one.open("log")
-        assert "line 99 " in seen(one)[-1]
-        one.scroll_rows(-1)
-        one.show(training(), ["more"])
-        assert "line 98 " in seen(one)[-1]
-        assert "2 lines below ↓" in seen(one)[0]
-        one.scroll_rows(-1000)
-        assert "line 0 " in seen(one)[1]
-        one.scroll_rows(1000)
-        one.show(training(), ["last"])
-        assert "last " in seen(one)[-1]
+def test_the_log_follows_its_end_until_it_is_scrolled():
+    one = Seen(lines=[f"line {number}" for number in range(100)])
+    one.pane.open("log")
+    assert "line 99 " in one.foot
+    one.pane.scroll_rows(-1)
+    one.pane.show(training(), ["more"])
+    assert "line 98 " in one.foot
+    assert "2 lines below ↓" in one.rule
+    one.pane.scroll_rows(-1000)
+    assert "line 0 " in one.lines()[1]
+    one.pane.scroll_rows(1000)
+    one.pane.show(training(), ["last"])
+    assert "last " in one.foot
 
 
-async def test_what_is_being_read_stays_as_the_oldest_lines_are_dropped():
-    async with pane(lines=[f"line {number}." for number in range(KEPT_LINES)]) as one:
-        one.open("log")
-        one.find("line 1500.")
-        one.show(training(), ["more"] * 100)
-        assert "line 1500." in seen(one)[-1]
+def test_what_is_being_read_stays_as_the_oldest_lines_are_dropped():
+    one = Seen(lines=[f"line {number}." for number in range(KEPT_LINES)])
+    one.pane.open("log")
+    one.pane.find("line 1500.")
+    one.pane.show(training(), ["more"] * 100)
+    assert "line 1500." in one.foot
 
 
-async def test_a_rewound_log_replaces_the_earlier_lines():
-    async with pane(lines=["old"]) as one:
-        one.open("log")
-        one.show(training(), ["new"], rewound=True)
-        assert "old" not in "".join(seen(one))
-        assert "new" in seen(one)[1]
+def test_a_rewound_log_replaces_the_earlier_lines():
+    one = Seen(lines=["old"])
+    one.pane.open("log")
+    one.pane.show(training(), ["new"], rewound=True)
+    assert "old" not in "".join(one.lines())
+    assert "new" in one.lines()[1]
 
 
 # ── whatever it is given ────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("tab", TITLES)
-async def test_any_size_and_any_name_is_painted_whole(tab):
+def test_any_size_and_any_name_is_painted_whole(tab):
     rows = tuple(result(number, name, 10.0**number) for number, name in enumerate(NAMES, 1))
     hostile = [compared(n, a=name, b=name, lever=name) for n, name in enumerate(NAMES)]
-    async with pane(changed(training(), results=rows), lines=NAMES) as one:
-        one.open(tab)
-        for size in SIZES:
-            await one.app.pilot.resize_terminal(*size)
-            await one.app.pilot.pause()
-            for shown in (None, *hostile, changed(hostile[5], verdict="v " * 200)):
-                one.show(changed(training(), results=rows, comparison=shown, verdicts=hostile))
-                lines = seen(one)
-                assert "failed" not in "".join(lines)
-                assert "\x1b" not in "".join(lines)
-                assert all(cell_len(line) == size[0] for line in lines)
-            one.scroll_rows(-3)
-            one.scroll_pages(1)
-            one.find("批")
+    one = Seen(changed(training(), results=rows), lines=NAMES)
+    one.pane.open(tab)
+    for one.size in SIZES:
+        for shown in (None, *hostile, changed(hostile[5], verdict="v " * 200)):
+            one.pane.show(changed(training(), results=rows, comparison=shown, verdicts=hostile))
+            lines = one.lines()
+            assert "\x1b" not in "".join(lines)
+            assert {*map(cell_len, lines)} == {one.size[0]}
+        one.pane.scroll_rows(-3)
+        one.pane.scroll_pages(1)
+        one.pane.find("批")
 
 
 async def test_it_is_painted_without_colour(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    async with pane(CONCLUDED, size=(80, 6)) as one:
-        for tab in TITLES:
-            one.open(tab)
-            one.redraw()
-            assert "failed" not in "".join(seen(one))
-        one.open("history")
-        one.redraw()
-        assert " ▸ 2" in seen(one)[3]
+    async with running(CONCLUDED, size=(80, 6)) as (app, _):
+        for tab in (*TITLES, "history"):
+            app.pane.open(tab)
+            assert "failed" not in "".join(app.lines())
+        assert " ▸ 2" in app.lines()[3]
 
 
 def test_before_a_step_is_measured_the_rate_to_come_is_in_samples():

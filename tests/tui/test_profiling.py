@@ -9,7 +9,7 @@ import pytest
 from gpudash.errors import UsageError
 from gpudash.tui.keys import PROFILED_STEPS
 from gpudash.tui.screens.timeline import TimelineScreen
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, showing
 from tests.tui.fake_engine import recording, training
 from tests.tui.traces import SUMMARY, profiled, shown, training_trace
 
@@ -61,33 +61,33 @@ async def asked(d) -> Path:
     return path
 
 
-async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tmp_path):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        path = await asked(d)
-        assert path.parent == tmp_path / "traces"
-        await d.show(changed(RUNNING, profiling=True, status="profiling"))
-        assert d.lines()[-2].startswith(f" profiling {PROFILED_STEPS} steps …")
-        assert d.lines()[-2].count("profiling") == 1
-        traces[path] = training_trace()
-        await d.show(changed(RUNNING, profile=profiled(path=str(path))))
-        await until_open(d)
-        assert "10,341" in d.text()
-        await d.press("escape")
-        assert "profiling" not in d.text()
-        await d.press("t")
-        assert is_open(d)
-        assert len(d.engine.calls_of("profile")) == 1
+@showing(RUNNING)
+async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tmp_path, d):
+    await d.press("t")
+    path = await asked(d)
+    assert path.parent == tmp_path / "traces"
+    await d.show(changed(RUNNING, profiling=True, status="profiling"))
+    assert d.lines()[-2].startswith(f" profiling {PROFILED_STEPS} steps …")
+    assert d.lines()[-2].count("profiling") == 1
+    traces[path] = training_trace()
+    await d.show(changed(RUNNING, profile=profiled(path=str(path))))
+    await until_open(d)
+    assert "10,341" in d.text()
+    await d.press("escape")
+    assert "profiling" not in d.text()
+    await d.press("t")
+    assert is_open(d)
+    assert len(d.engine.calls_of("profile")) == 1
 
 
-async def test_a_profile_that_ended_early_says_how_many_of_the_steps_it_has(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        path = await asked(d)
-        traces[path] = training_trace()
-        await d.show(changed(RUNNING, profile=profiled(path=str(path), steps=3)))
-        await until_open(d)
-        assert d.notices() == [f"the profile ended early: it has 3 of {PROFILED_STEPS} steps"]
+@showing(RUNNING)
+async def test_a_profile_that_ended_early_says_how_many_of_the_steps_it_has(traces, d):
+    await d.press("t")
+    path = await asked(d)
+    traces[path] = training_trace()
+    await d.show(changed(RUNNING, profile=profiled(path=str(path), steps=3)))
+    await until_open(d)
+    assert d.notices() == [f"the profile ended early: it has 3 of {PROFILED_STEPS} steps"]
 
 
 async def test_asking_for_memory_does_not_end_a_profile(traces):
@@ -100,32 +100,32 @@ async def test_asking_for_memory_does_not_end_a_profile(traces):
         assert d.engine.calls_of("memory_owners") == []
 
 
-async def test_asking_twice_is_asking_once(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        await asked(d)
-        await d.press("t")
-        assert d.notices() == ["a profile is being made"]
-        assert len(d.engine.calls_of("profile")) == 1
+@showing(RUNNING)
+async def test_asking_twice_is_asking_once(traces, d):
+    await d.press("t")
+    await asked(d)
+    await d.press("t")
+    assert d.notices() == ["a profile is being made"]
+    assert len(d.engine.calls_of("profile")) == 1
 
 
-async def test_a_profile_that_is_refused_can_be_asked_for_again(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        await asked(d)
-        await d.show(RUNNING)
-        assert not is_open(d)
-        assert "profiling" not in d.text()
-        d.engine.calls.clear()
-        await d.press("t")
-        await asked(d)
+@showing(RUNNING)
+async def test_a_profile_that_is_refused_can_be_asked_for_again(traces, d):
+    await d.press("t")
+    await asked(d)
+    await d.show(RUNNING)
+    assert not is_open(d)
+    assert "profiling" not in d.text()
+    d.engine.calls.clear()
+    await d.press("t")
+    await asked(d)
 
 
-async def test_a_trace_that_cannot_be_read_is_a_line_of_the_status(traces):
-    async with dashboard(snapshot=changed(RUNNING, profile=profiled())) as d:
-        await d.press("t")
-        await d.until("/traces/trace.json is no trace of torch.profiler")
-        assert not is_open(d)
+@showing(changed(RUNNING, profile=profiled()))
+async def test_a_trace_that_cannot_be_read_is_a_line_of_the_status(traces, d):
+    await d.press("t")
+    await d.until("/traces/trace.json is no trace of torch.profiler")
+    assert not is_open(d)
 
 
 async def test_a_profile_of_a_run_that_has_ended_is_still_shown(traces):
@@ -189,17 +189,17 @@ async def test_the_answer_rests_on_a_profile_only_with_the_settings_that_it_was_
     assert d.engine.calls_of("deepen") == [(RUNNING.workload, RUNNING.settings)]
 
 
-async def test_a_profile_does_not_open_above_a_dialog(traces):
-    async with dashboard(snapshot=RUNNING) as d:
-        await d.press("t")
-        path = await asked(d)
-        traces[path] = training_trace()
-        await d.press("slash")
-        await d.show(changed(RUNNING, profile=profiled(path=str(path))))
-        while not d.notices():
-            await d.pilot.pause(0.01)
-        assert d.notices() == ["the profile is there; t shows it"]
-        assert not is_open(d)
+@showing(RUNNING)
+async def test_a_profile_does_not_open_above_a_dialog(traces, d):
+    await d.press("t")
+    path = await asked(d)
+    traces[path] = training_trace()
+    await d.press("slash")
+    await d.show(changed(RUNNING, profile=profiled(path=str(path))))
+    while not d.notices():
+        await d.pilot.pause(0.01)
+    assert d.notices() == ["the profile is there; t shows it"]
+    assert not is_open(d)
 
 
 async def test_a_trace_goes_beside_the_recording(traces, tmp_path):
@@ -222,13 +222,13 @@ async def test_the_newest_traces_are_kept(traces, tmp_path):
     assert len(list(folder.iterdir())) == 4
 
 
-async def test_the_pane_says_what_there_is_and_enter_shows_it(traces):
+@showing(RUNNING)
+async def test_the_pane_says_what_there_is_and_enter_shows_it(traces, d):
     traces[Path("/traces/trace.json")] = training_trace()
-    async with dashboard(snapshot=RUNNING) as d:
-        d.app.main_screen.open_tab("profile")
-        await d.settle()
-        assert "no profile of this run yet: t makes one" in d.text()
-        await d.show(changed(RUNNING, profile=profiled(steps=3)))
-        assert "steps 10,340 to 10,342 were traced: t shows the profile" in d.text()
-        await d.press("enter")
-        await until_open(d)
+    d.app.main_screen.open_tab("profile")
+    await d.settle()
+    assert "no profile of this run yet: t makes one" in d.text()
+    await d.show(changed(RUNNING, profile=profiled(steps=3)))
+    assert "steps 10,340 to 10,342 were traced: t shows the profile" in d.text()
+    await d.press("enter")
+    await until_open(d)

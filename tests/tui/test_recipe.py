@@ -1,12 +1,10 @@
 """The lines to take home, from the levers and from the chooser."""
 
 import msgspec
-import pytest
 
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.recipe import TakeHome
-from tests.tui.driving import dashboard
-from tests.tui.fake_engine import training
+from tests.tui.driving import showing
 from tests.tui.test_script import script
 from workloads import CATALOGUE
 from workloads.levers import find
@@ -16,16 +14,21 @@ changed = msgspec.structs.replace
 PRECISION = find(CATALOGUE["encdec"].levers, "precision")
 
 
-async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied():
-    async with dashboard(snapshot=training(), notifications=True) as d:
-        await d.choose("batch_size")
-        await d.press("c")
-        assert "+loader = DataLoader(dataset, batch_size=8)" in d.text()
-        await d.press("y")
-        assert d.app.clipboard == recipe(d.app.main_screen.levers.chosen, "8").code
-        assert d.notices() == ["copied: the lines for batch_size=8"]
-        await d.press("escape")
-        assert d.app.screen is d.app.main_screen
+@showing(notifications=True)
+async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied(d):
+    d.choose("batch_size")
+    await d.press("c")
+    assert "+loader = DataLoader(dataset, batch_size=8)" in d.text()
+    await d.press("y")
+    assert d.app.clipboard == recipe(d.app.main_screen.levers.chosen, "8").code
+    assert d.notices() == ["copied: the lines for batch_size=8"]
+    await d.press("escape")
+    assert d.app.screen is d.app.main_screen
+    d.app.clear_notifications()
+    d.choose("compile")
+    await d.press("c", "y")
+    assert "PyTorch's default: there is nothing to write." in d.text()
+    assert d.notices() == ["there is nothing to copy"]
 
 
 async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
@@ -35,55 +38,47 @@ async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
     (tmp_path / "train.py").write_text("\nloader = DataLoader(data, batch_size=16)\n")
     async with script() as d:
         d.app.control.plan = changed(d.app.control.plan, command=("python", "train.py"))
-        await d.choose("pin_memory")
+        d.choose("pin_memory")
         await d.press("c", "right")
         assert "train.py:2 in your script:" in d.text()
         assert "-loader = DataLoader(data, batch_size=16)" in d.text()
         assert "+loader = DataLoader(data, batch_size=16, pin_memory=True)" in d.text()
 
 
-async def test_the_arrows_go_to_the_other_values():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("precision")
-        await d.press("c")
-        value = d.app.main_screen.levers.chosen.default_text
-        for key in ("right", "right", "right", "left", "l", "h"):
-            assert f"precision={value}" in d.text()
-            marked = recipe(PRECISION, value).marked
-            assert all(line.strip() in d.text() for line in marked if line[0] == "+")
-            await d.press(key)
-            value = PRECISION.step(value, 1 if key in ("right", "l") else -1)
+async def test_the_arrows_and_words_of_the_hint_go_to_the_other_values(d):
+    d.choose("precision")
+    await d.press("c")
+    value = d.app.main_screen.levers.chosen.default_text
+    for key in ("right", "right", "right", "left", "l", "h"):
+        assert f"precision={value}" in d.text()
+        marked = recipe(PRECISION, value).marked
+        assert all(line.strip() in d.text() for line in marked if line[0] == "+")
+        await d.press(key)
+        value = PRECISION.step(value, 1 if key in ("right", "l") else -1)
+    before = d.text()
+    await d.click("next value")
+    assert d.text() != before
+    await d.click("value before")
+    assert d.text() == before
+    await d.click("esc closes")
+    assert d.app.screen is d.app.main_screen
 
 
-async def test_where_there_is_nothing_to_write_nothing_is_copied():
-    async with dashboard(snapshot=training(), notifications=True) as d:
-        await d.choose("compile")
-        await d.press("c", "y")
-        assert "PyTorch's default: there is nothing to write." in d.text()
-        assert d.app.clipboard == ""
-        assert d.notices() == ["there is nothing to copy"]
+async def test_the_chooser_shows_the_value_under_its_cursor_and_stays(d):
+    d.choose("batch_size")
+    await d.press("enter", "1", "2", "c")
+    assert "+loader = DataLoader(dataset, batch_size=12)" in d.text()
+    await d.press("escape")
+    assert isinstance(d.app.screen, Chooser)
+    await d.click("c code", nth=1)  # the answer has one, too
+    assert isinstance(d.app.screen, TakeHome)
 
 
-async def test_the_chooser_shows_the_value_under_its_cursor_and_stays():
-    async with dashboard(snapshot=training()) as d:
-        await d.choose("batch_size")
-        await d.press("enter", "1", "2", "c")
-        assert "+loader = DataLoader(dataset, batch_size=12)" in d.text()
-        await d.press("escape")
-        assert isinstance(d.app.screen, Chooser)
-        await d.click("c code", nth=1)  # the answer has one, too
-        assert isinstance(d.app.screen, TakeHome)
-
-
-@pytest.mark.parametrize("size", [(20, 5), (80, 24)])
-async def test_it_stands_at_any_size(size):
-    async with dashboard(size, snapshot=training()) as d:
-        await d.press("c", "right", "down", "end")
-        assert all(len(line) == size[0] for line in d.lines())
-
-
-async def test_no_line_of_code_is_broken_at_80_columns():
-    async with dashboard((80, 60), snapshot=training()) as d:
-        await d.choose("pipelined")
-        await d.press("c")
-        assert "+loader = DataLoader(dataset, batch_size=batch_size, pin_memory=True)" in d.text()
+@showing(size=(80, 60))
+async def test_it_stands_at_any_size_and_no_line_of_code_is_broken_at_80_columns(d):
+    d.choose("pipelined")
+    await d.press("c")
+    assert "+loader = DataLoader(dataset, batch_size=batch_size, pin_memory=True)" in d.text()
+    await d.resize(20, 5)
+    await d.press("right", "down", "end")
+    assert all(len(line) == 20 for line in d.lines())

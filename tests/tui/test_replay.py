@@ -1,6 +1,7 @@
 """The dashboard over a recording: its own keys, the scrubber, and what it cannot do."""
 
 import re
+from itertools import product
 
 import msgspec
 import pytest
@@ -9,10 +10,13 @@ from gpudash.format import minutes
 from gpudash.handout.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
-from gpudash.tui.keys import INSTEAD, RECORDED
+from gpudash.tui.arrangement import PanelChoice
+from gpudash.tui.keys import RECORDED
+from gpudash.tui.panels import View
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import training
+from tests.tui.frames import control_of
 
 PLAYBACK = Playback(
     name="run.csv", position_s=31.0, length_s=53.0, speed=4.0, markers=((10.0, "pipelined=on"),)
@@ -31,9 +35,10 @@ class FakePlayer:
         return lambda *arguments: self.calls.append((name, *arguments))
 
 
-@pytest.mark.parametrize(
-    ("key", "call"),
-    {
+@showing(SHOWN, player=FakePlayer())
+async def test_keys_and_a_click_play_the_recording_and_ask_nothing_of_a_training(d):
+    player = d.app.control.player
+    for key, call in {
         "space": ("play_or_hold",),
         "left": ("seek", 26.0),
         "right": ("seek", 36.0),
@@ -42,19 +47,25 @@ class FakePlayer:
         "comma": ("seek", 10.0),
         "full_stop": ("seek", 53.0),
         "end": ("seek_end",),
-    }.items(),
-)
-async def test_a_key_plays_the_recording_and_asks_nothing_of_a_training(key, call):
-    async with dashboard(snapshot=SHOWN, player=FakePlayer()) as d:
-        calls = len(d.engine.calls)
+    }.items():
         await d.press(key)
-        assert d.app.control.player.calls == [call]
-        assert len(d.engine.calls) == calls
+        assert player.calls.pop() == call
+    player.position_s = 10.5  # the marker that was just reached is not the one before
+    await d.press("comma")
+    assert player.calls.pop() == ("seek", 0.0)
+    await d.pilot.click("#scrubber", offset=(10, 0))
+    await d.settle()
+    assert player.calls == [("seek", 0.0)]
+    assert len(d.engine.calls) == 1
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
-async def test_header_and_scrubber_say_where_the_recording_stands(size):
-    async with dashboard(size, snapshot=SHOWN, player=FakePlayer()) as d:
+REPLAYED = View(panels=PanelChoice(scrubber=True))
+
+
+def test_header_and_scrubber_say_where_the_recording_stands():
+    d = still(snapshot=SHOWN, view=REPLAYED)
+    for size in [(60, 16), (80, 24), (120, 40), (200, 50)]:
+        d.resize(*size)
         assert "replay run.csv  0:00:31 of 0:00:53  ×4" in d.lines()[0]
         scrubber = d.lines()[-3]
         assert scrubber.startswith(" 0:00:00 ├")
@@ -64,71 +75,36 @@ async def test_header_and_scrubber_say_where_the_recording_stands(size):
 @pytest.mark.parametrize(
     ("position_s", "later_s"), [(13.0, 50.0), (30.0, 13.0)], ids=["position", "next marker"]
 )
-async def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
+def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
     markers = ((10.0, "batch_size=1024"), (later_s, "pipelined=on"))
     playback = msgspec.structs.replace(PLAYBACK, position_s=position_s, markers=markers)
-    shown = msgspec.structs.replace(SHOWN, playback=playback)
-    async with dashboard((80, 24), snapshot=shown, player=FakePlayer()) as d:
-        line = d.lines()[-3].partition("├")[2].partition("┤")[0]
-        assert line.count("┊") == 2
-        assert not set("1024") & set(line)
+    d = still((80, 24), msgspec.structs.replace(SHOWN, playback=playback), REPLAYED)
+    line = d.lines()[-3].partition("├")[2].partition("┤")[0]
+    assert line.count("┊") == 2
+    assert not set("1024") & set(line)
 
 
-async def test_a_click_on_the_scrubber_goes_there():
-    async with dashboard((80, 24), snapshot=SHOWN, player=FakePlayer()) as d:
-        await d.pilot.click("#scrubber", offset=(10, 0))
-        await d.settle()
-        assert d.app.control.player.calls == [("seek", 0.0)]
+@showing(SHOWN, size=(200, 50), player=FakePlayer())
+async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only(d):
+    footer = d.footer()
+    assert footer["compare"]["a"] == "dim"
+    assert footer["screen.play"]["space"] == "key"
+    levers = d.app.main_screen.levers.region
+    assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
 
 
-REFUSED = ("p", "plus", "r", "R", "w", "u", "a", "x", "o", "m", "enter")
-"""Keys that ask something of a training."""
-
-
-@pytest.mark.parametrize("key", REFUSED)
-async def test_a_key_that_a_recording_cannot_obey_says_so_and_requests_nothing(key):
-    judged = msgspec.structs.replace(
-        CONCLUDED, can=(), playback=PLAYBACK, verdicts=(CONCLUDED.comparison,)
-    )
-    async with dashboard(snapshot=judged, player=FakePlayer()) as d:
-        if key in "om":
-            d.app.main_screen.open_tab("ab")
-        calls = len(d.engine.calls)
-        await d.press(key)
-        assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
-        assert len(d.engine.calls) == calls
-        assert d.app.screen is d.app.main_screen
-
-
-@pytest.mark.parametrize("tab", ["history", "ab"])
-async def test_enter_in_the_pane_of_a_recording_sets_nothing(tab):
-    judged = msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK)
-    async with dashboard(snapshot=judged, player=FakePlayer()) as d:
-        d.app.main_screen.open_tab(tab)
-        await d.press("enter")
-        assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
-        assert d.engine.calls_of("change") == []
-
-
-async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only():
-    async with dashboard(size=(200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
-        footer = d.footer()
-        assert footer["compare"]["a"] == "dim"
-        assert footer["screen.play"]["space"] == "key"
-        levers = d.app.main_screen.levers.region
-        assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(size):
+async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied():
     running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
-    async with dashboard(size, snapshot=running, player=FakePlayer()) as d:
+    async with dashboard(snapshot=running, player=FakePlayer()) as d:
         d.app.main_screen.open_tab("ab")
-        await d.settle()
-        assert "so far pipelined=off +6.0 %" in d.text()
-        await d.show(msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK))
-        assert VERDICT in d.text()
-        assert "sets off" not in d.text()
+        for size in [(80, 24), (120, 40)]:
+            await d.resize(*size)
+            await d.show(running)
+            assert "so far pipelined=off +6.0 %" in d.text()
+            assert "a ends it" not in d.text()
+            await d.show(msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK))
+            assert VERDICT in d.text()
+            assert "sets off" not in d.text()
         await d.press("y")
         assert d.app.clipboard.startswith(VERDICT)
         assert "gpudash ab encdec --lever pipelined=on,off" in d.app.clipboard
@@ -137,17 +113,16 @@ async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(
 OF_RANKS = {"bucket_cap_mb": "4", "gradient_compression": "none"}
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
-async def test_the_levers_that_several_processes_have_are_shown_with_their_values(size):
-    settings = SHOWN.settings | OF_RANKS
-    async with dashboard(size, snapshot=SHOWN, player=FakePlayer()) as d:
-        assert "bucket_cap_mb" not in {row.lever.name for row in d.app.control.levers.rows()}
-        await d.show(msgspec.structs.replace(SHOWN, settings=settings))
-        shown = {row.lever.name: row.value for row in d.app.control.levers.rows()}
-        assert shown["bucket_cap_mb"] == "4"
-        assert shown["gradient_compression"] == "none"
-        await d.choose("bucket_cap_mb")
-        assert re.search(r"bucket_cap_mb +\[4\] ", d.text())
+def test_the_levers_that_several_processes_have_are_shown_with_their_values():
+    of_ranks = msgspec.structs.replace(SHOWN, settings=SHOWN.settings | OF_RANKS)
+    alone, together = (
+        {row.lever.name: row.value for row in control_of(one).levers.rows()}
+        for one in (SHOWN, of_ranks)
+    )
+    assert "bucket_cap_mb" not in alone
+    assert together.items() >= OF_RANKS.items()
+    text = still((200, 60), of_ranks).text()
+    assert re.search(r"bucket_cap_mb +\[4\] ", text)
 
 
 def test_an_ab_of_several_processes_is_asked_again_with_as_many():
@@ -158,51 +133,40 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
     assert "--set bucket_cap_mb=4 --nproc 2" in command
 
 
-async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered():
-    async with dashboard((200, 50), snapshot=SHOWN, player=FakePlayer()) as d:
-        newest = f" to {minutes(SHOWN.series.at_s[-1])} "
-        assert (d.text().count(newest), "live" in d.text()) == (1, False)
-        (values,) = (
-            one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
-        )
-        assert values.parts[0] == ("⏎", "dim")
-        d.app.main_screen.action_freeze()
-        await d.settle()
-        assert "f newest" in d.text()
-
-
-async def test_a_running_ab_of_a_recording_does_not_offer_to_end_it():
-    running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
-    async with dashboard(snapshot=running, player=FakePlayer()) as d:
-        d.app.main_screen.open_tab("ab")
-        await d.settle()
-        assert "a ends it" not in d.text()
-        await d.press("a")
-        assert d.notices() == [f"{RECORDED}; {INSTEAD}"]
-        assert d.engine.calls_of("end_comparison") == []
+@showing(SHOWN, size=(200, 50), player=FakePlayer())
+async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered(d):
+    newest = f" to {minutes(SHOWN.series.at_s[-1])} "
+    assert (d.text().count(newest), "live" in d.text()) == (1, False)
+    (values,) = (
+        one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
+    )
+    assert values.parts[0] == ("⏎", "dim")
+    d.app.main_screen.action_freeze()
+    await d.settle()
+    assert "f newest" in d.text()
 
 
 PARTS = ("throughput", "activity", "step", "levers", "pane")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
-@pytest.mark.parametrize("tab", ["history", "ab"])
-async def test_a_replay_shows_what_was_on_the_screen_live(size, tab):
+async def test_a_replay_shows_what_was_on_the_screen_live():
     """It has no levers to try or to change, and a row less: that of the scrubber."""
-    width, height = size
-    async with dashboard(size, snapshot=CONCLUDED) as d:
-        d.app.main_screen.open_tab(tab)
-        await d.settle()
-        shown = d.app.main_screen.headline
-        live = {name: figures(d, name) for name in PARTS}
+
+    async def looked(d, more_rows):
+        shown = []
+        for (width, height), tab in product([(80, 24), (120, 40), (200, 50)], ["history", "ab"]):
+            await d.resize(width, height + more_rows)
+            d.app.main_screen.open_tab(tab)
+            await d.settle()
+            shown.append({name: figures(d, name) for name in PARTS})
+        return shown, d.app.main_screen.headline
+
+    async with dashboard(snapshot=CONCLUDED) as d:
+        live, shown = await looked(d, 0)
     known = {"answer": shown.answer, "playback": PLAYBACK}
     recorded = msgspec.structs.replace(CONCLUDED, can=(), **known)
-    async with dashboard((width, height + 1), snapshot=recorded, player=FakePlayer()) as d:
-        d.app.main_screen.open_tab(tab)
-        await d.settle()
-        for name in PARTS:
-            assert figures(d, name) == live[name], name
-        assert d.app.main_screen.headline == msgspec.structs.replace(shown, tries=())
+    async with dashboard(snapshot=recorded, player=FakePlayer()) as d:
+        assert await looked(d, 1) == (live, msgspec.structs.replace(shown, tries=()))
 
 
 def figures(d, name):
@@ -217,12 +181,12 @@ def figures(d, name):
     return [line for line in lines if not re.search(offered, line)]
 
 
-async def test_a_log_sent_again_is_not_shown_twice():
-    async with dashboard(snapshot=SHOWN, player=FakePlayer()) as d:
-        d.app.main_screen.open_tab("log")
-        d.app.inbox.on_log(["first"])
-        await d.until("first")
-        d.app.inbox.on_rewind()
-        d.app.inbox.on_log(["again"])
-        await d.until("again")
-        assert "first" not in d.text()
+@showing(SHOWN, player=FakePlayer())
+async def test_a_log_sent_again_is_not_shown_twice(d):
+    d.app.main_screen.open_tab("log")
+    d.app.inbox.on_log(["first"])
+    await d.until("first")
+    d.app.inbox.on_rewind()
+    d.app.inbox.on_log(["again"])
+    await d.until("again")
+    assert "first" not in d.text()

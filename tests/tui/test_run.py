@@ -1,7 +1,6 @@
 """Keys that start, pause, restart and record, against an engine that is slow or says no."""
 
 import msgspec
-import pytest
 
 from gpudash.errors import RecordingError
 from gpudash.protocol.commands import Plan
@@ -9,7 +8,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
-from tests.tui.driving import dashboard, still, strips_of
+from tests.tui.driving import showing, still, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, settings, training
 
 changed = msgspec.structs.replace
@@ -58,31 +57,28 @@ def test_a_pause_that_was_asked_for_before_the_first_step_is_in_sight_and_taken_
     assert "space resume" in d.text()
 
 
-async def test_two_quick_presses_of_space_go_on():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("space", "space", "space")
-        assert pauses(d.engine) == ["pause", "resume", "pause"]
-        await d.show(PAUSED)
-        await d.press("space", "space")
-        assert pauses(d.engine)[3:] == ["resume", "pause"]
+async def test_quick_presses_of_space_go_on_and_one_behind_a_long_step_can_be_taken_back(d):
+    await d.press("space", "space", "space")
+    assert pauses(d.engine) == ["pause", "resume", "pause"]
+    await d.show(PAUSED)
+    await d.press("space", "space", "space")
+    assert pauses(d.engine)[3:] == ["resume", "pause", "resume"]
+    await d.show(training())
+    d.engine.calls.clear()
+    await d.press("space")
+    await d.show(training(), last_command=0)  # the engine does not know of it yet
+    await d.show(changed(training(), pausing=True))
+    await d.press("space")
+    assert pauses(d.engine) == ["pause", "resume"]
 
 
-async def test_a_pause_behind_a_long_step_can_still_be_taken_back():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("space")
-        await d.show(training(), last_command=0)  # the engine does not know of it yet
-        await d.show(changed(training(), pausing=True))
-        await d.press("space")
-        assert pauses(d.engine) == ["pause", "resume"]
-
-
-async def test_a_pause_asked_of_a_dead_worker_is_forgotten():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("space")
-        await d.show(changed(training(), state="failed"))
-        await d.show(training())
-        await d.press("space")
-        assert pauses(d.engine) == ["pause", "pause"]
+def test_a_pause_asked_of_a_dead_worker_is_forgotten():
+    control = running()
+    for state in ("failed", "training"):
+        control.pause_or_resume()
+        control.take(changed(training(), state=state))
+    control.pause_or_resume()
+    assert pauses(control.engine) == ["pause", "pause"]
 
 
 # ── restart ─────────────────────────────────────────────────────────────────────────────
@@ -157,10 +153,11 @@ def test_a_value_lowered_after_a_failure_is_sent():
     assert restarted(control) == {"batch_size": "16"}
 
 
-@pytest.mark.parametrize("before", ["training", *DEAD])
-async def test_a_held_key_restarts_once_until_the_run_is_there_again(before):
+async def test_a_held_key_restarts_once_until_the_run_is_there_again(d):
     starting = changed(training(), state="starting", worker_pid=None)
-    async with dashboard(snapshot=changed(training(), state=before)) as d:
+    for before in ("training", *DEAD):
+        await d.show(changed(training(), state=before))
+        d.engine.calls.clear()
         await d.press_together(*"RRR")
         await d.show(starting)
         await d.press("R")
@@ -172,6 +169,7 @@ async def test_a_held_key_restarts_once_until_the_run_is_there_again(before):
         await d.show(changed(starting, state="failed"))
         await d.press("R")
         assert len(d.engine.calls_of("restart")) == 3
+        d.app.clear_notifications()
 
 
 def test_a_restart_after_choosing_a_workload_is_of_that_workload():
@@ -209,13 +207,14 @@ async def test_a_failed_start_is_shown_and_can_be_tried_again():
         assert engine.listener is app.inbox
 
 
-@pytest.mark.parametrize("state", ["training", "failed"])
-async def test_an_impossible_restart_says_why_and_keeps_the_requests(state):
-    async with dashboard(snapshot=changed(training(), state=state)) as d:
-        d.engine.refuse_worker = "cannot start the training process: no more processes"
+async def test_an_impossible_restart_says_why_and_keeps_the_requests(d):
+    d.engine.refuse_worker = "cannot start the training process: no more processes"
+    for state, kept in (("training", "8 → 16 …"), ("failed", "8 → 32 …")):
+        await d.show(changed(training(), state=state))
         await d.press("plus", "R")
         assert d.notices() == [d.engine.refuse_worker]
-        assert "8 → 16 …" in d.text()
+        assert kept in d.text()
+        d.app.clear_notifications()
 
 
 # ── recording ───────────────────────────────────────────────────────────────────────────
@@ -224,49 +223,37 @@ async def test_an_impossible_restart_says_why_and_keeps_the_requests(state):
 RECORDING = changed(training(), recording=recording("/data/run.csv"))
 
 
-@pytest.mark.parametrize("state", DEAD)
-async def test_where_nothing_runs_there_is_nothing_to_record(state):
-    async with dashboard(snapshot=training()) as d:
+async def test_a_run_that_ends_while_a_file_is_named_is_not_recorded(d):
+    for state in DEAD:
+        await d.show(training())
         await d.press("r")
-        await d.show(changed(training(), state=state))  # the run ends while the dialog is open
+        await d.show(changed(training(), state=state))
         await d.press("enter")
         assert d.engine.calls_of("record") == []
-        await d.press("r")
-        assert d.app.screen is d.app.main_screen
         assert d.notices() == ["nothing is running to record; press R first"]
+        d.app.clear_notifications()
 
 
-async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete():
-    async with dashboard(snapshot=RECORDING) as d:
+@showing(RECORDING)
+async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete(d):
+    for ended in ([()], [(), ()]):
         await d.press("r", "r")
-        assert d.engine.calls_of("stop_recording") == [()]
-        assert set(d.notices()) == {"completing /data/run.csv"}
-        told = d.notices()
+        assert d.engine.calls_of("stop_recording") == ended
+        assert d.notices() == ["completing /data/run.csv"]
         await d.show(training())
-        assert d.notices() == told
+        assert d.notices() == ["completing /data/run.csv"]
         await d.show(RECORDING)
-        await d.press("r")
-        assert d.engine.calls_of("stop_recording") == [(), ()]
 
 
-async def test_a_recording_that_ends_with_the_run_is_announced():
-    async with dashboard(snapshot=RECORDING) as d:
-        await d.show(changed(training(), state="finished"))
-        assert d.notices() == ["recording complete: /data/run.csv"]
-
-
-async def test_a_recording_that_failed_is_not_called_complete():
-    async with dashboard(snapshot=RECORDING) as d:
-        d.engine.sink_failures["recording"] = RecordingError("the recording ended: disk full")
-        await d.show(training())
-        assert d.notices() == []
-        await d.show(RECORDING)
-        await d.show(changed(training(), state="finished"))
-        assert d.notices() == ["recording complete: /data/run.csv"]
-
-
-async def test_a_recording_without_a_row_is_not_announced():
-    empty = changed(training(), state="starting", recording=recording("/data/run.csv", 0))
-    async with dashboard(snapshot=empty) as d:
-        await d.show(changed(training(), state="failed"))
-        assert d.notices() == []
+def test_a_recording_that_ends_with_the_run_is_announced_unless_it_failed_or_has_no_row():
+    done, finished = "recording complete: /data/run.csv", changed(training(), state="finished")
+    control = running()
+    control.take(RECORDING)
+    assert control.take(finished) == done
+    control.take(RECORDING)
+    control.engine.sink_failures["recording"] = RecordingError("the recording ended: disk full")
+    assert control.take(training()) is None
+    control.take(RECORDING)
+    assert control.take(finished) == done
+    control.take(changed(RECORDING, state="starting", recording=recording("/data/run.csv", 0)))
+    assert control.take(changed(training(), state="failed")) is None

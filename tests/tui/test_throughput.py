@@ -1,7 +1,6 @@
 """The throughput chart: its data, and the widget alone at many sizes."""
 
 import math
-from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import msgspec
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual import events
 from textual.app import App
+from textual.geometry import Size
 
 from gpudash.snapshot import BlockShown, Marker, Series
 from gpudash.tui.charts.axes import TimeRange, TimeView
@@ -27,6 +27,7 @@ from gpudash.tui.charts.throughput import (
 from gpudash.tui.widgets.throughput import ThroughputChart
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import training
+from tests.tui.frames import painted
 
 LIVE = TimeView()
 TEN_S = TimeRange(begin_s=100.0, end_s=110.0, columns=10)
@@ -165,41 +166,11 @@ def test_the_side_at_a_moment():
 # ── the widget ──────────────────────────────────────────────────────────────────────────
 
 
-class Alone(App):
-    def __init__(self):
-        super().__init__()
-        self.actions = []
-
-    def compose(self):
-        yield ThroughputChart(id="throughput")
-
-    async def run_action(self, action):
-        self.actions.append(action)
-
-
-class Chart:
-    def __init__(self, pilot):
-        self.pilot = pilot
-        self.actions = pilot.app.actions
-        self.widget = pilot.app.query_one(ThroughputChart)
-        self.widget.styles.width, self.widget.styles.height = "100%", "100%"
-
-    async def show(self, snapshot, view=LIVE):
-        self.widget.show(snapshot, view)
-        await self.pilot.pause()
-        return self.lines()
-
-    def lines(self):
-        """The widget's lines; a failure would be one of them."""
-        return [self.widget.render_line(y).text for y in range(self.widget.size.height)]
-
-
-@asynccontextmanager
-async def chart(width=60, height=12):
-    async with Alone().run_test(size=(width, height)) as pilot:
-        one = Chart(pilot)
-        await pilot.pause()
-        yield one
+def seen(snapshot, view=LIVE, size=(60, 12)):
+    """The chart's lines."""
+    chart = ThroughputChart(id="throughput")
+    chart.show(snapshot, view)
+    return painted(chart, size)
 
 
 LEVELS = run([100.0] * 60 + [200.0] * 60, samples_per_s=201.0, steps_per_s=25.0)
@@ -208,16 +179,14 @@ SECONDS = TimeView(span_s=54.0)
 CHANGED = msgspec.structs.replace(LEVELS, markers=(change(30.0),))
 
 
-async def test_the_rule_says_what_is_shown_and_how_much_it_is_now():
-    async with chart() as one:
-        lines = await one.show(CHANGED)
-    assert lines[0].startswith(" ━ ²samples/s ━ last 61 s ━")
-    assert lines[0].endswith(" last 2 s ━ 25.0 steps/s ━ 201 ━━")
+def test_the_rule_says_what_is_shown_and_how_much_it_is_now():
+    rule, *_ = seen(CHANGED)
+    assert rule.startswith(" ━ ²samples/s ━ last 61 s ━")
+    assert rule.endswith(" last 2 s ━ 25.0 steps/s ━ 201 ━━")
 
 
-async def test_the_axis_is_numbered_and_the_change_named_under_its_line():
-    async with chart() as one:
-        lines = await one.show(CHANGED)
+def test_the_axis_is_numbered_and_the_change_named_under_its_line():
+    lines = seen(CHANGED)
     assert [line[:6] for line in lines[1:-1]] == [
         "  250┤",
         *["     │"] * 4,
@@ -230,24 +199,21 @@ async def test_the_axis_is_numbered_and_the_change_named_under_its_line():
     assert {line[column] for line in lines[1:-1]} > {"┊"}
 
 
-async def test_at_the_cursor_there_is_a_line_and_the_rule_shows_the_value_there():
-    async with chart() as one:
-        lines = await one.show(CHANGED, TimeView().at(10.2, 60.0))
+def test_at_the_cursor_there_is_a_line_and_the_rule_shows_the_value_there():
+    lines = seen(CHANGED, TimeView().at(10.2, 60.0))
     assert lines[0].endswith(" at 0:10 ━ – steps/s ━ 100 ━━")
     assert " to 1:00 " in lines[0]
     assert sum("│" in line[6:] for line in lines[1:-1]) >= 7
 
 
-async def test_a_frozen_chart_shows_the_value_at_its_end():
-    async with chart() as one:
-        lines = await one.show(CHANGED, TimeView().frozen(20.0))
+def test_a_frozen_chart_shows_the_value_at_its_end():
+    lines = seen(CHANGED, TimeView().frozen(20.0))
     assert lines[0].endswith(" 100 ━━")
     assert not any("pipelined" in line for line in lines)
 
 
-async def test_where_nothing_was_measured_there_is_a_gap():
-    async with chart() as one:
-        lines = await one.show(run([5.0] * 20 + [None] * 20 + [5.0] * 20), TimeView(span_s=None))
+def test_where_nothing_was_measured_there_is_a_gap():
+    lines = seen(run([5.0] * 20 + [None] * 20 + [5.0] * 20), TimeView(span_s=None))
     drawn = [x for x, c in enumerate(lines[-3][6:]) if c == "█"]
     assert max(later - earlier for earlier, later in pairwise(drawn)) > 10
 
@@ -263,48 +229,38 @@ def of_blocks(block_s):
     )
 
 
-async def test_blocks_of_b_have_another_hue():
-    async with chart() as one:
-        await one.show(of_blocks(5.0), SECONDS)
-        row = [
-            (x, segment.style.color) for segment in one.widget.render_line(8) for x in segment.text
-        ]
-        plain, a, b = (row[6 + column][1] for column in (48, 15, 20))
-    assert plain == a != b
+def test_blocks_of_b_have_another_hue():
+    chart = ThroughputChart(id="throughput")
+    chart.show(of_blocks(5.0), SECONDS)
+    row = chart.painted_at(Size(60, 12), focused=True)[8]
+    inks = [ink for text, ink in row for _ in text]
+    assert [inks[6 + column] for column in (48, 15, 20)] == ["rate", "a", "b"]
 
 
-async def test_a_band_below_the_curve_names_the_side_of_each_block_that_fills_a_column():
-    async with chart() as one:
-        band = (await one.show(of_blocks(5.0), SECONDS))[-2]
+def test_a_band_below_the_curve_names_the_side_of_each_block_that_fills_a_column():
+    band = seen(of_blocks(5.0), SECONDS)[-2]
     assert band[:6] == "  A/B "
     assert band[6:].split() == ["AAAAABBBBB"]
 
 
-async def test_where_both_sides_share_a_column_the_band_shows_their_shares():
-    async with chart() as one:
-        shown = (await one.show(of_blocks(0.15)))[-2]
-        zoomed = (await one.show(of_blocks(0.15), TimeView(span_s=2.0, end_s=26.0)))[-2]
+def test_where_both_sides_share_a_column_the_band_shows_their_shares():
+    shown = seen(of_blocks(0.15))[-2]
+    zoomed = seen(of_blocks(0.15), TimeView(span_s=2.0, end_s=26.0))[-2]
     assert set(shown[6:].strip()) <= set("▂▃▄▅▆▇")
     assert "AA" in zoomed
     assert "BB" in zoomed
 
 
-async def test_without_a_comparison_in_sight_there_is_no_band():
-    async with chart() as one:
-        lines = await one.show(of_blocks(1.0), TimeView(span_s=15.0))
-    assert not any("A/B" in line for line in lines)
+def test_without_a_comparison_in_sight_there_is_no_band():
+    assert not any("A/B" in line for line in seen(of_blocks(1.0), TimeView(span_s=15.0)))
 
 
-async def test_a_spike_beyond_the_axis_is_marked():
-    async with chart() as one:
-        lines = await one.show(run([100.0] * 60 + [9000.0] + [100.0] * 60))
-    assert lines[1][:6] == "  120↑"
+def test_a_spike_beyond_the_axis_is_marked():
+    assert seen(run([100.0] * 60 + [9000.0] + [100.0] * 60))[1][:6] == "  120↑"
 
 
-async def test_nothing_is_drawn_before_the_first_step():
-    async with chart() as one:
-        unbegun = run([], total_steps=0)
-        assert any("waiting for the first step" in line for line in await one.show(unbegun))
+def test_nothing_is_drawn_before_the_first_step():
+    assert "waiting for the first step" in "".join(seen(run([], total_steps=0)))
 
 
 ODD = {
@@ -318,58 +274,55 @@ ODD = {
 
 @pytest.mark.parametrize("size", [(2, 2), (4, 3), (20, 5), (41, 12), (80, 24), (400, 120)])
 @pytest.mark.parametrize("name", ODD)
-async def test_any_values_at_any_size_fill_the_panel_exactly(size, name):
+def test_any_values_at_any_size_fill_the_panel_exactly(size, name):
     markers = tuple(change(at, "عربي=日本語\x1b[2J") for at in (1.0, 1.1, 5.0, 19.0))
     snapshot = msgspec.structs.replace(run(ODD[name]), markers=markers)
-    async with chart(*size) as one:
-        for view in (TimeView(), TimeView(span_s=15.0).at(3.0, 20.0), TimeView().whole()):
-            lines = await one.show(snapshot, view)
-            assert [cell_len(line) for line in lines] == [size[0]] * size[1]
-            assert "\x1b" not in "".join(lines)
-            assert "failed" not in "".join(lines)
+    for view in (TimeView(), TimeView(span_s=15.0).at(3.0, 20.0), TimeView().whole()):
+        lines = seen(snapshot, view, size)
+        assert [cell_len(line) for line in lines] == [size[0]] * size[1]
+        assert "\x1b" not in "".join(lines)
 
 
-async def test_a_high_chart_has_its_times_below():
-    async with chart(120, 30) as one:
-        assert " 0:20 " in "\n".join(await one.show(CHANGED))
-
-
-async def test_equal_data_is_not_painted_again():
-    async with chart() as one:
-        await one.show(CHANGED)
-        drawn = one.widget.render_line(0)
-        await one.show(CHANGED)
-        assert one.widget.render_line(0) is drawn
+def test_a_high_chart_has_its_times_below():
+    assert " 0:20 " in "\n".join(seen(CHANGED, size=(120, 30)))
 
 
 # ── the mouse ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_click_puts_the_cursor_and_beside_the_plot_does_nothing():
-    async with chart() as one:
-        await one.show(LEVELS, SECONDS)
-        await one.pilot.click(ThroughputChart, offset=(6 + 24, 4))
-        await one.pilot.click(ThroughputChart, offset=(3, 4))
-    assert one.actions == ["screen.cursor_at(30.5)"]
+class Alone(App):
+    """An app with nothing but the chart, which notes the actions asked of it."""
+
+    CSS = "ThroughputChart { width: 1fr; height: 1fr; }"
+
+    def __init__(self):
+        super().__init__()
+        self.actions, self.chart = [], ThroughputChart(id="throughput")
+
+    def compose(self):
+        yield self.chart
+
+    async def run_action(self, action):
+        self.actions.append(action)
 
 
-async def test_a_drag_chooses_a_range():
-    async with chart() as one:
-        await one.show(LEVELS, SECONDS)
-        await one.pilot.mouse_down(ThroughputChart, offset=(6 + 44, 4))
-        await one.pilot.mouse_up(ThroughputChart, offset=(6 + 24, 4))
-        await one.pilot.pause()
-    assert one.actions == ["screen.between(50.5, 30.5)"]
-
-
-async def test_the_wheel_zooms():
-    async with chart() as one:
-        await one.show(LEVELS)
-        await mouse(
-            one.pilot,
-            [events.MouseScrollUp, events.MouseScrollDown],
-            ThroughputChart,
-            offset=(20, 4),
-        )
-        await one.pilot.pause()
-    assert one.actions == ["screen.range(-1)", "screen.range(1)"]
+async def test_a_click_puts_the_cursor_a_drag_chooses_a_range_and_the_wheel_zooms():
+    app = Alone()
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.chart.show(LEVELS, SECONDS)
+        drawn = app.chart.render_line(0)
+        app.chart.show(LEVELS, SECONDS)
+        assert app.chart.render_line(0) is drawn  # equal data is not painted again
+        await pilot.click(app.chart, offset=(6 + 24, 4))
+        await pilot.click(app.chart, offset=(3, 4))  # beside the plot
+        await pilot.mouse_down(app.chart, offset=(6 + 44, 4))
+        await pilot.mouse_up(app.chart, offset=(6 + 24, 4))
+        wheel = [events.MouseScrollUp, events.MouseScrollDown]
+        await mouse(pilot, wheel, app.chart, offset=(20, 4))
+        await pilot.pause()
+    assert app.actions == [
+        "screen.cursor_at(30.5)",
+        "screen.between(50.5, 30.5)",
+        "screen.range(-1)",
+        "screen.range(1)",
+    ]

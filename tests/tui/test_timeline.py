@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from textual import events
 from textual.content import Content
 
 from gpudash.metrics import METRICS
@@ -86,7 +87,7 @@ async def test_a_step_in_the_middle_is_shown_first_with_the_longest_kernel_and_t
         assert shown.replace("\N{NO-BREAK SPACE}", " ") == LOOK
 
 
-async def test_a_tall_screen_has_all_steps_above_the_one_that_is_shown():
+async def test_a_tall_screen_has_all_steps_above_the_one_shown_and_says_what_the_trace_has_not():
     async with timeline(WAITS, size=(120, 40), summary=summarise(WAITS)) as d:
         lane, bracket = d.lines()[2:4]
         assert d.lines()[1].startswith(" ─ all 3 steps · 30.0 ms ─")
@@ -94,10 +95,10 @@ async def test_a_tall_screen_has_all_steps_above_the_one_that_is_shown():
         assert "┘ shown below" in bracket
         titles = ("the host waits", "the GPU", "not in the trace", "arithmetic and memory")
         assert all(f"─ {title} ─" in d.text() for title in titles)
-
-
-async def test_phases_have_the_dashboards_colours_and_waits_for_data_are_dotted():
-    async with timeline(WAITS, size=(120, 24)) as d:
+        assert "what loader workers do: they are processes of their own" in d.text()
+        assert "how long a step takes untraced: tracing slows it" in d.text()
+        # phases have the dashboard's colours, and waits for data are dotted
+        await d.resize(120, 24)
         lanes = d.app.screen.lanes
         (_, *phases, _) = list(lanes.rows(*lanes.size))[2]
         dotted = "".join(text for text, ink in phases if ink == "line-0")
@@ -106,13 +107,7 @@ async def test_phases_have_the_dashboards_colours_and_waits_for_data_are_dotted(
         assert filled == [METRICS[f"{one}_ms"].hue for one in WAITS_DOES]
 
 
-async def test_what_is_not_in_the_trace_is_said():
-    async with timeline(WAITS, size=(120, 40), summary=summarise(WAITS)) as d:
-        assert "what loader workers do: they are processes of their own" in d.text()
-        assert "how long a step takes untraced: tracing slows it" in d.text()
-
-
-async def test_what_follows_is_what_the_dashboard_answers_now():
+async def test_what_follows_is_what_the_dashboard_answers_now_and_x_goes_back_and_proves_it():
     async with timeline(WAITS, snapshot=ANSWERED) as d:
         assert "x  try fused_optimizer" in d.text()
         found = changed(ANSWERED.answer, title="input-bound", tries=(), evidence=())
@@ -120,10 +115,7 @@ async def test_what_follows_is_what_the_dashboard_answers_now():
         await d.press("right")
         assert "x  try" not in d.text()
         assert "   input-bound" in d.text()
-
-
-async def test_x_goes_back_and_proves_what_the_dashboard_proposes():
-    async with timeline(WAITS, snapshot=ANSWERED) as d:
+        await d.show(ANSWERED)
         await d.press("x")
         assert d.app.screen is d.app.main_screen
         await until(d, lambda: d.engine.calls_of("compare"))
@@ -152,38 +144,28 @@ async def test_a_name_is_shown_as_it_is_whatever_it_contains():
         assert "(anonymous namespace)::f()" in d.text()
 
 
-@pytest.mark.parametrize(
-    "trace",
-    [
-        trace_of([]),
-        trace_of([(0, 5, "operator", "aten::add", 0)], LANES[:1]),
-        trace_of([(3, 0, "kernel", "k", 1)]),
-        training_trace(),
-        trace_of([(n, 0.5, "kernel", "k", 0) for n in range(3)], LANES[1:2], steps=400),
-    ],
-    ids=["empty", "no device", "one event", "usual", "many steps"],
-)
+TRACES = {
+    "empty": trace_of([]),
+    "no device": trace_of([(0, 5, "operator", "aten::add", 0)], LANES[:1]),
+    "one event": trace_of([(3, 0, "kernel", "k", 1)]),
+    "usual": training_trace(),
+    "many steps": trace_of([(n, 0.5, "kernel", "k", 0) for n in range(3)], LANES[1:2], steps=400),
+}
+
+
+@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
 async def test_every_key_at_every_size_leaves_the_screen_whole(trace):
     keys = [name for key in TIMELINE_KEYS for name in key.keys.split(",")]
     leave = {"escape", "q", "t", "x", "slash", "question_mark", "T", "ctrl+p", "colon"}
     stay = [key for key in keys if key not in leave]
     async with timeline(trace, before=SUMMARY) as d:
-        for width, height in [(20, 5), (400, 120), (21, 6), (60, 8), (80, 24), (40, 13)]:
+        for width, height in [(20, 5), (400, 120), (60, 8)]:
             await d.resize(width, height)
             for key in stay:
                 await d.press(key)
                 assert is_open(d), key
-            lines = d.lines()
-            assert [len(line) for line in lines] == [width] * height
-
-
-async def test_zooming_in_as_far_as_it_goes_and_out_again():
-    async with timeline() as d:
-        await d.press(*["plus"] * 60)
-        assert "0.050 µs shown" in d.text()
-        await d.press("right", "left", "shift+right", "tab", "shift+tab")
-        await d.press(*["minus"] * 60)
-        assert "30.0 ms shown" in d.text()
+                assert width > 80 or {*map(len, d.lines())} == {width}
+            assert [*map(len, d.lines())] == [width] * height
 
 
 async def test_nothing_of_it_is_unicode_in_ascii():
@@ -211,13 +193,12 @@ async def test_arrows_move_by_a_cell_and_by_a_lane():
         assert "nothing here at" in d.text()
         await d.press("down", "down")
         assert view(d).row.kind == "copies"
-        await d.press(*["up"] * 9)
-        assert view(d).lane == 0
-        await d.press(*["down"] * 30)
-        assert view(d).lane == len(view(d).timeline.rows) - 1
+        for key, lane in (("up", 0), ("down", len(before.timeline.rows) - 1)):
+            await d.press(*[key] * 9)
+            assert view(d).lane == lane
 
 
-async def test_tab_goes_from_event_to_event_beyond_what_is_shown():
+async def test_tab_goes_from_event_to_event_beyond_what_is_shown_and_z_zooms_to_one():
     async with timeline() as d:
         names = []
         for _ in range(4):
@@ -227,30 +208,24 @@ async def test_tab_goes_from_event_to_event_beyond_what_is_shown():
         assert view(d).span.holds(view(d).at_us)
         await d.press("shift+tab")
         assert view(d).details(1.0).name == names[2]
-        await d.press(*["tab"] * 20)
+        await d.press(*["tab"] * 9)
         assert view(d).details(1.0).name == "Memcpy HtoD"
-
-
-async def test_a_copy_tells_its_size_and_rate():
-    async with timeline() as d:
-        await d.press("tab", "tab")
         assert "4.00 MiB · 8.39 GB/s" in d.text()
+        await d.press("shift+tab", "z")
+        assert (view(d).span.begin_us, view(d).span.end_us) == (23_800, 26_200)
+        assert view(d).details(1.0).name == "wgrad[bold]"
 
 
-async def test_comma_and_full_stop_go_from_step_to_step():
+async def test_keys_go_from_step_to_step_zoom_and_pan():
     async with timeline() as d:
         assert "2 of 3" in d.text()
-        await d.press("full_stop")
-        assert "3 of 3" in d.text()
-        await d.press("full_stop")
-        assert "3 of 3" in d.text()
-        await d.press("comma", "comma", "comma")
-        assert "1 of 3" in d.text()
+        for key, number in (
+            *[("full_stop", n) for n in (3, 3)],
+            *[("comma", n) for n in (2, 1, 1)],
+        ):
+            await d.press(key)
+            assert f"{number} of 3" in d.text()
         assert (view(d).span.begin_us, view(d).span.end_us) == (0, 10_000)
-
-
-async def test_zoom_pan_and_the_whole_trace():
-    async with timeline() as d:
         await d.press("left_square_bracket")
         assert view(d).span.length_us == 5_000
         assert view(d).span.holds(view(d).at_us)
@@ -264,13 +239,10 @@ async def test_zoom_pan_and_the_whole_trace():
         assert view(d).span.end_us == 30_000
         await d.press("home")
         assert view(d).span.begin_us == view(d).at_us == 0
-
-
-async def test_z_zooms_to_the_event_under_the_cursor():
-    async with timeline() as d:
-        await d.press("tab", "z")
-        assert (view(d).span.begin_us, view(d).span.end_us) == (13_800, 16_200)
-        assert view(d).details(1.0).name == "wgrad[bold]"
+        await d.press(*["plus"] * 30)  # as far as it goes
+        assert "0.050 µs shown" in d.text()
+        await d.press("right", "left", "shift+right", "tab", "shift+tab", *["minus"] * 30)
+        assert "30.0 ms shown" in d.text()
 
 
 # ── searching ───────────────────────────────────────────────────────────────────────────
@@ -278,17 +250,16 @@ async def test_z_zooms_to_the_event_under_the_cursor():
 
 async def test_a_search_goes_from_match_to_match_and_ends_with_escape():
     async with timeline() as d:
-        await d.press("slash")
-        await d.type("nccl")
-        await d.press("enter")
-        assert "/nccl: 2 of 3" in d.text()
+        before = view(d).at_us
+        await d.press("slash", *"zzz", "enter")
+        assert d.notices() == ["nothing found for 'zzz'"]
+        await d.press("n")
+        assert view(d).at_us == before
+        await d.press("escape", "slash", *"nccl", "enter")
         assert view(d).details(1.0).name == "ncclAllReduce"
-        await d.press("n")
-        assert "/nccl: 3 of 3" in d.text()
-        await d.press("n")
-        assert "/nccl: 1 of 3" in d.text()
-        await d.press("N")
-        assert "/nccl: 3 of 3" in d.text()
+        for key, number in (("", 2), ("n", 3), ("n", 1), ("N", 3)):
+            await d.press(*key)
+            assert f"/nccl: {number} of 3" in d.text()
         await d.press("escape")
         assert is_open(d)
         assert "/nccl" not in d.text()
@@ -296,29 +267,14 @@ async def test_a_search_goes_from_match_to_match_and_ends_with_escape():
         assert not is_open(d)
 
 
-async def test_a_search_for_what_is_not_there_says_so():
-    async with timeline() as d:
-        before = view(d).at_us
-        await d.press("slash")
-        await d.type("zzz")
-        await d.press("enter")
-        assert d.notices() == ["nothing found for 'zzz'"]
-        await d.press("n")
-        assert view(d).at_us == before
-
-
 # ── the mouse ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_click_puts_the_cursor_where_it_is():
-    async with timeline() as d:
+async def test_a_click_puts_the_cursor_and_goes_to_a_step_but_from_the_summary_nowhere():
+    async with timeline(size=(120, 40)) as d:
         await d.click("encode_kern")
         assert view(d).row.label == "stream 13"
         assert view(d).details(d.app.screen.lanes.cell_us).name == "encode_kernel"
-
-
-async def test_a_click_into_all_steps_goes_there_and_one_into_the_summary_goes_nowhere():
-    async with timeline(size=(120, 40)) as d:
         before = view(d).at_us
         await d.click("─ one step, mean of 3")
         assert view(d).at_us == before
@@ -326,59 +282,41 @@ async def test_a_click_into_all_steps_goes_there_and_one_into_the_summary_goes_n
         await d.settle()
         assert view(d).at_us < 10_000
         assert view(d).span.holds(view(d).at_us)
+        await d.resize(120, 24)
+        await d.click("0 all")  # a key of the footer
+        assert view(d).span.length_us == 30_000
 
 
-async def test_a_drag_pans_and_puts_no_cursor():
+async def test_a_drag_pans_and_puts_no_cursor_and_the_wheel_zooms_around_the_pointer():
     async with timeline() as d:
-        before = view(d)
+        before, lanes = view(d), d.app.screen.lanes
         await d.pilot.mouse_down(offset=(40, 6))
         await d.pilot.hover(offset=(30, 6))
         await d.pilot.mouse_up(offset=(30, 6))
         await d.settle()
         moved = view(d).span.begin_us - before.span.begin_us
-        assert moved == pytest.approx(10 * d.app.screen.lanes.cell_us)
+        assert moved == pytest.approx(10 * lanes.cell_us)
         assert view(d).lane == before.lane
-
-
-async def test_the_wheel_zooms_around_the_pointer():
-    async with timeline() as d:
-        lanes = d.app.screen.lanes
         at_us = lanes.time_at(40)
-        await d.mouse([_wheel()], offset=(40, 6))
+        await d.mouse([events.MouseScrollUp], offset=(40, 6))
         await d.settle()
         assert view(d).span.length_us == 5_000
         assert lanes.time_at(40) == pytest.approx(at_us, abs=lanes.cell_us)
 
 
-def _wheel():
-    from textual import events
-
-    return events.MouseScrollUp
-
-
-async def test_a_click_on_a_key_of_the_footer_does_what_it_does():
-    async with timeline(size=(120, 24)) as d:
-        await d.click("0 all")
-        assert view(d).span.length_us == 30_000
-
-
 # ── the other pages ─────────────────────────────────────────────────────────────────────
 
 
-async def test_s_shows_the_whole_summary_in_place_of_the_lanes():
+async def test_s_shows_the_whole_summary_in_place_of_the_lanes_which_scrolls():
     async with timeline(size=(120, 40)) as d:
         await d.press("s")
-        text = d.text()
-        assert "profile: summary" in text
-        assert "stream 7   ┊" not in text
+        assert "profile: summary" in d.text()
+        assert "stream 7   ┊" not in d.text()
         for words in ("train.py:41", "aten::item", "conv2d in Conv2d_0", "copy to device"):
-            assert words in text
+            assert words in d.text()
         await d.press("s")
         assert "stream 13  ┊" in d.text()
-
-
-async def test_the_summary_scrolls_and_escape_leads_back_to_the_lanes():
-    async with timeline(size=(60, 16)) as d:
+        await d.resize(60, 16)
         await d.press("s", "end")
         assert "not in the trace" in d.text()
         assert "mean of 3" not in d.text()
@@ -409,17 +347,12 @@ async def test_c_lays_the_profile_before_beside_it():
         assert "2 of 3" in d.text()
 
 
-async def test_without_a_profile_before_it_there_is_nothing_to_compare_with():
-    async with timeline() as d:
-        await d.press("c")
-        assert d.notices() == ["there is no profile before this one in this session"]
-
-
 # ── taking it home ──────────────────────────────────────────────────────────────────────
 
 
-async def test_w_copies_the_path_and_y_what_is_under_the_cursor():
+async def test_keys_copy_the_path_and_what_is_under_the_cursor_or_lead_back():
     async with timeline() as d:
+        screen = d.app.screen
         await d.press("w")
         assert d.app.clipboard == "/traces/trace.json"
         assert d.notices() == ["copied: /traces/trace.json; Perfetto opens it too"]
@@ -428,8 +361,16 @@ async def test_w_copies_the_path_and_y_what_is_under_the_cursor():
             "void cudnn::conv<float, 4>(int)",
             "3.00 ms from 11.0 ms · stream 7 · launched 500 µs before it began",
         ]
+        await d.press("c")
+        assert d.notices() == ["there is no profile before this one in this session"]
         await d.press("s", "y")
         assert "one step, mean of 3" in d.app.clipboard
+        await d.press("escape")
+        for key in ("escape", "q", "t"):
+            await d.press(key)
+            assert d.app.screen is d.app.main_screen
+            d.app.push_screen(TimelineScreen(d.app.control, screen.shown))
+            await d.settle()
 
 
 async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions():
@@ -439,10 +380,3 @@ async def test_help_lists_every_key_of_the_timeline_and_the_palette_its_actions(
         assert {f"key {key.shown}" for key in TIMELINE_KEYS if key.palette} <= words
         await d.press("question_mark")
         assert all(key.help in d.text() for key in TIMELINE_KEYS)
-
-
-@pytest.mark.parametrize("key", ["escape", "q", "t"])
-async def test_these_keys_lead_back(key):
-    async with timeline() as d:
-        await d.press(key)
-        assert d.app.screen is d.app.main_screen
