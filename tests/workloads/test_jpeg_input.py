@@ -17,7 +17,6 @@ from tests.workloads.trainings import (
     Make,
     assert_same,
     making,
-    needs_cuda,
     one_thread,
     train,
     weights,

@@ -25,7 +25,8 @@ def missed(module, *hidden):
             import_module(module)
             import_module("workloads.training")
         except BaseException as error:
-            os.write(writing, (getattr(error, "name", None) or repr(error)).partition(".")[0].encode())
+            name = getattr(error, "name", None) or repr(error)
+            os.write(writing, name.partition(".")[0].encode())
         os._exit(0)
     os.close(writing)
     return os.read(reading, 100).decode()
