@@ -162,6 +162,12 @@ class Training:
         return digest.hexdigest()
 
 
+def stepped(steps=1, model=ConvNet, **options):
+    """Return a training after so many steps, and its levers."""
+    training = Training(model, **options).step(steps)
+    return training, training.levers()
+
+
 def redirecting(monkeypatch):
     """Redirect iterators' `next` as the tracker does; return the redirects."""
     redirects = weakref.WeakKeyDictionary()
