@@ -19,7 +19,7 @@ from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import keep
 from tests.waiting import until
 
-SCRIPT = str(Path(__file__).parents[1] / "script" / "scripts" / "hangs.py")
+SCRIPT = str(Path(__file__).with_name("hangs.py"))
 DOUBLE = str(Path(__file__).with_name("scripted_training.py"))
 TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
 HANG_S = 1.0
