@@ -1,4 +1,4 @@
-"""A session sees real stacks of torchrun's ranks, of which one is late or dies.
+"""A session sees real stacks of ranks, of which one is late or dies under torchrun.
 
 Ranks that die, and single processes, are doubles without torch.
 """
@@ -85,7 +85,7 @@ def stacks_of(snapshot):
 
 
 def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
-    screen = train(TORCHRUN, "--nproc-per-node=2", SCRIPT, seen=lambda s: stacks_of(s) == 2)
+    screen = train(sys.executable, SCRIPT, seen=lambda s: stacks_of(s) == 2)
     hang, shown = screen.hangs[0]
     assert hang.missing == (1,)
     assert [one.collective for one in hang.stacks] == ["backward", ""]
