@@ -154,7 +154,7 @@ class Net:
     def forward(self) -> Callable[..., Any]:
         """The model to call, compiled if `compile` is on."""
         compiled = self._compiled if self._options.compile else None
-        return compiled or self.averaged
+        return self.averaged if compiled is None else compiled  # a model may have no truth value
 
 
 class TrainStep(ABC):

@@ -46,6 +46,7 @@ def test_their_time_and_the_exposed_part_of_it_are_the_devices(clock, device):
     assert clock.collective_times is None
     finished(clock, device, 101)
     assert clock.collective_times == (8, 5)
+    assert {device.times_ms.index(at_ms) for at_ms in (2, 10)} <= device.free  # used again
 
 
 def test_a_collective_that_follows_another_begins_at_its_end(clock, device):
@@ -134,12 +135,6 @@ def test_a_step_that_ended_at_a_split_has_its_own_collectives(clock, device):
     clock.end(2, collectives=later)
     finished(clock, device, 101)
     assert clock.collective_times == (4, 4)
-
-
-def test_their_timestamps_are_used_again(clock, device):
-    step(clock, device, 1)
-    finished(clock, device, 101)
-    assert {device.times_ms.index(at_ms) for at_ms in (2, 10)} <= device.free
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -44,25 +44,27 @@ def forward_and_backward(device: torch.device) -> tuple[float, float]:
     return forward, backward
 
 
-def test_a_product_counts_two_for_each_multiply_add():
-    left, right = torch.ones(3, 5), torch.ones(5, 7)
-    assert gflop(lambda: left @ right) == 2 * 3 * 5 * 7 / 1e9
+IMAGE, KERNEL = torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)
+TAPS = (2 * 4 * 6 * 6) * (3 * 3 * 3)
+QUERY = torch.ones(1, 2, 16, 8)
+HAS_ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu in flop_registry
 
 
-def test_a_convolution_counts_each_tap_of_each_output():
-    image, kernel = torch.ones(2, 3, 8, 8), torch.ones(4, 3, 3, 3)
-    expected = 2 * (2 * 4 * 6 * 6) * (3 * 3 * 3) / 1e9
-    assert gflop(lambda: conv2d(image, kernel)) == expected
-    last = image.to(memory_format=torch.channels_last)
-    assert gflop(lambda: conv2d(last, kernel)) == expected
-
-
-def test_attention_counts_both_of_its_products():
-    if torch.ops.aten._scaled_dot_product_flash_attention_for_cpu not in flop_registry:
-        pytest.skip("this torch has no formula for attention on a CPU")
-    query = torch.ones(1, 2, 16, 8)
-    expected = 2 * 2 * 2 * (16 * 8 * 16) / 1e9
-    assert gflop(lambda: scaled_dot_product_attention(query, query, query)) == expected
+@pytest.mark.parametrize(
+    ("step", "products"),
+    [
+        (lambda: torch.ones(3, 5) @ torch.ones(5, 7), 3 * 5 * 7),
+        (lambda: conv2d(IMAGE, KERNEL), TAPS),
+        (lambda: conv2d(IMAGE.to(memory_format=torch.channels_last), KERNEL), TAPS),
+        pytest.param(
+            lambda: scaled_dot_product_attention(QUERY, QUERY, QUERY),
+            2 * 2 * (16 * 8 * 16),  # both of its products
+            marks=pytest.mark.skipif(not HAS_ATTENTION, reason="this torch has no formula"),
+        ),
+    ],
+)
+def test_two_are_counted_for_each_multiply_add(step, products):
+    assert gflop(step) == 2 * products / 1e9
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])

@@ -36,6 +36,9 @@ class Watched:
     def _take_part(self):
         self.parts.append(sum(one.grad is not None for one in self.module.parameters()))
 
+    def backwards(self, passes, **how):
+        return [self.backward(**how) for _ in range(passes)]
+
     def backward(self, **how):
         """Return the result of `end`, and which gradients existed at each newest call."""
         self.module.zero_grad()
@@ -49,9 +52,7 @@ class Watched:
 
 def test_the_first_pass_finds_the_last_gradient_and_later_ones_report_it():
     watched = Watched()
-    assert watched.backward() == (False, [])
-    for _ in range(3):
-        assert watched.backward() == (True, [True])
+    assert watched.backwards(4) == [(False, []), *[(True, [True])] * 3]
 
 
 def test_frozen_parameters_are_ignored():
@@ -63,8 +64,7 @@ def test_frozen_parameters_are_ignored():
 
 def test_another_last_gradient_is_found_if_the_known_one_is_left_out():
     watched = Watched()
-    for _ in range(2):
-        watched.backward()
+    watched.backwards(2)
     reported = [watched.backward(skips_first=True)[0] for _ in range(5)]
     assert reported[0] is False
     assert reported[-1] is True
@@ -74,10 +74,9 @@ def test_another_last_gradient_is_found_if_the_known_one_is_left_out():
 
 def test_a_replaced_layer_is_found():
     watched = Watched()
-    for _ in range(2):
-        watched.backward()
+    watched.backwards(2)
     watched.module.first = nn.Linear(4, 4)
-    reported = [watched.backward() for _ in range(5)]
+    reported = watched.backwards(5)
     assert reported[-1] == (True, [True])
 
 
@@ -87,7 +86,7 @@ def test_a_later_gradient_than_the_known_one_is_found_in_time(monkeypatch):
     watched.module.first.requires_grad_(requires_grad=False)
     watched.backward()
     watched.module.first.requires_grad_(requires_grad=True)
-    reported = [watched.backward() for _ in range(8)]
+    reported = watched.backwards(8)
     assert reported[0] == (True, [False])  # a later one is not known yet
     assert reported[-1] == (True, [True])
 
@@ -103,8 +102,7 @@ def test_a_pass_is_cut_into_parts_with_similar_numbers_of_gradients():
 
 def test_a_module_of_few_parameters_is_not_cut():
     watched = Watched(nn.Linear(4, 4))
-    for _ in range(3):
-        watched.backward()
+    watched.backwards(3)
     assert watched.parts == []
 
 
@@ -113,8 +111,7 @@ def test_a_part_that_ends_after_the_known_gradient_shows_that_it_was_not_the_las
     for layer in (watched.module.first, watched.module.second):
         layer.requires_grad_(requires_grad=False)
     watched.module.third = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    for _ in range(2):
-        watched.backward()
+    watched.backwards(2)
     watched.module.third = watched.module.third[::-1]  # the same four, the other way round
     ends = [watched.backward()[0] for _ in range(4)]
     assert (ends[0], ends[-1]) == (False, True)
@@ -165,20 +162,14 @@ def test_between_passes_nothing_is_on_the_parameters():
     for _ in range(3):
         watched.backward()
         assert hooks_on(watched.module) == []
-
-
-def test_a_watched_parameter_has_no_hooks_afterwards():
-    watched = Watched()
-    watched.backward()
-    assert all(one._backward_hooks is None for one in watched.module.parameters())
+        assert all(one._backward_hooks is None for one in watched.module.parameters())
 
 
 def test_hooks_of_the_scripts_own_stay():
     watched, seen = Watched(), []
     watched.module.first.weight.register_hook(lambda _: seen.append("before"))
     watched.module.first.bias.register_post_accumulate_grad_hook(lambda _: seen.append("after"))
-    for _ in range(3):
-        watched.backward()
+    watched.backwards(3)
     assert sorted(seen) == ["after"] * 3 + ["before"] * 3
 
 
@@ -212,8 +203,7 @@ def test_the_module_is_not_kept_alive():
 
 def test_layers_of_a_freed_module_can_be_swapped():
     watched = Watched()
-    for _ in range(2):
-        watched.backward()
+    watched.backwards(2)
     layers = [*watched.module.children()]
     watched.module = None
     gc.collect()

@@ -1,5 +1,7 @@
 """What a step measured in full costs, from its length beside that of counted ones."""
 
+import pytest
+
 from gpudash.instrument.look_cost import FEWEST, LookCost
 
 
@@ -11,20 +13,17 @@ def taken(pairs):
     return cost.ms
 
 
-def test_it_is_what_the_step_takes_longer():
-    assert taken([(30.0, 31.5)] * FEWEST) == 1.5
-
-
-def test_a_few_long_steps_do_not_count():
-    assert taken([(30.0, 30.5)] * FEWEST + [(30.0, 90.0)] * 2) == 0.5
-
-
-def test_where_the_device_hides_it_it_costs_nothing():
-    assert taken([(30.0, 29.9)] * FEWEST) == 0
-
-
-def test_before_some_looks_nothing_is_known():
-    assert taken([(30.0, 31.0)] * (FEWEST - 1)) == 0
+@pytest.mark.parametrize(
+    ("pairs", "ms"),
+    [
+        ([(30.0, 31.5)] * FEWEST, 1.5),
+        ([(30.0, 30.5)] * FEWEST + [(30.0, 90.0)] * 2, 0.5),  # a few long steps do not count
+        ([(30.0, 29.9)] * FEWEST, 0),  # the device hides it
+        ([(30.0, 31.0)] * (FEWEST - 1), 0),  # nothing is known so far
+    ],
+)
+def test_it_is_what_the_step_takes_longer(pairs, ms):
+    assert taken(pairs) == ms
 
 
 def test_steps_of_other_settings_are_not_compared():

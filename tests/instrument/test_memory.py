@@ -39,20 +39,23 @@ def test_device_memory_is_unknown_without_a_gpu():
     reset_peak(CPU)
 
 
-def test_the_allocators_statistics_are_in_mib(monkeypatch: pytest.MonkeyPatch):
-    said(monkeypatch, STATISTICS)
-    expected = DeviceMemory(reserved_mib=30.0, allocated_mib=10.0, peak_mib=20.0)
-    assert device_memory(GPU) == expected
-
-
 @pytest.mark.parametrize(
-    "answer", [{}, RuntimeError("the allocator does not yet support getDeviceStats")], ids=str
+    ("answer", "found"),
+    [
+        (STATISTICS, DeviceMemory(reserved_mib=30.0, allocated_mib=10.0, peak_mib=20.0)),
+        ({}, UNKNOWN),
+        (RuntimeError("the allocator does not yet support getDeviceStats"), UNKNOWN),
+    ],
+    ids=["statistics", "none", "no support"],
 )
-def test_an_allocator_without_statistics_is_unknown(
-    answer: object, monkeypatch: pytest.MonkeyPatch
+def test_the_allocators_statistics_are_in_mib(
+    answer: object, found: DeviceMemory, monkeypatch: pytest.MonkeyPatch
 ):
     said(monkeypatch, answer)
-    assert device_memory(GPU) == UNKNOWN
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * MIB, 200 * MIB))
+    assert device_memory(GPU) == found
+    if found != UNKNOWN:
+        assert capacity_mib(GPU) == 100.0  # reserved and free memory
 
 
 @needs_cuda
@@ -90,9 +93,3 @@ def test_a_batchs_memory_is_predicted_within_5_percent_from_two_smaller_ones():
     expected = forecast({size: need(size) for size in (32, 64)}, capacity_mib(GPU))
     assert expected is not None
     assert expected.tensors.at(256) == pytest.approx(need(256).tensors_mib, rel=0.05)
-
-
-def test_the_capacity_is_reserved_and_free_memory(monkeypatch: pytest.MonkeyPatch):
-    said(monkeypatch, STATISTICS)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * MIB, 200 * MIB))
-    assert capacity_mib(GPU) == 100.0

@@ -48,13 +48,23 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
     return Allocator(monkeypatch)
 
 
+@pytest.fixture
+def said() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def asked(said: list[Event]) -> MemoryHistory:
+    return history(said)
+
+
 def history(said: list[Event], device: torch.device = GPU) -> MemoryHistory:
     return MemoryHistory(device, lambda: ((), ()), said.append)
 
 
-def test_two_steps_are_recorded_and_then_all_requests_are_answered_at_once(allocator: Allocator):
-    said: list[Event] = []
-    asked = history(said)
+def test_two_steps_are_recorded_and_then_all_requests_are_answered_at_once(
+    allocator: Allocator, asked: MemoryHistory, said: list[Event]
+):
     asked.ask(Memory(id=7), 100)
     asked.ask(Memory(id=8), 100)
     assert allocator.recording
@@ -70,25 +80,25 @@ def test_two_steps_are_recorded_and_then_all_requests_are_answered_at_once(alloc
     assert not asked.turn(200)
 
 
-def test_steps_with_enough_memory_are_not_reported(allocator: Allocator):
-    said: list[Event] = []
-    watched = history(said)
-    watched.watch(5)
+def test_steps_with_enough_memory_are_not_reported(
+    allocator: Allocator, asked: MemoryHistory, said: list[Event]
+):
+    asked.watch(5)
     assert allocator.recording
-    watched.turn(5)
+    asked.turn(5)
     assert said == []
     assert not allocator.recording
 
 
-def test_if_memory_runs_out_the_recording_so_far_is_reported(allocator: Allocator):
-    said: list[Event] = []
-    watched = history(said)
-    watched.watch(5)
-    owners = watched.report()
+def test_if_memory_runs_out_the_recording_so_far_is_reported(
+    allocator: Allocator, asked: MemoryHistory, said: list[Event]
+):
+    asked.watch(5)
+    owners = asked.report()
     assert said == [owners]
     assert owners is not None
     assert owners.answers == ()
-    assert watched.report() is None
+    assert asked.report() is None
 
 
 @pytest.mark.parametrize(
@@ -117,9 +127,9 @@ def test_a_recording_that_is_not_possible_is_refused(
     assert allocator.recording is recording
 
 
-def test_a_failing_snapshot_is_answered_and_recording_is_off(allocator: Allocator):
-    said: list[Event] = []
-    asked = history(said)
+def test_a_failing_snapshot_is_answered_and_recording_is_off(
+    allocator: Allocator, asked: MemoryHistory, said: list[Event]
+):
     asked.ask(Memory(id=7), 0)
     allocator.snapshot = RuntimeError("no snapshots from this allocator")
     assert asked.turn(STEPS)
@@ -129,9 +139,9 @@ def test_a_failing_snapshot_is_answered_and_recording_is_off(allocator: Allocato
     assert not allocator.recording
 
 
-def test_open_requests_are_answered_when_the_training_ends(allocator: Allocator):
-    said: list[Event] = []
-    asked = history(said)
+def test_open_requests_are_answered_when_the_training_ends(
+    allocator: Allocator, asked: MemoryHistory, said: list[Event]
+):
     asked.ask(Memory(id=7), 0)
     asked.stop("the training ended")
     asked.stop("the training ended")
@@ -159,10 +169,8 @@ HELD = snapshot(held={1: 3 * MIB})
 
 
 def test_a_training_that_ends_out_of_memory_reports_holders_and_the_failed_request(
-    allocator: Allocator,
+    allocator: Allocator, asked: MemoryHistory, said: list[Event]
 ):
-    said: list[Event] = []
-    asked = history(said)
     allocator.snapshot = HELD
     asked.ran_out(5 * MIB)
     asked.ran_out(9 * MIB)  # within a second
@@ -177,10 +185,8 @@ def test_a_training_that_ends_out_of_memory_reports_holders_and_the_failed_reque
 
 
 def test_memory_that_ran_out_long_ago_is_not_reported_at_the_end(
-    allocator: Allocator, monkeypatch: pytest.MonkeyPatch
+    allocator: Allocator, monkeypatch: pytest.MonkeyPatch, asked: MemoryHistory, said: list[Event]
 ):
-    said: list[Event] = []
-    asked = history(said)
     asked.report_shortage()
     asked.ran_out(5 * MIB)
     now_s = time.monotonic()
@@ -189,10 +195,10 @@ def test_memory_that_ran_out_long_ago_is_not_reported_at_the_end(
     assert said == []
 
 
-def test_a_failing_look_at_memory_raises_nothing_into_the_script(allocator: Allocator):
+def test_a_failing_look_at_memory_raises_nothing_into_the_script(
+    allocator: Allocator, asked: MemoryHistory, said: list[Event]
+):
     allocator.snapshot = RuntimeError("no snapshots from this allocator")
-    said: list[Event] = []
-    asked = history(said)
     asked.ran_out(5 * MIB)
     asked.report_shortage()
     assert said == []
@@ -213,9 +219,9 @@ def test_only_a_gpus_allocator_is_observed_and_reports_the_bytes_requested(
 
 
 @needs_cuda
-def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line():
-    said: list[Event] = []
-    asked = history(said)
+def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line(
+    asked: MemoryHistory, said: list[Event]
+):
     observe(GPU, asked.ran_out)
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(1 << 45, dtype=torch.uint8, device=GPU)

@@ -22,20 +22,12 @@ def nothing_is_left():
     patching.undo()
 
 
-def test_an_attribute_is_put_back():
-    patching.replace(Owner, "kept", "ours")
-    assert Owner.kept == "ours"
+def test_an_attribute_is_put_back_and_what_was_inherited_is_inherited_again(monkeypatch):
+    for kind in (Owner, Heir):
+        patching.replace(kind, "kept", "ours")
+    assert (Owner.kept, Heir.kept) == ("ours", "ours")
     patching.undo()
-    assert vars(Owner)["kept"] == "theirs"
-
-
-def test_what_was_inherited_is_inherited_again():
-    patching.replace(Heir, "kept", "ours")
-    patching.undo()
-    assert "kept" not in vars(Heir)
-
-
-def test_what_another_tool_has_put_there_stays(monkeypatch):
+    assert (vars(Owner)["kept"], "kept" in vars(Heir)) == ("theirs", False)
     patching.replace(Owner, "kept", "ours")
     monkeypatch.setattr(Owner, "kept", "another tool's")
     patching.undo()

@@ -59,12 +59,17 @@ def test_batches_of_the_same_sizes_are_measured_once(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_too_little_memory_is_not_remembered(monkeypatch):
+def test_too_little_memory_is_not_remembered_nor_any_of_it_allocated(monkeypatch):
     monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
-    with monkeypatch.context() as full:
-        full.setattr(torch.cuda, "mem_get_info", lambda _: (1024, 1 << 31))
-        assert measure(CPU, [1024], 1) is None
+    asked, threads = [], torch.get_num_threads()
+    for free_bytes, batch in ((1024, [1024]), (3 << 20, [1 << 20])):
+        with monkeypatch.context() as full:
+            full.setattr(torch.cuda, "mem_get_info", lambda _, free=free_bytes: (free, 1 << 31))
+            full.setattr(torch.cuda, "use_mem_pool", lambda _: asked.append(1) or nullcontext())
+            assert measure(CPU, batch, 1) is None
+    assert asked == []
     assert measure(CPU, [1024], 1) is not None
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -81,15 +86,6 @@ def test_a_batch_has_the_sizes_of_a_typical_step(copies, monkeypatch):
     monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
     found = measure(CPU, copies, 10)
     assert found.pin_ms == pytest.approx(1.0 if len(copies) < 91 else 0.1, rel=0.01)
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_nothing_is_allocated_on_a_nearly_full_gpu(monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (3 << 20, 1 << 31))
-    monkeypatch.setattr(torch.cuda, "use_mem_pool", lambda _: asked.append(1) or nullcontext())
-    assert measure(CPU, [1 << 20], 1) is None
-    assert asked == []
 
 
 def test_a_batch_has_its_own_tensor_sizes():
@@ -110,13 +106,6 @@ def test_copies_for_a_loaders_thread_are_small_enough_for_one_thread(monkeypatch
     assert max(copied) < 32_768  # at::internal::GRAIN_SIZE
     assert locked[0].eq(1).all()  # all of it was copied
     assert locked[1].eq(2).all()
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_the_scripts_number_of_threads_stays():
-    before = torch.get_num_threads()
-    measure(CPU, [1 << 20], 1)
-    assert torch.get_num_threads() == before
 
 
 @pytest.mark.usefixtures("no_gpu")

@@ -35,10 +35,15 @@ def toy() -> Callable[[], Tensor]:
     return step
 
 
+def begun(path: Path, steps: int = 100, device: torch.device = CPU, first: int = 1) -> Profiler:
+    profiler = Profiler(device, steps, path)
+    profiler.begin(first)
+    return profiler
+
+
 def profiled(path: Path, steps: int = 3, step: Callable[[], object] | None = None) -> Profiled:
     step = step or toy()
-    profiler = Profiler(CPU, steps, path)
-    profiler.begin(7)
+    profiler = begun(path, steps, first=7)
     is_over = False
     while not is_over:
         step()
@@ -48,6 +53,10 @@ def profiled(path: Path, steps: int = 3, step: Callable[[], object] | None = Non
 
 def is_off() -> bool:
     return not (autograd._is_profiler_enabled or torch.autograd._profiler_enabled())
+
+
+def nothing_is_left(folder: Path) -> bool:
+    return is_off() and not list(folder.iterdir())
 
 
 def step_names(path: Path) -> list[str]:
@@ -66,12 +75,12 @@ def test_a_trace_has_each_step_by_number_and_our_record(tmp_path):
     assert found.took_ms > 0
 
 
-def test_twenty_profiles_of_a_process_are_all_whole(tmp_path, monkeypatch):
+def test_many_profiles_of_a_process_are_all_whole(tmp_path, monkeypatch):
     # the device's peak takes the most time
     monkeypatch.setattr(module, "begin_measuring", lambda *_: lambda: None)
     step, counts = toy(), set()
     step()
-    for number in range(20):
+    for number in range(6):
         path = tmp_path / f"{number}.json"
         profiled(path, step=step)
         events = json.loads(path.read_text())["traceEvents"]
@@ -142,15 +151,6 @@ def test_a_trace_shows_copies_to_the_device_from_pageable_memory(tmp_path, event
     assert pageable_copies(path) == copies
 
 
-def test_an_abandoned_profile_leaves_nothing(tmp_path):
-    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
-    profiler.begin(1)
-    profiler.abandon()
-    profiler.abandon()
-    assert is_off()
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("is_on", [False, True])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_profile_that_fails_to_begin_leaves_nothing(tmp_path, monkeypatch, error, is_on):
@@ -168,8 +168,7 @@ def test_a_profile_that_fails_to_begin_leaves_nothing(tmp_path, monkeypatch, err
     with pytest.raises((NoProfile, KeyboardInterrupt)):
         Profiler(CPU, 3, tmp_path / "trace.json").begin(1)
     assert looks == ["on", "off"]
-    assert is_off()
-    assert not list(tmp_path.iterdir())
+    assert nothing_is_left(tmp_path)
 
 
 def test_a_profile_changes_no_bit_of_the_training(tmp_path):
@@ -195,18 +194,16 @@ def test_a_profile_prints_nothing(tmp_path):
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_profile_that_takes_too_long_ends_early(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PROFILE_LIMIT_S", -1.0)
-    assert profiled(tmp_path / "trace.json", steps=3).steps == 1
-
-
 def test_without_a_whole_step_there_is_no_profile(tmp_path):
-    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
-    profiler.begin(1)
+    profiler = begun(tmp_path / "trace.json")
+    assert not list(tmp_path.iterdir())
     with pytest.raises(NoProfile, match="no step was over"):
         profiler.end()
-    assert is_off()
-    assert not list(tmp_path.iterdir())
+    assert nothing_is_left(tmp_path)
+    profiler = begun(tmp_path / "trace.json")
+    for _ in range(2):
+        profiler.abandon()
+        assert nothing_is_left(tmp_path)
 
 
 def active(profile: torch.profiler.profile) -> None:
@@ -234,8 +231,7 @@ def test_no_profile_begins_while_another_profiler_is_on(tmp_path, state):
 
 
 def test_a_profile_ends_early_if_another_profiler_begins(tmp_path):
-    profiler = Profiler(CPU, 100, tmp_path / "trace.json")
-    profiler.begin(1)
+    profiler = begun(tmp_path / "trace.json")
     toy()()
     assert not profiler.step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as other:
@@ -248,8 +244,7 @@ def test_a_profile_ends_early_if_another_profiler_begins(tmp_path):
 
 def test_a_forked_child_traces_nothing_and_its_parent_goes_on(tmp_path):
     path, step = tmp_path / "trace.json", toy()
-    profiler = Profiler(CPU, 2, path)
-    profiler.begin(1)
+    profiler = begun(path, 2)
     step()
     assert not profiler.step()
     child = os.fork()
@@ -264,11 +259,15 @@ def test_a_forked_child_traces_nothing_and_its_parent_goes_on(tmp_path):
     assert step_names(path) == ["ProfilerStep#1", "ProfilerStep#2"]
 
 
-def test_the_last_step_may_come_early(tmp_path):
+@pytest.mark.parametrize("limit_s", [-1.0, None])
+def test_a_profile_that_takes_too_long_or_has_its_last_step_ends_early(
+    tmp_path, monkeypatch, limit_s
+):
     path = tmp_path / "trace.json"
-    profiler = Profiler(CPU, 100, path)
-    profiler.begin(1)
-    assert profiler.step(is_last=True)
+    if limit_s is not None:
+        monkeypatch.setattr(module, "PROFILE_LIMIT_S", limit_s)
+    profiler = begun(path)
+    assert profiler.step(is_last=limit_s is None)
     assert profiler.end().steps == 1
     assert step_names(path) == ["ProfilerStep#1"]
 
@@ -300,13 +299,6 @@ def test_on_a_full_disk_the_former_trace_stays(tmp_path):
     assert is_off()
 
 
-def test_no_file_exists_while_steps_are_traced(tmp_path):
-    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
-    profiler.begin(1)
-    assert not list(tmp_path.iterdir())
-    profiler.abandon()
-
-
 def test_an_incomplete_trace_is_no_profile(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": [{"name": "aten::a')
@@ -314,29 +306,24 @@ def test_an_incomplete_trace_is_no_profile(tmp_path):
         add_record(path, Profiled(at_s=0, path="", first_step=1, steps=1, steps_ms=1, took_ms=1))
 
 
-def test_a_gpu_profiler_around_the_command_is_reported(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("is_captured", "why"), [(False, "another GPU profiler"), (True, "captured")]
+)
+def test_beside_a_gpu_profiler_or_a_graphs_capture_nothing_is_traced(
+    tmp_path, monkeypatch, is_captured, why
+):
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(
-        torch.profiler,
-        "supported_activities",
-        lambda: set(torch.profiler.ProfilerActivity.__members__.values()),
-    )
-    with pytest.raises(NoProfile, match="another GPU profiler"):
-        Profiler(torch.device("cuda"), 1, tmp_path / "trace.json").begin(1)
-
-
-def test_nothing_is_traced_while_a_graph_is_captured(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(NoProfile, match="captured"):
-        Profiler(torch.device("cuda"), 1, tmp_path / "trace.json").begin(1)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_captured)
+    activities = {*torch.profiler.ProfilerActivity.__members__.values()}
+    monkeypatch.setattr(torch.profiler, "supported_activities", lambda: activities)
+    with pytest.raises(NoProfile, match=why):
+        begun(tmp_path / "trace.json", device=torch.device("cuda"))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_trace_on_a_gpu_holds_its_kernels(tmp_path):
     cuda, path = torch.device("cuda"), tmp_path / "trace.json"
-    profiler = Profiler(cuda, 2, path)
-    profiler.begin(1)
+    profiler = begun(path, 2, cuda)
     is_over = False
     while not is_over:
         torch.ones(8, device=cuda).sum()
@@ -360,11 +347,8 @@ def test_pinning_is_measured_if_much_is_copied_from_pageable_memory(
     monkeypatch.setattr(module, "pageable_copies", lambda path: did.append("found") or search(path))
     monkeypatch.setattr(module, "begin_measuring", lambda *_: lambda: did.append("waited"))
     asked = []
-    monkeypatch.setattr(
-        module, "measure_pinning", lambda *arguments: asked.append(arguments) or PINNING
-    )
-    profiler = Profiler(CPU, 3, tmp_path / "trace.json")
-    profiler.begin(1)
+    monkeypatch.setattr(module, "measure_pinning", lambda *of: asked.append(of) or PINNING)
+    profiler = begun(tmp_path / "trace.json", 3)
     profiler._is_cuda = True  # from here on
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     while not profiler.step():

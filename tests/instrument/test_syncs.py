@@ -49,10 +49,16 @@ def debug_mode(monkeypatch):
     return mode
 
 
-@pytest.fixture
-def window(debug_mode):
+def looking():
+    """Return a window that has begun."""
     window = SyncWindow()
     window.start()
+    return window
+
+
+@pytest.fixture
+def window(debug_mode):
+    window = looking()
     yield window
     window.stop()
 
@@ -84,18 +90,12 @@ def test_a_warning_of_torchs_becomes_a_sync_call_with_its_line(window):
     assert call.thread == threading.get_native_id()
 
 
-def test_every_call_counts_also_from_one_line(window):
-    for _ in range(3):
-        TENSOR.item()
-    assert lines(window.stop()) == [here(-1)] * 3
-
-
 def test_calls_are_in_the_order_of_time(window):
-    TENSOR.item()
-    TENSOR.nonzero()
+    for wait in (TENSOR.item, TENSOR.item, TENSOR.nonzero):
+        wait()
     calls = window.stop()
-    assert [call.what for call in calls] == ["item", "nonzero"]
-    assert calls[0].at_ns <= calls[1].at_ns
+    assert lines(calls) == [here(-2)] * 3  # each counts, also from one line
+    assert calls[0].at_ns <= calls[1].at_ns <= calls[2].at_ns
 
 
 def test_a_wait_inside_torch_has_the_nearest_line_outside(window):
@@ -108,12 +108,15 @@ def test_a_wait_inside_torch_has_the_nearest_line_outside(window):
     assert call.what == "_str_of"  # as the line says
 
 
-def test_frames_of_gpudash_are_skipped(window, monkeypatch):
+def test_frames_of_gpudash_are_skipped_and_its_own_waits_not_recorded(window, monkeypatch):
     monkeypatch.setattr(callsite, "OURS", "/site-packages/gpudash/")
     ours = {"wait": wait}
     exec(compile("def step(): wait()", "/site-packages/gpudash/script/patches.py", "exec"), ours)
     ours["step"]()
-    assert lines(window.stop()) == [here(-1)]
+    line = here(-1)
+    monkeypatch.setattr(callsite, "OURS", __file__)
+    torch.cuda.synchronize()
+    assert lines(window.stop()) == [line]
 
 
 def test_a_wait_on_another_thread_has_that_threads_id(window):
@@ -142,8 +145,7 @@ def test_waits_by_the_accelerators_types_are_seen_and_the_types_restored(debug_m
     syncs._set(kind, "synchronize", lambda _self: None)
     try:
         double = kind.synchronize
-        window = SyncWindow()
-        window.start()
+        window = looking()
         kind.synchronize(None)
         (call,) = window.stop()
         assert kind.synchronize is double
@@ -181,16 +183,9 @@ def test_only_copies_from_pageable_memory_wait(monkeypatch, is_pinned):
 
 def test_a_wait_that_torch_warns_of_and_a_hook_sees_counts_once(debug_mode, monkeypatch):
     monkeypatch.setattr(torch._C, "_cuda_synchronize", wait)
-    window = SyncWindow()
-    window.start()
+    window = looking()
     torch.cuda.synchronize()
     assert lines(window.stop()) == [here(-1)]
-
-
-def test_waits_of_gpudash_itself_are_not_recorded(window, monkeypatch):
-    monkeypatch.setattr(callsite, "OURS", __file__)
-    torch.cuda.synchronize()
-    assert window.stop() == ()
 
 
 def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
@@ -198,8 +193,7 @@ def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
         raise RuntimeError("CUDA error")
 
     monkeypatch.setattr(torch._C, "_cuda_synchronize", fails)
-    window = SyncWindow()
-    window.start()
+    window = looking()
     with pytest.raises(RuntimeError, match="CUDA error"):
         torch.cuda.synchronize()
     assert len(window.stop()) == 1
@@ -207,8 +201,7 @@ def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
 
 def test_retries_of_the_allocator_have_no_line(debug_mode):
     debug_mode.retries = 3
-    window = SyncWindow()
-    window.start()
+    window = looking()
     debug_mode.retries = 5
     calls = window.stop()
     assert [(call.file, call.what) for call in calls] == [("", "allocator retry")] * 2
@@ -288,8 +281,7 @@ def test_afterwards_everything_is_as_it_was(debug_mode):
     filters = [*warnings.filters]
     functions = [getattr(owner, name) for owner, name in (*WAITING, *COPYING)]
     showing, adding = warnings.showwarning, warnings._add_filter
-    window = SyncWindow()
-    window.start()
+    window = looking()
     assert debug_mode.now == WARN
     window.stop()
     assert debug_mode.now == OFF
@@ -312,8 +304,7 @@ def test_a_filter_list_kept_by_the_script_restores_nothing_of_ours(debug_mode):
 
 
 def test_functions_that_the_script_replaces_meanwhile_stay(debug_mode, monkeypatch):
-    window = SyncWindow()
-    window.start()
+    window = looking()
     ours = torch._C._cuda_synchronize
     monkeypatch.setattr(torch._C, "_cuda_synchronize", partial(ours))
     theirs = torch._C._cuda_synchronize
@@ -326,28 +317,21 @@ def test_functions_that_the_script_replaces_meanwhile_stay(debug_mode, monkeypat
 @pytest.mark.parametrize("mode", [WARN, ERROR])
 def test_a_debug_mode_of_the_scripts_own_stays(debug_mode, mode):
     debug_mode.now = mode
-    window = SyncWindow()
-    window.start()
+    window = looking()
     assert debug_mode.now == mode
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         TENSOR.item()
     assert len(seen) == 1  # the script asked for it
-    assert lines(window.stop()) == [here(-2)]
-    assert debug_mode.now == mode
-
-
-def test_a_debug_mode_that_the_script_sets_meanwhile_stays(window, debug_mode):
-    debug_mode.now = ERROR
-    window.stop()
+    debug_mode.now = ERROR  # the script sets another one
+    assert lines(window.stop()) == [here(-3)]
     assert debug_mode.now == ERROR
 
 
 def test_without_cuda_nothing_is_patched(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     filters, waiting = [*warnings.filters], torch._C._cuda_synchronize
-    window = SyncWindow()
-    window.start()
+    window = looking()
     assert (warnings.filters, torch._C._cuda_synchronize) == (filters, waiting)
     assert window.stop() == ()
 
@@ -357,6 +341,5 @@ def test_an_allocator_without_statistics_has_no_retries(debug_mode, monkeypatch)
         raise RuntimeError("not supported by this allocator")
 
     monkeypatch.setattr(torch.cuda, "memory_stats", refuses)
-    window = SyncWindow()
-    window.start()
+    window = looking()
     assert window.stop() == ()

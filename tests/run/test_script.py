@@ -30,8 +30,8 @@ from gpudash.run.script import PUT_BACK, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
-from gpudash.run.user_command_process import Foreground, keep
-from tests.lives import told_by
+from gpudash.run.user_command_process import Foreground, UserCommandProcess, keep
+from tests.lives import told, told_by
 from tests.waiting import until
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
@@ -105,22 +105,35 @@ def run(place):
         watched.source.close()
 
 
+class Ended(UserCommandProcess):
+    """A command that has printed this, and ended so; `exit_code` None: it still runs."""
+
+    def __init__(self, printed="", exit_code=0):
+        self.printed, self.exit_code = printed.encode(), exit_code
+        self.over = exit_code is not None
+
+    def read(self):
+        printed, self.printed = self.printed, b""
+        return printed
+
+    def signal(self, number): ...
+    def close(self): ...
+
+
+def told_of(place, held):
+    """Return the source of this command, and all that it says at once."""
+    source = ScriptSource("train.py", held, place)
+    return source, [one.body for one in source.read()]
+
+
 # ── messages ───────────────────────────────────────────────────────────────────────
 
 
-def test_the_command_is_there_before_it_trains(run):
-    watched = run("-c", "import time; time.sleep(60)")
-    watched.until(lambda: len(watched.bodies(Status)) == 2)
-    hello, status = [one.body for one in watched.envelopes[:2]]
+def test_the_command_is_there_before_it_trains(place):
+    hello, starting, status = told_of(place, Ended(exit_code=None))[1]
     assert {"levers", "blocks", "leave", "type"} <= set(hello.can)
-    assert status.text == "starting train.py"
-    assert watched.bodies(Status)[-1].text == "train.py runs; torch is not imported so far"
-
-
-def test_the_status_says_that_torch_is_imported(run, place):
-    watched = run("-c", "import time; time.sleep(60)")
-    place.mark("torch")
-    watched.until(lambda: watched.bodies(Status)[-1].text.startswith("torch is imported"))
+    assert starting.text == "starting train.py"
+    assert status.text == "train.py runs; torch is not imported so far"
 
 
 def test_a_training_is_relayed_in_order_and_under_the_commands_name(run):
@@ -153,15 +166,6 @@ def test_a_training_that_answers_within_the_first_look_is_not_taken_for_late(run
     assert [type(one.body) for one in watched.envelopes[:2]] == [Hello, Status]
 
 
-def test_each_training_process_has_its_own_rank(run):
-    watched = run(TRAINING, "--steps", "60", "--fork")
-    pids = {watched.first("started", rank).process.pid for rank in (0, 1)}
-    assert len(pids) == 2
-    watched.end()
-    assert watched.bodies(Progress, 0)
-    assert watched.bodies(Progress, 1)
-
-
 def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
     watched = run(TRAINING, "--fork")
     of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
@@ -171,6 +175,8 @@ def test_a_rank_that_is_killed_is_named_and_the_others_go_on(run):
     watched.until(watched.sentences)
     which = f"training process {pid} (rank {rank}) has ended"
     assert watched.sentences() == [f"{which}; the others go on"]
+    seqs = [one.seq for one in watched.envelopes if (one.source, one.rank) == ("training", 0)]
+    assert seqs == sorted(set(seqs))  # a lower one counts as a repeat, and is dropped
     steps = len(watched.bodies(Progress, 1 - rank))
     watched.until(lambda: len(watched.bodies(Progress, 1 - rank)) > steps)
 
@@ -281,16 +287,6 @@ def test_if_rank_0_is_lost_and_no_rank_answers_a_change_is_refused(run):
     assert len(watched.bodies(Refused)) == 1
 
 
-def test_its_own_messages_are_numbered_in_order_with_the_trainings(run):
-    """A lower number than one seen counts as a repeat, and is dropped."""
-    watched = run(TRAINING, "--fork")
-    of_rank = {rank: watched.first("started", rank).process.pid for rank in (0, 1)}
-    os.kill(next(pid for pid in of_rank.values() if pid != watched.facts()["pid"]), signal.SIGKILL)
-    watched.until(watched.sentences)
-    seqs = [one.seq for one in watched.envelopes if (one.source, one.rank) == ("training", 0)]
-    assert seqs == sorted(set(seqs))
-
-
 @pytest.mark.parametrize("rank", [-1, 1 << 40])
 def test_an_impossible_rank_is_reported_and_left_out(run, rank):
     watched = run(TRAINING, "--rank", str(rank))
@@ -313,17 +309,6 @@ def test_a_training_that_hung_up_is_reached_again(run):
     assert watched.sentences() == []
 
 
-def test_a_second_training_after_the_first_is_another_start(run):
-    program = (
-        f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps', '100']\n"
-        "for _ in 0, 1: subprocess.run(words)"
-    )
-    watched = run("-c", program)
-    watched.end()
-    first, second = watched.bodies("started", 0)
-    assert first.process.pid != second.process.pid
-
-
 def test_a_restart_that_undoes_lever_changes_is_reported(run):
     program = (
         f"import subprocess, sys; words = [sys.executable, {TRAINING!r}, '--steps']\n"
@@ -335,6 +320,7 @@ def test_a_restart_that_undoes_lever_changes_is_reported(run):
     watched.first("changed")
     watched.end()
     assert watched.sentences().count(PUT_BACK) == 1
+    assert len({one.process.pid for one in watched.bodies("started", 0)}) == 2  # starts
 
 
 def test_the_end_has_the_time_of_the_trainings_end(run):
@@ -426,34 +412,34 @@ def test_what_is_typed_reaches_it(run):
 # ── how it ends ─────────────────────────────────────────────────────────────────────────
 
 
+RANK = """\
+  rank      : {} (local_rank: 1)
+  exitcode  : {} (pid: 5720)
+  traceback : To enable
+=====
+"""
+
+
+def test_a_failure_names_its_last_output(run):
+    watched = run("-c", "raise ValueError('no data')")
+    assert watched.end() == "train.py exited with 1: ValueError: no data"
+
+
 @pytest.mark.parametrize(
-    ("program", "sentence"),
+    ("printed", "code", "sentence"),
     [
-        ("raise ValueError('no data')", "train.py exited with 1: ValueError: no data"),
-        ("raise SystemExit(7)", "train.py exited with 7"),
-        ("print('rank 1 died', '====', sep='\\n'); exit(1)", "train.py exited with 1: rank 1 died"),
-        (
-            (
-                "print('  rank      : 3 (local_rank: 1)', '  exitcode  : -9 (pid: 5720)',"
-                " '  traceback : Signal 9', '=====', sep='\\n'); exit(1)"
-            ),
-            "train.py exited with 1: rank 3 was killed by SIGKILL",
-        ),
-        (
-            (
-                "print('  rank      : 2 (local_rank: 2)', '  exitcode  : 7 (pid: 5720)',"
-                " '  traceback : To enable', '=====', sep='\\n'); exit(1)"
-            ),
-            "train.py exited with 1: rank 2 exited with 7",
-        ),
-        ("import os; os.kill(os.getpid(), 9)", "train.py was killed by SIGKILL"),
-        ("import os; os.kill(os.getpid(), 11)", "train.py was killed by SIGSEGV"),
+        ("", 7, "train.py exited with 7"),
+        ("rank 1 died\n====\n", 1, "train.py exited with 1: rank 1 died"),
+        (RANK.format(3, -9), 1, "train.py exited with 1: rank 3 was killed by SIGKILL"),
+        (RANK.format(1, 3) + RANK.format(2, 7), 1, "train.py exited with 1: rank 2 exited with 7"),
+        ("done\n", -9, "train.py was killed by SIGKILL"),
+        ("", -11, "train.py was killed by SIGSEGV"),
     ],
 )
-def test_a_failure_names_its_last_output(run, program, sentence):
-    watched = run("-c", program)
-    assert watched.end() == sentence
-    assert watched.bodies("failed")[0].failure.sentence == sentence
+def test_it_says_how_it_ended(place, printed, code, sentence):
+    source, bodies = told_of(place, Ended(printed, code))
+    assert source.ended() == sentence
+    assert [one.failure.sentence for one in told(bodies, "failed")] == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -497,12 +483,10 @@ def test_who_catches_an_interrupt_has_not_failed_unless_it_was_killed(run, code,
         (("python", "torch", "trained"), "the training ended with its first steps"),
     ],
 )
-def test_without_a_step_it_says_why(run, place, marks, why):
+def test_without_a_step_it_says_why(place, marks, why):
     for mark in marks:
         place.mark(mark)
-    watched = run("-I", "-c", "pass")  # leaves no mark of its own
-    watched.end()
-    assert why in watched.sentences()[-1]
+    assert why in told(told_of(place, Ended())[1], Notice)[-1].text
 
 
 @pytest.mark.parametrize(
@@ -520,23 +504,21 @@ def test_without_a_step_it_says_why(run, place, marks, why):
         ),
     ],
 )
-def test_before_a_first_step_it_says_what_is_missing(run, place, marks, status):
+def test_before_a_first_step_it_says_what_is_missing(place, marks, status):
     for mark in marks:
         place.mark(mark)
-    watched = run("-I", "-c", "import time; time.sleep(60)")
-    watched.until(lambda: len(watched.bodies(Status)) > 1)
-    assert watched.bodies(Status)[-1].text.endswith(status.removeprefix("python"))
+    said = told(told_of(place, Ended(exit_code=None))[1], Status)[-1].text
+    assert said.endswith(status.removeprefix("python"))
 
 
-def test_why_gpudash_failed_is_said_in_a_line(run, place):
+def test_why_gpudash_failed_is_said_in_a_line(place):
     place.mark("failed", "not with torch 2.99: it has no such thing\nand more")
-    watched = run("-I", "-c", "pass")
-    watched.end()
-    assert watched.sentences()[-1].endswith("torch: not with torch 2.99: it has no such thing")
+    said = told(told_of(place, Ended())[1], Notice)[-1].text
+    assert said.endswith("torch: not with torch 2.99: it has no such thing")
 
 
 def test_a_flood_of_output_is_thinned_and_its_end_is_whole(run):
-    watched = run("-c", "for _ in range(200): print(('x' * 99 + '\\n') * 1000)\nprint('last')")
+    watched = run("-c", "for _ in range(60): print(('x' * 99 + '\\n') * 1000)\nprint('last')")
     watched.end()
     assert watched.lines()[-1] == "last"
     assert sum(map(len, watched.lines())) < 4_000_000

@@ -66,7 +66,7 @@ def test_any_bytes_give_printable_lines_whatever_pieces_they_come_in(pieces):
 def test_a_flood_stays_bounded(flood):
     terminal = TerminalLines()
     for _ in range(3):
-        answer = terminal.feed(flood * 20_000)
+        answer = terminal.feed(flood * 6_000)
         assert len(answer.lines) <= MOST_ROWS
         assert max(map(len, answer.lines), default=0) <= LINE_LIMIT
     assert len(terminal._rows) <= KEPT_ROWS + 1

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+from functools import partial
 
 import torch
 from torch import nn
@@ -15,9 +16,17 @@ torch.set_num_threads(1)
 CASES = {}
 
 
-def case(function):
-    CASES[function.__name__] = function
-    return function
+GOES_ON = {"anew": [], "samples": [8]}
+
+
+def case(**expected):
+    """Decorate a training whose results are to be these."""
+
+    def decorate(function):
+        CASES[function.__name__] = function, expected
+        return function
+
+    return decorate
 
 
 def loader(batches=3):
@@ -68,27 +77,13 @@ def stopping():
     raise KeyboardInterrupt
 
 
-@case
-def interrupted_at_a_batch(toy):
-    return interrupted(toy, "batch")
+CASES |= {
+    f"interrupted_in_{where}": (partial(interrupted, where=where), GOES_ON | {"steps": 7})
+    for where in PLACES
+}
 
 
-@case
-def interrupted_in_forward(toy):
-    return interrupted(toy, "forward")
-
-
-@case
-def interrupted_in_backward(toy):
-    return interrupted(toy, "backward")
-
-
-@case
-def interrupted_in_the_optimizer(toy):
-    return interrupted(toy, "optimizer")
-
-
-@case
+@case(**GOES_ON, steps=6, fetching=False)
 def interrupted_while_it_waits_for_a_batch(toy):
     model, optimizer = training()
     fit(model, optimizer, loader())
@@ -107,7 +102,7 @@ def interrupted_while_it_waits_for_a_batch(toy):
     return {"fetching": toy.tracker.counting.fetching}
 
 
-@case
+@case(steps=9, anew=[], asides=[["idle", 3], [None, 3], ["idle", 6], [None, 6], ["idle", 9]])
 def the_same_goes_on(toy):
     model, optimizer = training()
     for _ in range(3):
@@ -118,7 +113,7 @@ def the_same_goes_on(toy):
     return {}
 
 
-@case
+@case(steps=2, anew=[5], hooked=[[], ["_compiled_call_impl"]], feeds=True)
 def another_begins_anew(toy):
     model, optimizer = training()
     fit(model, optimizer, loader(5))
@@ -131,14 +126,14 @@ def another_begins_anew(toy):
     return {"hooked": hooked, "feeds": feed is not None and feed.loader() is batches}
 
 
-@case
+@case(steps=6, anew=[])
 def a_second_one_in_the_same_cell_goes_on(toy):
     for _ in range(2):
         fit(*training(), loader())
     return {}
 
 
-@case
+@case(why=["idle", "evaluation", "idle", None])
 def a_cell_that_evaluates(toy):
     model, optimizer = training()
     fit(model, optimizer, loader())
@@ -152,7 +147,7 @@ def a_cell_that_evaluates(toy):
     return {}
 
 
-@case
+@case(asides=[])
 def a_training_on_another_thread(toy):
     thread = threading.Thread(target=fit, args=(*training(), loader()))
     thread.start()
@@ -161,7 +156,7 @@ def a_training_on_another_thread(toy):
     return {}
 
 
-@case
+@case(steps=7)
 def a_gan_that_is_interrupted_between_its_optimizers(toy):
     (one, first), (other, second) = training(), training()
     fit_both(one, first, other, second, 3)
@@ -173,7 +168,7 @@ def a_gan_that_is_interrupted_between_its_optimizers(toy):
     return {}
 
 
-@case
+@case(steps=3)
 def tried_out_before_it_trains(toy):
     model, optimizer = training()
     model(torch.ones(8, 8)).sum().backward()
@@ -182,7 +177,7 @@ def tried_out_before_it_trains(toy):
     return {}
 
 
-@case
+@case(steps=7)
 def a_gan_that_is_read_between_its_optimizers(toy):
     (one, first), (other, second) = training(), training()
     fit_both(one, first, other, second, 3)
@@ -207,13 +202,14 @@ def told(toy):
         "anew": toy.anew,
         "asides": toy.asides,
         "failures": toy.failures,
-        "samples": [record.samples for record in toy.records],
+        "samples": sorted({record.samples for record in toy.records}),
+        "why": [why for why, _ in toy.asides],
     }
 
 
 def main():
     toy = watched()
-    found = results(toy, CASES, told)
+    found = results(toy, {name: run for name, (run, _) in CASES.items()}, told)
     toy.tracker.end()
     patching.undo()
     print(json.dumps(found))

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.script.toy_script import script
+from tests.script.toy_script import connected, script
 from tests.warm import python
 from tests.workloads.trainings import one_thread
 
@@ -38,3 +38,8 @@ def quick():
 def training(tmp_path):
     with script(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def dashboard(training, tmp_path):
+    return connected(training, tmp_path)

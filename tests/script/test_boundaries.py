@@ -37,20 +37,66 @@ def ends_of(optimizers, expected="", *, fed=True, evaluates=False):
     return "".join(ends)
 
 
-def test_without_a_loader_a_late_optimizer_belongs_to_the_step_before():
-    assert ends_of("AAABAABA", "B", fed=False) == "A¦A|A|BA¦AB|A|"
+FED = {
+    "a single optimizer ends each step at once": ("A A A", "", "A|A|A|"),
+    "it makes a step each time, whatever the batch": (" AAAA", "", "A|A|A|A|"),
+    "two optimizers present from the start end a step together": (
+        "DG DG DG",
+        "DG",
+        "DG|DG|DG|",
+    ),
+    "one that steps again ends a step, as is known once it is usual": (
+        "D D D D DG " * 4,
+        "DG",
+        "D|D|D|D|DG|D|D|D|D|DG|",
+    ),
+    "steps without a rare optimizer end at once": (
+        " ".join(["C", "CA"] * 6),
+        "CA",
+        "C|CA|C|CA|",
+    ),
+    "one that never steps is awaited only in the first step": ("A A A", "AB", "A¦A|A|"),
+    "a late one without a new batch belongs to the step before": (
+        "D D D DG DG DG DG",
+        "",
+        "D|D|D|D|GDG|DG|DG|",
+    ),
+    "one may step twice in a row on a batch": (" DGG DGG DGG DGG", "DG", "DG|GDGG|DGG|DGG|"),
+    "one that steps first may do so too": (" DDDG DDDG DDDG", "DG", "DDDG|DDDG|DDDG|"),
+}
+UNFED = {
+    "a late optimizer belongs to the step before": ("AAABAABA", "B", "A¦A|A|BA¦AB|A|"),
+    "one that steps again makes steps of its own": ("AAABBB", "B", "A¦A|A|B+B¦B"),
+    "one that was not expected begins a step": ("AAABB", "", "A|A|A|B¦B"),
+    "a training after the other counts its own steps": (
+        "AAAABBBBBB",
+        "",
+        "A|A|A|A|B¦B¦B¦B|B|B|",
+    ),
+}
+ENDS = [(*one, fed) for cases, fed in ((FED, True), (UNFED, False)) for one in cases.values()]
 
 
-def test_without_a_loader_a_late_optimizer_that_steps_again_makes_steps_of_its_own():
-    assert ends_of("AAABBB", "B", fed=False) == "A¦A|A|B+B¦B"
+@pytest.mark.parametrize(("optimizers", "expected", "ends", "fed"), ENDS, ids=[*FED, *UNFED])
+def test_where_steps_end(optimizers, expected, ends, fed):
+    assert ends_of(optimizers, expected, fed=fed).endswith(ends)
 
 
-def test_without_a_loader_an_optimizer_that_was_not_expected_begins_a_step():
-    assert ends_of("AAABB", fed=False) == "A|A|A|B¦B"
-
-
-def test_a_single_optimizer_ends_each_step_at_once():
-    assert ends_of("A A A") == "A|A|A|"
+@pytest.mark.parametrize(
+    ("optimizers", "expected", "steps"),
+    [
+        ("D D D D DG " * 4, "DG", {4 * 5}),
+        ("A A A A B B B B B B", "", {10}),  # a training after the other
+        (" A A A A" + "B" * 20, "", range(4 + 19, 25)),  # without a batch of its own
+        (list(islice(cycle("AABABBA"), 100)), "AB", {56, 57, 58}),
+        (" DGG DGG DG DG DGG DGG DGG", "DG", {7}),  # how often one steps on a batch changes
+        (" DGDGDG", "DG", {3}),  # they take turns on one batch
+        (" " + "A" * 100, "AB", range(80, 101)),  # so many on a batch are of a training each
+    ],
+)
+def test_how_many_steps_there_are(optimizers, expected, steps):
+    ends = ends_of(optimizers, expected)
+    assert sum(ends.count(one) for one in "|¦+") in steps
 
 
 def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
@@ -65,31 +111,6 @@ def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
     assert boundaries.update_ends() == "may end"  # B is due
 
 
-def test_two_optimizers_present_from_the_start_end_a_step_together():
-    assert ends_of("DG DG DG", "DG") == "DG|DG|DG|"
-
-
-def test_an_optimizer_that_steps_again_ends_a_step():
-    ends = ends_of("D D D D DG " * 4, "DG").replace("|", "¦")
-    assert ends.count("¦") == 4 * 5
-    assert ends.endswith("D¦D¦D¦D¦DG¦" * 2)
-
-
-def test_steps_without_a_rare_optimizer_end_at_once():
-    ends = ends_of(" ".join(["C", "CA"] * 6), "CA")
-    assert ends.endswith("C|CA|C|CA|")
-
-
-def test_an_optimizer_that_never_steps_is_awaited_only_in_the_first_step():
-    assert ends_of("A A A", "AB") == "A¦A|A|"
-
-
-@pytest.mark.parametrize("fed", [False, True])
-def test_a_second_training_counts_its_own_steps(fed):
-    ends = ends_of("A A A A B B B B B B", fed=fed)
-    assert ends.count("|") + ends.count("¦") == 10
-
-
 def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
     boundaries = Boundaries()
     for optimizer in "DGDG":
@@ -100,60 +121,12 @@ def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
     assert boundaries.update_ends() == "ends"
 
 
-def test_a_late_optimizer_without_a_new_batch_belongs_to_the_step_before():
-    ends = ends_of("D D D DG DG DG DG")
-    assert ends == "D|D|D|D|GDG|DG|DG|"
-
-
 def test_many_optimizers_within_one_backward_pass_end_one_step():
     boundaries = Boundaries()
     for step in range(3):
         for parameter in range(5):
             boundaries.update_begins(parameter, afresh=True)
         assert boundaries.update_ends() == "ends", step
-
-
-def test_the_number_of_steps_never_depends_on_predicted_ends():
-    shape = list(islice(cycle("AABABBA"), 100))
-    literal, seen = 0, set()
-    for optimizer in shape:
-        if optimizer in seen:
-            literal += 1
-            seen = set()
-        seen.add(optimizer)
-    ends = ends_of(shape, "AB", fed=True)
-    assert abs(ends.count("|") + ends.count("¦") - literal) <= 1
-
-
-def test_an_optimizer_may_step_twice_in_a_row_on_a_batch():
-    assert ends_of(" DGG DGG DGG DGG", "DG") == "DG|GDGG|DGG|DGG|"
-
-
-def test_one_that_steps_first_may_do_so_too():
-    assert ends_of(" DDDG DDDG DDDG", "DG") == "DDDG|DDDG|DDDG|"
-
-
-def test_how_often_it_steps_on_a_batch_may_change():
-    ends = ends_of(" DGG DGG DG DG DGG DGG DGG", "DG")
-    assert ends.count("|") + ends.count("¦") == 7
-
-
-def test_optimizers_that_take_turns_on_one_batch_make_a_step_each_turn():
-    assert ends_of(" DGDGDG", "DG").count("|") == 3
-
-
-def test_a_single_optimizer_makes_a_step_each_time_whatever_the_batch():
-    assert ends_of(" AAAA") == "A|A|A|A|"
-
-
-def test_after_many_steps_on_a_batch_each_is_a_step_of_the_training():
-    ends = ends_of(" " + "A" * 100, "AB")
-    assert ends.count("|") + ends.count("¦") >= 80
-
-
-def test_a_training_after_the_other_without_a_batch_of_its_own_counts_its_steps():
-    ends = ends_of(" A A A A" + "B" * 20)
-    assert ends.count("|") + ends.count("¦") + ends.count("+") >= 4 + 19
 
 
 def training(drawn):

@@ -1,6 +1,5 @@
 """How one of several ranks behaves when all of them decide together."""
 
-import os
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from gpudash.script.training import ScriptTraining
 from gpudash.training import commanded
 from gpudash.training.agreement import Decision
 from tests.answers import blocks
-from tests.script.toy_script import Dashboard, script
+from tests.script.toy_script import connected, script
 
 
 def test_a_rank_waits_for_less_than_the_collectives_timeout_of_the_others(
@@ -47,8 +46,7 @@ def test_a_rank_whose_lever_breaks_refuses_all_open_commands(
     monkeypatch.setattr(ScriptTraining, "decide", decide)
     monkeypatch.setattr(driver, "DUE_EVERY_S", 0.0)  # commands are read at the next border
     with script(tmp_path, world_size=2) as training:
-        dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
-        training.until(lambda: dashboard.reported)
+        dashboard = connected(training, tmp_path)
         training.levers.fails = RuntimeError
         step = training.steps + 5
         dashboard.send(Change(id=7, settings={"precision": "bf16"}, at_step=step))
@@ -67,8 +65,7 @@ def test_a_rank_keeps_a_call_to_rehearse_for_the_next_block(
         lambda _training, _topic, refusal=None, payload="", **_how: Decision(refusal, payload),
     )
     with script(tmp_path, world_size=2) as training:
-        dashboard = Dashboard(tmp_path / f"{os.getpid()}.sock")
-        training.until(lambda: dashboard.reported)
+        dashboard = connected(training, tmp_path)
         asked = blocks(1, 1, {}, {"compile": "on"}, min_steps=100)
         dashboard.send(replace(asked, at_step=training.steps + 200))
         training.until(lambda: dashboard.of(BlocksEnded) or dashboard.gone)

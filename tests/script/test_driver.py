@@ -3,7 +3,6 @@
 import math
 import os
 import time
-from itertools import pairwise
 
 import pytest
 
@@ -28,7 +27,8 @@ from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Ref
 from gpudash.script import driver as driver_module
 from tests.answers import blocks
 from tests.lives import name_of, turns
-from tests.script.toy_script import Dashboard, answered, path, script
+from tests.script.toy_script import Dashboard, answered, connected, path, script
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -159,7 +159,7 @@ def test_every_command_gets_one_answer_with_its_id(
     monkeypatch.chdir(tmp_path)  # where traces go
     dashboard = Dashboard(path(tmp_path), react)
     training.until(lambda: not left and expected.keys() <= answered(dashboard).keys())
-    training.until(lambda until=training.steps + 20: training.steps > until)
+    training.goes_on()
     answers = answered(dashboard)
     assert answers.keys() == expected.keys()
     assert all(len(names) == 1 for names in answers.values()), answers
@@ -212,7 +212,7 @@ def test_without_a_dashboard_only_the_first_seconds_are_measured(training, monke
 def test_a_late_dashboard_gets_the_steps_from_then_on(training, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
     training.until(lambda: not training.active)
-    training.until(lambda until=training.steps + 20: training.steps > until)
+    training.goes_on()
     unseen = training.steps
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: len(dashboard.reported) > 5)
@@ -224,25 +224,18 @@ def test_a_late_dashboard_gets_the_steps_from_then_on(training, tmp_path, monkey
     )  # samples of the first steps were not counted
 
 
-def test_an_evaluation_is_reported_as_such(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_an_evaluation_is_reported_as_such(training, dashboard) -> None:
     training.driver.aside("evaluation")
     heard = len(dashboard.of(Progress))
-    deadline_s = time.monotonic() + 10
-    while len(dashboard.of(Progress)) < heard + 2 and time.monotonic() < deadline_s:
-        training.driver.idle()  # reports leave though no step ends
+    until(lambda: training.driver.idle() or len(dashboard.of(Progress)) >= heard + 2)
     training.driver.aside(None)
     training.until(lambda: dashboard.of("resumed"))
     (paused,), (resumed,) = dashboard.of("paused"), dashboard.of("resumed")
     assert (paused.why, paused.answers, resumed.answers) == ("evaluation", (), ())
     assert paused.at_s < resumed.at_s
-    assert len(dashboard.of(Progress)) >= heard + 2
 
 
-def test_a_checkpoint_after_an_evaluation_begins_where_that_ends(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_a_checkpoint_after_an_evaluation_begins_where_that_ends(training, dashboard) -> None:
     for why in ("evaluation", "checkpoint", None):
         training.driver.aside(why)
         time.sleep(0.001)
@@ -251,9 +244,7 @@ def test_a_checkpoint_after_an_evaluation_begins_where_that_ends(training, tmp_p
     assert evaluation.at_s < between.at_s == checkpoint.at_s
 
 
-def test_settings_that_change_with_new_findings_are_reported(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_settings_that_change_with_new_findings_are_reported(training, dashboard) -> None:
     update = training.levers.update
 
     def to_another_loader(found: TrainingObjects) -> None:
@@ -263,8 +254,7 @@ def test_settings_that_change_with_new_findings_are_reported(training, tmp_path)
     training.levers.update = to_another_loader
     training.driver.found(training.levers.found)
     training.driver.found(training.levers.found)
-    training.until(lambda: dashboard.of("changed"))
-    (changed,) = dashboard.of("changed")
+    changed = training.first(dashboard, "changed")
     assert (changed.changes, changed.answers, changed.requested) == ({"precision": "bf16"}, (), {})
     assert len(dashboard.of(Offered)) == 1  # the findings line and the offers did not change
     training.until(lambda: dashboard.reported[-1].step > changed.after_step)
@@ -276,24 +266,18 @@ def test_a_dashboard_that_connects_during_a_checkpoint_is_informed(training, tmp
     training.step()
     training.driver.aside("checkpoint")
     dashboard = Dashboard(path(tmp_path))
-    deadline_s = time.monotonic() + 10
-    while not dashboard.of("paused") and time.monotonic() < deadline_s:
-        training.driver.idle()
+    until(lambda: training.driver.idle() or dashboard.of("paused"))
     first = turns(one.body for one in dashboard.envelopes[:4])
     assert [name for name, _ in first] == ["Hello", "Offered", "started", "paused"]
     assert dashboard.of("paused")[0].why == "checkpoint"
 
 
-def test_the_last_steps_are_reported_at_the_end(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_the_last_steps_are_reported_at_the_end(training, dashboard, tmp_path) -> None:
     for _ in range(5):
         training.step()
     training.driver.close()
     training.driver.close()
-    deadline_s = time.monotonic() + 10
-    while not dashboard.gone and time.monotonic() < deadline_s:
-        time.sleep(0.001)
+    until(lambda: dashboard.gone)
     assert dashboard.reported[-1].step == training.steps
     losses = [one for one in dashboard.of(Progress) if one.loss is not None]
     assert (losses[-1].loss_step, losses[-1].loss) == (training.steps, training.newest_loss)
@@ -301,14 +285,10 @@ def test_the_last_steps_are_reported_at_the_end(training, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("untimed", [0, 3])
-def test_steps_that_were_not_timed_count(training, tmp_path, untimed) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_steps_that_were_not_timed_count(training, dashboard, untimed) -> None:
     training.steps, training.samples = training.steps + untimed, 1234
     training.driver.close()
-    deadline_s = time.monotonic() + 10
-    while not dashboard.gone and time.monotonic() < deadline_s:
-        time.sleep(0.001)
+    until(lambda: dashboard.gone)
     last = dashboard.of(Progress)[-1]
     assert (last.total_steps, last.total_samples) == (training.steps, 1234)
 
@@ -316,33 +296,27 @@ def test_steps_that_were_not_timed_count(training, tmp_path, untimed) -> None:
 # ── commands ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_change_holds_from_its_segment_on(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_a_change_holds_from_its_segment_on_and_an_unknown_value_is_no_setting(
+    training, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    training.levers.settings["batch_size"] = UNKNOWN
+    dashboard = connected(training, tmp_path)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of("changed"))
-    (changed,) = dashboard.of("changed")
+    changed = training.first(dashboard, "changed")
     training.until(lambda: dashboard.reported[-1].step > changed.after_step + 3)
-    assert changed.settings == {"precision": "bf16", "compile": "off"}
+    assert [set(one.settings) for one in (*dashboard.of("started"), changed)] == [
+        {"precision", "compile"}
+    ] * 2
+    assert changed.settings["precision"] == "bf16"
     assert (changed.requested, changed.warmup_steps) == ({"precision": "bf16"}, 2)
     assert changed.took_ms >= 0
     for step in dashboard.reported:
         assert step.segment == (step.step > changed.after_step)
+    assert {envelope.rank for envelope in dashboard.envelopes} == {3}  # as the environment says
 
 
-def test_an_unknown_value_is_no_setting(training, tmp_path) -> None:
-    training.levers.settings["batch_size"] = UNKNOWN
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(Change(id=1, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of("changed"))
-    settings = (*dashboard.of("started"), *dashboard.of("changed"))
-    assert [set(one.settings) for one in settings] == [{"precision", "compile"}] * 2
-
-
-def test_a_rehearsal_waits_for_one_step(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_a_rehearsal_waits_for_one_step(training, dashboard) -> None:
     dashboard.send(Change(id=1, settings={"compile": "on"}))
     training.until(lambda: training.root.keeps_calls)
     before = training.steps
@@ -356,8 +330,7 @@ def test_commands_are_obeyed_even_if_a_hook_always_comes_just_before_the_border(
     training, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(driver_module, "DUE_EVERY_S", 0.01)
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+    dashboard = connected(training, tmp_path)
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
     border = training.driver.border
 
@@ -369,18 +342,7 @@ def test_commands_are_obeyed_even_if_a_hook_always_comes_just_before_the_border(
     training.until(lambda: dashboard.of("changed"), pace_s=0.02)
 
 
-def test_a_change_ends_a_run_of_blocks(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(LONG, Change(id=2, settings={"precision": "tf32"}))
-    training.until(lambda: dashboard.of(BlocksEnded))
-    changed = dashboard.of("changed")[-1]
-    assert (changed.answers, changed.run, changed.block) == ((2,), None, None)
-
-
-def test_another_run_of_blocks_waits_until_going_back_is_rehearsed(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_another_run_of_blocks_waits_until_going_back_is_rehearsed(training, dashboard) -> None:
     long = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
     dashboard.send(Change(id=1, settings={"compile": "on"}), long, blocks(3, 2, {}))
     training.until(lambda: len(dashboard.of(BlocksEnded)) == 2)
@@ -388,47 +350,20 @@ def test_another_run_of_blocks_waits_until_going_back_is_rehearsed(training, tmp
     assert reasons == ["other blocks began", "no block is left"]
 
 
-def test_blocks_change_levers_and_change_them_back(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(blocks(1, 7, {"precision": "bf16"}, {}, {"precision": "bf16"}))
-    training.until(lambda: dashboard.of(BlocksEnded))
-    changes = dashboard.of("changed")
-    assert [(one.run, one.block) for one in changes] == [
-        (7, 0),
-        (7, 1),
-        (7, 2),
-        (None, None),
-    ]
-    values = [one.settings["precision"] for one in changes]
-    assert values == ["bf16", "fp32", "bf16", "fp32"]
-    assert {one.requested.get("precision") for one in changes} == {None}
-    lengths = [b.after_step - a.after_step for a, b in pairwise(changes)]
-    assert lengths == [2 + 3 + 1] * 3  # warm-up, those measured, the last
-
-
-def test_one_of_several_ranks_cannot_be_paused(tmp_path) -> None:
-    with script(tmp_path, world_size=2) as training:
-        dashboard = Dashboard(path(tmp_path))
-        training.until(lambda: dashboard.reported)
-        dashboard.send(Pause(id=1))
-        training.until(lambda: dashboard.of(Refused))
-        assert "pause" not in dashboard.of(Hello)[0].can
-        assert dashboard.of(Refused)[0].answers == (1,)
-
-
 @pytest.mark.parametrize(("world_size", "communicates"), [(1, False), (2, True)])
-def test_several_ranks_report_their_node_and_a_communication_phase(
+def test_several_ranks_report_node_and_communication_and_none_can_be_paused(
     tmp_path, world_size, communicates
 ) -> None:
     with script(tmp_path, world_size=world_size) as training:
         dashboard = Dashboard(path(tmp_path))
-        training.until(lambda: dashboard.of("started"))
-        (state,) = dashboard.of("started")
-        started = state.process
+        started = training.first(dashboard, "started").process
         assert started.world_size == world_size
         assert bool(started.node) is communicates
         assert ("communication" in {phase.name for phase in started.phases}) is communicates
+        assert ("pause" in dashboard.of(Hello)[0].can) is not communicates
+        dashboard.send(Pause(id=1), Resume(id=2))
+        answer = training.first(dashboard, Refused if communicates else "paused")
+        assert answer.answers == (1,)
 
 
 def test_the_bytes_of_a_steps_collectives_are_reported(training, tmp_path) -> None:
@@ -438,16 +373,7 @@ def test_the_bytes_of_a_steps_collectives_are_reported(training, tmp_path) -> No
     assert {*told} == {2.0}
 
 
-def test_the_rank_comes_from_the_environment(training, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("RANK", "3")
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    assert {envelope.rank for envelope in dashboard.envelopes} == {3}
-
-
-def test_the_cost_of_the_instruments_is_timed_with_and_without_them(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_the_cost_of_the_instruments_is_timed_with_and_without_them(training, dashboard) -> None:
     sides = ("instrumented", "uninstrumented", "instrumented")
     timed = [
         Block(number=i, changes={}, min_steps=20, min_s=0.0, wall_clock=side)
@@ -467,10 +393,8 @@ def test_the_cost_of_the_instruments_is_timed_with_and_without_them(training, tm
     assert training.active
 
 
-def test_each_step_of_a_proofs_blocks_is_met_however_short(training, tmp_path) -> None:
+def test_each_step_of_a_proofs_blocks_is_met_however_short(training, dashboard) -> None:
     """Short steps are only counted on a GPU, and no delay reaches those."""
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
     proof = [
         Block(number=i, changes={}, min_steps=10**6, min_s=0.0, slow=Slow(part="host", ms=ms))
         for i, ms in enumerate((0.0, 0.1))

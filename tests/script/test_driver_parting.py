@@ -19,7 +19,7 @@ from gpudash.protocol.training import BlocksEnded, State
 from gpudash.script import driver as driver_module
 from gpudash.training.command_loop import CommandLoop
 from tests.answers import blocks
-from tests.script.toy_script import Dashboard, answered, path, script
+from tests.script.toy_script import Dashboard, answered, connected, path, script
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.usefixtures("quick")
 LONG = blocks(1, 1, {"precision": "bf16"}, {}, min_steps=10**6)
 
 
-def test_blocks_end_with_their_dashboard_and_changed_levers_stay(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_blocks_end_with_their_dashboard_and_changed_levers_stay(
+    training, dashboard, tmp_path
+) -> None:
     dashboard.send(
         Change(id=1, settings={"precision": "tf32"}),
         replace(LONG, id=2),
@@ -38,8 +38,7 @@ def test_blocks_end_with_their_dashboard_and_changed_levers_stay(training, tmp_p
     dashboard.die()
     training.until(lambda: not training.active)
     assert training.levers.settings["precision"] == "tf32"
-    other = Dashboard(path(tmp_path))
-    training.until(lambda: other.reported)
+    other = connected(training, tmp_path)
     started = other.of("started")[0]
     assert started.settings["precision"] == "tf32"
     assert started.requested == {"precision": "tf32"}
@@ -50,9 +49,7 @@ def test_blocks_end_with_their_dashboard_and_changed_levers_stay(training, tmp_p
     assert other.of(BlocksEnded)[0].why == "no block is left"
 
 
-def test_going_back_from_blocks_is_rehearsed_even_without_a_dashboard(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_going_back_from_blocks_is_rehearsed_even_without_a_dashboard(training, dashboard) -> None:
     run = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
     dashboard.send(Change(id=1, settings={"compile": "on"}), run)
     training.until(
@@ -76,32 +73,46 @@ def test_a_pause_ends_with_its_dashboard(training, tmp_path) -> None:
     assert dashboard.of("paused")
 
 
-def test_an_interrupt_passes_through_a_pause(training, tmp_path, monkeypatch) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(Pause(id=1), Resume(id=2))
+class PreemptedError(Exception):
+    pass
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpudash.training.command_loop.CommandLoop.rest", interrupted)
-    dashboard.send(Pause(id=3))
-    with pytest.raises(KeyboardInterrupt):
+def preempt(*_: object) -> None:
+    raise PreemptedError
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("rest", "error"),
+    [
+        (interrupted, KeyboardInterrupt),
+        (lambda _: signal.raise_signal(signal.SIGUSR1), PreemptedError),
+    ],
+)
+def test_what_an_interrupt_or_a_signal_handler_raises_in_a_pause_reaches_the_script(
+    training, dashboard, monkeypatch, rest, error
+) -> None:
+    before = signal.signal(signal.SIGUSR1, preempt)
+    monkeypatch.setattr(CommandLoop, "rest", rest)
+    dashboard.send(Pause(id=1))
+    with pytest.raises(error):
         training.until(lambda: False)
+    signal.signal(signal.SIGUSR1, before)
     monkeypatch.undo()
-    dashboard.send(Resume(id=4))
-    training.until(lambda: 4 in answered(dashboard))  # the script is still measured
+    dashboard.send(Resume(id=2))
+    training.until(lambda: 2 in answered(dashboard))  # the script is still measured
 
 
 def test_another_dashboard_is_turned_away_until_the_first_has_gone(training, tmp_path) -> None:
-    first = Dashboard(path(tmp_path))
-    training.until(lambda: first.reported)
+    first = connected(training, tmp_path)
     second = Dashboard(path(tmp_path))
     training.until(lambda: second.gone)
     assert not second.envelopes
     first.die()
-    third = Dashboard(path(tmp_path))  # it may come before the first was seen to go
-    training.until(lambda: third.reported)
+    connected(training, tmp_path)  # it may come before the first was seen to go
 
 
 def test_a_dashboard_that_reads_nothing_delays_no_step_and_may_reconnect(
@@ -116,16 +127,15 @@ def test_a_dashboard_that_reads_nothing_delays_no_step_and_may_reconnect(
         monkeypatch.setattr("gpudash.instrument.reporter.REPORT_EVERY_S", 0.0)
         training.until(lambda: not training.active, pace_s=0.0)
     monkeypatch.undo()
-    again = Dashboard(path(tmp_path))
-    training.until(lambda: again.reported)
+    connected(training, tmp_path)
 
 
 # ── failures ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(
+    training, dashboard, tmp_path
+) -> None:
     dashboard.send(LONG)
     training.until(lambda: training.levers.settings["precision"] == "bf16")
     training.levers.fails = ValueError
@@ -138,7 +148,7 @@ def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(training, tmp_
     assert 1 in answered(dashboard)
     assert training.levers.settings["precision"] == "fp32"
     assert not training.active
-    training.until(lambda until=training.steps + 20: training.steps > until)
+    training.goes_on()
     assert not path(tmp_path).exists()
 
 
@@ -148,9 +158,7 @@ def test_a_missing_run_directory_does_not_harm_the_script(tmp_path) -> None:
         assert not training.active
 
 
-def test_after_a_hook_failed_levers_are_put_back_at_the_next_border(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_after_a_hook_failed_levers_are_put_back_at_the_next_border(training, dashboard) -> None:
     dashboard.send(Change(id=1, settings={"precision": "bf16"}))
     training.until(lambda: dashboard.of("changed"))
     training.driver.failed("forward", RuntimeError("odd\nmodel"))
@@ -170,9 +178,7 @@ def test_after_a_hook_failed_levers_are_put_back_at_the_next_border(training, tm
 # ── children ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_forked_child_leaves_the_dashboard_to_its_parent(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+def test_a_forked_child_leaves_the_dashboard_to_its_parent(training, dashboard, tmp_path) -> None:
     child = os.fork()
     if not child:  # a loader worker, or one that trains itself
         code = 1
@@ -198,32 +204,6 @@ def test_a_forked_child_leaves_the_dashboard_to_its_parent(training, tmp_path) -
     training.until(lambda: not training.active)
 
 
-class PreemptedError(Exception):
-    pass
-
-
-def _preempt(*_: object) -> None:
-    raise PreemptedError
-
-
-def test_what_a_signal_handler_raises_in_a_pause_reaches_the_script(
-    training, tmp_path, monkeypatch
-) -> None:
-    before = signal.signal(signal.SIGUSR1, _preempt)
-    monkeypatch.setattr(CommandLoop, "rest", lambda _: signal.raise_signal(signal.SIGUSR1))
-    dashboard = Dashboard(path(tmp_path))
-    dashboard.send(Pause(id=1))
-    try:
-        with pytest.raises(PreemptedError):
-            training.until(lambda: False)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    dashboard.send(Resume(id=2))
-    monkeypatch.undo()
-    training.until(lambda: dashboard.of("resumed"))  # gpudash still works
-
-
 def test_a_script_that_has_emptied_its_arguments_is_watched(training, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [])
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
+    connected(training, tmp_path)

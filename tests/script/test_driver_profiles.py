@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 
 import pytest
 import torch
@@ -12,12 +11,12 @@ from gpudash.instrument import profiler as profiler_module
 from gpudash.instrument.reporter import RECENT_STEPS
 from gpudash.metrics import has_phases
 from gpudash.protocol.commands import (
-    Change,
     Profile,
 )
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import Progress, Refused
 from tests.script.toy_script import Dashboard, path
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -26,19 +25,29 @@ def is_counting() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0
 
 
-def profile(number: int, where: str = "trace.json", steps: int = 3) -> Profile:
-    return Profile(id=number, steps=steps, path=where)
+MANY = 10**6
 
 
-def test_profiled_steps_are_counted_but_not_timed(training, tmp_path, monkeypatch) -> None:
-    # by another test in this process: then no step would be counted
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch) -> None:
+    """By another test in this process: then no flops would be counted."""
     monkeypatch.setattr(flops, "anything_compiled", lambda: False)
+
+
+@pytest.fixture
+def profiled(training, dashboard, tmp_path) -> Dashboard:
+    """A dashboard that has begun a profile of many steps."""
+    dashboard.send(Profile(id=1, steps=MANY, path=str(tmp_path / "trace.json")))
+    training.until(torch.autograd._profiler_enabled)
+    return dashboard
+
+
+def test_profiled_steps_are_counted_but_not_timed(training, tmp_path) -> None:
     dashboard = Dashboard(path(tmp_path))
     training.until(lambda: len(dashboard.reported) > RECENT_STEPS)
     training.until(lambda: any(has_phases(one.values) for one in dashboard.reported))
-    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=5))
-    training.until(lambda: dashboard.of(Profiled))
-    (found,) = dashboard.of(Profiled)
+    dashboard.send(Profile(id=1, steps=5, path=str(tmp_path / "trace.json")))
+    found = training.first(dashboard, Profiled)
     last = found.first_step + 4
     training.until(lambda: dashboard.reported[-1].step > last + 2)
     traced = range(found.first_step, last + 1)
@@ -65,75 +74,43 @@ def test_profiled_steps_are_counted_but_not_timed(training, tmp_path, monkeypatc
     assert {f"ProfilerStep#{step}" for step in traced} <= names
 
 
-def test_a_command_ends_a_profile_early(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
-    training.until(torch.autograd._profiler_enabled)
-    dashboard.send(Change(id=2, settings={"precision": "bf16"}))
-    training.until(lambda: dashboard.of("changed"))
-    assert 1 <= dashboard.of(Profiled)[0].steps < 10**6
-
-
-def test_a_profile_ends_with_its_dashboard(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
-    training.until(torch.autograd._profiler_enabled)
-    dashboard.die()
+def test_a_profile_ends_with_its_dashboard(training, profiled, tmp_path) -> None:
+    profiled.die()
     training.until(lambda: not torch.autograd._profiler_enabled())
     assert not list(tmp_path.glob("*trace*"))
 
 
-def test_a_step_that_does_not_end_makes_its_profile_end(training, tmp_path, monkeypatch) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(profile(1, str(tmp_path / "trace.json")))
-    training.until(torch.autograd._profiler_enabled)
+def test_a_step_that_does_not_end_makes_its_profile_end(training, profiled, monkeypatch) -> None:
     monkeypatch.setattr(profiler_module, "PROFILE_LIMIT_S", 0.0)
-    deadline_s = time.monotonic() + 10
-    while not dashboard.of(Refused) + dashboard.of(Profiled) and time.monotonic() < deadline_s:
-        training.driver.idle()
-    assert dashboard.of(Refused)[0].kind == "no_profile"
+    until(lambda: training.driver.idle() or profiled.of(Refused) + profiled.of(Profiled))
+    assert profiled.of(Refused)[0].kind == "no_profile"
     assert not torch.autograd._profiler_enabled()
-    training.until(lambda until=training.steps + 5: training.steps > until)
+    training.goes_on()
 
 
-def test_a_profile_is_refused_if_the_training_ends_in_it(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=500))
-    training.until(torch.autograd._profiler_enabled)
+def test_a_profile_is_refused_if_the_training_ends_in_it(training, profiled, tmp_path) -> None:
     training.driver.close()
     assert not torch.autograd._profiler_enabled()
-    training.until(lambda: dashboard.gone)
-    (refused,) = dashboard.of(Refused)
+    training.until(lambda: profiled.gone)
+    (refused,) = profiled.of(Refused)
     assert refused.answers == (1,)
-    assert refused.reason == "the training ended before 500 steps were traced"
+    assert refused.reason == f"the training ended before {MANY} steps were traced"
     assert not list(tmp_path.glob("*trace*"))
 
 
-def test_a_failure_of_gpudash_ends_a_profile(training, tmp_path) -> None:
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
-    training.until(torch.autograd._profiler_enabled)
+def test_a_failure_of_gpudash_ends_a_profile(training, profiled) -> None:
     training.driver.failed("backward", ValueError("x"))
     assert not torch.autograd._profiler_enabled()
-    training.until(lambda: dashboard.of("resumed"))
-    assert dashboard.of(Refused)[0].answers == (1,)
-    assert [one.why for one in dashboard.of("paused")] == ["profile"]
+    training.until(lambda: profiled.of("resumed"))
+    assert profiled.of(Refused)[0].answers == (1,)
+    assert [one.why for one in profiled.of("paused")] == ["profile"]
 
 
 @pytest.mark.parametrize("at_work", [torch.autograd._profiler_enabled, is_counting])
 def test_a_failure_on_another_thread_ends_a_profile_at_the_next_border(
-    training, tmp_path, at_work, monkeypatch
+    training, dashboard, tmp_path, at_work
 ) -> None:
-    # by another test in this process: then no step would be counted
-    monkeypatch.setattr(flops, "anything_compiled", lambda: False)
-    dashboard = Dashboard(path(tmp_path))
-    training.until(lambda: dashboard.reported)
-    dashboard.send(profile(1, str(tmp_path / "trace.json"), steps=10**6))
+    dashboard.send(Profile(id=1, steps=MANY, path=str(tmp_path / "trace.json")))
     training.until(at_work)
     failing = threading.Thread(target=training.driver.failed, args=("backward", ValueError("x")))
     failing.start()

@@ -53,24 +53,19 @@ def test_phases_within_a_declared_step_are_measured(results):
         assert phases_ms.keys() == {"your_code", "forward", "backward", "optimizer"}
 
 
-def test_samples_and_tokens_are_what_the_script_says(results):
-    one = results["says_what_it_trains_on"]
-    assert set(each(one, "samples")) == {3}
-    assert each(one, "tokens") == [*range(101, 110)]
-
-
-def test_samples_that_are_not_declared_are_counted_from_batches(results):
-    assert set(each(results["each_batch"], "samples")) == {8}
-    assert set(each(results["two_rounds_a_step"], "samples")) == {16}
-    assert set(each(results["each_batch"], "tokens")) == {None}
-
-
-def test_tokens_are_the_input_ids_of_the_batches(results):
-    assert set(each(results["tokens_of_the_batches"], "tokens")) == {64}
-
-
-def test_only_the_outermost_of_nested_steps_counts(results):
-    assert set(each(results["nested"], "samples")) == {5}
+@pytest.mark.parametrize(
+    ("shape", "samples", "tokens"),
+    [
+        ("says_what_it_trains_on", {3}, {*range(101, 110)}),
+        ("each_batch", {8}, {None}),  # counted from the batches
+        ("two_rounds_a_step", {16}, {None}),
+        ("tokens_of_the_batches", {8}, {64}),
+        ("nested", {5}, {None}),  # the outermost step counts
+    ],
+)
+def test_samples_and_tokens_are_declared_or_counted(results, shape, samples, tokens):
+    one = results[shape]
+    assert ({*each(one, "samples")}, {*each(one, "tokens")}) == (samples, tokens)
 
 
 def test_an_exception_passes_through(results):

@@ -48,21 +48,42 @@ def test_steps_timed_together_report_the_samples_of_all(results):
             assert record["samples"] == batch * record["count"]
 
 
+TOLD = [
+    ("leaves_a_step", {"samples": 11 * 8}),
+    ("stopped_by_signals", {"stopped": 4, "ours": []}),  # their exceptions have no frame of ours
+    ("hooks_in_and_out", {"in_children": [True]}),  # a child may be forked in such a step
+    ("backward_of_another_tool", {"calls": 40, "kept": True}),
+    ("lever_on_calls", {"calls": 30}),
+]
+SAME = [
+    ("batches_of_many_kinds", {"samples": 192}),
+    ("loader_within_a_loader", {"samples": 96}),
+    ("nested_tensors", {"samples": 128}),
+    ("another_optimizer_within_an_epoch", {"samples": 320}),
+    ("declares_its_later_steps", {"samples": 320}),
+    ("second_optimizer_now_and_then", {"samples": 480}),
+    ("all_in_fast_code", {"ours": []}),  # nothing of ours is compiled
+    *((shape, {}) for shape in ("backward_in_fast_code", "evaluation_and_checkpoint")),
+    *((f"evaluation_{where}_a_loader", {}) for where in ("without", "beside")),
+    *((shape, {}) for shape in ("compares_in_some_steps", "acts_before_it_learns")),
+]
+"""What is told is also the same as where each step is measured in full, as are all asides."""
+
+
+@pytest.mark.parametrize(("shape", "told"), TOLD + SAME, ids=[one for one, _ in TOLD + SAME])
+def test_what_became_of_a_training(results, alone, shape, told):
+    assert {name: results[shape][name] for name in told} == told
+    if (shape, told) in SAME:
+        for name in {"asides", "graphs", *told} & results[shape].keys():
+            assert results[shape][name] == alone[shape][name]
+
+
 @pytest.mark.parametrize(
-    ("shape", "samples"),
-    [
-        ("batches_of_many_kinds", 192),
-        ("loader_within_a_loader", 96),
-        ("nested_tensors", 128),
-        ("another_optimizer_within_an_epoch", 320),
-        ("declares_its_later_steps", 320),
-        ("second_optimizer_now_and_then", 480),
-    ],
+    ("how", "borders"), [("on", [10, 11, 20, 21]), ("looked_at_closely", [*range(10, 31)])]
 )
-def test_all_samples_are_counted_whatever_the_batches_and_whoever_makes_them(
-    results, alone, shape, samples
-):
-    assert results[shape]["samples"] == alone[shape]["samples"] == samples
+def test_without_a_dashboard_steps_are_counted_alone_but_for_those_looked_at(results, how, borders):
+    found = results[f"switched_off_and_{how}"]["borders"]
+    assert [step for step in found if 10 <= step <= borders[-1]] == borders
 
 
 def test_samples_are_counted_after_the_script_has_left_its_loader(results):
@@ -81,30 +102,12 @@ def test_the_wait_for_the_end_of_an_epoch_is_in_the_steps_before_whose_time_has_
     assert [step for step, ms in waits.items() if ms >= waited] == [12, 24, 36]
 
 
-def test_the_samples_of_a_step_that_the_script_leaves_are_not_counted(results):
-    assert results["leaves_a_step"]["samples"] == 11 * 8
-
-
 def test_the_hosts_time_is_all_but_the_waits_wherever_an_epoch_ends(results):
     records = results["slow_ends_after_any_step"]["records"]
     waited = CALLS_A_BATCH * TICK_MS
     assert any(one["count"] == 1 and one["data_ms"] >= waited for one in records)
     for record in records[1:]:  # the first one's time is of two clocks
         assert TICK_MS <= record["host_ms"] < waited
-
-
-def test_torch_compiles_no_function_of_ours_where_steps_are_only_counted(results, alone):
-    assert results["backward_in_fast_code"]["graphs"] == alone["backward_in_fast_code"]["graphs"]
-    assert results["all_in_fast_code"]["ours"] == alone["all_in_fast_code"]["ours"] == []
-
-
-def test_an_exception_of_a_signal_handler_has_no_frame_of_ours(results):
-    assert results["stopped_by_signals"]["stopped"] == 4
-    assert results["stopped_by_signals"]["ours"] == []
-
-
-def test_tokens_are_not_known_if_no_batch_has_any(results):
-    assert {record["tokens"] for record in results["loader"]["records"]} == {None}
 
 
 def test_steps_timed_together_have_no_loss_where_batches_show_their_begins(results):
@@ -132,33 +135,6 @@ def test_steps_whose_begin_a_batch_shows_run_without_those_hooks(results, alone)
     assert [False, False] not in alone["hooks_in_and_out"]["in_steps"][1:]
 
 
-def test_a_child_forked_in_such_a_step_has_the_hook_on_backward_passes(results):
-    assert results["hooks_in_and_out"]["in_children"] == [True]
-
-
-def test_the_patch_of_another_tool_stays(results):
-    one = results["backward_of_another_tool"]
-    assert (one["calls"], one["kept"]) == (40, True)
-
-
-def test_a_lever_on_the_calls_of_the_model_acts_in_each_step(results):
-    assert results["lever_on_calls"]["calls"] == 30
-
-
-def test_an_aside_ends_steps_timed_together_and_is_not_in_them(results, alone):
-    for shape in (
-        "evaluation_and_checkpoint",
-        "evaluation_without_a_loader",
-        "evaluation_beside_a_loader",
-    ):
-        assert results[shape]["asides"] == alone[shape]["asides"]
-
-
-@pytest.mark.parametrize("shape", ["compares_in_some_steps", "acts_before_it_learns"])
-def test_a_call_without_gradients_in_a_step_is_no_evaluation(results, alone, shape):
-    assert results[shape]["asides"] == alone[shape]["asides"]
-
-
 def test_steps_that_each_have_a_call_without_gradients_are_measured_in_full(results):
     one = results["compares_in_each_step"]
     assert [record["step"] for record in one["records"]] == list(range(2, 13))
@@ -173,13 +149,3 @@ def test_the_time_of_a_step_has_the_call_without_gradients_at_its_begin(results)
 @pytest.mark.parametrize("shape", ["gan", "one_optimizer_in_backward"])
 def test_several_optimizers_or_those_in_backward_are_always_measured_in_full(results, shape):
     assert {record["count"] for record in results[shape]["records"]} == {1}
-
-
-def test_without_a_dashboard_steps_are_only_counted(results):
-    borders = [step for step in results["switched_off_and_on"]["borders"] if 10 <= step <= 21]
-    assert borders == [10, 11, 20, 21]
-
-
-def test_without_a_dashboard_steps_that_are_looked_at_closely_have_their_own_borders(results):
-    borders = results["switched_off_and_looked_at_closely"]["borders"]
-    assert [step for step in borders if 10 <= step <= 30] == list(range(10, 31))

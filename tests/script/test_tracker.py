@@ -54,6 +54,44 @@ def test_the_findings_line_describes_the_training(results, shape, line):
     assert results[shape]["found"][-1].startswith(line)
 
 
+def test_the_end_of_an_epoch_changes_no_findings(results):
+    assert len(results["loader"]["found"]) == 1
+
+
+def test_a_compiled_optimizer_is_one_graph_and_counts(results):
+    assert results["compiled_optimizer"]["recompiles"][0] == 1
+
+
+ONE_GRAPH = {"recompiles": [1, 0]}
+"""And no break."""
+FAILED = {"results": ["forward: ZeroDivisionError('ours')"]}
+TOLD = [
+    ("loader", {"samples": 96, "feeds": [True]}),
+    ("accumulation", {"samples": 192}),
+    ("no_optimizer", {"samples": 160}),
+    ("no_loader", {"samples": None}),  # those of the first steps are unknown
+    # of submodules that are not called for one step only
+    ("children_called", {"hooked": ["inner.encoder", "inner.decoder"]}),
+    ("nobody_called", {"hooked": [""]}),
+    ("compiled", ONE_GRAPH),
+    ("compiled_in_place", ONE_GRAPH),
+    ("compiled_function", ONE_GRAPH),
+    ("compiled_child", ONE_GRAPH),
+    # the border after the failure is the last step's again
+    ("a_hook_fails", FAILED | {"borders": [*range(1, 7), 6]}),
+    ("a_hook_fails_bare", FAILED | {"borders": [*range(8, 13), 12]}),
+    ("saved_whole", {"holds_ours": [False, False], "copy": None}),
+    ("copied_for_another_device", {"own": True}),
+    ("forgotten", {"kept": [False, False]}),
+    ("switched_off_and_on", {"closed": [*range(2, 11), *range(21, 41)]}),
+]
+
+
+@pytest.mark.parametrize(("shape", "told"), TOLD, ids=[shape for shape, _ in TOLD])
+def test_what_became_of_a_training(results, shape, told):
+    assert {name: results[shape][name] for name in told} == told
+
+
 @pytest.mark.parametrize(
     ("shape", "samples"),
     [("loader", 8), ("no_loader", 16), ("accumulation", 32), ("lbfgs", 32), ("gan", 8)],
@@ -62,24 +100,11 @@ def test_samples_come_from_the_batches_or_else_from_the_calls(results, shape, sa
     assert {record["samples"] for record in results[shape]["records"]} == {samples}
 
 
-@pytest.mark.parametrize(
-    ("shape", "total"),
-    [("loader", 96), ("accumulation", 192), ("no_optimizer", 160), ("no_loader", None)],
-)
-def test_all_samples_are_counted_unless_those_of_the_first_steps_are_unknown(results, shape, total):
-    assert results[shape]["samples"] == total
-
-
 @pytest.mark.parametrize("shape", ["children_called", "compiled_child"])
 def test_calls_of_submodules_instead_of_the_root_are_the_forward_pass(results, shape):
     phases = [one["phases_ms"] for one in results[shape]["records"][2:] if one["phases_ms"]]
     assert phases
     assert all("forward" in one for one in phases)
-
-
-def test_submodules_that_are_not_called_are_hooked_for_one_step_only(results):
-    assert results["children_called"]["hooked"] == ["inner.encoder", "inner.decoder"]
-    assert results["nobody_called"]["hooked"] == [""]
 
 
 @pytest.mark.parametrize("shape", ["loader", "scaler"])
@@ -104,19 +129,6 @@ def test_a_checkpoint_ends_when_its_file_is_saved(results):
     assert one["asides"] == [["checkpoint", 5], [None, 5]]
     (after,) = (record for record in one["records"] if record["step"] == 6)
     assert after["step_ms"] >= 20  # the script sleeps before the step
-
-
-def test_the_end_of_an_epoch_changes_no_findings(results):
-    assert results["loader"]["found"] == [
-        "AdamW, root Net, 1 backward pass a step, DataLoader with 0 workers"
-    ]
-    assert results["loader"]["feeds"] == [True]
-
-
-@pytest.mark.parametrize(("shape", "last"), [("a_hook_fails", 6), ("a_hook_fails_bare", 12)])
-def test_after_a_failure_there_is_one_more_border(results, shape, last):
-    assert results[shape]["results"] == ["forward: ZeroDivisionError('ours')"]
-    assert results[shape]["borders"][-2:] == [last, last]
 
 
 def test_an_evaluation_between_epochs_does_not_change_the_training_loader(results):
@@ -152,30 +164,6 @@ def test_a_number_passed_to_an_optimizers_step_is_no_closure(results):
     assert any("optimizer" in phases_ms for phases_ms in measured)
 
 
-@pytest.mark.parametrize(
-    "shape", ["compiled", "compiled_in_place", "compiled_function", "compiled_child"]
-)
-def test_compiled_code_has_one_graph_and_no_break(results, shape):
-    assert results[shape]["recompiles"] == [1, 0]
-
-
-def test_a_compiled_optimizer_is_one_graph_and_counts(results):
-    assert results["compiled_optimizer"]["recompiles"][0] == 1
-
-
-def test_saved_pickled_and_copied_models_hold_nothing_of_ours(results):
-    assert results["saved_whole"]["holds_ours"] == [False, False]
-    assert results["saved_whole"]["copy"] is None
-
-
-def test_a_copy_of_a_models_dictionary_computes_with_its_own_parts(results):
-    assert results["copied_for_another_device"]["own"]
-
-
-def test_a_training_that_the_script_releases_is_freed(results):
-    assert results["forgotten"]["kept"] == [False, False]
-
-
 def test_a_traceback_shows_no_frame_of_ours(results):
     frames = results["exceptions"]["frames"]
     assert ["tests", "script"] in frames
@@ -186,11 +174,6 @@ def test_a_replayed_graph_with_an_optimizer_step_is_a_step_with_its_own_phase(re
     replayed = results["a_graph_replayed"]["records"][3:]
     measured = [one["phases_ms"] for one in replayed if one["phases_ms"]]
     assert all(phases_ms.keys() == {"your_code", "graph"} for phases_ms in measured)
-
-
-def test_an_inactive_tracker_counts_steps_and_measures_none(results):
-    closed = results["switched_off_and_on"]["closed"]
-    assert closed == [*range(2, 11), *range(21, 41)]
 
 
 def test_a_watched_training_prints_and_computes_what_a_plain_one_does(tmp_path):

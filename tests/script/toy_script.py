@@ -157,13 +157,23 @@ class Script:
             self.driver.step(self.steps)
         self.driver.border(self.steps)
 
-    def until(self, condition: Callable[[], object], pace_s: float = 0.0005) -> None:
+    def until(self, condition: Callable[[], object], pace_s: float = 0.002) -> None:
         """Train until the condition holds."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline_s, "it does not come to that"
             self.step()
             time.sleep(pace_s)
+
+    def goes_on(self) -> None:
+        """Train some steps."""
+        end = self.steps + 20
+        self.until(lambda: self.steps > end)
+
+    def first(self, dashboard: "Dashboard", kind: type | str) -> Event:
+        """Train until the dashboard has been told this, and return the first."""
+        self.until(lambda: dashboard.of(kind))
+        return dashboard.of(kind)[0]
 
 
 class Dashboard:
@@ -215,6 +225,13 @@ def script(folder: Path, **how: int) -> Iterator[Script]:
         yield made.begin()
     finally:
         made.driver.close()
+
+
+def connected(training: Script, folder: Path) -> Dashboard:
+    """Return a dashboard that has had a report."""
+    dashboard = Dashboard(path(folder))
+    training.until(lambda: dashboard.reported)
+    return dashboard
 
 
 def path(folder: Path) -> Path:

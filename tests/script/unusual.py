@@ -26,11 +26,17 @@ from tests.script.toy import results, watched
 torch.set_num_threads(1)
 CASES = {}
 BATCH = torch.ones(8, 8)
+OTHERS = "another thread trains too: its steps are not counted"
 
 
-def case(function):
-    CASES[function.__name__] = function
-    return function
+def case(**expected):
+    """Decorate a training whose results are to be these; `line` is within its newest findings."""
+
+    def decorate(function):
+        CASES[function.__name__] = function, expected
+        return function
+
+    return decorate
 
 
 class Net(nn.Module):
@@ -63,7 +69,7 @@ def fit(model, optimizer, batches=None):
         optimizer.step()
 
 
-@case
+@case(steps=6, shape=[8, 2], holds_ours=False)
 def scripted(_toy):
     """The model is turned into TorchScript, and training goes on."""
     model = Net()
@@ -76,7 +82,7 @@ def scripted(_toy):
     return {"shape": list(computed.shape), "holds_ours": b"gpudash" in saved.getvalue()}
 
 
-@case
+@case(same=[True, True, True])
 def pickled(_toy):
     """A patched function is pickled for a spawned process, such as one that saves checkpoints."""
     fit(model := Net(), sgd(model))
@@ -84,7 +90,7 @@ def pickled(_toy):
     return {"same": [pickle.loads(pickle.dumps(one)) is one for one in patched]}
 
 
-@case
+@case(steps=15, roots=[["Net"]] * 5)
 def folds(toy):
     """Models one after the other, each freed before the next one is made."""
 
@@ -133,7 +139,7 @@ class Both(torch.optim.Optimizer):
             one.step()
 
 
-@case
+@case(steps=3, line="root Named")
 def own_parameters(_toy):
     """Modules that override `parameters`, one of them trained."""
     model = Named()
@@ -141,14 +147,14 @@ def own_parameters(_toy):
     return {}
 
 
-@case
+@case(steps=3, line="2 × SGD, root Net")
 def optimizer_without_groups(_toy):
     model = Net()
     fit(model, Both(sgd(model.one), sgd(model.two)))
     return {}
 
 
-@case
+@case(steps=9)
 def closure_raises(_toy):
     """The closure raises once in ten steps, and the script goes on."""
     model = Net()
@@ -168,7 +174,7 @@ def closure_raises(_toy):
     return {}
 
 
-@case
+@case(steps=9)
 def step_raises(_toy):
     """The step raises once in ten, where gradients come without a hooked backward pass."""
     model = Net()
@@ -190,7 +196,7 @@ class Twice(torch.optim.SGD):
         super().step()
 
 
-@case
+@case(steps=12)
 def step_of_the_base(toy):
     """Both steps call hooks, but count as one, measured in full or not."""
     model = Net()
@@ -202,7 +208,7 @@ def step_of_the_base(toy):
     return {}
 
 
-@case
+@case(evaluated_after=[3, 6, 9, 12])
 def loaders_of_an_epoch(toy):
     """Each epoch makes new loaders, and evaluates with functions only."""
     model = Net()
@@ -214,7 +220,7 @@ def loaders_of_an_epoch(toy):
     return {"evaluated_after": [step for why, step in toy.asides if why == "evaluation"]}
 
 
-@case
+@case(is_kept=False)
 def loader_of_another_thread(_toy):
     """Another thread exhausts a loader, and the script releases it."""
     model = Net()
@@ -237,7 +243,7 @@ def moved(toy):
     levers.enter(levers.resolve({"precision": "bf16"}))
 
 
-@case
+@case(is_kept=False)
 def freed_with_a_lever(toy):
     """The script releases its model while a lever is around its calls."""
     model = Net()
@@ -253,7 +259,7 @@ def freed_with_a_lever(toy):
     return {"is_kept": is_kept}
 
 
-@case
+@case(shape=[8, 2])
 def outlived(_toy):
     """A shallow copy of a model's dictionary outlives the model."""
     model, other = Net(), Net()
@@ -264,7 +270,7 @@ def outlived(_toy):
     return {"shape": list(other(BATCH).shape)}
 
 
-@case
+@case(steps=9)
 def without_numbers(_toy):
     """Losses that are no real number, such as those on the meta device."""
     model = Net().to("meta")
@@ -282,7 +288,7 @@ def without_numbers(_toy):
     return {}
 
 
-@case
+@case(steps=6, has_loss=[False, True, False, True, False])
 def scaled(toy):
     """A GradScaler scales the loss, which is then divided for accumulation."""
     model = Net()
@@ -294,10 +300,10 @@ def scaled(toy):
         scaler.step(optimizer)
         scaler.update()
     toy.look()
-    return {"losses": toy.losses}
+    return {"has_loss": [loss is not None for loss in toy.losses]}
 
 
-@case
+@case(steps=9)
 def thread_after_thread(_toy):
     """Threads that all live from the start, and train one after the other."""
 
@@ -343,7 +349,7 @@ class Beside:
         self._asked.put(None)
 
 
-@case
+@case(steps=9, line=f"SGD, root Net, 1 backward pass a step, DataLoader with 0 workers, {OTHERS}")
 def two_threads(_toy):
     """Two threads take turns, also while the first is in a backward pass."""
     model, beside = Net(), Beside()
@@ -357,7 +363,7 @@ def two_threads(_toy):
     return {}
 
 
-@case
+@case(line=OTHERS)
 def another_thread_goes_on(_toy):
     """The first thread trains three steps and then only waits."""
     model, beside = Net(), Beside()
@@ -367,7 +373,7 @@ def another_thread_goes_on(_toy):
     return {}
 
 
-@case
+@case(is_root=[True], is_kept=False)
 def frozen(toy):
     """The script calls `gc.freeze`."""
     model, beside = Net(), nn.Linear(2, 1)
@@ -388,7 +394,7 @@ class Orders(list):
         return super().__iter__()
 
 
-@case
+@case(ours=[])
 def iterator_made(_toy):
     """Warnings find their line by a number of frames, so we must add none."""
     model, orders = Net(), Orders([[0, 1], [2, 3]])
@@ -422,7 +428,7 @@ class Remembering(_SingleProcessDataLoaderIter, dict):
     __hash__ = object.__hash__
 
 
-@case
+@case(steps=9, line="DataLoader")
 def iterators_of_the_scripts_own(_toy):
     model, batches = Net(), loader()
     optimizer = sgd(model)
@@ -432,7 +438,7 @@ def iterators_of_the_scripts_own(_toy):
     return {}
 
 
-@case
+@case(line="SGD, root Net, ", called=[True])
 def begun_anew(toy):
     """As in a forked child: training goes on with a model that is already hooked."""
     model = Net()
@@ -445,7 +451,7 @@ def begun_anew(toy):
     return {"called": [root.was_called for root in toy.newest.roots]}
 
 
-@case
+@case(news=1, autocasts=["torch.bfloat16"])
 def autocast_later(toy):
     """The script begins to use an autocast."""
     model = Net()
@@ -471,7 +477,7 @@ def told(toy):
 def main():
     toy = watched()
     tracker.LOSS_EVERY_S = 0.0  # each is kept
-    print(json.dumps(results(toy, CASES, told)))
+    print(json.dumps(results(toy, {name: run for name, (run, _) in CASES.items()}, told)))
 
 
 if __name__ == "__main__":

@@ -197,26 +197,6 @@ def test_augmenting_leaves_the_batch_as_it_was(make: Make) -> None:
 # Training
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_two_streams_compute_what_one_does(make: Make, variant: dict[str, str]) -> None:
-    serial, streams = make(**variant), make(**variant, pipelined="on")
-    assert_same(train(streams, 4), train(serial, 4))
-    assert_same(weights(streams), weights(serial))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("data", ["loader", "cached", "resident"])
-def test_two_streams_compute_what_one_does_on_a_gpu(
-    make: Make, variant: dict[str, str], data: str
-) -> None:
-    cuda = torch.device("cuda", 0)
-    serial = make(cuda, **variant, data=data)
-    streams = make(cuda, **variant, data=data, pipelined="on")
-    assert_same(train(streams, 6), train(serial, 6), rtol=1e-4, atol=1e-6)
-    assert_same(weights(streams), weights(serial), rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("data", ["loader", "cached", "resident"])
 def test_every_variant_trains_on_the_same_images(make: Make, data: str) -> None:
     workers, loop, batched = (make(**v.values[0], data=data) for v in VARIANTS)
@@ -245,11 +225,6 @@ def test_moving_the_augmentation_mid_run_changes_no_number(make: Make) -> None:
     expected += train(stayed, 3)
     assert_same(losses, expected, **TRAINED)
     assert_same(weights(moved), weights(stayed), **TRAINED)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_batch_of_one_trains(make: Make, variant: dict[str, str]) -> None:
-    assert train(make(**variant, batch_size="1", pipelined="on"), 1)[0].isfinite()
 
 
 def test_loader_workers_say_what_each_transform_took(make: Make) -> None:
@@ -374,21 +349,3 @@ def test_the_counter_notices_a_copy_that_blocks_and_a_value_that_is_read() -> No
     with Counter() as read:
         torch.ones(()).item()
     assert len(read.waits) == 1
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("pipelined", ["off", "on"])
-@pytest.mark.parametrize("data", ["loader", "resident"])
-def test_no_step_of_a_batched_augmentation_makes_the_host_wait(
-    make: Make, data: str, pipelined: str
-) -> None:
-    levers = {"augment_on": "gpu", "rotation": "batched", "pin_memory": "on"}
-    training = make(torch.device("cuda", 0), **levers, data=data, pipelined=pipelined)
-    train(training, 3)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(3):
-            training.step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    train(training, 1)

@@ -17,7 +17,6 @@ from tests.workloads.trainings import (
     Make,
     assert_same,
     making,
-    needs_cuda,
     one_thread,
     train,
     weights,
@@ -219,15 +218,6 @@ def test_measurements_that_nobody_asks_for_hold_no_file_open(
 # The training.
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["baseline", "batched_colour", "on_device", "tensor_decode"])
-def test_two_streams_compute_what_one_does(make: Make, device: torch.device, name: str) -> None:
-    serial = make(device, input=name)
-    streams = make(device, input=name, pipelined="on")
-    assert_same(device, train(streams, 4), train(serial, 4))
-    assert_same(device, weights(streams), weights(serial))
-
-
 @pytest.mark.parametrize("data", ["loader", "cached", "resident"])
 def test_every_stage_trains_the_same_weights(make: Make, data: str) -> None:
     baseline = make(data=data)
@@ -248,11 +238,6 @@ def test_another_stage_goes_on_in_the_data_with_the_weights(make: Make, workers:
         assert_same(CPU, weights(switched), kept)
         losses += train(switched, 1)
     assert_same(CPU, losses, train(baseline, 3))
-
-
-@pytest.mark.parametrize("name", ["baseline", "batched_colour", "on_device"])
-def test_a_batch_of_one_trains(make: Make, name: str) -> None:
-    assert train(make(batch_size="1", input=name), 1)[0].isfinite()
 
 
 def test_the_full_model_is_the_sources(make: Make) -> None:
@@ -309,18 +294,3 @@ def test_a_stage_without_its_library_is_refused(
     training = make()
     with pytest.raises(LeverError, match="needs nvidia-nvimgcodec-cu13.*valid here: baseline"):
         training.check({"input": "region_decode"})
-
-
-@needs_cuda
-@pytest.mark.parametrize("pipelined", ["off", "on"])
-@pytest.mark.parametrize("name", ["baseline", "on_device"])
-def test_no_step_makes_the_host_wait(make: Make, name: str, pipelined: str) -> None:
-    training = make(CUDA, data="resident", input=name, pipelined=pipelined)
-    train(training, 3)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(3):
-            training.step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    train(training, 1)

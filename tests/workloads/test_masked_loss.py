@@ -301,15 +301,6 @@ def test_twenty_steps_lead_to_the_same_weights_under_every_loss(
         assert_close(weights(training), weights(trainings["nonzero"]), tolerance)
 
 
-@FORMS
-@pytest.mark.parametrize("device", DEVICES)
-def test_two_streams_compute_what_one_does(make: Make, device: torch.device, form: str) -> None:
-    serial, streams = make(device, loss=form), make(device, loss=form, pipelined="on")
-    tolerance = 0 if device == CPU else 1e-4
-    assert_close(train(streams, 4), train(serial, 4), tolerance)
-    assert_close(weights(streams), weights(serial), tolerance)
-
-
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("data", ["cached", "resident"])
 def test_exchanging_the_loss_goes_on_with_the_weights_and_keeps_the_batches(
@@ -387,19 +378,6 @@ def test_graphs_follow_the_loss(make: Make, pipelined: str) -> None:
     assert_close(weights(graph), weights(eager), 1e-4)
     with pytest.raises(LeverError, match="cannot record"):
         graph.change({"loss": "counted"})
-
-
-@needs_cuda
-@pytest.mark.parametrize("form", RECORDABLE)
-def test_no_step_of_the_last_forms_makes_the_host_wait(make: Make, form: str) -> None:
-    training = make(CUDA, data="resident", loss=form)
-    train(training, 3)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(3):
-            training.step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 # ---- as the source has it

@@ -46,15 +46,6 @@ def deterministic() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("data", ["loader", "cached", "resident"])
-def test_two_streams_compute_what_one_does(make: Make, device: torch.device, data: str) -> None:
-    serial = make(device, data=data)
-    streams = make(device, data=data, pipelined="on")
-    assert_same(device, train(streams, 6), train(serial, 6))
-    assert_same(device, weights(streams), weights(serial))
-
-
-@pytest.mark.parametrize("device", DEVICES)
 def test_switching_back_and_forth_changes_no_number(make: Make, device: torch.device) -> None:
     serial, switched = make(device), make(device)
     losses = []
@@ -97,10 +88,6 @@ def test_the_data_order_is_the_same_whoever_loads_it(make: Make) -> None:
     assert_same(CPU, train(workers, 3), train(alone, 3))
     workers.change({"num_workers": "1"})
     assert_same(CPU, train(workers, 3), train(alone, 3))
-
-
-def test_a_batch_of_one_trains(make: Make) -> None:
-    assert train(make(batch_size="1"), 1)[0].isfinite()
 
 
 def test_another_seed_means_other_weights_and_a_new_start(make: Make) -> None:
@@ -332,17 +319,3 @@ def test_any_sequence_of_changes_keeps_the_weights_and_the_count(
 def test_an_unknown_device_is_answered_with_the_known_ones(name: str) -> None:
     with pytest.raises(LeverError, match="valid: auto, cpu"):
         pick_device(name)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("pipelined", ["off", "on"])
-def test_no_step_makes_the_host_wait(make: Make, pipelined: str) -> None:
-    training = make(torch.device("cuda", 0), data="resident", pipelined=pipelined)
-    train(training, 3)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(3):
-            training.step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    train(training, 1)

@@ -70,6 +70,16 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
+def never_waiting() -> Iterator[None]:
+    """Fail where the host waits for the GPU."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@contextmanager
 def deterministic_algorithms() -> Iterator[None]:
     """Equal work in equal order gives equal bits, on a GPU too."""
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -60,6 +60,13 @@ def block(levers, **changes):
     return levers
 
 
+def begun(redirects=None, data=None, **options):
+    """Return a loader, an epoch of it, and the levers that act on it."""
+    data = loader(**options) if data is None else data
+    iterator = iter(data)
+    return data, iterator, levers(redirects=redirects, loader=data, iterator=iterator)
+
+
 class ConvNet(nn.Module):
     """Has convolution, batch norm and dropout: everything that a rehearsal must put back."""
 
@@ -153,6 +160,12 @@ class Training:
             digest.update(f"{tensor.dtype}{tensor.stride()}{tensor.device}".encode())
             digest.update(tensor.detach().contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+
+def stepped(steps=1, model=ConvNet, **options):
+    """Return a training after so many steps, and its levers."""
+    training = Training(model, **options).step(steps)
+    return training, training.levers()
 
 
 def redirecting(monkeypatch):

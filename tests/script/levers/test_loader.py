@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
 
 from gpudash.training.levers import Refusal
-from tests.script.levers.scripts import Numbers, found, levers, loader, move, redirecting
+from tests.script.levers.scripts import Numbers, begun, found, levers, loader, move, redirecting
 
 PATTERNS = {
     "0 to 2": (0, [2]),
@@ -75,10 +75,6 @@ def redirects(monkeypatch):
     assert not multiprocessing.active_children()
 
 
-def plain(options):
-    return Reader(options)
-
-
 CASES = [
     *((kind, "0 to 2 to 0 to 1") for kind in LOADERS),
     *(("shuffled by the script's own numbers", pattern) for pattern in list(PATTERNS)[:-1]),
@@ -92,7 +88,7 @@ def test_another_number_of_workers_makes_the_same_batches_in_the_same_order(
     make, (begin, switches) = LOADERS[kind], PATTERNS[pattern]
     changes = [{"num_workers": str(workers)} for workers in switches]
     read = Reader({**make(), "num_workers": begin}, changes, redirects)
-    other = plain({**make(), "num_workers": begin})
+    other = Reader({**make(), "num_workers": begin})
     assert read.batches == other.batches
     assert read.random == other.random
     of_an_epoch = read.workers[: len(read.workers) // 2]
@@ -165,9 +161,8 @@ def test_prefetched_batches_are_served_first(redirects):
 
 
 def test_restore_gives_the_loader_its_own_settings_back(redirects):
-    data = loader(num_workers=1, prefetch_factor=3)
+    data, iterator, moved = begun(redirects, num_workers=1, prefetch_factor=3)
     before = dict(vars(data))
-    moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
     move(moved, num_workers="2", prefetch_factor="4")
     assert (data.num_workers, data.prefetch_factor) == (2, 4)
     moved.restore()
@@ -177,43 +172,30 @@ def test_restore_gives_the_loader_its_own_settings_back(redirects):
 
 
 def test_a_change_between_epochs_applies_to_the_next_epoch(redirects):
-    data = loader(num_workers=1)
-    iterator = iter(data)
+    data, iterator, moved = begun(redirects, num_workers=1)
     list(iterator)
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
     move(moved, num_workers="2")
     assert not redirects
     assert {int(workers.max()) for _, workers in data} == {2}
 
 
 @pytest.mark.parametrize("read", [list, lambda it: [next(it) for _ in range(24)]])
-def test_between_epochs_workers_are_tried_on_a_batch_that_is_dropped(redirects, read):
-    data = loader(shuffle=True)
-    iterator = iter(data)
+def test_between_epochs_a_worker_is_tried_on_a_batch_that_is_dropped(redirects, read, tmp_path):
+    tried = {"worker_init_fn": lambda worker: (tmp_path / str(worker)).touch()}
+    data, iterator, moved = begun(redirects, shuffle=True, **tried)
     read(iterator)
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
     random_state = torch.get_rng_state()
     move(moved, num_workers="2")
     assert torch.equal(torch.get_rng_state(), random_state)
+    assert (tmp_path / "1").exists() is (read is not list)  # the script may still ask
     assert list(iterator) == []
     assert {int(workers.max()) for _, workers in data} == {2}
 
 
-def test_between_epochs_only_one_worker_is_tried(redirects, tmp_path):
-    data = loader(worker_init_fn=lambda worker: (tmp_path / str(worker)).touch())
-    iterator = iter(data)
-    list(iterator)
-    move(levers(redirects=redirects, loader=data, iterator=iterator), num_workers="3")
-    assert [file.name for file in tmp_path.iterdir()] == ["0"]
-    assert data.num_workers == 3
-
-
 @pytest.mark.parametrize("kind", ["own sampler", "own batches"])
 def test_between_epochs_with_an_unknown_sampler_workers_cannot_be_tried(redirects, kind):
-    data = loader(**LOADERS[kind]())
-    iterator = iter(data)
+    data, iterator, moved = begun(redirects, **LOADERS[kind]())
     list(iterator)
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
     with pytest.raises(Refusal, match="tried out on the epoch's next batch, and here is none"):
         move(moved, num_workers="2")
     assert data.num_workers == 0
@@ -244,10 +226,8 @@ def test_a_dataset_that_fails_in_a_worker_refuses_the_change_and_reading_goes_on
     redirects, monkeypatch, dataset, why
 ):
     monkeypatch.setattr("gpudash.levers.handover.TRIAL_S", 1.0)
-    data = DataLoader(dataset(), collate_fn=list)
-    iterator = iter(data)
+    data, iterator, moved = begun(redirects, DataLoader(dataset(), collate_fn=list))
     next(iterator)
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
     with pytest.raises(Refusal, match=why):
         move(moved, num_workers="2")
     assert [batch[0][0] for batch in iterator] == list(range(1, 48))
@@ -257,10 +237,9 @@ def test_a_dataset_that_fails_in_a_worker_refuses_the_change_and_reading_goes_on
 
 
 def test_an_abandoned_epoch_leaves_no_workers(redirects):
-    data = loader()
-    iterator = iter(data)
+    _data, iterator, moved = begun(redirects)
     next(iterator)
-    move(levers(redirects=redirects, loader=data, iterator=iterator), num_workers="2")
+    move(moved, num_workers="2")
     next(iterator)
     assert len(multiprocessing.active_children()) == 2
     del iterator
@@ -276,17 +255,12 @@ def test_more_prefetching_asks_for_more_batches_once_those_asked_for_are_used_up
                 asked.append(index)
                 yield index
 
-    data = loader(sampler=Noting(), batch_size=1, num_workers=2, prefetch_factor=1)
-    iterator = iter(data)
+    ahead = {"num_workers": 2, "prefetch_factor": 1}
+    _data, iterator, moved = begun(redirects, sampler=Noting(), batch_size=1, **ahead)
     next(iterator)
-    assert len(asked) == 3
-    move(levers(redirects=redirects, loader=data, iterator=iterator), prefetch_factor="5")
-    assert len(asked) == 3
-    next(iterator)
-    next(iterator)
-    assert len(asked) == 3
-    next(iterator)
-    assert len(asked) == 14
+    move(moved, prefetch_factor="5")
+    counts = [len(asked), *((next(iterator), len(asked))[1] for _ in range(3))]
+    assert counts == [3, 3, 3, 14]
     del iterator
 
 
@@ -297,25 +271,22 @@ def test_a_failing_dataset_fails_as_in_the_script(redirects):
                 raise ValueError("index 40 is unreadable")
             return super().__getitem__(index)
 
-    data = DataLoader(Failing(), batch_size=2)
-    iterator = iter(data)
+    _data, iterator, moved = begun(redirects, DataLoader(Failing(), batch_size=2))
     next(iterator)
-    move(levers(redirects=redirects, loader=data, iterator=iterator), num_workers="2")
+    move(moved, num_workers="2")
     with pytest.raises(ValueError, match="index 40 is unreadable"):
         list(iterator)
     del iterator
 
 
+def none_left(_process):
+    raise OSError("no process is left")
+
+
 def test_a_loader_that_can_start_no_workers_goes_on_as_before(redirects, monkeypatch):
-    data = loader()
-    iterator = iter(data)
+    data, iterator, moved = begun(redirects)
     first = next(iterator)
     before = dict(vars(data))
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
-
-    def none_left(process):
-        raise OSError("no process is left")
-
     monkeypatch.setattr(multiprocessing.Process, "start", none_left)
     with pytest.raises(Refusal, match="OSError: no process is left"):
         move(moved, num_workers="2")
@@ -327,14 +298,8 @@ def test_a_loader_that_can_start_no_workers_goes_on_as_before(redirects, monkeyp
 
 
 def test_restore_without_a_free_process_applies_to_the_next_epoch(redirects, monkeypatch):
-    data = loader(num_workers=1)
-    iterator = iter(data)
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
+    data, iterator, moved = begun(redirects, num_workers=1)
     move(moved, num_workers="0")
-
-    def none_left(process):
-        raise OSError("no process is left")
-
     monkeypatch.setattr(multiprocessing.Process, "start", none_left)
     moved.restore()
     assert data.num_workers == 1
@@ -389,7 +354,7 @@ class TwoByTwo:
     ids=["loader", "batch sampler", "own batches", "no batches"],
 )
 def test_the_batch_size_is_the_loaders_where_the_loader_has_one(options, size):
-    moved = levers(loader=(data := loader(**options)), iterator=iter(data))
+    _data, _iterator, moved = begun(**options)
     (offer,) = (one for one in moved.offers if one.name == "batch_size")
     assert (moved.settings["batch_size"], offer.default) == (size, size)
     with pytest.raises(Refusal, match="the script sets its batch size itself"):
@@ -397,21 +362,18 @@ def test_the_batch_size_is_the_loaders_where_the_loader_has_one(options, size):
 
 
 def test_another_loader_has_its_own_batch_size():
-    one, other = loader(batch_size=4), loader(batch_size=6)
-    moved = levers(loader=one, iterator=iter(one))
+    _data, _iterator, moved = begun(batch_size=4)
+    other = loader(batch_size=6)
     moved.update(found(loader=other, iterator=iter(other)))
     assert moved.settings["batch_size"] == "6"
 
 
 def test_pin_memory_needs_a_gpu():
-    data = loader()
-    offers = {offer.name: offer for offer in levers(**_fed(data)).offers}
-    assert offers["pin_memory"].refusal == "needs a GPU"
+    assert offered(loader(), None)["pin_memory"].refusal == "needs a GPU"
 
 
 def test_prefetching_needs_workers():
-    data = loader()
-    moved = levers(**_fed(data))
+    _data, _iterator, moved = begun()
     with pytest.raises(Refusal, match="prefetch_factor: there are no loader workers"):
         moved.resolve({"prefetch_factor": "4"})
     resolved = moved.resolve({"prefetch_factor": "4", "num_workers": "02"})
@@ -419,8 +381,7 @@ def test_prefetching_needs_workers():
 
 
 def test_both_go_back_together_to_a_script_without_workers(redirects):
-    data = loader()
-    moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
+    _data, iterator, moved = begun(redirects)
     next(iterator)
     start = moved.settings
     move(moved, num_workers="2", prefetch_factor="4")
@@ -428,10 +389,8 @@ def test_both_go_back_together_to_a_script_without_workers(redirects):
 
 
 def test_another_loader_has_its_own_values_and_the_first_one_is_restored(redirects):
-    from tests.script.levers.scripts import found
-
-    first, second = loader(num_workers=1), loader()
-    moved = levers(redirects=redirects, loader=first, iterator=iter(first))
+    first, _iterator, moved = begun(redirects, num_workers=1)
+    second = loader()
     move(moved, num_workers="3")
     moved.update(found(loader=second, iterator=iter(second)))
     assert first.num_workers == 1
@@ -439,9 +398,7 @@ def test_another_loader_has_its_own_values_and_the_first_one_is_restored(redirec
 
 
 def test_the_scripts_python_random_numbers_are_not_drawn_from(redirects):
-    data = loader()
-    iterator = iter(data)
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
+    _data, iterator, moved = begun(redirects)
     random.seed(1)
     before = random.getstate()
     move(moved, num_workers="1")
@@ -468,9 +425,7 @@ def test_a_persistent_iterator_held_from_an_earlier_epoch_takes_no_batch_of_the_
 
 
 def test_many_switches_in_an_epoch_leave_nothing_open(redirects):
-    data = loader(batch_size=1)
-    iterator = iter(data)
-    moved = levers(redirects=redirects, loader=data, iterator=iterator)
+    _data, iterator, moved = begun(redirects, batch_size=1)
     open_files = []
     for at in range(6):
         next(iterator)
@@ -484,11 +439,8 @@ def test_many_switches_in_an_epoch_leave_nothing_open(redirects):
 
 def offered(loaded, redirects):
     """Return the offers while an epoch is in progress."""
-    iterator = iter(loaded)
-    return {
-        one.name: one
-        for one in levers(redirects=redirects, loader=loaded, iterator=iterator).offers
-    }
+    _data, _iterator, moved = begun(redirects, loaded)
+    return {one.name: one for one in moved.offers}
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])

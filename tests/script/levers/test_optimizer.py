@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop
 
 from gpudash.training.levers import Refusal
-from tests.script.levers.scripts import Training, levers, move
+from tests.script.levers.scripts import Training, levers, move, stepped
 from tests.workloads.trainings import needs_cuda
 
 MOVABLE = [(SGD, {"momentum": 0.9}), (Adam, {}), (AdamW, {"amsgrad": True}), (Adagrad, {})]
@@ -29,8 +29,7 @@ def kernels(training):
 @pytest.mark.parametrize("form", FLAGS)
 @pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
 def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, options, form):
-    training = Training(optimizer=optimizer, foreach=form == "single", **options)
-    moved = training.step(2).levers()
+    training, moved = stepped(2, optimizer=optimizer, foreach=form == "single", **options)
     move(moved, fused_optimizer=form)
     assert flags(training.optimizer) == [FLAGS[form]]
     ran = kernels(training)
@@ -44,8 +43,7 @@ def test_another_form_runs_other_kernels_and_computes_the_same(optimizer, option
 @pytest.mark.parametrize("form", ["foreach", "single"])
 @pytest.mark.parametrize(("optimizer", "options"), WITHOUT_FUSED, ids=str)
 def test_an_optimizer_without_a_fused_form_has_the_two_others(optimizer, options, form):
-    training = Training(optimizer=optimizer, **options)
-    moved = training.step(2).levers()
+    training, moved = stepped(2, optimizer=optimizer, **options)
     move(moved, fused_optimizer=form)
     ran = kernels(training)
     assert any(name.startswith("aten::_foreach_") for name in ran) == (form == "foreach")
@@ -60,8 +58,7 @@ def test_an_optimizer_without_a_fused_form_has_the_two_others(optimizer, options
 
 @pytest.mark.parametrize(("optimizer", "options"), MOVABLE, ids=str)
 def test_restore_gives_the_optimizer_its_own_flags_back(optimizer, options):
-    training = Training(optimizer=optimizer, **options)
-    moved = training.step().levers()
+    training, moved = stepped(1, optimizer=optimizer, **options)
     before = dict(vars(training.optimizer))
     for form in FLAGS:
         move(moved, fused_optimizer=form)
@@ -75,8 +72,7 @@ def test_restore_gives_the_optimizer_its_own_flags_back(optimizer, options):
 
 
 def test_a_checkpoint_has_the_scripts_flags():
-    training = Training(fused=None, foreach=True)
-    moved = training.step().levers()
+    training, moved = stepped(fused=None, foreach=True)
     own = training.optimizer.state_dict()["param_groups"]
     move(moved, fused_optimizer="fused")
     assert training.optimizer.state_dict()["param_groups"] == own
@@ -140,8 +136,7 @@ def test_a_shallow_copy_shares_groups_and_state_as_in_a_plain_run_and_is_put_bac
 
 
 def test_a_shallow_copy_is_put_back_though_only_it_is_left():
-    training = Training(fused=None, foreach=True).step()
-    moved = training.levers()
+    training, moved = stepped(fused=None, foreach=True)
     move(moved, fused_optimizer="fused")
     training.optimizer = copy.copy(training.optimizer)
     moved.restore()
@@ -161,8 +156,7 @@ def test_a_state_loaded_meanwhile_is_moved_too_and_put_back():
 
 
 def test_a_group_added_meanwhile_is_moved_too_and_put_back():
-    training = Training()
-    moved = training.step().levers()
+    training, moved = stepped()
     move(moved, fused_optimizer="fused")
     training.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]})
     assert flags(training.optimizer) == [FLAGS["fused"]] * 2
@@ -184,8 +178,7 @@ def test_a_script_may_remove_groups_meanwhile():
 
 
 def test_a_scaler_leaves_unscaling_only_to_the_fused_form():
-    training = Training()
-    moved = training.step().levers()
+    training, moved = stepped()
     for form, unscales in (("fused", True), ("foreach", False)):
         move(moved, fused_optimizer=form)
         assert training.optimizer._step_supports_amp_scaling is unscales

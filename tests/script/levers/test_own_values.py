@@ -10,7 +10,7 @@ from torch.optim import SGD, Adadelta, Adam
 from gpudash.levers.optimizer import default_form
 from gpudash.levers.precision import of_layers
 from gpudash.training.levers import Refusal
-from tests.script.levers.scripts import ConvNet, Training, follow, found, levers, move
+from tests.script.levers.scripts import ConvNet, Training, follow, found, levers, move, stepped
 from tests.workloads.trainings import needs_cuda
 
 
@@ -211,8 +211,7 @@ def test_a_model_that_the_script_has_compiled_is_on():
 
 
 def test_every_lever_has_the_scripts_own_value_under_its_name():
-    training = Training(fused=True).step()
-    moved = training.levers()
+    _training, moved = stepped(fused=True)
     before = moved.settings
     move(moved, fused_optimizer="foreach", precision="bf16", channels_last="on")
     assert moved.resolve(dict.fromkeys(before, "script")) == before

@@ -13,7 +13,16 @@ import torch
 from torch import nn
 
 from gpudash.training.levers import Refusal
-from tests.script.levers.scripts import ConvNet, Training, by_view, follow, found, levers, move
+from tests.script.levers.scripts import (
+    ConvNet,
+    Training,
+    by_view,
+    follow,
+    found,
+    levers,
+    move,
+    stepped,
+)
 
 MOVES = [{"precision": "bf16"}, {"channels_last": "on"}, {"compile": "on"}]
 
@@ -32,8 +41,7 @@ def plain(steps, **options):
 
 @pytest.mark.parametrize("change", MOVES, ids=str)
 def test_a_lever_computes_the_same_training_up_to_rounding(change):
-    training = Training()
-    moved = training.step().levers()
+    training, moved = stepped()
     move(moved, **change)
     training.step(2)
     assert moved.settings.items() >= change.items()
@@ -42,9 +50,7 @@ def test_a_lever_computes_the_same_training_up_to_rounding(change):
 
 @pytest.mark.parametrize("change", MOVES, ids=str)
 def test_a_lever_put_back_before_a_step_leaves_nothing(change):
-    training = Training()
-    training.step(2)
-    moved = training.levers()
+    training, moved = stepped(2)
     move(moved, **change)
     moved.restore()
     assert training.step(2).digest == plain(4).digest
@@ -52,8 +58,8 @@ def test_a_lever_put_back_before_a_step_leaves_nothing(change):
 
 
 def test_bf16_is_active_inside_the_model_only():
-    training = Training()
-    move(training.step().levers(), precision="bf16")
+    training, moved = stepped()
+    move(moved, precision="bf16")
     outputs = training.model(torch.randn(2, 3, 8, 8))
     assert training.model.seen[0] == torch.bfloat16
     assert outputs.dtype == torch.float32
@@ -74,8 +80,7 @@ def test_channels_last_is_active_inside_the_model_only():
 
 
 def test_the_optimizers_state_moves_with_the_weights_and_is_saved_in_the_scripts_order():
-    training = Training()
-    moved = training.step().levers()
+    training, moved = stepped()
     move(moved, channels_last="on")
     training.step()
     weight = training.model.conv.weight
@@ -89,8 +94,8 @@ def test_the_optimizers_state_moves_with_the_weights_and_is_saved_in_the_scripts
 
 
 def test_weights_saved_under_channels_last_load_anywhere():
-    training = Training()
-    move(training.step().levers(), channels_last="on")
+    training, moved = stepped()
+    move(moved, channels_last="on")
     file = io.BytesIO()
     torch.save(training.model.state_dict(), file)
     file.seek(0)
@@ -144,8 +149,7 @@ def test_compile_keeps_no_model_alive():
 
 
 def test_the_limit_of_recompilations_is_the_scripts_own_again():
-    training = Training()
-    moved = training.step().levers()
+    _training, moved = stepped()
     own = torch._dynamo.config.recompile_limit
     move(moved, compile="on")
     assert torch._dynamo.config.recompile_limit > own
@@ -158,8 +162,7 @@ class _Viewing(ConvNet):
 
 
 def test_a_failing_rehearsal_refuses_the_lever_and_changes_no_bit():
-    training = Training(_Viewing)
-    moved = training.step(3).levers()
+    training, moved = stepped(3, _Viewing)
     with pytest.raises(Refusal, match="RuntimeError: view size is not compatible"):
         move(moved, channels_last="on")
     assert moved.settings["channels_last"] == "off"
@@ -182,8 +185,7 @@ def test_a_rehearsal_changes_no_random_numbers_and_no_gradients():
         def forward(self, images):
             return super().forward(images) + random.random() + np.random.random()  # noqa: NPY002  # a script's
 
-    training = Training(Noisy)
-    moved = training.step(2).levers()
+    training, moved = stepped(2, Noisy)
     before = random.getstate(), str(np.random.get_state())  # noqa: NPY002  # same
     gradients = [weight.grad.clone() for weight in training.model.parameters()]
     move(moved, precision="bf16")
@@ -204,8 +206,7 @@ def test_a_rehearsal_restores_buffers_that_a_model_replaces_in_each_call():
             self.scale = nn.Parameter(self.scale * 0.9)
             return super().forward(images) * self.scale
 
-    training = Training(Averaging)
-    moved = training.step(2).levers()
+    training, moved = stepped(2, Averaging)
     scale, before = training.model.scale, copy.deepcopy(training.model.state_dict())
     move(moved, precision="bf16")
     after = training.model.state_dict()
@@ -222,12 +223,13 @@ def test_a_rehearsal_does_not_break_a_graph_that_saved_the_buffers():
     loss.backward()
 
 
-def test_a_combination_is_rehearsed_once():
-    training = Training()
-    moved = training.step().levers()
+def test_a_combination_is_rehearsed_once_and_keeps_no_batch():
+    training, moved = stepped()
     wanted = moved.resolve({"precision": "bf16"})
     assert moved.needs_call(wanted)
     moved.enter(wanted)
+    assert training.root.newest is None
+    assert moved.timings() == ()  # without a call
     moved.restore()
     assert not moved.needs_call(wanted)
     assert moved.needs_call({**wanted, "channels_last": "on"})
@@ -241,23 +243,14 @@ def test_without_a_call_to_rehearse_a_lever_is_refused():
 
 
 def test_all_levers_work_together():
-    training = Training()
-    moved = training.step(2).levers()
+    training, moved = stepped(2)
     move(moved, precision="bf16", channels_last="on", compile="on", fused_optimizer="foreach")
     training.step(2)
     torch.testing.assert_close(training.losses, plain(4).losses, rtol=0.1, atol=0.1)
 
 
-def test_a_rehearsal_keeps_no_batch():
-    training = Training()
-    moved = training.step().levers()
-    move(moved, precision="bf16")
-    assert training.root.newest is None
-
-
 def test_a_new_model_begins_with_the_scripts_settings():
-    training, other = Training(), Training()
-    moved = training.step().levers()
+    (training, moved), other = stepped(), Training()
     move(moved, channels_last="on", fused_optimizer="single")
     moved.update(found(training.root, optimizers=[training.optimizer]))
     assert moved.settings["channels_last"] == "on"
@@ -269,18 +262,13 @@ def test_a_new_model_begins_with_the_scripts_settings():
 
 
 def test_while_a_graph_is_captured_nothing_is_moved(monkeypatch):
-    training = Training()
-    moved = training.step().levers()
+    _training, moved = stepped()
     wanted = moved.resolve({"precision": "bf16"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(Refusal, match="a CUDA graph is being captured"):
         moved.enter(wanted)
     assert moved.settings["precision"] == "fp32"
-
-
-def refusal(moved, name):
-    return next(offer.refusal for offer in moved.offers if offer.name == name)
 
 
 def test_bf16_is_refused_inside_an_autocast_of_the_scripts():
@@ -302,16 +290,10 @@ def test_bf16_is_refused_where_the_model_has_an_autocast_inside():
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 return super().forward(images).float()
 
-    training = Training(Inside)
-    moved = training.step(2).levers()
+    training, moved = stepped(2, Inside)
     with pytest.raises(Refusal, match="an autocast is active already"):
         move(moved, precision="bf16")
     assert training.step(2).digest == plain(4, model=Inside).digest
-
-
-def test_tf32_needs_a_gpu():
-    with pytest.raises(Refusal, match="precision=tf32: TF32 needs a GPU"):
-        Training().levers().resolve({"precision": "tf32"})
 
 
 @pytest.mark.parametrize(
@@ -326,18 +308,17 @@ def test_tf32_needs_a_gpu():
             "precision",
             "the script computes in bf16",
         ),
+        (
+            lambda: Training(optimizer=torch.optim.LBFGS),
+            "channels_last",
+            "LBFGS may need weights in their own order",
+        ),
     ],
-    ids=["channels_last", "compiled", "script", "DataParallel", "bfloat16"],
 )
 def test_refusals_name_their_reason(make, name, why):
-    assert why in refusal(levers(make()), name)
-
-
-def test_optimizers_that_flatten_gradients_refuse_channels_last():
-    training = Training(optimizer=torch.optim.LBFGS)
-    assert (
-        refusal(training.levers(), "channels_last") == "LBFGS may need weights in their own order"
-    )
+    model = make()
+    offers = (model.levers() if isinstance(model, Training) else levers(model)).offers
+    assert why in next(offer.refusal for offer in offers if offer.name == name)
 
 
 def test_with_graphs_every_lever_is_refused():
@@ -393,18 +374,14 @@ def test_a_model_in_ddp_is_rehearsed_without_its_wrapper(alone_in_a_group):
     assert inner[0].weight.grad is not None
 
 
-def test_batch_size_cannot_be_moved():
-    assert refusal(levers(), "batch_size") == "the script sets its batch size itself"
-    with pytest.raises(Refusal, match="batch_size: the script sets its batch size itself"):
-        levers().resolve({"batch_size": "8"})
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"speed": "9"}, "there is no lever 'speed' here; valid: batch_size, compile"),
         ({"compile": "maybe"}, "compile: 'maybe' is not valid; valid: off, on"),
         ({"precision": "fp8"}, "precision: 'fp8' is not valid; valid: fp32, bf16"),
+        ({"precision": "tf32"}, "precision=tf32: TF32 needs a GPU"),
+        ({"batch_size": "8"}, "batch_size: the script sets its batch size itself"),
     ],
 )
 def test_bad_values_are_refused_with_the_valid_ones(changes, says):
@@ -448,34 +425,28 @@ class Gan:
             loss.backward()
             optimizer.step()
             self.losses.append(loss.item())
+        return self
+
+    def levers(self):
+        return levers(*self.roots, optimizers=self.optimizers)
 
 
 @pytest.mark.parametrize("change", [{"channels_last": "on"}, {"precision": "bf16"}], ids=str)
 def test_several_models_are_rehearsed_each(change):
-    gan = Gan()
-    gan.step()
-    moved = levers(*gan.roots, optimizers=gan.optimizers)
+    other = Gan().step().step()
+    gan = Gan().step()
     state = torch.get_rng_state()
-    move(moved, **change)
+    move(gan.levers(), **change)
     assert torch.equal(torch.get_rng_state(), state)
-    gan.step()
-    other = Gan()
-    other.step()
-    other.step()
-    assert gan.losses == pytest.approx(other.losses, abs=0.05)
+    assert gan.step().losses == pytest.approx(other.losses, abs=0.05)
 
 
 def test_one_model_that_breaks_keeps_the_lever_from_all():
-    gan = Gan(by_view)
-    gan.step()
-    moved = levers(*gan.roots, optimizers=gan.optimizers)
+    other = Gan(by_view).step().step()
+    gan = Gan(by_view).step()
     with pytest.raises(Refusal, match="view size is not compatible"):
-        move(moved, channels_last="on")
-    gan.step()
-    other = Gan(by_view)
-    other.step()
-    other.step()
-    assert gan.losses == other.losses
+        move(gan.levers(), channels_last="on")
+    assert gan.step().losses == other.losses
 
 
 class _Halves(nn.Module):
@@ -525,9 +496,7 @@ def test_weights_that_other_processes_share_stay_where_they_are():
 
 
 def test_values_are_timed_on_the_newest_batch_and_leave_nothing():
-    training = Training()
-    training.step(2)
-    timed = training.levers()
+    training, timed = stepped(2)
     values = {(one.lever, one.value): one for one in timed.timings()}
     assert set(values) == {("precision", "bf16"), ("channels_last", "on")}  # nothing is compiled
     assert all(one.before_ms > 0 and one.after_ms > 0 for one in values.values())
@@ -540,17 +509,14 @@ def test_a_value_that_fails_is_not_timed_and_leaves_nothing():
     class Viewing(ConvNet):
         flatten = staticmethod(by_view)  # fails on channels_last
 
-    training = Training(Viewing)
-    training.step(2)
-    assert {one.lever for one in training.levers().timings()} == {"precision"}
+    training, timed = stepped(2, Viewing)
+    assert {one.lever for one in timed.timings()} == {"precision"}
     assert training.step(2).digest == plain(4, model=Viewing).digest
 
 
 @pytest.mark.parametrize("call", [3, 12, 22])  # of the own values, and of two that are tried
 def test_ctrl_c_while_values_are_timed_leaves_nothing(call):
-    training = Training()
-    training.step(2)
-    timed, calls = training.levers(), itertools.count(1)
+    (training, timed), calls = stepped(2), itertools.count(1)
     before = timed.settings
 
     def interrupted(*_):
@@ -563,10 +529,3 @@ def test_ctrl_c_while_values_are_timed_leaves_nothing(call):
     hook.remove()
     assert timed.settings == before
     assert training.step(2).digest == plain(4).digest
-
-
-def test_without_a_call_nothing_is_timed():
-    training = Training()
-    training.step(2)
-    training.root.newest = None
-    assert training.levers().timings() == ()

@@ -4,16 +4,16 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from tests.script.levers.scripts import block, levers, loader, redirecting
+from tests.script.levers.scripts import begun, block, levers, loader, redirecting
 from tests.script.levers.test_loader import LOADERS
-from tests.waiting import done, until
+from tests.waiting import until
+from tests.warm import python
 
 
 @pytest.fixture
@@ -23,15 +23,11 @@ def redirects(monkeypatch):
     assert not multiprocessing.active_children()
 
 
+SINGLE = {"num_workers": 1, "batch_size": 1}
+
+
 def pids():
     return {process.pid for process in multiprocessing.active_children()}
-
-
-def epoch(redirects, **options):
-    """Return an epoch that has begun, and its levers."""
-    data = loader(num_workers=1, batch_size=1, **options)
-    iterator = iter(data)
-    return data, iterator, levers(redirects=redirects, loader=data, iterator=iterator)
 
 
 def take(iterator, batches=7):
@@ -39,7 +35,15 @@ def take(iterator, batches=7):
     return [next(iterator)[0] for _ in range(batches)]
 
 
-@pytest.mark.parametrize("kind", LOADERS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "shuffled by the script's own numbers",
+        "shuffled by a generator",
+        "own batches",
+        "no batches",
+    ],
+)
 def test_each_sample_is_trained_on_once_and_in_its_order_however_often_blocks_switch(
     redirects, kind
 ):
@@ -57,11 +61,11 @@ def test_each_sample_is_trained_on_once_and_in_its_order_however_often_blocks_sw
             del iterator
         return batches, torch.rand(3).tolist()
 
-    assert read("213120213") == read("")
+    assert read("2131202") == read("")
 
 
 def test_workers_rest_and_take_over_again(redirects):
-    data, iterator, moved = epoch(redirects)
+    data, iterator, moved = begun(redirects, **SINGLE)
     started = [pids()]
     for workers in "212121":
         block(moved, num_workers=workers)
@@ -74,7 +78,7 @@ def test_workers_rest_and_take_over_again(redirects):
 
 
 def test_two_loaders_are_kept_at_most(redirects):
-    data, iterator, moved = epoch(redirects)
+    data, iterator, moved = begun(redirects, **SINGLE)
     for before, workers in zip("123132", "231321", strict=True):
         block(moved, num_workers=workers)
         take(iterator)
@@ -84,7 +88,7 @@ def test_two_loaders_are_kept_at_most(redirects):
 
 @pytest.mark.parametrize("how", ["the blocks end", "the epoch ends", "it is left", "restore"])
 def test_nothing_rests_any_longer_than_blocks_and_the_epoch(redirects, how):
-    data, iterator, moved = epoch(redirects)
+    data, iterator, moved = begun(redirects, **SINGLE)
     for workers in "2131":
         block(moved, num_workers=workers)
         take(iterator)
@@ -106,7 +110,7 @@ def test_nothing_rests_any_longer_than_blocks_and_the_epoch(redirects, how):
 
 
 def test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced(redirects):
-    data, iterator, moved = epoch(redirects)
+    data, iterator, moved = begun(redirects, **SINGLE)
     own = pids()
     block(moved, num_workers="2")
     take(iterator)
@@ -123,7 +127,7 @@ def test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced(redirects
 
 
 def test_persistent_workers_do_not_rest(redirects):
-    data, iterator, moved = epoch(redirects, persistent_workers=True)
+    data, iterator, moved = begun(redirects, **SINGLE, persistent_workers=True)
     for workers in "212":
         block(moved, num_workers=workers)
         take(iterator)
@@ -142,9 +146,8 @@ class _Random(Dataset):
 
 
 def test_workers_that_rested_go_on_with_their_random_numbers(redirects):
-    data = DataLoader(_Random(), num_workers=1)
-    iterator = iter(data)
-    moved, drawn = levers(redirects=redirects, loader=data, iterator=iterator), []
+    _data, iterator, moved = begun(redirects, DataLoader(_Random(), num_workers=1))
+    drawn = []
     for workers in "21212":
         block(moved, num_workers=workers)
         drawn += [drawn.item() for drawn in take(iterator, 6)]
@@ -166,16 +169,17 @@ for workers in "2131":
     block(moved, num_workers=workers)
     for _ in range(7):
         next(iterator)
-import multiprocessing
-print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+import multiprocessing, sys
+with open(sys.argv[1], "w") as file:
+    print(*(child.pid for child in multiprocessing.active_children()), file=file)
 raise SystemExit("it crashes")
 """
 
 
-def test_no_worker_outlives_a_training_that_crashes():
-    crashed = done(sys.executable, "-c", CRASHES, cwd=Path(__file__).parents[3])
-    assert "it crashes" in crashed.stderr
-    workers = crashed.stdout.split()
+def test_no_worker_outlives_a_training_that_crashes(tmp_path):
+    with pytest.raises(AssertionError, match="it crashes"):
+        python("-c", CRASHES, str(tmp_path / "workers"))
+    workers = (tmp_path / "workers").read_text().split()
     assert len(workers) == 3 + 1
     until(lambda: not any(Path("/proc", pid).exists() for pid in workers))
 
@@ -184,8 +188,7 @@ def test_no_worker_outlives_a_training_that_crashes():
 
 
 def test_what_was_asked_for_before_a_switch_is_warm_up(redirects):
-    data = loader(num_workers=2)
-    moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
+    _data, iterator, moved = begun(redirects, num_workers=2)
     assert (moved.warmup_steps, moved.burst_steps) == (2 + 4, 2)
     block(moved, num_workers="3", prefetch_factor="1")
     assert (moved.warmup_steps, moved.burst_steps) == (2 + 4, 3)
@@ -197,8 +200,7 @@ def test_what_was_asked_for_before_a_switch_is_warm_up(redirects):
 
 
 def test_what_is_made_already_is_warm_up_also_without_a_switch(redirects):
-    data = loader(num_workers=1, prefetch_factor=3)
-    moved = levers(redirects=redirects, loader=data, iterator=(iterator := iter(data)))
+    _data, iterator, moved = begun(redirects, num_workers=1, prefetch_factor=3)
     until(lambda: block(moved).warmup_steps == 2 + 3)
     moved.begins(in_blocks=True, anew=True)
     assert moved.warmup_steps == 2 + 3

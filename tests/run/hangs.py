@@ -1,4 +1,4 @@
-"""Several ranks; after some steps the last one waits until a file exists."""
+"""Two ranks, forked after torch is imported; after some steps the last one waits for a file."""
 
 import os
 import sys
@@ -14,18 +14,20 @@ with without_collecting():
     from torch.nn.parallel import DistributedDataParallel
 
 STEPS, LATE_AT = 60, 40
-RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+WORLD_SIZE = 2
 
 
 def load(step, file):
-    if step == LATE_AT and RANK == WORLD_SIZE - 1:
+    if step == LATE_AT and distributed.get_rank():
         while not file.exists():
             time.sleep(0.02)
     return torch.randn(8, 16)
 
 
-def train(file):
-    distributed.init_process_group("gloo")
+def train(file, rank):
+    torch.set_num_threads(1)
+    store = distributed.FileStore(f"{file}.store", WORLD_SIZE)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=WORLD_SIZE)
     model = DistributedDataParallel(torch.nn.Linear(16, 16))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(STEPS):
@@ -36,9 +38,10 @@ def train(file):
         time.sleep(0.02)
     distributed.barrier()
     distributed.destroy_process_group()
-    if RANK == 0:
-        print("trained on", flush=True)
+    print("trained on" if rank == 0 else "", flush=True)
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]))
+    rank = 0 if os.fork() else 1
+    os.environ["RANK"] = str(rank)
+    train(Path(sys.argv[1]), rank)
