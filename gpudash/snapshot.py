@@ -218,6 +218,8 @@ class Training(Run, kw_only=True):
     """One line about what was found in a user's script; empty for a workload."""
     levers: tuple[LeverOffer, ...] = ()
     """The levers of a user's script, including those that it refuses to change."""
+    levers_complete: bool = True
+    """False while other levers of the script may follow."""
     settings: Settings = msgspec.field(default_factory=dict)
     """Active levers; before the worker has started, the requested ones."""
     requested: Settings = msgspec.field(default_factory=dict)

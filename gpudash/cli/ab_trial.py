@@ -243,7 +243,7 @@ def _run_script(script: HeadlessScript, arguments: argparse.Namespace, start: St
     is_whole = comparison is not None and comparison.is_whole
     failed = None if is_whole else script.own_failure(f"verdict{start.where}")
     if comparison is None and failed is None:
-        why = "interrupted" if script.interrupted else script.source.why_no_step()
+        why = "interrupted" if script.interrupted else script.source.why_no_more()
         complain(f"gpudash: no verdict{start.where}: {why}")
         failed = Exit.INTERRUPTED if script.interrupted else Exit.FAILED
     return Trial(comparison, script.news.snapshot, script.interrupted, failed)

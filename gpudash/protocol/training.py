@@ -220,6 +220,8 @@ class Offered(Record, frozen=True, kw_only=True):
     found: str
     """One line: `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
     levers: tuple[LeverOffer, ...] = ()
+    complete: bool = True
+    """False while models that were just found may still be called: other levers may follow."""
 
 
 class Described(Record, frozen=True, kw_only=True):

@@ -412,7 +412,10 @@ class Driver:
         )
 
     def _offer(self, training: ScriptTraining) -> Offered:
-        return Offered(found=found_line(training.found), levers=training.levers.offers)
+        found = training.found
+        return Offered(
+            found=found_line(found), levers=training.levers.offers, complete=found.complete
+        )
 
     def _send(self, event: Sent) -> None:
         if self._line is not None:

@@ -286,6 +286,7 @@ class LiveView:
                 self._known.memory_owners = item
             case Offered():
                 self._known.found, self._known.levers = item.found, item.levers
+                self._known.levers_complete = item.complete
                 self._results.offered({one.name: one.default for one in item.levers})
             case BlocksEnded():
                 self._notice, self._verdict = self._verdict, ""

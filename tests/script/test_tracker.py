@@ -107,10 +107,18 @@ def test_a_checkpoint_ends_when_its_file_is_saved(results):
 
 
 def test_the_end_of_an_epoch_changes_no_findings(results):
-    assert results["loader"]["found"] == [
-        "AdamW, root Net, 1 backward pass a step, DataLoader with 0 workers"
-    ]
-    assert results["loader"]["feeds"] == [True]
+    line = "AdamW, root Net, 1 backward pass a step, DataLoader with 0 workers"
+    assert results["loader"]["found"] == [line, line]
+    assert results["loader"]["feeds"] == [True, True]
+
+
+def test_findings_are_complete_once_a_step_was_looked_through(results):
+    assert results["loader"]["complete"] == [False, True]
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_findings_are_complete_at_last(results, shape):
+    assert results[shape]["complete"][-1]
 
 
 @pytest.mark.parametrize(("shape", "last"), [("a_hook_fails", 6), ("a_hook_fails_bare", 12)])
