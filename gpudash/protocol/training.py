@@ -74,6 +74,8 @@ class TrainingProcess(Record, frozen=True, kw_only=True, tag=False, omit_default
     """When it was ready to take its first step, or when it was first watched."""
     device: Device
     versions: dict[str, str]
+    number: int = 1
+    """Of the training in its process: in a notebook one may follow another."""
     phases: tuple[Phase, ...] = ()
     """The phases that `Step.phases_ms` may contain, in the order of a step."""
     world_size: int = 1

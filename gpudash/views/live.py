@@ -157,6 +157,7 @@ class LiveView:
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=None if process is None else max(ended_s - process.ready_s, 0.0),
             worker_pid=None if process is None else process.pid,
+            process=process,
             device=None if process is None else process.device,
             versions={} if process is None else process.versions,
             total_steps=whole.total_steps,
