@@ -198,7 +198,7 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     maximum: int = 0
     """Like `minimum`, for a count."""
     bound: str = ""
-    """Why its maximum is no larger here, as a clause; empty: it is so everywhere."""
+    """Why its range is no wider here, as a clause; empty: it is so everywhere."""
     effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
     summary: str
     source: str

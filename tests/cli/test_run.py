@@ -356,6 +356,10 @@ def test_a_training_that_ends_before_its_levers_are_known_has_no_verdict():
     ("lever", "why"),
     [
         ("compile=off,on", "lever 'compile' is not valid; valid: num_workers, precision"),
+        (
+            "frozen_precision=script,bf16",
+            "lever frozen_precision cannot be moved here: no step has called a model without an",
+        ),
         ("precision=script,tf32", "lever precision cannot be moved to tf32 here: TF32 needs a GPU"),
         (
             "num_workers=script,2",
