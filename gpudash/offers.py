@@ -19,13 +19,15 @@ OF_MODELS: Mapping[str, tuple[str, ...]] = {
     "compile": SWITCH,
 }
 """What may differ between models that train and frozen ones."""
+OF_FROZEN = {f"frozen_{name}": values for name, values in OF_MODELS.items()}
+"""The same of the frozen ones alone: offered where there are any."""
 OF_SCRIPTS: Mapping[str, range | tuple[str, ...]] = {
     "num_workers": range(257),
     "prefetch_factor": range(1, 257),
     "pin_memory": SWITCH,
     **OF_MODELS,
     "fused_optimizer": ("fused", "foreach", "single"),
-    **{f"frozen_{name}": values for name, values in OF_MODELS.items()},
+    **OF_FROZEN,
     "batch_size": (),
 }
 """The levers that some script may offer, and all values that one may have there, for refusals
@@ -77,6 +79,7 @@ def _offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
     return tuple(map(lever_of, offers))
 
 
+NO_FROZEN = "no step has called a model without an optimizer"
 NEEDS_ROOT = {
     "power_limit": "needs root: nvidia-smi -pl WATTS",
     "sm_clock": "needs root: nvidia-smi -lgc MHZ",
@@ -131,5 +134,5 @@ def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
     if not of_name:
         return None
     if name not in of_name:
-        return "only a workload of gpudash's own has it"
+        return NO_FROZEN if name in OF_FROZEN else "only a workload of gpudash's own has it"
     return of_name[name].refusal

@@ -14,7 +14,15 @@ from gpudash.protocol.inspections import CodeLines, Joined, MemoryOwners, Profil
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, Playback, SlowingShown, Straggler
-from gpudash.protocol.training import Ability, Aside, Device, Failed, LeverOffer, Phase
+from gpudash.protocol.training import (
+    Ability,
+    Aside,
+    Device,
+    Failed,
+    LeverOffer,
+    Phase,
+    TrainingProcess,
+)
 
 ShownState: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
@@ -218,6 +226,8 @@ class Training(Run, kw_only=True):
     """One line about what was found in a user's script; empty for a workload."""
     levers: tuple[LeverOffer, ...] = ()
     """The levers of a user's script, including those that it refuses to change."""
+    levers_complete: bool = True
+    """False while other levers of the script may follow."""
     settings: Settings = msgspec.field(default_factory=dict)
     """Active levers; before the worker has started, the requested ones."""
     requested: Settings = msgspec.field(default_factory=dict)
@@ -246,6 +256,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     training_s: float | None = None
     """Time since the present worker was ready, to which `planned_s` refers; None before."""
     worker_pid: int | None = None
+    process: TrainingProcess | None = None
+    """The training process; another one once a training is met again."""
     device: Device | None = None
     versions: dict[str, str] = {}
     """Of torch and what else the training process names."""

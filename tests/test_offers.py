@@ -3,7 +3,7 @@
 import pytest
 
 from gpudash.errors import UsageError
-from gpudash.offers import check_for_script, lever_of, of_driver, refusal
+from gpudash.offers import NO_FROZEN, check_for_script, lever_of, of_driver, refusal
 from gpudash.protocol.training import LeverOffer
 from tests.scripted_run import BEGAN_S, gpu
 from workloads.levers import Choice, Count, LeverError, Switch
@@ -26,6 +26,12 @@ def test_a_switch_a_choice_and_a_count():
         number.canonical("9")
 
 
+def test_a_number_that_is_refused_is_told_why_the_range_is_no_wider():
+    number = lever_of(offer("count", "2", minimum=1, maximum=8, bound="there must be one"))
+    with pytest.raises(LeverError, match=r"'0' is not valid; .* 1 to 8 \(there must be one\)"):
+        number.canonical("0")
+
+
 def test_it_says_what_the_offer_says():
     lever = lever_of(offer("switch", "off"))
     said = (lever.name, lever.summary, lever.source, lever.effect)
@@ -40,7 +46,8 @@ def test_a_lever_is_refused_with_its_reason_or_because_it_is_not_offered():
     offers = (offer("switch", "off"), offer("count", "", name="other", refusal="not ours"))
     assert refusal("lever", offers) is None
     assert refusal("other", offers) == "not ours"
-    assert refusal("pipelined", offers)
+    assert "workload of gpudash's own" in refusal("pipelined", offers)
+    assert refusal("frozen_precision", offers) == NO_FROZEN
 
 
 def test_where_nothing_is_offered_the_training_decides():

@@ -166,7 +166,7 @@ class Count(Lever):
         self.minimum = minimum
         self.maximum = maximum
         self.bound = bound
-        """Why the maximum is no larger here, as a clause; empty: it is so everywhere."""
+        """Why its range is no wider here, as a clause; empty: it is so everywhere."""
 
     @property
     def default_text(self) -> str:

@@ -19,7 +19,7 @@ from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
-from gpudash.offers import check_for_script, lever_of
+from gpudash.offers import OF_FROZEN, check_for_script, lever_of, refusal
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import SCRIPT, LeverOffer
@@ -243,7 +243,7 @@ def _run_script(script: MeasuredScript, arguments: argparse.Namespace, start: St
     is_whole = comparison is not None and comparison.is_whole
     failed = None if is_whole else script.own_failure(f"verdict{start.where}")
     if comparison is None and failed is None:
-        why = "interrupted" if script.interrupted else script.source.why_no_step()
+        why = "interrupted" if script.interrupted else script.source.why_no_more()
         complain(f"gpudash: no verdict{start.where}: {why}")
         failed = Exit.INTERRUPTED if script.interrupted else Exit.FAILED
     return Trial(comparison, script.news.snapshot, script.interrupted, failed)
@@ -294,12 +294,12 @@ def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> 
 def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:
     """Return lever, A, B, and whether each value needs a short run of its own."""
     name, _, values = text.partition("=")
-    if name not in offers:
+    if name not in offers and name not in OF_FROZEN:
         movable = [offer.name for offer in offers.values() if offer.refusal is None]
         raise UsageError(not_valid("lever", name, movable))
+    if (why := refusal(name, offers.values())) is not None:
+        raise UsageError(f"lever {name} cannot be moved here: {why}")
     offer = offers[name]
-    if offer.refusal is not None:
-        raise UsageError(f"lever {name} cannot be moved here: {offer.refusal}")
     for value, why in offer.impossible:
         if value in values.split(","):
             raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gpudash.cli.headless import News
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.report.cell import lines, picture
 from gpudash.run import watcher
@@ -26,6 +27,7 @@ LOOK_S = 0.5
 """Seconds between two looks whether the kernel lives."""
 MEET_S = 3.0
 """Seconds to wait for a training that has begun before this process was ready."""
+MEANWHILE = "has watched meanwhile"
 SETTLE_S = 0.5
 """Seconds in which the newest reports become a snapshot: two at its usual rate."""
 
@@ -53,6 +55,8 @@ class Watch:
         self._news = News(quiet=True)
         self._known = Snapshot()
         self._steps_per_s: float | None = None
+        self._has_missed = False  # what came since then, as another gpudash watched
+        self._left: TrainingProcess | None = None  # when that one came
 
         def start(_plan: Plan) -> ScriptSource:
             self._source = ScriptSource(
@@ -77,9 +81,19 @@ class Watch:
         self._session.close()
 
     def _note(self) -> None:
-        """Keep what the session knows, for as long as another gpudash watches."""
-        if not self._source.is_away and self._news.snapshot.total_steps:
-            self._known, self._steps_per_s = self._news.snapshot, self._session.steps_per_s
+        """Take what the session knows of a training, unless more was known before."""
+        newest = self._news.snapshot
+        if self._source.is_away:
+            self._has_missed, self._left = True, newest.process
+        elif newest.total_steps and not (self._has_missed and self._knew_more_than(newest)):
+            self._known, self._steps_per_s = newest, self._session.steps_per_s
+            self._has_missed = self._has_missed and newest.answer is None
+
+    def _knew_more_than(self, newest: Snapshot) -> bool:
+        """Return whether the training was not met again so far, or has no answer since then."""
+        had_answer = self._known.answer is not None and newest.answer is None
+        is_same = _training(self._known) == _training(newest)
+        return newest.process == self._left or (is_same and had_answer)
 
     def _trains_unseen(self) -> bool:
         """Whether something trains that the session has not met yet."""
@@ -94,12 +108,19 @@ class Watch:
             until_s = time.monotonic() + MEET_S
             while self._trains_unseen() and time.monotonic() < until_s:
                 self._session.wait(SETTLE_S)
-            self._note()
+        self._note()
         found = [*lines(self._known, self._steps_per_s)]
-        if self._source.is_away:
-            found.append("gpudash attach watches since then")
+        if self._has_missed:
+            is_away = self._source.is_away
+            found.append(f"gpudash attach {'watches since then' if is_away else MEANWHILE}")
         said = {"text": "\n".join(found), "picture": picture(self._known)}
         return f"{json.dumps(said)}\n".encode()
+
+
+def _training(snapshot: Snapshot) -> tuple[int, int] | None:
+    """Return what a training is known by, whoever has met it."""
+    process = snapshot.process
+    return None if process is None else (process.pid, process.number)
 
 
 class UntouchedKernel(UserCommandProcess):

@@ -159,7 +159,7 @@ def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
     failed = None if trial.is_done else script.own_failure("profile")
     if failed is not None:
         return failed
-    why = source.how_it_ended() if source.started else source.why_no_step()
+    why = source.why_no_more()
     code = trial.conclude(why, interrupted=script.interrupted)
     return _print_if_done(arguments, path, before, script.news.snapshot, code)
 

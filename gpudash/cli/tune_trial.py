@@ -153,7 +153,7 @@ class Tune:
                 return
             yield False
         until_s = news.snapshot.elapsed_s + ANSWER_S
-        while news.snapshot.answer is None and news.snapshot.elapsed_s < until_s:
+        while self._is_unknown(until_s):
             yield False
         try:
             self.choice = self._choose(news.snapshot)
@@ -169,6 +169,13 @@ class Tune:
         self._session.conduct(tuning)
         while not tuning.is_over:
             yield False
+
+    def _is_unknown(self, until_s: float) -> bool:
+        """Return whether more will be known soon: of the levers, or until then the answer."""
+        snapshot = self._news.snapshot
+        return not snapshot.levers_complete or (
+            snapshot.answer is None and snapshot.elapsed_s < until_s
+        )
 
     def _choose(self, snapshot: Snapshot) -> Chosen:
         """Return what is tried. Raises UsageError if that is nothing, LeverError for a name."""
@@ -236,7 +243,7 @@ def _of_script(arguments: argparse.Namespace) -> int:
         script.measure(session, tune.is_over, line)
     source = script.source
     assert source
-    ended = source.how_it_ended() if source.started else source.why_no_step()
+    ended = source.why_no_more()
     snapshot, ended = script.news.snapshot, tune.failure or ended
     code = conclude(tune, snapshot, arguments, ended, interrupted=script.interrupted)
     return code if script.failed_with is None or tune.is_whole else script.failed_with

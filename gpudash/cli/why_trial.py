@@ -191,7 +191,7 @@ def _of_script(arguments: argparse.Namespace, trace: Path) -> int:
     failed = None if why.known.answer is not None else script.own_failure("answer")
     if failed is not None:
         return failed
-    ended = source.how_it_ended() if source.started else source.why_no_step()
+    ended = source.why_no_more()
     return _conclude(why, arguments, ended, failure, interrupted=script.interrupted)
 
 

@@ -188,18 +188,17 @@ class LoaderLevers:
         why = self._refusal(name)
         if why:
             return absent(name, why, summary=summary, source=SOURCE, value=default)
-        loader, most = self._loader(), self._most(name)
-        counts = KINDS[name] == "count"
-        lasting = getattr(loader, "persistent_workers", False) or getattr(loader, "timeout", 0)
+        most = self._most(name)
+        is_full = KINDS[name] == "count" and most < MOST
+        needs = _why_workers(self._loader()) if name == "num_workers" else ""
+        full = f"{PLACE} has no room for more batches" if is_full else ""
         return LeverOffer(
             name=name,
             kind=KINDS[name],
             default=default,
-            # persistent workers: one more draw of random numbers an epoch would be another run;
-            # with a timeout, PyTorch asserts that there are workers
-            minimum=1 if lasting or name == "prefetch_factor" else 0,
+            minimum=1 if needs or name == "prefetch_factor" else 0,
             maximum=most,
-            bound=f"{PLACE} has no room for more batches" if counts and most < MOST else "",
+            bound=", ".join(filter(None, (needs, full))),
             effect="new loader",
             helps=HELPS[name],
             summary=summary,
@@ -288,6 +287,13 @@ def batch_size(feed: Feed | None) -> LeverOffer:
         source=SOURCE,
         value=next((str(size) for size in sizes if type(size) is int), UNKNOWN),
     )
+
+
+def _why_workers(loader: DataLoader[Any] | None) -> str:
+    """Return why the loader cannot do without workers; empty: it can."""
+    if getattr(loader, "persistent_workers", False):  # else PyTorch draws a seed in each epoch
+        return "persistent_workers=True needs loader workers"
+    return "its timeout needs loader workers" if getattr(loader, "timeout", 0) else ""
 
 
 def _rerun_refusal(loader: DataLoader[Any]) -> str | None:

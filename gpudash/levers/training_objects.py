@@ -124,6 +124,9 @@ class TrainingObjects(NamedTuple):
     """Calls of the models were seen, or may still be."""
     acts: bool = False
     """Some calls of the models without gradients were taken for rollouts."""
+    complete: bool = True
+    """Steps were looked through for the calls of all these models, so what no step has called will
+    hardly be called."""
     unmeasured: str = ""
     """A clause on the communication between processes that cannot be measured; empty: none."""
 

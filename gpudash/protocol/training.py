@@ -74,6 +74,8 @@ class TrainingProcess(Record, frozen=True, kw_only=True, tag=False, omit_default
     """When it was ready to take its first step, or when it was first watched."""
     device: Device
     versions: dict[str, str]
+    number: int = 1
+    """Of the training in its process: in a notebook one may follow another."""
     phases: tuple[Phase, ...] = ()
     """The phases that `Step.phases_ms` may contain, in the order of a step."""
     world_size: int = 1
@@ -197,7 +199,7 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     maximum: int = 0
     """Like `minimum`, for a count."""
     bound: str = ""
-    """Why its maximum is no larger here, as a clause; empty: it is so everywhere."""
+    """Why its range is no wider here, as a clause; empty: it is so everywhere."""
     effect: Literal["next step", "new loader", "rebuilt model"] = "next step"
     summary: str
     source: str
@@ -221,6 +223,8 @@ class Offered(Record, frozen=True, kw_only=True):
     found: str
     """One line: `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
     levers: tuple[LeverOffer, ...] = ()
+    complete: bool = True
+    """False while models that were just found may still be called: other levers may follow."""
 
 
 class Described(Record, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def lines(snapshot: Snapshot, steps_per_s: float | None) -> Iterator[str]:
     if answer is not None:
         yield from answer_lines(snapshot, answer)
     else:
-        yield "too few steps so far to say what limits it"
+        yield "too few steps were measured so far to say what limits it"
 
 
 def picture(snapshot: Snapshot) -> str:

@@ -109,7 +109,8 @@ class ScriptSource(Source):
         """With `gives_way` the training is left to `gpudash attach` while one watches it."""
         self.name = name
         self.offered: Offered | None = None
-        """Levers and findings of the training, once it has begun; may be read from any thread."""
+        """Levers and findings of the training, once they are complete; may be read from any
+        thread."""
         self.started = False
         """Whether a step was ever seen; may be read from any thread."""
         self.total_steps = 0
@@ -244,7 +245,7 @@ class ScriptSource(Source):
                 if rank == 0:
                     self._note_levers(body)
                     self._note_training(process)
-            if isinstance(body, Offered) and rank == 0:
+            if isinstance(body, Offered) and body.complete and rank == 0:
                 self.offered = body
             if isinstance(body, Progress) and rank == 0:
                 self.total_steps, self.is_behind = body.total_steps, False
@@ -363,6 +364,10 @@ class ScriptSource(Source):
             return f"{self.name} was killed by {signal_name(-code)}"
         last = _failed_rank(self.last_lines) or _last_words(self.last_lines)
         return f"{self.name} exited with {code}{last and f': {last}'}"
+
+    def why_no_more(self) -> str:
+        """Return how the command ended, or why no training step was seen, as a sentence."""
+        return self.how_it_ended() if self.started else self.why_no_step()
 
     def why_no_step(self) -> str:
         """Return why no training step was seen, as a sentence."""

@@ -33,6 +33,9 @@ WITHOUT_OPTIMIZER = 8
 SURVEYS_S, SURVEYS_SHARE = 2.0, 0.01
 """Searches of the process for models take so many seconds at most, and this share of the time
 since the first one."""
+LOOKS = 8
+"""After so many measured steps without a backward pass, as where a CUDA graph is replayed, models
+that were just found are no longer expected to be called."""
 MOST_FROZEN = 64
 """At most so many models without an optimizer are watched at first, …"""
 MOST_UNCALLED = 8
@@ -54,6 +57,7 @@ class Discovery:
         self.models = 0
         """Number of top-level modules that train."""
         self._are_new = False  # some roots are new, and may never be called
+        self._looks = 0  # measured steps since then, without a backward pass
         self._parts: Parts | None = None  # submodules that are hooked for one step instead
         self._searched_s = 0.0  # by surveys so far
         self._first_survey_s = time.monotonic()
@@ -150,7 +154,7 @@ class Discovery:
         self.frozen = [one for one in self.frozen if one.module not in (None, module)]
         self.models = len(self.roots)
         install_hook(root, self._listener)
-        self._are_new = True
+        self._expect_calls()
         self._owners.append(weakref.ref(module))
         self.calls_seen = self.is_news = True
 
@@ -167,7 +171,15 @@ class Discovery:
             root = Root(module, is_frozen=True)
             self.frozen.append(root)
             install_hook(root, self._listener)
-            self._are_new = True
+            self._expect_calls()
+
+    def _expect_calls(self) -> None:
+        self._are_new, self._looks = True, 0
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether steps were looked through for calls of all models found so far."""
+        return not self._are_new or self._looks >= LOOKS
 
     def _parameters(self) -> set[int]:
         """Return the ids of the parameters of all living models: a dead one's ids may be reused."""
@@ -181,8 +193,17 @@ class Discovery:
             self.is_news = True
         if timed:
             self.calls_seen = tally.calls > 0
-            if self._are_new and tally.backwards:
-                self._seek_calls()
+            if self._are_new:
+                self._look_through(tally)
+
+    def _look_through(self, tally: Tally) -> None:
+        """Learn from a measured step which of the new models are called."""
+        was_complete = self._is_complete
+        if tally.backwards:
+            self._seek_calls()
+        else:
+            self._looks += 1
+        self.is_news |= self._is_complete != was_complete
 
     def _seek_calls(self) -> None:
         """Watch the submodules of uncalled roots for one step; keep those that were called."""
@@ -231,6 +252,7 @@ class Discovery:
             frozen=tuple(root for root in self.frozen if root.was_called),
             acts=self.acts,
             is_called=self._are_new or any(root.was_called for root in roots),
+            complete=self._is_complete,
         )
 
 

@@ -70,6 +70,7 @@ class Driver:
         self._phases = phases
         self._make_levers = make_levers
         self._training: ScriptTraining | None = None
+        self._trainings = 0  # until now
         self._endpoint: Endpoint | None = None
         self._line: SocketLine | None = None
         self._commands: CommandLoop | None = None
@@ -221,6 +222,7 @@ class Driver:
         if self._training is None:
             levers = self._make_levers(found, self.tracker.redirects)
             self._training = ScriptTraining(self.tracker, found, levers)
+            self._trainings += 1
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
             with contextlib.suppress(OSError):
@@ -399,6 +401,7 @@ class Driver:
                 ready_s=self._since_s,
                 device=describe_device(training.device),
                 versions=versions(),
+                number=self._trainings,
                 phases=tuple(one for one in self._phases if several or one.name != "communication"),
                 world_size=training.world_size,
                 gpus=gpus_in_use(),
@@ -412,7 +415,10 @@ class Driver:
         )
 
     def _offer(self, training: ScriptTraining) -> Offered:
-        return Offered(found=found_line(training.found), levers=training.levers.offers)
+        found = training.found
+        return Offered(
+            found=found_line(found), levers=training.levers.offers, complete=found.complete
+        )
 
     def _send(self, event: Sent) -> None:
         if self._line is not None:

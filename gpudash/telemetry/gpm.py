@@ -5,7 +5,6 @@ two samples of them. Reading them needs no profiler's permission.
 """
 
 import math
-import time
 
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured, Nvml
 
@@ -37,23 +36,24 @@ class ActivityReader:
         self._before: object = None
         self._before_s = -math.inf
         self._spare: object = None
+        self.since_s = -math.inf
+        """When the reading before the newest one was; infinitely long ago if there was none."""
 
-    def read(self) -> dict[str, float | str]:
+    def read(self, now_s: float) -> dict[str, float | str]:
         """Return the metrics since the previous reading; empty at first, or within 100 ms of it.
 
         A metric that the driver does not report is absent. Raises `NotMeasured` when this GPU has
         none of them, `GpuUnavailable` when the GPU is gone.
         """
         self._require_support()
-        now_s = time.monotonic()
         if now_s - self._before_s < SHORTEST_S:
             return {}
         if self._spare is None:
             self._spare = self._nvml.call("nvmlGpmSampleAlloc")
         self._take(self._spare)
-        before, before_s = self._before, self._before_s
+        before, self.since_s = self._before, self._before_s
         self._before, self._before_s, self._spare = self._spare, now_s, before
-        return self._between(before, self._before) if math.isfinite(before_s) else {}
+        return self._between(before, self._before) if math.isfinite(self.since_s) else {}
 
     def close(self) -> None:
         """Free the driver's samples."""

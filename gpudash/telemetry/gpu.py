@@ -86,7 +86,8 @@ class Gpu:
         """Returns the pids of the training's processes, without their descendants."""
         self._counts_pcie = True  # until activity has it
         self._energy_at_s = 0.0
-        self._activity_s: float | None = None  # when activity was last read
+        self._slow_s = 0.0  # when the newest slow reading began
+        self._since_s: float | None = None  # what it has of activity began then; None: nothing
         self.unread: dict[str, str] = {}
         """Name of a reading whose last call had no value → the reason."""
 
@@ -101,17 +102,14 @@ class Gpu:
 
         Activity is the mean since the previous slow reading.
         """
-        at_s = time.monotonic()
+        at_s = self._slow_s = time.monotonic()
+        self._since_s = None
         asked = SLOW if self._counts_pcie else SLOW.keys() - {"PCIe counters"}
         values = self._all({name: SLOW[name] for name in SLOW if name in asked})
-        since_s = self._activity_s
-        is_active = any(METRICS[name].window == "activity" for name in values)
-        if is_active or since_s is None:
-            self._activity_s = at_s
         return GpuReading(
             at_s=at_s,
             values=values,
-            activity_since_s=since_s if is_active else None,
+            activity_since_s=self._since_s,
             energy_at_s=self._energy_at_s if "energy_j" in values else None,
             others_pct=self._others.used_pct,
             busiest_other=self._others.busiest,
@@ -218,13 +216,18 @@ class Gpu:
 
     def activity(self) -> Values:
         """Return GPM's metrics since the previous reading; see `gpm.ActivityReader.read`."""
-        activity = self._activity.read()
+        activity = self._activity.read(self._slow_s)
+        if activity:
+            self._since_s = self._activity.since_s
         self._counts_pcie = not {"pcie_rx_mib_s", "pcie_tx_mib_s"} <= activity.keys()
         return activity
 
     def pcie(self) -> Values:
         """Return PCIe MiB/s each way since the previous reading; empty at first."""
-        return self._pcie.read()
+        found = self._pcie.read()
+        if found and self._since_s is None:
+            self._since_s = self._pcie.since_s
+        return found
 
     def others(self) -> Values:
         """Read what other processes than the training's use, which is no value of the GPU."""
@@ -265,6 +268,8 @@ class ByteCounters:
         self._nvml = nvml
         self._handle = handle
         self._before: tuple[float, float, float] | None = None
+        self.since_s = 0.0
+        """When the reading before the newest one was."""
 
     def read(self) -> Values:
         """Return MiB/s each way since the previous reading.
@@ -276,6 +281,7 @@ class ByteCounters:
         before, self._before = self._before, (time.monotonic(), tx_bytes, rx_bytes)
         if before is None:
             return {}
+        self.since_s = before[0]
         elapsed_s, tx, rx = (now - then for now, then in zip(self._before, before, strict=True))
         if elapsed_s <= 0 or tx < 0 or rx < 0:
             return {}

@@ -5,6 +5,7 @@ It raises two errors: `NotMeasured` for a single value, `GpuUnavailable` for the
 """
 
 import functools
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ class NotMeasured(Exception):  # noqa: N818  # an answer, not an error: other va
     def __init__(self, reason: str, *, lasts: bool = False) -> None:
         super().__init__(reason)
         self.lasts = lasts
-        """Whether this connection will never have the value."""
+        """Whether the driver has refused it, and is not asked again for a while."""
 
 
 SENTENCES = {
@@ -47,14 +48,17 @@ SENTENCES = {
 }
 """pynvml's name of an error → sentence for the user."""
 
-FINAL = (
+REFUSALS = (
     "NVML_ERROR_NOT_SUPPORTED",
     "NVML_ERROR_FUNCTION_NOT_FOUND",
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     "NVML_ERROR_DEPRECATED",
     "NVML_ERROR_NO_PERMISSION",
 )
-"""Errors that last as long as the process: the call is not repeated."""
+"""Errors that mostly last: the call is not repeated for `ASK_AGAIN_S`."""
+
+ASK_AGAIN_S = 16.0
+"""Seconds until something refused is asked again: permissions are given, and MIG is switched."""
 
 GONE = (
     "NVML_ERROR_GPU_IS_LOST",
@@ -71,7 +75,7 @@ FIELD_MEMBERS = dict(enumerate(("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "s
 
 
 class Nvml:
-    """A connection to the driver library; calls with a final error are not repeated.
+    """A connection to the driver library; calls that it refuses are not repeated for a while.
 
     Raises `GpuUnavailable` when the library cannot be opened. NVML counts its connections:
     several may be open, and each must be closed.
@@ -79,7 +83,7 @@ class Nvml:
 
     def __init__(self) -> None:
         self._pynvml = _bindings()
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, tuple[str, float]] = {}  # question → reason, until when
         try:
             self._pynvml.nvmlInit()
         except self._pynvml.NVMLError as error:
@@ -96,11 +100,10 @@ class Nvml:
         """Call the pynvml function of this name and return its result.
 
         Raises `NotMeasured` when there is no value, `GpuUnavailable` when the GPU or driver is
-        gone. A final error is remembered under `question`, by default the function's name.
+        gone. A refusal is remembered under `question`, by default the function's name.
         """
         question = question or function
-        if (reason := self._refused.get(question)) is not None:
-            raise NotMeasured(reason, lasts=True)
+        self._check(question)
         bound = getattr(self._pynvml, function, None)
         if bound is None:  # bindings older than the function
             raise self._failure(question, self._pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
@@ -115,8 +118,7 @@ class Nvml:
     def field(self, handle: object, field_id: int) -> float:
         """Return a field value of a GPU in NVML's unit. Raises as `call` does."""
         question = f"field {field_id}"
-        if (reason := self._refused.get(question)) is not None:
-            raise NotMeasured(reason, lasts=True)
+        self._check(question)
         answer = self.call("nvmlDeviceGetFieldValues", handle, [field_id])[0]
         if answer.nvmlReturn != self._pynvml.NVML_SUCCESS:
             raise self._failure(question, answer.nvmlReturn)
@@ -125,9 +127,15 @@ class Nvml:
         return float(getattr(answer.value, FIELD_MEMBERS[answer.valueType]))
 
     def refuse(self, question: str, reason: str) -> NotMeasured:
-        """Remember that `question` is not to be asked again, and return the error to raise."""
-        self._refused[question] = reason
+        """Remember not to ask `question` again for a while, and return the error to raise."""
+        self._refused[question] = reason, time.monotonic() + ASK_AGAIN_S
         return NotMeasured(reason, lasts=True)
+
+    def _check(self, question: str) -> None:
+        """Raise `NotMeasured` if the question was refused lately."""
+        reason, until_s = self._refused.get(question, ("", 0.0))
+        if time.monotonic() < until_s:
+            raise NotMeasured(reason, lasts=True)
 
     def constant(self, name: str) -> Any:
         """Return pynvml's attribute of this name: a number, or the type of a structure."""
@@ -137,7 +145,7 @@ class Nvml:
         reason = self._sentence(code)
         if code in self._codes(GONE):
             return GpuUnavailable(reason)
-        if code in self._codes(FINAL):
+        if code in self._codes(REFUSALS):
             return self.refuse(question, reason)
         return NotMeasured(reason)
 

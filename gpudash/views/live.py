@@ -157,6 +157,7 @@ class LiveView:
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=None if process is None else max(ended_s - process.ready_s, 0.0),
             worker_pid=None if process is None else process.pid,
+            process=process,
             device=None if process is None else process.device,
             versions={} if process is None else process.versions,
             total_steps=whole.total_steps,
@@ -286,6 +287,7 @@ class LiveView:
                 self._known.memory_owners = item
             case Offered():
                 self._known.found, self._known.levers = item.found, item.levers
+                self._known.levers_complete = item.complete
                 self._results.offered({one.name: one.default for one in item.levers})
             case BlocksEnded():
                 self._notice, self._verdict = self._verdict, ""

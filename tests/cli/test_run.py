@@ -357,10 +357,27 @@ def test_a_lever_is_compared_and_the_command_ended(gpudash):
     assert runs.living() == []
 
 
+def test_a_lever_that_is_found_after_some_steps_is_waited_for():
+    ours = done(*AB, "--lever", "precision=script,bf16", "--json", "--", TRAINING, "--finds")
+    verdict = json.loads(ours.stdout)
+    assert (verdict["lever"], verdict["a"], verdict["b"]) == ("precision", "script", "bf16")
+
+
+def test_a_training_that_ends_before_its_levers_are_known_has_no_verdict():
+    words = ["--finds", "--steps", "10"]
+    ours = done(*AB, "--lever", "precision=script,bf16", "--", TRAINING, *words)
+    ended = "gpudash: no verdict: scripted_training.py has ended"
+    assert (ours.returncode, ours.stderr.splitlines()[-1]) == (1, ended)
+
+
 @pytest.mark.parametrize(
     ("lever", "why"),
     [
         ("compile=off,on", "lever 'compile' is not valid; valid: num_workers, precision"),
+        (
+            "frozen_precision=script,bf16",
+            "lever frozen_precision cannot be moved here: no step has called a model without an",
+        ),
         ("precision=script,tf32", "lever precision cannot be moved to tf32 here: TF32 needs a GPU"),
         (
             "num_workers=script,2",

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from gpudash.cli import saved_profile, tune_memory
+from gpudash.cli.headless import News
 from gpudash.cli.main import main
-from gpudash.cli.tune_trial import Tune, TuneReport, conclude, document, lines, progress
+from gpudash.cli.tune_trial import ANSWER_S, Tune, TuneReport, conclude, document, lines, progress
 from gpudash.compare.tune.tunable import Chosen, LeftOut
 from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.snapshot import Snapshot
@@ -51,6 +52,19 @@ def concluded(found, *, interrupted=False, circumstances=None, **how):
     snapshot = Snapshot(workload="encdec")
     arguments = Namespace(**about | how)
     return conclude(begun, snapshot, arguments, "it ended", interrupted=interrupted)
+
+
+def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
+    news, asked = News(), Namespace(only="frozen_precision", numerics=False)
+    begun = Tune(ScriptedSession(), news, asked)
+    early = Snapshot(total_steps=1, levers_complete=False)
+    late = msgspec.structs.replace(early, elapsed_s=2 * ANSWER_S)
+    for snapshot in (early, late):
+        news.on_snapshot(snapshot)
+        assert (begun.is_over(), begun.refusal) == (False, None)
+    news.on_snapshot(msgspec.structs.replace(late, levers_complete=True))
+    assert begun.is_over()
+    assert "unknown lever 'frozen_precision'" in str(begun.refusal)
 
 
 # ── what is printed ─────────────────────────────────────────────────────────────────────

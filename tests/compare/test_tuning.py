@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from gpudash.compare.sequential import estimate_so_far, is_sure
 from gpudash.compare.tune.race import EFFECTS
 from gpudash.compare.tune.search import Allowance
-from gpudash.compare.tune.tunable import Tunable, choose
+from gpudash.compare.tune.tunable import LeftOut, Tunable, choose
 from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
-from gpudash.offers import OF_TRAINING
+from gpudash.offers import NO_FROZEN, OF_TRAINING, lever_of, offer_of
 from gpudash.protocol.answer import Gain, Try
 from gpudash.protocol.training import LeverOffer, Progress
 from tests.compare.tunes import GRIDS, LEVERS, Noise, Simulation, made_up
@@ -190,6 +190,25 @@ def test_a_script_says_what_it_refuses():
     levers = [LEVERS["compile"].lever]
     found = choose(levers, {"compile": "off"}, offers=(offer,))
     assert [one.why for one in found.left_out] == ["the model is compiled already"]
+
+
+def test_levers_of_frozen_models_are_left_out_where_no_such_model_is():
+    lever = LEVERS["channels_last"].lever
+    offer = offer_of(lever)
+    named = ["channels_last", "frozen_channels_last"]
+    found = choose([lever], {"channels_last": "off"}, offers=(offer,), named=named)
+    assert [one.name for one in found.tunables] == ["channels_last"]
+    assert found.left_out == (LeftOut(lever="frozen_channels_last", why=NO_FROZEN),)
+
+
+def test_a_number_without_another_value_is_left_out_with_what_bounds_it():
+    offer = LeverOffer(
+        name="num_workers", kind="count", default="1", minimum=1, maximum=1, summary="", source="",
+        bound="it needs one, and there is no room",
+    )  # fmt: skip
+    found = choose([lever_of(offer)], {"num_workers": "1"}, offers=(offer,))
+    why = "it has no other value here: it needs one, and there is no room"
+    assert [one.why for one in found.left_out] == [why]
 
 
 def test_a_number_is_tried_around_the_present_one():

@@ -26,7 +26,7 @@ def test_few_steps_have_a_rate_and_no_answer():
     first, second = lines(few, 41.5)
     assert first.startswith("a.ipynb on ")
     assert first.endswith(": 3 steps, 41.5 steps/s; SGD")
-    assert second == "too few steps so far to say what limits it"
+    assert second == "too few steps were measured so far to say what limits it"
 
 
 @pytest.mark.parametrize("status", ["training", ASIDES["idle"]])

@@ -52,12 +52,15 @@ LEVERS = (
 )
 
 LATE_AT = 40
+FOUND_AT = 20
+"""With `--finds`, the turn in which all levers are known."""
 
 
 class Training:
     """Serves one dashboard at a time between its steps."""
 
-    def __init__(self, place, rank, world_size=1, job=""):
+    def __init__(self, place, rank, world_size=1, job="", *, complete=True):
+        self.complete, self.turns = complete, 0
         self.worker, self.rank, self.seq = Worker(), rank, 0
         self.world_size, self.job = world_size, job
         self.worker.now_s = time.monotonic()
@@ -71,6 +74,10 @@ class Training:
     def turn(self):
         self.accept()
         self.receive()
+        self.turns += 1
+        if self.turns == FOUND_AT and not self.complete:
+            self.complete = True
+            self.offer()
         self.worker.turn()
         for event in self.worker.sent:
             self.send(event)
@@ -87,11 +94,15 @@ class Training:
         self.connection = connection
         can = ("levers", "pause", "blocks", "record", "leave")
         self.send(Hello(can=can, pid=os.getpid(), job=self.job))
-        self.send(Offered(found="SGD, root Net", levers=LEVERS))
+        self.offer()
         worker = self.worker
         first = started(time.monotonic(), dict(worker.settings))
         first = in_process(first, pid=os.getpid(), world_size=self.world_size)
         self.send(worker.begin(msgspec.structs.replace(first, segment=worker.segment)))
+
+    def offer(self):
+        levers = LEVERS if self.complete else LEVERS[:1]
+        self.send(Offered(found="SGD, root Net", levers=levers, complete=self.complete))
 
     def await_dashboard(self):
         while self.connection is None:
@@ -144,6 +155,7 @@ def main():
     parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
     parser.add_argument("--dies", type=Path, help="once it is there, unless started again")
     parser.add_argument("--late", type=Path, help="after some steps it waits for it")
+    parser.add_argument("--finds", action="store_true", help="some levers after some steps only")
     arguments = parser.parse_args()
     place = rendezvous.of_environment()
     pid = os.fork() if arguments.fork else 0
@@ -152,10 +164,16 @@ def main():
     place.mark("python")
     place.mark("torch")
     print("training", os.getpid(), flush=True)
-    training = Training(place, arguments.rank, arguments.world_size, arguments.job)
+    training = Training(
+        place,
+        arguments.rank,
+        arguments.world_size,
+        arguments.job,
+        complete=not arguments.finds,
+    )
     if arguments.late:
         stack_server.answer(place)
-    if arguments.dies or arguments.late:
+    if arguments.dies or arguments.late or arguments.finds:
         training.await_dashboard()
     while arguments.dies and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         training.turn()

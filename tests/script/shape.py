@@ -151,6 +151,7 @@ def train(names, *, together=False, slowly=False):
                 "found": toy.founds,
                 "samples": toy.tracker.samples,
                 "feeds": toy.feeds,
+                "complete": toy.complete,
                 "borders": toy.borders,
                 "closed": toy.closed,
                 "asides": toy.asides,

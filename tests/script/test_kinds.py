@@ -92,6 +92,14 @@ def test_the_line_names_frozen_models_and_what_was_guessed(results, name, line):
 
 
 @pytest.mark.parametrize(
+    "name", ["frozen_encoder", "frozen_encoder_by_its_method", "loss_by_a_frozen_model"]
+)
+def test_findings_are_incomplete_until_frozen_models_are_among_them(results, name):
+    is_there = ["frozen" in line for line in results[name]["found"]]
+    assert results[name]["complete"] == is_there == [False, *is_there[1:]]
+
+
+@pytest.mark.parametrize(
     ("name", "updates"),
     [
         ("rollouts", UPDATES),

@@ -131,6 +131,15 @@ def test_a_checkpoint_ends_when_its_file_is_saved(results):
     assert after["step_ms"] >= 20  # the script sleeps before the step
 
 
+def test_findings_are_complete_once_a_step_was_looked_through(results):
+    assert results["loader"]["complete"] == [False, True]
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_findings_are_complete_at_last(results, shape):
+    assert results[shape]["complete"][-1]
+
+
 def test_an_evaluation_between_epochs_does_not_change_the_training_loader(results):
     lines = results["evaluation_and_checkpoint"]["found"]
     assert {line.rpartition(", ")[2] for line in lines} == {"DataLoader with 0 workers"}

@@ -17,13 +17,14 @@ class Toy:
         self.founds, self.borders, self.closed, self.asides, self.records = [], [], [], [], []
         self.failures, self.newest = [], None
         self.anew = []
-        self.losses, self.feeds = [], []
+        self.losses, self.feeds, self.complete = [], [], []
         self.at_border = lambda step: None
 
     def found(self, found):
         self.newest = found
         self.founds.append(found_line(found))
         self.feeds.append(found.feed is not None)
+        self.complete.append(found.complete)
 
     def border(self, step):
         self.borders.append(step)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpudash.telemetry import sampler, watched_gpu
+from gpudash.telemetry import nvml, sampler, watched_gpu
 from tests.telemetry.shim import Driver, build
 from tests.telemetry.stream import FAST_S, SLOW_S, Stream
 
@@ -41,6 +41,7 @@ def stream(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
     monkeypatch.setattr(watched_gpu, "SLOW_S", SLOW_S)
     monkeypatch.setattr(watched_gpu, "REOPEN_S", 2 * SLOW_S)
     monkeypatch.setattr(watched_gpu, "REOPEN_MOST_S", 2 * SLOW_S)
+    monkeypatch.setattr(nvml, "ASK_AGAIN_S", 2 * SLOW_S)
     monkeypatch.setattr(sampler, "HOST_S", FAST_S)
     monkeypatch.setattr(sampler, "RANKS_S", SLOW_S)
     monkeypatch.setattr(sampler, "list_gpus", opened.list_gpus)

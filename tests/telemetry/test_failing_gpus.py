@@ -141,6 +141,37 @@ def test_activity_that_is_not_permitted_is_said_and_leaves_the_rest(stream: Stre
     assert "power_w" in stream.gpu[-1].values
 
 
+@pytest.mark.parametrize("code", [NO_PERMISSION, NOT_SUPPORTED, NOT_FOUND])
+@pytest.mark.parametrize(
+    ("question", "metric", "reading"),
+    [
+        ("nvmlGpmQueryDeviceSupport", "sm_active_pct", "SM, tensor and DRAM activity"),
+        ("nvmlGpmSampleGet", "sm_active_pct", "SM, tensor and DRAM activity"),
+        ("nvmlGpmMetricsGet", "sm_active_pct", "SM, tensor and DRAM activity"),
+        ("nvmlDeviceGetClockInfo", "sm_clock_mhz", "clocks"),
+        ("nvmlDeviceGetTotalEnergyConsumption", "energy_j", "energy"),
+    ],
+)
+def test_what_was_refused_comes_back_once_it_is_allowed(
+    stream: Stream, driver: Driver, question: str, metric: str, reading: str, code: int
+):
+    driver.says(f"gpu1.{question}.error {code}")
+    stream.sampler.watch(ME, SECOND)
+    until(lambda: reading in stream.sampler.missing.values)
+    driver.says(f"gpu1.{question}.error 0")
+    until(lambda: metric in stream.gpu[-1].values and stream.gpu[-1].uuid == SECOND)
+    until(lambda: not stream.sampler.missing.values)
+
+
+def test_a_gpu_that_said_that_it_had_no_activity_is_asked_again(stream: Stream, driver: Driver):
+    """As while MIG is switched."""
+    driver.says("gpu1.nvmlGpmQueryDeviceSupport 0")
+    stream.sampler.watch(ME, SECOND)
+    until(lambda: stream.sampler.missing.values)
+    driver.says("gpu1.nvmlGpmQueryDeviceSupport 1")
+    reads(stream, SECOND)
+
+
 @pytest.mark.parametrize(
     ("says", "metric", "reading"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.metrics import METRICS
+from gpudash.telemetry import nvml
 from gpudash.telemetry.gpm import SHORTEST_S
 from gpudash.telemetry.gpu import Gpu, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
@@ -91,6 +92,21 @@ def test_activity_has_the_start_of_its_averaging_window(gpu: Gpu):
     assert second.activity_since_s == first.at_s
     time.sleep(SHORTEST_S)
     assert gpu.slow().activity_since_s == second.at_s
+
+
+@pytest.mark.parametrize("code", [NO_PERMISSION, TIMEOUT])
+def test_activity_that_failed_at_first_is_of_the_time_since_it_was_read(
+    gpu: Gpu, driver: Driver, monkeypatch: pytest.MonkeyPatch, code: int
+):
+    monkeypatch.setattr(nvml, "ASK_AGAIN_S", 0.0)
+    driver.says(f"nvmlGpmSampleGet.error {code}", "field.197.error 3")
+    gpu.slow()
+    driver.says("nvmlGpmSampleGet.error 0")
+    time.sleep(SHORTEST_S)
+    first = gpu.slow()
+    assert first.activity_since_s is None
+    time.sleep(SHORTEST_S)
+    assert gpu.slow().activity_since_s == first.at_s
 
 
 def test_energy_has_the_moment_its_counter_was_read(gpu: Gpu, driver: Driver):
@@ -255,7 +271,7 @@ def test_a_field_value_of_an_unknown_type_is_not_guessed(gpu: Gpu, driver: Drive
     assert gpu.fast().values.get("power_w") is None
 
 
-# ── a final refusal is not asked again ──────────────────────────────────────────────────
+# ── a refusal is not asked again at once ────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_PERMISSION])

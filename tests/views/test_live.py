@@ -189,10 +189,12 @@ def test_what_was_found_in_a_script_is_shown_with_its_levers_until_another_worke
     lever = LeverOffer(
         name="compile", kind="switch", default="off", summary="torch.compile", source="torch"
     )
-    offered = Offered(found="AdamW, root GPT", levers=(lever,))
+    offered = Offered(found="AdamW, root GPT", levers=(lever,), complete=False)
     watched = Watched().feed(offered)
     shown = watched.trained().now()
     assert (shown.found, shown.levers) == ("AdamW, root GPT", (lever,))
+    assert not shown.levers_complete
+    assert watched.feed(msgspec.structs.replace(offered, complete=True)).now().levers_complete
     shown = watched.feed(starting(watched.run.now_s, PLAN)).now()
     assert (shown.found, shown.levers) == ("", ())
 

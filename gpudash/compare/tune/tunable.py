@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpudash.diagnosis.effects import EFFECTS
-from gpudash.offers import OF_TRAINING, refusal
+from gpudash.offers import OF_FROZEN, OF_TRAINING, refusal
 from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import LeverOffer
@@ -88,11 +88,14 @@ def choose(
     `tries` are the answer's proposals, best first, `offers` those of a script, `named` the only
     levers to try, if there are any. Raises LeverError for a named lever that does not exist.
     """
-    for name in named:
-        find_lever(levers, name)
+    of_name = {offer.name: offer for offer in offers}
     tried: list[Tunable] = []
     left_out: list[LeftOut] = []
-    of_name = {offer.name: offer for offer in offers}
+    for name in named:
+        if of_name and name in OF_FROZEN and name not in of_name:
+            left_out.append(LeftOut(lever=name, why=refusal(name, offers) or ""))
+        else:
+            find_lever(levers, name)
     for lever in levers:
         if named and lever.name not in named:
             continue
@@ -107,7 +110,8 @@ def choose(
             tunable = tunable._replace(most=_most_workers(tunable, settings, cores))
         active = settings.get(lever.name, lever.default_text)
         if why is None and not tunable.others(active):
-            why = "it has no other value here"
+            bound = lever.bound if isinstance(lever, Count) else ""
+            why = f"it has no other value here{bound and f': {bound}'}"
         if why is None:
             tried.append(tunable)
         else:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
 
+from gpudash.levers.offers import canonical
 from gpudash.training.levers import Refusal
 from tests.script.levers.scripts import Numbers, begun, found, levers, loader, move, redirecting
 
@@ -461,5 +462,15 @@ def test_offering_workers_does_not_fix_the_start_method(redirects, monkeypatch):
     assert {call.kwargs["allow_none"] for call in asked.call_args_list} == {True}
 
 
-def test_a_loader_with_a_timeout_needs_workers(redirects):
-    assert offered(loader(num_workers=1, timeout=60), redirects)["num_workers"].minimum == 1
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ({"timeout": 60}, "its timeout needs loader workers"),
+        ({"persistent_workers": True}, "persistent_workers=True needs loader workers"),
+    ],
+)
+def test_a_loader_that_needs_workers_says_why(redirects, option, why):
+    offers = offered(loader(num_workers=1, **option), redirects)
+    with pytest.raises(Refusal, match=rf"'0' is not valid; valid: .* from 1 to 256 \({why}\)"):
+        canonical(offers["num_workers"], "0")
+    assert offers["prefetch_factor"].bound == offers["pin_memory"].bound == ""
