@@ -3,7 +3,8 @@
 The usual interval is right for a number of pairs that was fixed before. Looked at after each of 40
 pairs, it finds a difference between equal settings in 29 % of the comparisons. This one is a
 confidence sequence: in 95 % of the comparisons it holds the truth after every pair at once, so
-stopping because of what it shows is right. For that it is some 1.6 times as long as the usual one.
+stopping because of what it shows is right. For that it is 1.6 to 1.8 times as long as the usual one
+from eight pairs on. Its centre is too large where someone stops as soon as it leaves out 0.
 No clock, no I/O.
 """
 

@@ -55,7 +55,7 @@ class CalledSteps(BatchedSteps):
             if is_before and not has_gradients and self._acts(root, module, samples):
                 symbol = "acts"
             elif (not module.training or not self._tally.batches) and self._asides.calls():
-                self._turn_aside()
+                self._turn_aside(self._to_train_on())
             elif is_before and not has_gradients and self._asides.why is None:
                 symbol = "acts"
         self._tally.calls += 1

@@ -17,6 +17,7 @@ class EndedSteps(Steps):
         """Forget the training found so far."""
         super().reset()
         self._before_split = Tally()
+        self._held: Tally | None = None  # batches from before the aside, maybe trained on after it
         self._idle_s = 0.0
 
     def finish(self) -> None:
@@ -88,9 +89,9 @@ class EndedSteps(Steps):
 
     # ── what is no part of a step ───────────────────────────────────────────────────────
 
-    def _restart(self) -> None:
-        """Let the step in progress begin here: nothing before belongs to it."""
-        self._tally = Tally()
+    def _restart(self, held: Tally | None = None) -> None:
+        """Let the step in progress begin here: nothing before belongs to it but `held`."""
+        self._tally, self._held = held or Tally(), None
         self._retime()
         now = time.monotonic()
         if now >= self._idle_s:
@@ -104,15 +105,20 @@ class EndedSteps(Steps):
             self._mark = self.clock.begin()
             self._begin_phases()
 
-    def _turn_aside(self) -> None:
-        """Report an aside since the newest step."""
+    def _to_train_on(self) -> Tally | None:
+        """Return the batches that may be trained on after an aside that begins here."""
+        return None if self._asides.is_foreign else self._tally.of_batches()
+
+    def _turn_aside(self, held: Tally | None = None) -> None:
+        """Report an aside since the newest step; `held` are batches for the training after it."""
         self._observer.aside(self._asides.why)
         self._restart()
+        self._held = held
 
     def _resume(self) -> None:
         """Report that training goes on. If a call ended the aside, time starts here."""
         if self._asides.ended_by_call:
-            self._restart()
+            self._restart(self._held)
         self._observer.aside(None)
 
     def _idle(self, now: float) -> None:

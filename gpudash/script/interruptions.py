@@ -26,18 +26,19 @@ class Asides:
         self._trained_on: set[Hashable] = set()  # loaders
         self._fetched_from: set[Hashable] = set()  # in this round
         self._doubted: set[Hashable] = set()  # once counted as evaluation
-        self._foreign = False  # the newest batch is of a loader that no backward pass has followed
+        self.is_foreign = False
+        """The newest batch is of a loader that no backward pass has followed."""
 
     def border(self) -> None:
         """Note that a step has ended."""
         self.is_between = True
-        self._is_usual, self._was_called, self._foreign = self._was_called, False, False
+        self._is_usual, self._was_called, self.is_foreign = self._was_called, False, False
         self._fetched_from.clear()
 
     def fetches(self, loader: Hashable) -> bool:
         """Note that a batch is requested; return whether an aside begins with it."""
         self.ended_by_call = False
-        if self.why is None and not self._foreign and loader in self._trained_on:
+        if self.why is None and not self.is_foreign and loader in self._trained_on:
             self._fetched_from.add(loader)
             return False
         again = loader in self._fetched_from
@@ -46,7 +47,7 @@ class Asides:
         begins = evaluated and self._begins("evaluation")
         if not foreign and self.why is not None:
             self._fetched_from.clear()  # these batches were evaluated
-        self._foreign = foreign
+        self.is_foreign = foreign
         self._fetched_from.add(loader)
         return begins
 
@@ -69,7 +70,7 @@ class Asides:
         self.ended_by_call = False
         if self.why is not None:
             self._fetched_from.clear()  # these batches were evaluated
-            self._foreign = False
+            self.is_foreign = False
         return self._begins("checkpoint")
 
     def saved(self) -> None:
@@ -83,13 +84,13 @@ class Asides:
 
     def trains(self) -> None:
         """Note a training call or an optimizer's step: an aside ends with it."""
-        self.is_between, self._foreign, self.why = False, False, None
+        self.is_between, self.is_foreign, self.why = False, False, None
 
     def learns(self) -> None:
         """Note a backward pass: the batches of this round are trained on."""
         if not self._fetched_from <= self._trained_on:
             self._trained_on |= self._fetched_from
-        if self.is_between or self._foreign:
+        if self.is_between or self.is_foreign:
             self.trains()
 
     def is_trained_on(self, loader: Hashable) -> bool:
@@ -101,7 +102,7 @@ class Asides:
 
         If batches of the same loaders came in this order before, both make a step.
         """
-        if not self._foreign or self.why is not None:
+        if not self.is_foreign or self.why is not None:
             return False
         doubted = self._fetched_from - self._trained_on
         if doubted and doubted <= self._doubted:

@@ -56,6 +56,13 @@ class Tally:
         self.borders: list[list[Any]] | None = []
         """The clock's timestamps of these collectives, by call; None if one call has none."""
 
+    def of_batches(self) -> "Tally":
+        """Return the counts of the batches alone."""
+        counts = Tally()
+        counts.batches, counts.newest = self.batches, self.newest
+        counts.fetched, counts.tokens = self.fetched, self.tokens
+        return counts
+
     def begun(self, steps: int) -> "Tally":
         """Return the counts of the step that has begun after so many steps with a batch each."""
         begun = Tally()

@@ -99,6 +99,8 @@ class Steps:
         self._thread: int | None = None  # the thread that trains; None: not known
         self._failed_thread: int | None = None  # the thread that trained when a hook failed
         self._newest_optimizer: int | None = None  # its id; None: a backward pass
+        # a backward pass may have come since the newest update; None: there was never one
+        self._has_learned: bool | None = None
         self._closed_by: int | None = None  # … when the newest step ended
         self._asides = Asides()
         self._mark: Mark = nothing
@@ -252,6 +254,7 @@ class Steps:
         ):
             self._findings.remove_hooks()  # batches show begins of steps, or nobody wants to know
             self.switch_backward(False)
+            self._has_learned = True
         self.counting.begin(
             self._tally,
             thread=self._thread,
@@ -295,6 +298,7 @@ class Steps:
             return False
         self.counting.thread, is_partial = None, self.counting.next_begun
         if is_partial:  # only a part of this step would be measured
+            self._has_learned = True
             self.interrupt()
             self.samples = total(self.samples, self._samples_of_counted())
             self._tally = self._tally.begun(self._skipped)

@@ -171,11 +171,16 @@ class Tracker(SharedSteps):
             return True
         if self._boundaries.state == "passes":  # else the pass has ended the step of this update
             return self._has_closure or self._backward_depth > 0
-        return False if self._feeds.is_fed() else None
+        if self._feeds.is_fed():
+            return False
+        learns = self._has_closure or self._backward_depth > 0
+        return False if self._has_learned is False and not learns else None
 
     def _update_ends(self) -> None:
         """End the training step if it is over, or note that it may be."""
         self._bare_backwards = 0
+        if self._has_learned:
+            self._has_learned = False
         self._obey(self._boundaries.update_ends())
 
     @event("optimizer")
@@ -226,7 +231,7 @@ class Tracker(SharedSteps):
             return False
         tally = self._tally
         tally.backwards += 1
-        tally.is_open = True
+        tally.is_open = self._has_learned = True
         if self._gradient_sync.pass_ends() and self._mark is not nothing:
             assert self.clock is not None
             self.clock.rename("communication")
@@ -291,9 +296,10 @@ class Tracker(SharedSteps):
         if not self.mode.is_on or get_ident() != self._thread:
             return False
         self._stop_skipping()
+        held = self._held if self._asides.why is not None else self._to_train_on()
         begins = self._asides.saves()
         if begins:
-            self._turn_aside()
+            self._turn_aside(held)
         return begins
 
     @event("torch.save")
@@ -301,7 +307,7 @@ class Tracker(SharedSteps):
         """Note that the file is saved."""
         self._asides.saved()
         self._observer.aside(None)
-        self._restart()
+        self._restart(self._held)
         return False
 
     @event("gc.freeze")
@@ -401,6 +407,7 @@ class Tracker(SharedSteps):
         """Note that a graph is about to be replayed. It is a step if an optimizer steps in it."""
         if get_ident() != self._thread or not self._findings.graphs.get(graph):
             return False
+        self._has_learned = True  # in the graph
         self._begin_step(id(graph))
         self._enter("replays")
         return True

@@ -5,6 +5,8 @@ python -c "from tests.compare import test_sequential as t; print(t.alarms(10_000
 """
 
 import math
+from itertools import accumulate
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -88,6 +90,28 @@ def needed(comparisons, effect, spread, noise="normal", most=200, effects=EFFECT
     return sorted(ended)[comparisons // 2], sorted(usual)[comparisons // 2]
 
 
+def stopped(comparisons, effect, spread, most=40):
+    """Mean estimate of those A/Bs that someone ends as soon as they are sure."""
+    found = []
+    for seed in range(comparisons):
+        random = Random(seed)
+        logs = [math.log1p(effect) + spread * random.gauss(0, 1) for _ in range(most)]
+        found += [one.change for one in looked_at(pairs_of(logs)) if is_sure(one)][:1]
+    return math.fsum(found) / len(found)
+
+
+def bound(looks, comparisons=20_000):
+    """Standard errors at which a constant bound holds in 95 % of the comparisons, at these looks.
+
+    The spread of the pairs is known.
+    """
+    random, worst = Random(0), []
+    for _ in range(comparisons):
+        sums = [*accumulate(random.gauss(0, 1) for _ in range(max(looks)))]
+        worst.append(max(abs(sums[look - 1]) / math.sqrt(look) for look in looks))
+    return sorted(worst)[int(0.95 * comparisons)]
+
+
 # ── the interval ────────────────────────────────────────────────────────────────────────
 
 
@@ -165,6 +189,17 @@ def test_an_invalid_cost_is_refused(cost):
         estimate_so_far([(1.0, 1.0), (cost, 1.0)])
 
 
+def longer(pairs):
+    """How many times as long as the usual interval it is over so many pairs."""
+    each = pairs_of([0.01 * math.sin(one) for one in range(pairs)])
+    return estimate_so_far(each).half_width / estimate(each).half_width
+
+
+def test_how_much_longer_it_is_than_the_usual_one():
+    assert longer(5) == pytest.approx(3.0, abs=0.05)
+    assert {round(longer(pairs), 1) for pairs in range(8, 201, 4)} == {1.6, 1.7, 1.8}
+
+
 # ── looking after every pair ────────────────────────────────────────────────────────────
 
 
@@ -188,6 +223,18 @@ def test_the_usual_interval_would():
         looks = (estimate(pairs[:count]) for count in range(FEWEST_PAIRS, 41))
         alarmed += any(map(is_sure, looks))
     assert alarmed > 0.15 * 200
+
+
+def test_a_constant_bound_saves_little():
+    every = bound(range(3, 41), 4000)
+    fewer = bound((3, 4, 5, 7, 9, 11, 15, 19, 25, 32, 40), 4000)
+    assert every == pytest.approx(2.7, abs=0.1)
+    assert (every / 1.96) ** 2 == pytest.approx(1.9, abs=0.15)
+    assert (fewer / 1.96) ** 2 == pytest.approx(1.8, abs=0.15)
+
+
+def test_an_ab_that_is_ended_once_it_is_sure_shows_too_much():
+    assert [stopped(200, 0.02, spread) > 0.02 for spread in (0.015, 0.03, 0.08)] == [True] * 3
 
 
 # ── when it ends ────────────────────────────────────────────────────────────────────────
@@ -223,3 +270,12 @@ def test_pairs_that_a_verdict_needs(effect, spread, most):
     ended, usual = needed(40, effect, spread)
     assert ended <= most
     assert usual >= ended / 3
+
+
+def test_the_price_of_looking_is_that_of_the_table():
+    text = (Path(__file__).parents[2] / "docs" / "concepts" / "statistics.md").read_text("utf-8")
+    below = text.partition("| pairs | usual interval |\n")[2].partition("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in below.splitlines()[1:]]
+    times = [int(pairs) / int(usual) for *_, pairs, usual in rows]
+    assert len(times) > 5
+    assert f"it takes {min(times):.1f} to {max(times):.1f} times the pairs" in text

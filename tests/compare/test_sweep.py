@@ -146,13 +146,27 @@ def test_the_interval_is_the_paired_one_over_the_rounds_that_both_have():
     assert (result.change, result.low, result.high) == (both.change, both.low, both.high)
 
 
+def test_rates_differ_by_the_change_that_stands_beside_them():
+    """Where the machine's pace varies, means of all steps would not, nor those of other rounds."""
+    costs = ((0, 0, 1.0), (0, 1, 0.9), (1, 0, 9.0), (1, 1, 2.0), (2, 1, 40.0), (2, 0, 30.0))
+    begun = known_row(3, 1, 500.0)  # the sweep was interrupted in this round
+    first, second = Sweep(GRID, [*(known_row(*one) for one in costs), begun]).results()[0]
+    assert second.change == pytest.approx((270 / 72) ** (1 / 3) - 1)
+    for name in ("steps_per_s", "samples_per_s"):
+        rates = [getattr(one, name) for one in (first, second)]
+        assert rates[1] / rates[0] - 1 == pytest.approx(second.change)
+    assert cell(first, "samples/s") == "154.7"
+    assert cell(second, "samples/s").startswith("240.4, +55.4 % [")
+
+
 def test_means_leave_out_what_was_not_measured():
     rows = [
         known_row(0, 0, 1.0, gpu_util_pct=80.0, cpu_pct=100.0, host_ms=1.0),
         known_row(1, 0, 1.0, core_wait_pct=40.0, cpu_pct=200.0, host_ms=3.0),
     ]
     result = Sweep(GRID, rows).results()[0][0]
-    assert (result.gpu_util_pct, result.cpu_pct, result.host_ms) == (80.0, 150.0, 2.0)
+    assert (result.gpu_util_pct, result.cpu_pct) == (80.0, 150.0)
+    assert result.host_ms == pytest.approx(3**0.5)  # a part of the step, averaged as its rate is
     assert result.core_wait_pct == 40.0
 
 
@@ -161,7 +175,7 @@ def test_a_block_without_a_measured_time_is_not_compared():
     rows[1] = known_row(0, 1, 0.0)
     result = Sweep(GRID, rows).results()[0][1]
     assert (result.change, result.low) == (pytest.approx(0.0), None)  # of a single round
-    assert result.steps_per_s == pytest.approx(20 / 0.08)
+    assert result.steps_per_s == pytest.approx(10 / 0.08)
 
 
 def test_a_cell_not_run_yet_is_empty():

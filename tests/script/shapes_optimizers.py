@@ -1,5 +1,7 @@
 """Trainings by what makes a step of theirs: optimizers in turns, several passes, or none."""
 
+import io
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -192,3 +194,68 @@ def second_optimizer_without_a_loader(toy):
             second.zero_grad()
             backward(actor, batch)
             second.step()
+
+
+def in_pyro(batches):
+    """Each parameter gets an optimizer of its own when it is first updated."""
+    model, ones = Net(), {}
+    for batch in batches:
+        backward(model, batch)
+        for parameter in model.parameters():
+            if parameter not in ones:
+                ones[parameter] = torch.optim.Adam([parameter], lr=0.01)
+            ones[parameter].step()
+            ones[parameter].zero_grad()
+
+
+@shape(20)
+def optimizers_born_in_the_first_step(toy):
+    in_pyro((torch.randn(16, 8), torch.randint(2, (16,))) for _ in range(20))
+
+
+@shape(20)
+def optimizers_born_in_the_first_step_with_a_loader(toy):
+    in_pyro(data(160))
+
+
+@shape(30)
+def optimizers_born_in_a_later_step(toy):
+    """A parameter is used from the eleventh step on."""
+    model, optimizer = made()
+    late = torch.zeros(8, requires_grad=True)
+    for number in range(30):
+        batch = torch.randn(16, 8) + (late if number >= 10 else 0), torch.randint(2, (16,))
+        backward(model, batch)
+        optimizer.step()
+        if number == 10:
+            second = torch.optim.Adam([late], lr=0.01)
+        if number >= 10:
+            second.step()
+
+
+@shape(40)
+def labels_its_own_batches_beside_an_optimizer_that_rests(toy):
+    model, optimizer = made()
+    resting = Net()
+    optimizers = optimizer, torch.optim.SGD(resting.parameters(), lr=0.01)
+    for x, _ in data(40 * 8):
+        model.eval()
+        with torch.no_grad():
+            y = model(x).argmax(1)
+        model.train()
+        backward(model, (x, y))
+        optimizers[0].step()
+
+
+@shape(40)
+def saves_once_a_batch_is_there_beside_an_optimizer_that_rests(toy):
+    model, optimizer = made()
+    resting = Net()
+    optimizers = optimizer, torch.optim.SGD(resting.parameters(), lr=0.01)
+    for number, batch in enumerate(data(40 * 8)):
+        if number % 5 == 4:
+            model.eval()
+            torch.save(model.state_dict(), io.BytesIO())
+            model.train()
+        backward(model, batch)
+        optimizers[0].step()

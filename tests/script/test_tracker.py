@@ -100,6 +100,22 @@ def test_samples_come_from_the_batches_or_else_from_the_calls(results, shape, sa
     assert {record["samples"] for record in results[shape]["records"]} == {samples}
 
 
+@pytest.mark.parametrize(
+    ("shape", "total"),
+    [
+        ("loader", 96),
+        ("accumulation", 192),
+        ("no_optimizer", 160),
+        ("no_loader", None),
+        ("labels_its_own_batches_beside_an_optimizer_that_rests", 320),
+        ("saves_once_a_batch_is_there_beside_an_optimizer_that_rests", 320),
+        ("evaluation_and_checkpoint", 144),
+    ],
+)
+def test_all_samples_are_counted_unless_those_of_the_first_steps_are_unknown(results, shape, total):
+    assert results[shape]["samples"] == total
+
+
 @pytest.mark.parametrize("shape", ["children_called", "compiled_child"])
 def test_calls_of_submodules_instead_of_the_root_are_the_forward_pass(results, shape):
     phases = [one["phases_ms"] for one in results[shape]["records"][2:] if one["phases_ms"]]

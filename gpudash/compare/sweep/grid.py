@@ -1,25 +1,27 @@
 """Conduct a sweep: every cell of a table once per round, in random order.
 
 A cell combines a row's settings and a column's. The other columns of a row are compared with the
-first, round by round, so drift between rounds cancels.
+first, round by round, so drift between rounds cancels. Rates are geometric means over the rounds
+that all of the row have: so they differ by the changes that stand beside them.
 
 Rows may set numbers of processes. Each number is a training of its own, so scaling is estimated
 between two trainings, one after the other (`unpaired_t.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
 from gpudash.compare.blocks import READINGS, BlockLog, MeasuredBlock, Outcome
 from gpudash.compare.paired_t import estimate, round_order
-from gpudash.compare.unpaired_t import Ratio, RunPart, rate, ratio, spread_of_blocks
+from gpudash.compare.unpaired_t import Ratio, RunPart, ratio, spread_of_blocks
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import RefusalKind, State
-from gpudash.statistics import mean
+from gpudash.statistics import geometric, mean
 
 NPROC = "nproc"
 """A row's setting for the number of processes, beside its levers."""
@@ -130,6 +132,7 @@ class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
     """The levers that make this setting."""
     steps_per_s: float | None
     samples_per_s: float | None
+    """Both are geometric means over the rounds that all settings of the row have."""
     change: float | None
     """Throughput against the first setting of its row, as a share: 0.1 is 10 % faster."""
     low: float | None
@@ -272,22 +275,19 @@ class Sweep:
 
     def _result(self, cell: int, base: int) -> SettingResult:
         own, first = self._rounds(cell), self._rounds(base)
-        failed = self.failures.get(cell)
-        busy_s = sum(row.busy_s or 0 for row in own.values())
-        rows = own.values() if busy_s else ()
+        failed, rows = self.failures.get(cell), own.values()
         pairs = [
-            (first[row.round].ms_per_sample, row.ms_per_sample)
-            for row in rows
-            if row.round in first
+            (first[turn].ms_per_sample, row.ms_per_sample)
+            for turn, row in own.items()
+            if turn in first
         ]
         costs = [(a, b) for a, b in pairs if a is not None and b is not None]
         found = estimate(costs) if costs and cell != base else None
         scaled = self._efficiency(cell)
-        means = ("host_ms", *READINGS)
         return SettingResult(
             settings=self.grid.changes(cell),
-            steps_per_s=sum(row.steps or 0 for row in rows) / busy_s if busy_s else None,
-            samples_per_s=sum(row.samples or 0 for row in rows) / busy_s if busy_s else None,
+            steps_per_s=_rate(rows, "steps"),
+            samples_per_s=_rate(rows, "samples"),
             change=found.change if found else None,
             low=found.low if found else None,
             high=found.high if found else None,
@@ -296,7 +296,8 @@ class Sweep:
             efficiency=scaled.ratio if scaled else None,
             efficiency_low=scaled.low if scaled else None,
             efficiency_high=scaled.high if scaled else None,
-            **{name: mean(getattr(row, name) for row in rows) for name in means},
+            host_ms=geometric(row.host_ms for row in rows if row.host_ms is not None),
+            **{name: mean(getattr(row, name) for row in rows) for name in READINGS},
         )
 
     def _efficiency(self, cell: int) -> Ratio | None:
@@ -307,7 +308,7 @@ class Sweep:
         cells = range(self.grid.cells)
         base = next((one for one in cells if self.grid.changes(one) == alone), cell)
         own, first = self._parts(cell), self._parts(base)
-        rates = rate(first), rate(own)
+        rates = tuple(_rate(self._rounds(one).values(), "samples") for one in (base, cell))
         if base == cell or count is None or rates[0] is None or rates[1] is None:
             return None
         found = ratio(rates[0], rates[1], spread_of_blocks(first), spread_of_blocks(own))
@@ -320,4 +321,23 @@ class Sweep:
         return [RunPart(row.samples, row.busy_s) for row in rows if row.samples and row.busy_s]
 
     def _rounds(self, cell: int) -> dict[int, BlockRow]:
-        return {turn: row for (turn, one), row in sorted(self._known.items()) if one == cell}
+        """Return a cell's blocks in the rounds that every measured cell of its row has."""
+        across, own = len(self.grid.columns), self._timed(cell)
+        first = cell - cell % across
+        beside = [self._timed(one) for one in range(first, first + across) if one != cell]
+        shared = set(own).intersection(*filter(None, beside))
+        return {turn: own[turn] for turn in sorted(shared)}
+
+    def _timed(self, cell: int) -> dict[int, BlockRow]:
+        """Return a cell's blocks whose time was measured, by round; none of a cell that failed."""
+        return {
+            turn: row
+            for (turn, one), row in self._known.items()
+            if one == cell and row.busy_s and one not in self.failures
+        }
+
+
+def _rate(rows: Iterable[BlockRow], of: Literal["steps", "samples"]) -> float | None:
+    """Return the geometric mean of the blocks' rates; None if one of them is not known."""
+    counted = ((getattr(row, of), row.busy_s) for row in rows)
+    return geometric(count / busy_s if count and busy_s else None for count, busy_s in counted)
