@@ -53,8 +53,8 @@ class Watching:
         """
         until_s = time.monotonic() + watcher.PATIENCE_S
         while time.monotonic() < until_s:
-            with suppress(OSError, ValueError), watcher.ask(self._place) as asked:
-                found: dict[str, Any] = json.loads(watcher.line(asked, meanwhile))
+            with suppress(OSError, ValueError):
+                found: dict[str, Any] = json.loads(watcher.ask(self._place, meanwhile))
                 return found
             if self._process is None or self._process.poll() is not None:
                 break
