@@ -24,7 +24,7 @@ checks: lint types contracts
 
 # runs in the training's process, whose Python may be an older one
 IN_TRAINING := $(patsubst %,gpudash/%,inject/_gpudash notebook protocol instrument script levers training \
-  __init__.py errors.py imports.py metrics.py rendezvous.py statistics.py trace/names.py)
+  __init__.py errors.py exchange.py imports.py input_file.py metrics.py rendezvous.py statistics.py trace/names.py)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..input_file import read_input
 from ..run import watcher
 
 LOG = "watcher.log"
@@ -25,6 +26,8 @@ BEGIN = (
 ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "PYTHONSTARTUP")
 """Variables that are meant for the kernel's Python."""
 PATIENCE_S = 5.0
+MOST_BYTES = 16 << 20
+"""Of its log."""
 
 
 class Watching:
@@ -78,7 +81,7 @@ class Watching:
         if process is not None and process.poll() is None:
             return f"gpudash's own process has not answered for {watcher.PATIENCE_S:.0f} s"
         try:
-            lines = (self._place / LOG).read_text(errors="replace").split("\n")
+            lines = read_input(self._place / LOG, MOST_BYTES).decode(errors="replace").split("\n")
         except OSError:
             lines = []
         last = next((line for line in reversed(lines) if line.strip()), "it could not be started")
