@@ -25,7 +25,7 @@ checks: lint types contracts
 # runs in the training's process, whose Python may be an older one: what is missing there. Torch,
 # which takes most of the time, is left out: the first run has checked what it is used for
 IN_TRAINING := $(patsubst %,gpudash/%,inject/_gpudash notebook protocol instrument script levers training \
-  __init__.py errors.py imports.py metrics.py rendezvous.py statistics.py trace/names.py)
+  __init__.py errors.py exchange.py imports.py input_file.py metrics.py rendezvous.py statistics.py trace/names.py)
 
 lint: $(READY)
 	$(BIN)/ruff check .

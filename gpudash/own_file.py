@@ -1,22 +1,24 @@
 """Small JSON files that gpudash keeps for itself: one that cannot be read or written is none."""
 
 import contextlib
-import os
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from gpudash.errors import UNDECODABLE
+from gpudash.json_input import DamagedError, read_json
+from gpudash.output_file import replace_file
 
 T = TypeVar("T")
+MOST_BYTES = 16 << 20
+"""A larger file is none of ours."""
 
 
 def read(path: Path, default: T) -> T:
     """Return what the file has; the default if there is none or it cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=type(default))
-    except (OSError, *UNDECODABLE):
+        return read_json(path, type(default), MOST_BYTES)
+    except (OSError, DamagedError):
         return default
 
 
@@ -24,9 +26,4 @@ def write(path: Path, content: object) -> None:
     """Write the file, atomically as another gpudash may write too, if there is a place for it."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(f".{os.getpid()}")
-        try:
-            written.write_bytes(msgspec.json.encode(content))
-            written.replace(path)
-        finally:
-            written.unlink(missing_ok=True)
+        replace_file(path, msgspec.json.encode(content))

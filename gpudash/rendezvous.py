@@ -38,17 +38,6 @@ class Rendezvous:
         if why:
             mark.write_text(why, encoding="utf-8", errors="replace")
 
-    def why(self, what: str) -> str:
-        """Return what such a mark says, as a line; empty if none says anything."""
-        for pid in sorted(self.marked(what)):
-            try:
-                said = (self.path / f"{pid}.{what}").read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue
-            if said.strip():
-                return said.strip().splitlines()[0]
-        return ""
-
     def marks(self) -> dict[str, dict[int, int]]:
         """Return the marks: by stage, the inode of the mark's file by pid.
 

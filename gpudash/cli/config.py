@@ -38,9 +38,12 @@ from gpudash.cli.config_values import (
 )
 from gpudash.cli.parser import OLD_NAMES
 from gpudash.errors import UsageError
+from gpudash.input_file import read_input, read_text
 from workloads import Entry
 from workloads.nearest import did_you_mean
 
+MOST_BYTES = 16 << 20
+"""Of a file."""
 NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_RUN_DIR", "GPUDASH_TOKEN")
 """Environment variables that are read elsewhere."""
 
@@ -130,7 +133,7 @@ def _is_ours(path: Path) -> bool:
     if path.name == "gpudash.toml":
         return True
     try:
-        return b"tool.gpudash" in path.read_bytes()
+        return b"tool.gpudash" in read_input(path, MOST_BYTES)
     except OSError:
         return False
 
@@ -149,7 +152,7 @@ class Document:
     def read(cls, path: Path) -> "Document":
         """Read a file. Raises ConfigurationError."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path, MOST_BYTES)
         except OSError as error:
             raise ConfigurationError(str(path), f"cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:

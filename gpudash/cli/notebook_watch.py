@@ -77,7 +77,9 @@ class Watch:
                 break
             if self._listener in ready:
                 with suppress(OSError), self._listener.accept()[0] as connection:
-                    connection.sendall(self._answer())
+                    answer = self._answer()
+                    connection.settimeout(watcher.PATIENCE_S)  # who asks may not read
+                    connection.sendall(answer)
         self._session.close()
 
     def _note(self) -> None:

@@ -6,9 +6,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gpudash.errors import RecordingError, UsageError
+from gpudash.input_file import read_input
+from gpudash.output_file import replace_file
 from gpudash.protocol.records import Settings
 from gpudash.recording.files import reason
 
+MOST_BYTES = 16 << 20
+"""Of a file that a profile is added to."""
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -26,11 +30,12 @@ def write(path: Path, name: str, workload: str, settings: Settings) -> None:
     lines = [f"[{table}profiles.{name}.levers.{workload}]"]
     lines += [f'{lever} = "{value}"' for lever, value in settings.items()]
     try:
-        before = path.read_text(encoding="utf-8") if path.is_file() else ""
-        gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
-        text = f"{before}{gap}" + "\n".join(lines) + "\n"
+        before = read_input(path, MOST_BYTES).decode() if path.is_file() else ""
+        end = "\r\n" if "\r\n" in before else "\n"
+        gap = "" if not before else end if before.endswith("\n") else 2 * end
+        text = f"{before}{gap}" + end.join(lines) + end
         tomllib.loads(text)  # it may have the profiles as a table in one line
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, text.encode())
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise RecordingError(f"the profile was not saved: {path}: {why}") from error

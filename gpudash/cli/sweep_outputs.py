@@ -14,6 +14,7 @@ from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, writing
 from gpudash.compare.sweep.grid import NPROC, Sweep
 from gpudash.errors import RecordingError, UsageError
+from gpudash.output_file import replace_file
 from gpudash.recording.files import refuse_existing, shown
 from gpudash.recording.provenance import path_beside
 from gpudash.snapshot import unreadable
@@ -63,7 +64,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
                 head = f"## {title}\n\n`{line}`: {legend}."
                 parts = [head, sweep_table.as_markdown(table), *remarks]
                 with writing(self.markdown):
-                    self.markdown.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+                    replace_file(self.markdown, ("\n\n".join(parts) + "\n").encode())
             if self.plot is not None:
                 plot.draw(self.plot, title, sweep.grid, results)
         except RecordingError as error:

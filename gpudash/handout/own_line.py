@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpudash import format as fmt
+from gpudash.input_file import read_text
 from gpudash.run.user_command import LAUNCHERS
 
 LOADER = ("num_workers", "prefetch_factor", "pin_memory")
@@ -65,11 +66,11 @@ def _files(command: Sequence[str]) -> Iterator[tuple[Path, str, ast.Module]]:
     folder = waiting[0].parent if waiting else Path()
     while waiting and len(seen) < MOST_FILES:
         path = waiting.pop()
-        if path in seen or not path.is_file() or path.stat().st_size > MOST_BYTES:
+        if path in seen:
             continue
         seen.add(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path, MOST_BYTES)
             tree = ast.parse(text)
         except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
             continue

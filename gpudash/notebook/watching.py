@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..input_file import read_input
 from ..run import watcher
 
 LOG = "watcher.log"
@@ -26,6 +27,8 @@ BEGIN = (
 ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "PYTHONSTARTUP")
 """Variables that are meant for the kernel's Python."""
 PATIENCE_S = 5.0
+MOST_BYTES = 16 << 20
+"""Of its log."""
 
 
 class Watching:
@@ -54,8 +57,8 @@ class Watching:
         """
         until_s = time.monotonic() + watcher.PATIENCE_S
         while time.monotonic() < until_s:
-            with suppress(OSError, ValueError), watcher.ask(self._place) as asked:
-                found: dict[str, Any] = json.loads(watcher.line(asked, meanwhile))
+            with suppress(OSError, ValueError):
+                found: dict[str, Any] = json.loads(watcher.ask(self._place, meanwhile))
                 return found
             if self._process is None or self._process.poll() is not None:
                 break
@@ -79,7 +82,7 @@ class Watching:
         if process is not None and process.poll() is None:
             return f"gpudash's own process has not answered for {watcher.PATIENCE_S:.0f} s"
         try:
-            lines = (self._place / LOG).read_text(errors="replace").split("\n")
+            lines = read_input(self._place / LOG, MOST_BYTES).decode(errors="replace").split("\n")
         except OSError:
             lines = []
         last = next((line for line in reversed(lines) if line.strip()), "it could not be started")

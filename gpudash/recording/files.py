@@ -2,12 +2,12 @@
 
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpudash.errors import ExistsError, RecordingError, UsageError
+from gpudash.output_file import open_draft, write_all
 
 
 class Output:
@@ -63,9 +63,7 @@ class Output:
         if self.closed:
             return
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(self.fd, left) :]
+            write_all(self.fd, data)
         except OSError as error:
             with suppress(OSError):  # not every target can be truncated
                 os.ftruncate(self.fd, self._size)
@@ -100,18 +98,7 @@ class Output:
         return fd
 
     def _open_draft(self) -> int:
-        self._place = Path(os.path.realpath(self._path))  # a link stays a link
-        mode = None
-        with suppress(FileNotFoundError):
-            fd = os.open(self._place, os.O_WRONLY | os.O_CLOEXEC)  # a protected file is refused
-            mode = os.fstat(fd).st_mode
-            if not stat.S_ISREG(mode):
-                return fd
-            os.close(fd)
-        fd = self._create(draft_beside(self._place))
-        if mode is not None:
-            with suppress(OSError):  # not every file system has permissions
-                os.fchmod(fd, stat.S_IMODE(mode))
+        fd, self._made, self._place = open_draft(self._path)
         return fd
 
 
@@ -133,11 +120,6 @@ def created(target: Path, *, force: bool) -> Iterator[Output]:
     except BaseException:
         output.discard()
         raise
-
-
-def draft_beside(path: Path) -> Path:
-    """Return a unique hidden path in the same folder."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
 def refuse_existing(path: Path, *beside: Path) -> None:
@@ -175,6 +157,7 @@ def reason(error: OSError | ValueError) -> str:
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "the disk quota is used up",
         errno.EROFS: "the disk is read-only",
+        errno.ENXIO: "it is a pipe that nobody reads",
     }
     return plain.get(error.errno or 0, (error.strerror or "unknown error").lower())
 

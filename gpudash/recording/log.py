@@ -269,7 +269,7 @@ def _counted(rank: RankSteps) -> int:
 
 def version_of(path: Path) -> object:
     """Return the version of a log; None if it is none."""
-    with suppress(OSError, *NONSENSE), path.open("rb") as file:
+    with suppress(OSError, *NONSENSE), open_input(path) as file:
         return msgspec.json.decode(file.readline(LONGEST_LINE), type=dict[str, Any])["gpudash_log"]
     return None
 

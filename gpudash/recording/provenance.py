@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 
 from gpudash.diagnosis.report import AnswerReport
-from gpudash.errors import UNDECODABLE, RecordingError
-from gpudash.input_file import open_input
+from gpudash.errors import RecordingError
+from gpudash.json_input import DamagedError, read_json
+from gpudash.output_file import replace_file
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Device
-from gpudash.recording.files import draft_beside, reason, shown
+from gpudash.recording.files import reason, shown
 from gpudash.views.time_breakdown import TimeBreakdown
 
 SCHEMA_VERSION = 2
@@ -96,21 +97,17 @@ def beside(recording: Path) -> Path:
 
 def read(path: Path) -> Metadata | None:
     """Return the provenance in this file; None if there is none, or it is not gpudash's."""
-    with suppress(OSError, *UNDECODABLE), open_input(path) as file:
-        return msgspec.json.decode(file.read(LONGEST_JSON), type=Metadata)
+    with suppress(OSError, DamagedError):
+        return read_json(path, Metadata, LONGEST_JSON)
     return None
 
 
 def write(path: Path, contents: msgspec.Struct) -> None:
     """Replace the file by these contents as JSON, atomically. Raises RecordingError."""
     text = msgspec.json.format(msgspec.json.encode(contents), indent=2) + b"\n"
-    draft = draft_beside(path)
     try:
-        draft.write_bytes(text)
-        draft.replace(path)
+        replace_file(path, text)
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
         raise RecordingError(f"cannot write {shown(path)}: {reason(error)}") from error
 
 

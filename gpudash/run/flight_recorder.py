@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from gpudash.input_file import open_input
 from gpudash.protocol.inspections import Joined
 
 PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
@@ -86,7 +87,7 @@ class Written:
         newest, self._newest = self._newest, _version(self._path)
         if self._newest is None or self._newest != newest or newest == self._before:
             return None
-        with suppress(OSError), self._path.open("rb") as file:
+        with suppress(OSError), open_input(self._path) as file:
             return joined(file.read(MOST_BYTES))
         return None
 

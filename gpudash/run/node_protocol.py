@@ -18,6 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash.errors import UsageError
+from gpudash.input_file import open_input
 from gpudash.protocol.commands import Stacks
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.records import Record
@@ -181,7 +182,7 @@ def new_token() -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise UsageError(f"others can read --token-file {path}; valid: chmod 600 {path}")
             return file.read(MOST_BYTES).decode()

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 
 from gpudash import rendezvous
-from gpudash.errors import UNDECODABLE, UsageError
+from gpudash.errors import UsageError
 from gpudash.format import plain
+from gpudash.json_input import DamagedError, read_json
 from gpudash.run import keeper
 from gpudash.run.user_command_process import Adopted, Kernel, UserCommandProcess, attach
 
@@ -20,6 +21,8 @@ VALID = (
     f"valid: {rendezvous.FOLDER} names a local folder that only you can write to "
     f"(mkdir -m 700), in at most {rendezvous.LONGEST_FOLDER} bytes"
 )
+MOST_BYTES = 16 << 20
+"""Of what is written of a run: a command line has no more."""
 YOUNG_S = 60.0
 """A younger directory without facts may be of a run that just begins."""
 
@@ -152,8 +155,8 @@ def elsewhere() -> list[Facts]:
 def read(place: rendezvous.Rendezvous) -> UserRun | None:
     """Return the run in this directory; None if nothing is written there."""
     try:
-        facts = msgspec.json.decode((place.path / keeper.FACTS).read_bytes(), type=Facts)
-    except (OSError, *UNDECODABLE):
+        facts = read_json(place.path / keeper.FACTS, Facts, MOST_BYTES)
+    except (OSError, DamagedError):
         return None
     return UserRun(place, facts)
 

@@ -7,12 +7,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from signal import SIGINT, SIGKILL
 
 import msgspec
 from msgspec.structs import replace
 
 from gpudash.format import plain, signal_name
+from gpudash.input_file import read_input
 from gpudash.protocol.commands import AnyCommand, Figures, Stacks, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.session import Notice
@@ -73,6 +75,8 @@ OUTPUT_S, TYPING_S = 0.2, 2.0
 """Seconds between reads of the output, and seconds after typing in which each turn reads it."""
 BURST_BYTES, SUSTAINED_BYTES_PER_S = 1 << 20, 1 << 16
 """Limits of the output that is shown and recorded: at once, and in the long run."""
+MOST_BYTES = 1 << 16
+"""Of what a process says of its failure."""
 PUT_BACK = "the training was started again: its levers are as the script has them"
 TORCHRUN_REPORT = re.compile(r"^ *rank +: (\d+) \(.*\n *exitcode +: (-?\d+) \(", re.MULTILINE)
 
@@ -322,7 +326,7 @@ class ScriptSource(Source):
         until_s = self._processes.parted_s
         why = self._why = self.how_it_ended()
         if self._processes.has_mark("failed"):  # the place is gone soon
-            self._failed_why = plain(self._place.why("failed"))
+            self._failed_why = plain(_why(self._place, "failed"))
         events: list[Event] = []
         if code == 0 or (code is None and not self._held.lost):
             events.append(
@@ -390,3 +394,13 @@ def _failed_rank(lines: Sequence[str]) -> str:
     number = int(code)
     how = f"was killed by {signal_name(-number)}" if number < 0 else f"exited with {number}"
     return f"rank {rank} {how}"
+
+
+def _why(place: Rendezvous, what: str) -> str:
+    """Return what such a mark of a process says, as a line; empty if none says anything."""
+    for pid in sorted(place.marked(what)):
+        with suppress(OSError):
+            said = read_input(place.path / f"{pid}.{what}", MOST_BYTES).decode(errors="replace")
+            if said.strip():
+                return said.strip().splitlines()[0]
+    return ""

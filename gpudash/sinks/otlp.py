@@ -4,15 +4,15 @@ JSON is one of the two encodings that the protocol has, so no library is needed.
 cumulative: what a collector misses while it is away, it has again with the next message.
 """
 
-import http.client
 import json
 import math
+import re
 import time
-from contextlib import suppress
 from typing import Any
 
-from gpudash.addresses import to_connect, why_not
+from gpudash.addresses import resolved, to_connect, why_not
 from gpudash.errors import RecordingError
+from gpudash.exchange import Exchange
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
@@ -22,10 +22,12 @@ from gpudash.sinks.sink import Sink
 from gpudash.views.time_breakdown import TimeBreakdown
 
 PATH = "/v1/metrics"
+STATUS = re.compile(rb"HTTP/1\.\d (\d{3})\b")
+"""Begins an answer. Nothing else of it is read: what its body says changes nothing."""
 EVERY_S = 5.0
 """Seconds of the training between two messages."""
 PATIENCE_S = 5.0
-"""Seconds until a collector that does not answer is given up …"""
+"""Seconds until a collector that has not answered is given up …"""
 RESTS_S = 30.0
 """… and then tried again: until then values are only counted."""
 UP_DOWN = {"hw.gpu.memory.usage", "hw.gpu.memory.limit"}
@@ -50,10 +52,10 @@ class Otlp(Sink):
         self._due_s, self._retry_s = math.nextafter(origin.began_s, math.inf), 0.0
         self._is_away = False
         try:
-            connection = self._connection()
-            connection.connect()
-            connection.close()
-        except (OSError, UnicodeError) as error:
+            self._places = resolved(self._address)
+            with self._connected():
+                pass
+        except OSError as error:
             raise RecordingError(
                 f"cannot send to {self._address}: {_why(error)}; valid: HOST:PORT of a collector "
                 "that takes OTLP over HTTP, as localhost:4318"
@@ -77,25 +79,24 @@ class Otlp(Sink):
 
     def _send(self) -> None:
         body = json.dumps(self._message()).encode()
-        connection = self._connection()
+        head = (
+            f"POST {PATH} HTTP/1.1\r\nHost: {self._address}\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         try:
-            connection.request("POST", PATH, body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            answer.read()
-            why = "" if answer.status // 100 == 2 else f"it answers {answer.status} to {PATH}"
-        except (OSError, http.client.HTTPException) as error:
+            with self._connected() as collector:
+                collector.send(head.encode() + body)
+                why = _why_refused(collector.line())
+        except OSError as error:
             why = _why(error)
-        finally:
-            with suppress(OSError):
-                connection.close()
         was_away, self._is_away = self._is_away, bool(why)
         if why:
             self._retry_s = time.monotonic() + RESTS_S
             if not was_away:
                 raise RecordingError(f"otlp: {self._address} takes nothing: {why}")
 
-    def _connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(*self._address, timeout=PATIENCE_S)
+    def _connected(self) -> Exchange:
+        return Exchange(self._places, PATIENCE_S)
 
     def _message(self) -> dict[str, Any]:
         """Return an ExportMetricsServiceRequest."""
@@ -136,7 +137,15 @@ def _attributes(labels: Labels) -> list[dict[str, Any]]:
     return [{"key": name, "value": {"stringValue": value}} for name, value in labels]
 
 
-def _why(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it does not answer"
-    return why_not(error).lower() if isinstance(error, OSError) else str(error) or "no answer"
+def _why_refused(answer: bytes) -> str:
+    """Return why a collector takes nothing, by the first line of its answer; empty if it does."""
+    if not answer:
+        return "it hung up without an answer"
+    status = STATUS.match(answer)
+    if status is None:
+        return "its answer is not HTTP"
+    return "" if status[1].startswith(b"2") else f"it answers {status[1].decode()} to {PATH}"
+
+
+def _why(error: OSError) -> str:
+    return "it does not answer" if isinstance(error, TimeoutError) else why_not(error).lower()

@@ -4,8 +4,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudash.errors import RecordingError, UsageError
+from gpudash.input_file import open_input
+from gpudash.output_file import replace_file
 from gpudash.protocol.envelope import Envelope
-from gpudash.recording.files import draft_beside, reason, refuse_existing, shown
+from gpudash.recording.files import reason, refuse_existing, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.sinks.current import Current
@@ -58,18 +60,15 @@ class Textfile(Sink):
     def _write(self) -> None:
         at_s = self._current.at_s
         self._due_s = at_s + EVERY_S
-        draft = draft_beside(self._path)
+        text = FIRST_LINE + classic(self._current.families(at_s))
         try:
-            draft.write_text(FIRST_LINE + classic(self._current.families(at_s)), encoding="utf-8")
-            draft.replace(self._path)
+            replace_file(self._path, text.encode())
         except OSError as error:
             self.failed = True
-            with suppress(OSError):
-                draft.unlink()
             raise RecordingError(f"cannot write {shown(self._path)}: {reason(error)}") from error
 
 
 def _is_ours(path: Path) -> bool:
-    with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
-        return file.readline() == FIRST_LINE
+    with suppress(OSError, ValueError), open_input(path) as file:
+        return file.read(len(FIRST_LINE)) == FIRST_LINE.encode()
     return False

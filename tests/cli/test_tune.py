@@ -19,6 +19,7 @@ from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.snapshot import Snapshot
 from tests.cli.test_why import TRAIN
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
+from tests.recording.test_csv_format import FullDisk
 from tests.scripted_session import ScriptedSession
 from tests.scripted_worker import Conducted
 from tests.waiting import done
@@ -184,6 +185,24 @@ def test_a_profile_goes_into_pyproject_where_that_has_the_configuration():
     saved_profile.write(path, "fast", "encdec", {"precision": "bf16"})
     levers = tomllib.loads(path.read_text())["tool"]["gpudash"]["profiles"]["fast"]["levers"]
     assert levers == {"encdec": {"precision": "bf16"}}
+
+
+def test_a_profile_ends_its_lines_as_the_file_does():
+    path = Path("pyproject.toml")
+    path.write_bytes(b"[tool.gpudash]\r\nrate = 2\r\n")
+    saved_profile.write(path, "fast", "encdec", {"precision": "bf16"})
+    text = path.read_bytes()
+    assert text.startswith(b"[tool.gpudash]\r\nrate = 2\r\n\r\n[tool.gpudash.profiles.fast.")
+    assert text.count(b"\n") == text.count(b"\r\n") == 5
+
+
+def test_on_a_full_disk_the_file_stays_as_it_is(monkeypatch):
+    path = Path("pyproject.toml")
+    path.write_text("[tool.gpudash]\nrate = 2\n")
+    monkeypatch.setattr("os.write", FullDisk(room=40))
+    with pytest.raises(RecordingError, match=r"not saved: pyproject.toml: the disk is full"):
+        saved_profile.write(path, "fast", "encdec", {"precision": "bf16"})
+    assert path.read_text() == "[tool.gpudash]\nrate = 2\n"
 
 
 def test_nothing_is_saved_where_nothing_is_faster(capsys):

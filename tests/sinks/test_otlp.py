@@ -1,9 +1,13 @@
 """A collector gets what OpenTelemetry's own schema describes, and may come and go."""
 
 import json
+import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -139,14 +143,81 @@ def test_a_collector_that_is_away_is_not_asked_at_every_row() -> None:
     again.stop()
 
 
-def test_one_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import socket
+class Talker:
+    """Accepts connections, and answers each with pieces until it hangs up or nobody listens."""
 
+    def __init__(self, pieces: Iterable[bytes], every_s: float = 0.0) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
+        self.said = 0
+        self.pieces, self.every_s = pieces, every_s
+        self.thread = threading.Thread(target=self.talk)
+        self.thread.start()
+
+    def talk(self) -> None:
+        self.server.accept()[0].close()  # that of the sink's begin
+        connection, _ = self.server.accept()
+        with connection, suppress(OSError):
+            asked = b""
+            while not asked.endswith(b"}"):
+                asked += connection.recv(1 << 16)
+            for piece in self.pieces:
+                connection.sendall(piece)
+                self.said += len(piece)
+                time.sleep(self.every_s)
+
+    def stop(self) -> None:
+        self.thread.join()
+        self.server.close()
+
+
+def why_not(talker: Talker) -> str:
+    """What the sink says of a collector that answers so; empty if it takes what is sent."""
+    try:
+        Otlp(talker.address, ORIGIN).take(row(0))
+    except RecordingError as error:
+        return str(error)
+    else:
+        return ""
+    finally:
+        talker.stop()
+
+
+def test_one_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "PATIENCE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sink = Otlp(f"127.0.0.1:{silent.getsockname()[1]}", ORIGIN)
         with pytest.raises(RecordingError, match="takes nothing: it does not answer"):
             sink.take(row(0))
+
+
+def test_one_that_answers_a_byte_at_a_time_has_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "PATIENCE_S", 0.2)
+    talker = Talker(repeat(b"x", 100), every_s=0.05)
+    assert why_not(talker).endswith(" takes nothing: it does not answer")
+
+
+def test_the_status_is_all_that_is_read_of_an_answer() -> None:
+    endless = Talker(chain([b"HTTP/1.1 200 OK\r\n\r\n"], repeat(b"x" * (1 << 20), 50)))
+    assert why_not(endless) == ""
+    assert endless.said < 50 << 20
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 400 + b"\r\n\r\nx", ""),
+        (b"HTTP/1.1 503 No\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", "it answers 503"),
+        (b"HTTP/1.1 200 " + b"x" * (1 << 20), ""),
+        (b"x" * (1 << 20), "its answer is not HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "its answer is not HTTP"),
+        (b"", "it hung up without an answer"),
+    ],
+)
+def test_whatever_is_answered_is_one_line(said: bytes, why: str) -> None:
+    told = why_not(Talker([said]))
+    assert why in told
+    assert bool(why) == bool(told)
 
 
 def test_what_is_no_address_is_refused_and_one_where_nobody_listens_is_one_line() -> None:

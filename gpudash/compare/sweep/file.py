@@ -19,15 +19,16 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.compare.sweep.grid import BlockRow, Grid, SettingResult, whole_rounds
-from gpudash.errors import UNDECODABLE, RecordingError, UsageError
-from gpudash.input_file import open_input
+from gpudash.errors import RecordingError, UsageError
+from gpudash.input_file import read_input
+from gpudash.json_input import LARGEST, DamagedError, read_json
+from gpudash.output_file import write_all
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Device, State
 from gpudash.recording import provenance
 from gpudash.recording.csv_format import cell, csv_lines
 from gpudash.recording.files import Output, reason, replaces, shown
-from gpudash.recording.log import LARGEST
-from gpudash.recording.provenance import path_beside
+from gpudash.recording.provenance import LONGEST_JSON, path_beside
 
 SCHEMA_VERSION = 1
 """Increased whenever a reader of older files would misread a new one."""
@@ -46,6 +47,8 @@ CELLS: dict[str, int | Literal["text"]] = {
     "failure": "text",
 }
 """Each column's decimals."""
+MOST_BYTES = 1 << 26
+"""A sweep's file has no more: some hundred bytes a block."""
 LATER: dict[str, int | Literal["text"]] = {"failure_kind": "text", "core_wait_pct": 1}
 """Columns after the levers, in order of introduction: older files lack some."""
 
@@ -242,15 +245,14 @@ class SweepFile:
         at, lost = next((at, row) for at, (row, kept) in enumerate(both) if row != kept)
         first = f"\n{lost.round},{lost.cell},".encode()
         with writing(self._path):
-            os.truncate(self._path, self._path.read_bytes().index(first) + 1)
+            os.truncate(self._path, _whole_lines(self._path).index(first) + 1)
         for row in self.known[at:]:
             self.append(row)
 
     def _write(self, cells: list[str]) -> None:
         data = csv_lines([cells])
         with writing(self._path):
-            while data:
-                data = data[os.write(self._fd, data) :]
+            write_all(self._fd, data)
 
     def _write_provenance(self) -> None:
         if not self._hidden:
@@ -293,14 +295,12 @@ def read_provenance(path: Path, verb: str = "read") -> Provenance:
     """Return the provenance of the sweep's file at `path`. Raises UsageError."""
     beside = path_beside(path)
     try:
-        with open_input(beside) as file:
-            return msgspec.json.decode(file.read(), type=Provenance)
+        return read_json(beside, Provenance, LONGEST_JSON)
     except OSError as error:
         why = f": {reason(error)}"
-    except msgspec.ValidationError:  # a recording's, say
-        why = " is not a sweep's file"
-    except UNDECODABLE:
-        why = " is damaged"
+    except DamagedError as error:
+        is_another = isinstance(error.__cause__, msgspec.ValidationError)  # a recording's, say
+        why = " is not a sweep's file" if is_another else " is damaged"
     raise UsageError(f"cannot {verb} {shown(path)}: {shown(beside)}{why}")
 
 
@@ -331,7 +331,7 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _whole_lines(path: Path) -> bytes:
-    data = path.read_bytes()
+    data = read_input(path, MOST_BYTES)
     return data[: data.rfind(b"\n") + 1]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 
 from gpudash import format as fmt
@@ -9,6 +10,7 @@ from gpudash.compare.sweep.file import writing
 from gpudash.compare.sweep.grid import Grid, SettingResult
 from gpudash.compare.sweep.table import label, pairs, why_not
 from gpudash.errors import UsageError
+from gpudash.output_file import replace_file
 from gpudash.recording.files import shown
 
 SUFFIXES = (".svg", ".png")
@@ -40,8 +42,10 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[SettingR
     axes.set_xlabel("samples/s")
     axes.set_title(title, fontsize=9, wrap=True)
     figure.legend(loc="outside lower left", fontsize=7)
+    drawn = BytesIO()
+    figure.savefig(drawn, format=path.suffix[1:].lower())
     with writing(path):
-        figure.savefig(path)
+        replace_file(path, drawn.getvalue())
 
 
 def _note(result: SettingResult) -> str:
