@@ -62,7 +62,7 @@ class EventTimestamps:
     """Timestamps on a GPU: CUDA events with timing, which are reused.
 
     They are `torch.Event`: `torch.cuda.Event` looks the current stream up in Python and takes 32 µs
-    instead of 7 in the middle of a step (benchmarks/RESULTS.md).
+    instead of 7 in the middle of a step.
     """
 
     def __init__(self, device: torch.device) -> None:

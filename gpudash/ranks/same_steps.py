@@ -26,7 +26,7 @@ WAIT_MS = f"{WAIT}_ms"
 BESIDE = "backward"
 """… and the phase that collectives overlap with. They slow down its computation, above all while
 they wait: on two H200s, one rank was 0.42 ms late in its forward pass, and the other one spent
-0.37 ms of that in its backward pass and 0.03 ms in `WAIT` (benchmarks/RESULTS.md)."""
+0.37 ms of that in its backward pass and 0.03 ms in `WAIT`."""
 REST = ""
 """The part of a step outside all phases: the device idled."""
 
