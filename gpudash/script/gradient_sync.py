@@ -73,10 +73,14 @@ class GradientSync:
         """Follow these models of a training with several processes."""
         hook_methods(WAITS, self._listener.wait_begins, self._listener.wait_ends)
         modules = [module for model in models for module in model.modules()]
-        self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
+        before, kinds = (
+            self._kinds,
+            {one.__name__ for each in modules for one in type(each).__mro__},
+        )
         parameters = [one for module in modules for one in nn.Module.parameters(module, False)]
-        self._kinds |= {type(one).__name__ for one in parameters}
-        self._moved = None
+        self._kinds = kinds | {type(one).__name__ for one in parameters}
+        if not self._kinds <= before | {"DTensor"}:
+            self._moved = None  # the newest step had models that were not followed
         if "FSDPModule" in self._kinds:
             hook_collectives(self._listener)
             if not any(map(_is_split_again, parameters)):
