@@ -79,7 +79,7 @@ class GradientSync:
         )
         parameters = [one for module in modules for one in nn.Module.parameters(module, False)]
         self._kinds = kinds | {type(one).__name__ for one in parameters}
-        if not self._kinds <= before | {"DTensor"}:
+        if not self._kinds <= before:
             self._moved = None  # the newest step had models that were not followed
         if "FSDPModule" in self._kinds:
             hook_collectives(self._listener)
