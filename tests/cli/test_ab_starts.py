@@ -9,7 +9,6 @@ import pytest
 
 from gpudash.cli.ab_starts import conclude_starts, measure
 from gpudash.cli.ab_trial import ComparisonReport, Start, run_ab
-from gpudash.cli.main import main
 from gpudash.compare.ab import Comparison, Question
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.training import Failed
@@ -55,15 +54,11 @@ class Starts:
 # ── the verdict ─────────────────────────────────────────────────────────────────────────
 
 
-def test_each_start_has_its_own_order_of_blocks():
-    starts = Starts(*gaining(1.04, 1.05, 1.06))
-    assert starts.run() == Exit.DONE
-    assert [start for start, _ in starts.asked] == [Start(number, 3) for number in (1, 2, 3)]
-    assert [question.seed for _, question in starts.asked] == [0, 1, 2]
-
-
 def test_the_verdict_the_starts_and_the_rates_over_them_are_printed(capsys):
-    assert Starts(*gaining(1.04, 1.05, 1.06)).run() == Exit.DONE
+    found = Starts(*gaining(1.04, 1.05, 1.06))
+    assert found.run() == Exit.DONE
+    assert [start for start, _ in found.asked] == [Start(number, 3) for number in (1, 2, 3)]
+    assert [question.seed for _, question in found.asked] == [0, 1, 2]  # its own order of blocks
     out, err = capsys.readouterr()
     verdict, starts, rates = out.splitlines()
     assert verdict.startswith("pipelined=on is 5.0 % faster [2.5, 7.5], 3 starts, 48 pairs")
@@ -164,10 +159,9 @@ def test_if_the_first_start_fails_it_ends_as_an_ab_of_one_start_does(capsys):
 # ── what is asked for ───────────────────────────────────────────────────────────────────
 
 
-def test_a_precision_does_not_go_with_starts(capsys):
+def test_a_precision_does_not_go_with_starts(refused):
     words = ["ab", "--lever", "pipelined=off,on", "--starts", "2", "--precision", "1%"]
-    assert main(words) == Exit.REFUSED
-    assert "--precision does not go with --starts" in capsys.readouterr().err
+    assert "--precision does not go with --starts" in refused(*words)
 
 
 def test_the_card_of_several_starts_tells_their_verdict(tmp_path):
