@@ -10,6 +10,7 @@ from gpudash.cli.ab_trial import (
     Trial,
     conclude,
     document,
+    found_lines,
     progress_line,
     run_ab,
     two_values,
@@ -91,14 +92,11 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
     )
 
 
-def test_the_hosts_time_is_left_out_if_not_measured(capsys, monkeypatch):
-    shown = Comparison.shown
-    unmeasured = {"host_ms": (None, None)}
-    monkeypatch.setattr(
-        Comparison, "shown", lambda self: msgspec.structs.replace(shown(self), **unmeasured)
-    )
-    assert run(ScriptedSession(Worker(a_quarter_faster))) == 0
-    _, rates = capsys.readouterr().out.splitlines()
+def test_the_hosts_time_is_left_out_if_not_measured():
+    comparison = Comparison(question())
+    Conducted(comparison, Worker(a_quarter_faster)).run()
+    shown = msgspec.structs.replace(comparison.shown(), host_ms=(None, None))
+    (rates,) = found_lines(shown, None, 0, energy=False)
     assert rates == "pipelined=off: 20.0 steps/s; pipelined=on: 25.0 steps/s"
 
 
@@ -132,15 +130,13 @@ def test_json_holds_everything_in_one_line(capsys):
     assert run(ScriptedSession(Worker(a_quarter_faster)), as_json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
-    assert (found["workload"], found["device"]) == ("encdec", "NVIDIA H200")
-    assert (found["lever"], found["a"], found["b"], found["pairs"]) == ("pipelined", "off", "on", 5)
-    assert found["change"] == pytest.approx(0.25)
-    assert found["low"] == pytest.approx(0.25)
-    assert found["confidence"] == 0.95
-    assert found["steps_per_s"] == pytest.approx([20.0, 25.0])
     assert found["verdict"].startswith("pipelined=on is")
-    assert (found["min_steps"], found["min_s"], found["seed"]) == (MIN_STEPS, BLOCK_S, 0)
     assert found["settings"]["pipelined"] == "off"
+    asked = {"workload": "encdec", "lever": "pipelined", "a": "off", "b": "on", "pairs": 5}
+    how = {"device": "NVIDIA H200", "min_steps": MIN_STEPS, "min_s": BLOCK_S, "seed": 0}
+    change = {"change": pytest.approx(0.25), "low": pytest.approx(0.25), "confidence": 0.95}
+    rates = {"steps_per_s": pytest.approx([20.0, 25.0])}
+    assert found | asked | how | change | rates == found
 
 
 class Crowded(Worker):

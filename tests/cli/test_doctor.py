@@ -63,8 +63,8 @@ def test_a_machine_with_gpus_gives_the_cost_of_every_reading_and_which_gpu_lacks
     driver.says("gpu1.nvmlDeviceGetEnforcedPowerLimit.error 3")
     found = checks(driver.environment(library))
     assert found["NVML"] == {"name": "NVML", "ok": True, "detail": "driver 580.65.06"}
-    assert found["GPU 0"]["detail"] == f"Hopper One, {FIRST}"
-    assert found["GPU 1"]["detail"] == f"Hopper Two, {SECOND}"
+    names = [found[f"GPU {index}"]["detail"] for index in (0, 1)]
+    assert names == [f"Hopper One, {FIRST}", f"Hopper Two, {SECOND}"]
     lacking = found.pop("power limit")
     for name in {*READINGS} - {"power limit"}:
         assert found[name]["ok"], name

@@ -14,6 +14,7 @@ import pexpect
 import pytest
 
 from gpudash.cli.main import main
+from tests.cli.conftest import ended, shows
 from tests.waiting import done
 
 ROOT = Path(__file__).parents[2]
@@ -98,13 +99,10 @@ def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch
 def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
     words = [*RUN[1:], "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
     terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S, dimensions=(40, 120))
-    terminal.expect(r"GPUDASH_TOKEN=\S{32}")
-    terminal.expect("Enter opens the dashboard")
+    shows(terminal, r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard")
     assert "\x1b[?1049h" not in terminal.before
     terminal.send("\r")
-    terminal.expect_exact("\x1b[?1049h")
-    terminal.expect("starting")
-    terminal.kill(signal.SIGKILL)
+    shows(terminal, r"\x1b\[\?1049h", "starting").kill(signal.SIGKILL)
     terminal.close()
 
 
@@ -112,10 +110,8 @@ def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
     code = f"open({str(tmp_path / 'started')!r}, 'w')"
     words = [*RUN[1:], "--listen", "0", script(tmp_path, code)]
     terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S)
-    terminal.expect("Enter opens the dashboard")
-    terminal.sendintr()
-    terminal.expect(pexpect.EOF)
-    assert "Traceback" not in terminal.before
+    shows(terminal, "Enter opens the dashboard").sendintr()
+    assert "Traceback" not in ended(terminal).before
     assert not (tmp_path / "started").exists()
 
 
