@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from gpudash.cli.main import main
@@ -34,3 +35,17 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
         return errors
 
     return call
+
+
+def shows(terminal: pexpect.spawn, *texts: str) -> pexpect.spawn:
+    """Wait until the terminal has shown these patterns, one after the other."""
+    for text in texts:
+        terminal.expect(text)
+    return terminal
+
+
+def ended(terminal: pexpect.spawn) -> pexpect.spawn:
+    """Wait until what runs in the terminal has ended."""
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    return terminal

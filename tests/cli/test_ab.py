@@ -10,11 +10,11 @@ from gpudash.cli.ab_trial import (
     Trial,
     conclude,
     document,
+    found_lines,
     progress_line,
     run_ab,
     two_values,
 )
-from gpudash.cli.main import main
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS
 from gpudash.errors import Exit, UsageError
@@ -62,28 +62,20 @@ def test_a_lever_and_two_values_in_their_canonical_form():
     assert two_values(ENCDEC, "pipelined=on,on") == ("pipelined", "on", "on")  # A/A
 
 
-@pytest.mark.parametrize("text", ["pipelined=on", "batch_size=8,16,32"])
-def test_one_value_or_three_are_refused(text):
-    with pytest.raises(UsageError, match="NAME=A,B with two values"):
-        two_values(ENCDEC, text)
-
-
-def test_auto_is_not_compared():
-    with pytest.raises(UsageError, match="auto stands for another value, name that"):
-        two_values(ENCDEC, "model_scale=auto,small")
-
-
 @pytest.mark.parametrize(
-    ("text", "valid"),
+    ("text", "error", "why"),
     [
-        ("piped=off,on", "unknown lever 'piped'; valid: pipelined, batch_size"),
-        ("pipelined=off,yes", "'yes' is not valid; valid: off, on"),
-        ("pipelined", "valid: off, on"),
-        ("", "unknown lever ''; valid: pipelined"),
+        ("pipelined=on", UsageError, "NAME=A,B with two values"),
+        ("batch_size=8,16,32", UsageError, "NAME=A,B with two values"),
+        ("model_scale=auto,small", UsageError, "auto stands for another value, name that"),
+        ("piped=off,on", LeverError, "unknown lever 'piped'; valid: pipelined, batch_size"),
+        ("pipelined=off,yes", LeverError, "'yes' is not valid; valid: off, on"),
+        ("pipelined", LeverError, "valid: off, on"),
+        ("", LeverError, "unknown lever ''; valid: pipelined"),
     ],
 )
-def test_unknown_levers_and_values_are_refused_with_the_valid_ones(text, valid):
-    with pytest.raises(LeverError, match=valid):
+def test_what_cannot_be_compared_is_refused_with_what_can(text, error, why):
+    with pytest.raises(error, match=why):
         two_values(ENCDEC, text)
 
 
@@ -100,14 +92,11 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
     )
 
 
-def test_the_hosts_time_is_left_out_if_not_measured(capsys, monkeypatch):
-    shown = Comparison.shown
-    unmeasured = {"host_ms": (None, None)}
-    monkeypatch.setattr(
-        Comparison, "shown", lambda self: msgspec.structs.replace(shown(self), **unmeasured)
-    )
-    assert run(ScriptedSession(Worker(a_quarter_faster))) == 0
-    _, rates = capsys.readouterr().out.splitlines()
+def test_the_hosts_time_is_left_out_if_not_measured():
+    comparison = Comparison(question())
+    Conducted(comparison, Worker(a_quarter_faster)).run()
+    shown = msgspec.structs.replace(comparison.shown(), host_ms=(None, None))
+    (rates,) = found_lines(shown, None, 0, energy=False)
     assert rates == "pipelined=off: 20.0 steps/s; pipelined=on: 25.0 steps/s"
 
 
@@ -120,18 +109,18 @@ SIZES = {"lever": "batch_size", "a": "8", "b": "32"}
 
 def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
     """With the larger batch there are fewer steps, and the throughput is higher."""
-    assert run(ScriptedSession(Worker(larger_batches_are_worth_it)), question(**SIZES)) == 0
+
+    def session():
+        return ScriptedSession(Worker(larger_batches_are_worth_it))
+
+    assert run(session(), question(**SIZES)) == 0
     verdict, rates = capsys.readouterr().out.splitlines()
     assert verdict.startswith("batch_size=32 is 100.0 % faster [")
     assert rates == (
         "batch_size=8: 160.0 samples/s, host busy 2 ms a step; "
         "batch_size=32: 320.0 samples/s, host busy 2 ms a step"
     )
-
-
-def test_json_holds_both_rates(capsys):
-    session = ScriptedSession(Worker(larger_batches_are_worth_it))
-    assert run(session, question(**SIZES), as_json=True) == 0
+    assert run(session(), question(**SIZES), as_json=True) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["steps_per_s"] == pytest.approx([20.0, 10.0])
     assert found["samples_per_s"] == pytest.approx([160.0, 320.0])
@@ -141,15 +130,13 @@ def test_json_holds_everything_in_one_line(capsys):
     assert run(ScriptedSession(Worker(a_quarter_faster)), as_json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
-    assert (found["workload"], found["device"]) == ("encdec", "NVIDIA H200")
-    assert (found["lever"], found["a"], found["b"], found["pairs"]) == ("pipelined", "off", "on", 5)
-    assert found["change"] == pytest.approx(0.25)
-    assert found["low"] == pytest.approx(0.25)
-    assert found["confidence"] == 0.95
-    assert found["steps_per_s"] == pytest.approx([20.0, 25.0])
     assert found["verdict"].startswith("pipelined=on is")
-    assert (found["min_steps"], found["min_s"], found["seed"]) == (MIN_STEPS, BLOCK_S, 0)
     assert found["settings"]["pipelined"] == "off"
+    asked = {"workload": "encdec", "lever": "pipelined", "a": "off", "b": "on", "pairs": 5}
+    how = {"device": "NVIDIA H200", "min_steps": MIN_STEPS, "min_s": BLOCK_S, "seed": 0}
+    change = {"change": pytest.approx(0.25), "low": pytest.approx(0.25), "confidence": 0.95}
+    rates = {"steps_per_s": pytest.approx([20.0, 25.0])}
+    assert found | asked | how | change | rates == found
 
 
 class Crowded(Worker):
@@ -296,36 +283,21 @@ def test_the_command_on_the_card_of_a_script_asks_the_same(tmp_path, monkeypatch
     assert (tmp_path / "ab.md").read_text().endswith(f"    {command}")
 
 
-def asked_of(tmp_path, monkeypatch, capsys, *options):
-    """The exit code and what is said of an A/B, before any training."""
-    monkeypatch.chdir(tmp_path)
-    code = main(["ab", "encdec", *options])
-    return code, capsys.readouterr().err
+ASKED = "--lever pipelined=off,on"
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--card ab.png", "cannot write a card to ab.png: its name has to end in .svg or .md"),
-        ("--card there.md", "there.md exists"),
-        ("--card folder.md --force", "folder.md: it is a folder"),
-        ("--card no/ab.md", "cannot write a card to no/ab.md: no is no folder that can be written"),
-        ("--force", "--force goes with --card FILE"),
+        (f"{ASKED} --card ab.png", "cannot write a card to ab.png: its name has to end in .svg or"),
+        (f"{ASKED} --card there.md", "there.md exists"),
+        (f"{ASKED} --card folder.md --force", "folder.md: it is a folder"),
+        (f"{ASKED} --card no/ab.md", "cannot write a card to no/ab.md: no is no folder that can"),
+        (f"{ASKED} --force", "--force goes with --card FILE"),
+        ("--no-instruments --card ab.md", "--card goes with --lever"),
     ],
 )
-def test_a_card_that_could_not_be_written_is_refused_at_once(
-    tmp_path, monkeypatch, capsys, options, said
-):
-    (tmp_path / "there.md").touch()
-    (tmp_path / "folder.md").mkdir()
-    question = ("--lever", "pipelined=off,on", *options.split())
-    code, err = asked_of(tmp_path, monkeypatch, capsys, *question)
-    assert (code, err.count("\n")) == (Exit.REFUSED, 1)
-    assert said in err
-
-
-def test_what_measuring_costs_has_no_card(tmp_path, monkeypatch, capsys):
-    options = ("--no-instruments", "--card", "ab.md")
-    code, err = asked_of(tmp_path, monkeypatch, capsys, *options)
-    assert code == Exit.REFUSED
-    assert "--card goes with --lever" in err
+def test_a_card_that_could_not_be_written_is_refused_at_once(private, refused, options, said):
+    (private / "there.md").touch()
+    (private / "folder.md").mkdir()
+    assert said in refused("ab", "encdec", *options.split())

@@ -16,6 +16,7 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.run import keeper, runs
 from tests import worker_double
+from tests.cli.conftest import ended, shows
 from tests.waiting import done, until
 
 ROOT = Path(__file__).parents[2]
@@ -130,11 +131,11 @@ def test_it_says_how_to_look_in_from_elsewhere(monkeypatch, capfd, surroundings,
 
 def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(programs, monkeypatch):
     """The job has a TMPDIR of its own, and a step that looks in has not."""
-    printed, ended = programs.parent / "slurm-77.out", programs.parent / "ended"
+    printed, over = programs.parent / "slurm-77.out", programs.parent / "over"
     with lasting(
         TRAINING,
-        *("--until", str(ended), "--step-s", "0.004", "--exit", "3"),
-        until_there=ended,
+        *("--until", str(over), "--step-s", "0.004", "--exit", "3"),
+        until_there=over,
         env=os.environ | JOB | {"TMPDIR": str(programs.parent)},
         stdout=printed.open("wb"),
     ) as job:
@@ -148,12 +149,10 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
         with pytest.raises(Exception, match="watched by another gpudash"):
             run.open()  # one dashboard at a time
         step.send("q")
-        step.expect("leave")
-        step.send("l")
-        step.expect_exact(f"again    {shlex.join(command)}, as scripted_training.py runs on, and ")
-        step.expect_exact(f"prints to {printed}")
-        step.expect(pexpect.EOF)
-        ended.touch()
+        shows(step, "leave").send("l")
+        again = f"again    {shlex.join(command)}, as scripted_training.py runs on, and "
+        ended(shows(step, re.escape(again), f"prints to {printed}"))
+        over.touch()
         _, errors = job.communicate(timeout=WAIT_S)
         assert job.returncode == 3
     assert printed.read_text().startswith("training ")
@@ -242,18 +241,15 @@ def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_t
 
 def test_attaching_traces_no_process(programs):
     """As in a container without SYS_PTRACE, over a process that lets nobody trace it."""
-    ended = programs.parent / "ended"
+    over = programs.parent / "over"
     strict = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0)  # not dumpable\n"
-    strict += f"sys.argv = ['x', '--until', {str(ended)!r}]; exec(open({str(TRAINING)!r}).read())"
+    strict += f"sys.argv = ['x', '--until', {str(over)!r}]; exec(open({str(TRAINING)!r}).read())"
     (programs.parent / "train.py").write_text(strict)
-    words = ["gpudash", "attach"]
-    if os.geteuid() == 0:
-        words = ["setpriv", "--bounding-set", "-sys_ptrace", *words]
-    with lasting("train.py", until_there=ended, cwd=programs.parent) as job:
+    alone = ["setpriv", "--bounding-set", "-sys_ptrace"] if os.geteuid() == 0 else []
+    with lasting("train.py", until_there=over, cwd=programs.parent) as job:
         until(runs.living)
-        step = dashboard(*words)
-        step.close(force=True)
-        ended.touch()
+        dashboard(*alone, "gpudash", "attach").close(force=True)
+        over.touch()
         job.communicate(timeout=WAIT_S)
         assert job.returncode == 0
 

@@ -54,17 +54,11 @@ def test_invalid_lines_are_counted(tmp_path, capsys, lines, said):
         (["run.jsonl", "-o", "none/x.jsonl"], "none does not exist"),
     ],
 )
-def test_errors_are_one_line(tmp_path, monkeypatch, capsys, arguments, said):
-    monkeypatch.chdir(tmp_path)
-    recorded(tmp_path)
-    (tmp_path / "other.jsonl").write_text('{"event": "start"}\n')
-    (tmp_path / "later.jsonl").write_text('{"gpudash_log": 9}\n')
-    (tmp_path / "other.csv").write_text("time_s,loss\n")
-    before = sorted(tmp_path.iterdir())
-    assert main(["export", *arguments]) == 2
-    output, errors = capsys.readouterr()
-    assert output == ""
-    assert errors.startswith("gpudash: ")
-    assert said in errors
-    assert errors.count("\n") == 1
-    assert sorted(tmp_path.iterdir()) == before
+def test_errors_are_one_line(private, refused, arguments, said):
+    recorded(private)
+    (private / "other.jsonl").write_text('{"event": "start"}\n')
+    (private / "later.jsonl").write_text('{"gpudash_log": 9}\n')
+    (private / "other.csv").write_text("time_s,loss\n")
+    before = sorted(private.iterdir())
+    assert said in refused("export", *arguments)
+    assert sorted(private.iterdir()) == before

@@ -1,5 +1,6 @@
 """Exporters beside a run: current while it trains, and harmless when they are refused."""
 
+import csv
 import json
 import signal
 import socket
@@ -68,11 +69,19 @@ def test_all_of_them_beside_a_recording(tmp_path: Path, collector: Collector) ->
     )
     assert [one.partition(":")[0] for one in sorted(to)] == sorted(OF_A_RUN)
     words = [word for one in to for word in ("--to", one)]
-    process = started(tmp_path, "-q", "--record", "run.csv", *words)
+    (tmp_path / "rows.csv").touch()
+    process = started(tmp_path, "-q", "--record", "run.csv", "--force", *words)
     first = waiting.until(lambda: trained(port))
     waiting.until(lambda: trained(port) > first)
     assert ended(process) == (0, "")
+    own = {"time_s": "", "wall_time_utc": ""}  # both clocks are read as each file begins
+    recorded, rows = (
+        [row | own for row in csv.DictReader((tmp_path / name).open())]
+        for name in ("run.csv", "rows.csv")
+    )
+    assert rows == recorded
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").open()]
+    assert [row["steps"] for row in rows] == [int(row["steps"]) for row in recorded]
     steps = sum(row["steps"] for row in rows)
     sent = collector.metrics()["gpudash.steps"].sum.data_points[0].as_double
     text = (tmp_path / "run.prom").read_text()

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 
 from gpudash.cli.headless import (
+    SIGNALS,
     News,
     Printer,
     interruptions,
@@ -95,8 +96,11 @@ def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
     ]
 
 
-def test_without_unreadable_samples_nothing_is_reported(capsys):
-    assert lines(capsys, 0) == [TRAINED]
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_would_end_it_is_collected(number):
+    with interruptions() as arrived:
+        signal.raise_signal(number)
+    assert arrived == [number]
 
 
 @pytest.mark.parametrize(("before", "arrives"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])

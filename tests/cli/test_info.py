@@ -40,15 +40,17 @@ def test_every_setting_is_listed_with_its_origin(project, monkeypatch, capsys):
         one["key"]: (one["value"], one["set_by"])
         for one in info(capsys, "augment", "--batch-size", "4")["settings"]
     }
-    assert settings["workload"] == ("augment", "command line")
-    assert settings["levers.batch_size"] == ("4", "command line")
-    assert settings["ab.pairs"] == (8, "GPUDASH_AB_PAIRS")
-    assert settings["rate"] == (2.0, f"{path}:1")
-    assert settings["levers.seed"] == ("3", f"{path}:3")
-    assert settings["keys.zoom"] == (["Z", "plus"], f"{path}:5")
-    assert settings["interval"] == (0.5, "default")
-    assert settings["theme"] == (None, "default")
-    assert settings["sweep.rounds"] == (None, "default")
+    set_here = {
+        "workload": ("augment", "command line"),
+        "levers.batch_size": ("4", "command line"),
+        "ab.pairs": (8, "GPUDASH_AB_PAIRS"),
+        "rate": (2.0, f"{path}:1"),
+        "levers.seed": ("3", f"{path}:3"),
+        "keys.zoom": (["Z", "plus"], f"{path}:5"),
+    }
+    default = {"interval": (0.5, "default")}
+    default |= dict.fromkeys(("theme", "sweep.rounds"), (None, "default"))
+    assert settings | set_here | default == settings
     levers = {f"levers.{lever.name}" for lever in CATALOGUE["augment"].levers}
     assert {key for key in settings if key.startswith("levers.")} == levers
 

@@ -14,6 +14,7 @@ import pexpect
 import pytest
 
 from gpudash.cli.main import main
+from tests.cli.conftest import ended, shows
 from tests.waiting import done
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +25,8 @@ WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)
-def _private(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "GPUDASH_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
+def _private(private):
+    """The working folder."""
 
 
 @pytest.fixture
@@ -83,28 +81,28 @@ def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
     assert node == f"another {os.uname().nodename}"
 
 
-def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch):
+def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch, capfd):
     code = "import os, sys; sys.exit('GPUDASH_TOKEN' in os.environ)"
-    words = (*RUN, "--watch", "-q", "--listen", "0", script(tmp_path, code))
-    ours = [done(*words) for _ in range(2)]
+    words = ("run", "--watch", "-q", "--listen", "0", script(tmp_path, code))
+
+    def said():
+        assert main(words) == 0
+        return capfd.readouterr().err
+
     form = r"gpudash listens on 127\.0\.0\.1:\d+; for the other nodes: GPUDASH_TOKEN=(\S{32})\n"
-    tokens = {re.fullmatch(form, one.stderr)[1] for one in ours}
-    assert len(tokens) == 2
+    one, other = (re.fullmatch(form, said())[1] for _ in range(2))
+    assert one != other
     monkeypatch.setenv("GPUDASH_TOKEN", TOKEN)
-    given = done(*words)
-    assert (given.returncode, given.stderr) == (0, "")
+    assert said() == ""
 
 
 def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
     words = [*RUN[1:], "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
     terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S, dimensions=(40, 120))
-    terminal.expect(r"GPUDASH_TOKEN=\S{32}")
-    terminal.expect("Enter opens the dashboard")
+    shows(terminal, r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard")
     assert "\x1b[?1049h" not in terminal.before
     terminal.send("\r")
-    terminal.expect_exact("\x1b[?1049h")
-    terminal.expect("starting")
-    terminal.kill(signal.SIGKILL)
+    shows(terminal, r"\x1b\[\?1049h", "starting").kill(signal.SIGKILL)
     terminal.close()
 
 
@@ -112,10 +110,8 @@ def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
     code = f"open({str(tmp_path / 'started')!r}, 'w')"
     words = [*RUN[1:], "--listen", "0", script(tmp_path, code)]
     terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S)
-    terminal.expect("Enter opens the dashboard")
-    terminal.sendintr()
-    terminal.expect(pexpect.EOF)
-    assert "Traceback" not in terminal.before
+    shows(terminal, "Enter opens the dashboard").sendintr()
+    assert "Traceback" not in ended(terminal).before
     assert not (tmp_path / "started").exists()
 
 
@@ -146,9 +142,9 @@ def test_signals_to_gpudash_are_passed_on(tmp_path, token_file):
 
 
 def test_nothing_is_left_behind(tmp_path, short_path, token_file):
-    words = [*RUN, "--connect", f"127.0.0.1:{free_port()}", "--token-file", token_file]
-    done(*words, script(tmp_path, ""))
-    done(*words, "--", "/dev/null/none")
+    words = ["run", "--connect", f"127.0.0.1:{free_port()}", "--token-file", token_file]
+    for command in ([script(tmp_path, "")], ["--", "/dev/null/none"]):
+        main([*words, *command])
     assert not list(short_path.glob("gpudash-run-*"))
 
 
@@ -173,29 +169,21 @@ def test_nothing_is_left_behind(tmp_path, short_path, token_file):
         (["--connect", "gpu1:7", "--live"], "--live goes with --record FILE.csv"),
     ],
 )
-def test_errors_are_one_line_and_start_nothing(
-    tmp_path, token_file, words, why, capfd, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_errors_are_one_line_and_start_nothing(tmp_path, token_file, words, why, refused):
     (tmp_path / "open").write_text(TOKEN)
     (tmp_path / "open").chmod(0o644)
     names = {"TOKEN": token_file, "OPEN": str(tmp_path / "open")}
     words = [names.get(word, word) for word in words]
-    if "--connect" not in words:
-        words.append("--watch")
-    assert main(["run", *words, script(tmp_path, "print('started')")]) == 2
-    output, errors = capfd.readouterr()
-    assert output == ""
-    assert why in errors
-    assert errors.count("\n") == 1
+    how = [] if "--connect" in words else ["--watch"]
+    assert why in refused("run", *words, *how, script(tmp_path, "print('started')"))
 
 
-def test_a_port_that_is_taken_is_one_line(tmp_path):
+def test_a_port_that_is_taken_is_one_line(tmp_path, refused):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        ours = done(*RUN, "--watch", "--listen", str(port), script(tmp_path, "print('started')"))
-    assert (ours.returncode, ours.stdout) == (2, "")
-    assert ours.stderr == f"gpudash: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        words = ["--watch", "--listen", address, script(tmp_path, "print('started')")]
+        said = refused("run", *words)
+    assert said == f"gpudash: cannot listen on {address}: Address already in use\n"
 
 
 def test_whoever_names_another_version_there_prevents_no_start(tmp_path, token_file):

@@ -22,6 +22,7 @@ from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
+from tests.cli.conftest import ended, shows
 from tests.waiting import done, until
 
 ROOT = Path(__file__).parents[2]
@@ -152,33 +153,25 @@ raise SystemExit(5)
 """
 
 
+def in_terminal(words, *texts):
+    """A command in a terminal that has shown these texts."""
+    return shows(pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=WAIT_S), *texts)
+
+
 def test_ctrl_c_is_the_scripts_own_also_a_second_one(tmp_path):
-    terminal = pexpect.spawn(
-        RUN[0], [*RUN[1:], "--watch", script(tmp_path, PATIENT)], encoding="utf-8", timeout=WAIT_S
-    )
-    terminal.expect("ready")
+    terminal = in_terminal([*RUN, "--watch", script(tmp_path, PATIENT)], "ready")
     terminal.sendintr()
-    terminal.expect("saving 1")
-    terminal.sendintr()
-    terminal.expect("saving 2")
-    terminal.expect("saved")
-    terminal.expect(r"gpudash: train\.py exited with 5")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 5
+    shows(terminal, "saving 1").sendintr()
+    shows(terminal, "saving 2", "saved", r"gpudash: train\.py exited with 5")
+    assert ended(terminal).exitstatus == 5
 
 
 def test_after_ctrl_c_gpudash_dies_of_it_so_that_a_shells_loop_ends(tmp_path):
     code = "import time; print('ready', flush=True); time.sleep(60)"
-    words = [*RUN[1:], "--watch", script(tmp_path, code)]
-    terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S)
-    terminal.expect("ready")
+    terminal = in_terminal([*RUN, "--watch", script(tmp_path, code)], "ready")
     terminal.sendintr()
-    terminal.expect("KeyboardInterrupt")
-    terminal.expect(r"gpudash: train\.py was interrupted")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.signalstatus == signal.SIGINT
+    shows(terminal, "KeyboardInterrupt", r"gpudash: train\.py was interrupted")
+    assert ended(terminal).signalstatus == signal.SIGINT
 
 
 CATCHES = f"""
@@ -212,12 +205,9 @@ def test_the_report_of_an_interrupted_run_tells_of_no_failure(tmp_path, catches)
 
 def test_input_works_and_a_terminal_is_a_terminal(tmp_path):
     code = "import sys; print(sys.stdout.isatty(), input('name? '))"
-    words = [*RUN[1:], "--watch", script(tmp_path, code)]
-    terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=WAIT_S)
-    terminal.expect(r"name\?")
+    terminal = in_terminal([*RUN, "--watch", script(tmp_path, code)], r"name\?")
     terminal.sendline("Eve")
-    terminal.expect("True Eve")
-    terminal.expect(pexpect.EOF)
+    ended(shows(terminal, "True Eve"))
 
 
 CHECKPOINT = (signal.SIGUSR1, signal.SIGUSR2)
@@ -349,9 +339,9 @@ def test_a_lever_is_compared_and_the_command_ended(gpudash):
     words = ["--lever", "num_workers=2,8", "--json", "--", TRAINING, "--step-s", "0.001"]
     ours = gpudash(*PAIRS, *words)
     verdict = json.loads(ours.stdout)  # alone: what the script prints goes to stderr
-    assert (verdict["lever"], verdict["a"], verdict["b"]) == ("num_workers", "2", "8")
+    asked = {"lever": "num_workers", "a": "2", "b": "8", "pairs": 3}
+    assert verdict | asked == verdict
     assert verdict["settings"]["num_workers"] == "2"
-    assert verdict["pairs"] == 3
     assert "training" in ours.stderr
     assert ours.returncode == 0
     assert runs.living() == []
@@ -483,18 +473,13 @@ runpy.run_path({TRAINING!r}, run_name="__main__")
     assert known.startswith("gpudash: no verdict over starts: it needs 2; the only one says: ")
 
 
-def test_ctrl_c_keeps_the_starts_until_then(tmp_path):
-    words = [*STARTS[1:], "9", "--", TRAINING, *SLOWLY]
-    terminal = pexpect.spawn(STARTS[0], words, encoding="utf-8", timeout=WAIT_S)
-    terminal.expect("start 2 of 9: .* 3 pairs")
-    terminal.expect(r"training \d+")
+def test_ctrl_c_keeps_the_starts_until_then():
+    begun = ("start 2 of 9: .* 3 pairs", r"training \d+")
+    terminal = in_terminal([*STARTS, "9", "--", TRAINING, *SLOWLY], *begun)
     terminal.sendintr()
-    terminal.expect("gpudash: no verdict in start 3 of 9: interrupted")
-    terminal.expect("2 starts, 6 pairs, .*; interrupted before its 9 starts")
-    terminal.expect("the starts: ")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 130
+    verdict = "2 starts, 6 pairs, .*; interrupted before its 9 starts"
+    shows(terminal, "gpudash: no verdict in start 3 of 9: interrupted", verdict, "the starts: ")
+    assert ended(terminal).exitstatus == 130
     assert runs.living() == []
 
 
@@ -549,22 +534,27 @@ def a_run(name, pid):
     return runs.UserRun(None, facts)
 
 
-def test_the_only_run_need_not_be_named():
-    run = a_run("train.py", 7)
-    assert choose(None, [run]) is run
-    assert choose("train.py", [run, a_run("gan.py", 8)]) is run
-    assert choose("7", [run, a_run("train.py", 8)]) is run
-    odd = a_run("tr\ufffd.py", 9)
-    assert choose("tr\udcff.py", [run, odd]) is odd  # as the shell passes it on
-
-
-def test_a_run_that_another_gpudash_records_is_not_chosen():
-    run = a_run("train.py", 7)
+def recorded(name, pid):
+    """A run that another gpudash records."""
+    run = a_run(name, pid)
     me = (os.getpid(), keeper.began_ticks(os.getpid()))
-    facts = msgspec.structs.replace(run.facts, is_kept=False, processes=((7, 1), me))
-    recorded = runs.UserRun(None, facts)
-    assert choose(None, [recorded, run]) is run
-    assert choose(None, [recorded]) is recorded
+    facts = msgspec.structs.replace(run.facts, is_kept=False, processes=((pid, 1), me))
+    return runs.UserRun(None, facts)
+
+
+@pytest.mark.parametrize(
+    ("word", "living", "chosen"),
+    [
+        (None, [a_run("train.py", 7)], 0),
+        ("train.py", [a_run("gan.py", 8), a_run("train.py", 7)], 1),
+        ("7", [a_run("train.py", 8), a_run("train.py", 7)], 1),
+        (None, [recorded("train.py", 7), a_run("train.py", 7)], 1),
+        (None, [recorded("train.py", 7)], 0),
+        ("tr\udcff.py", [a_run("train.py", 7), a_run("tr\ufffd.py", 9)], 1),  # as shells pass it
+    ],
+)
+def test_the_only_run_need_not_be_named(word, living, chosen):
+    assert choose(word, living) is living[chosen]
 
 
 @pytest.mark.parametrize(

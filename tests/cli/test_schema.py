@@ -46,20 +46,19 @@ def test_what_verbs_print_as_json_has_a_schema():
     assert takes_json <= {*DOCUMENTS}
 
 
-def test_the_catalogue_agrees(schema, capsys):
-    assert main(["list", "--json"]) == 0
-    agrees(capsys.readouterr().out, schema("list"))
-
-
-def test_the_doctor_agrees(schema, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("list", []),
+        ("doctor", []),
+        ("info", []),
+        ("profile", ["--read", str(TRACE), "--against", str(TRACE)]),
+    ],
+)
+def test_what_a_verb_prints_agrees(schema, capsys, monkeypatch, name, words):
     monkeypatch.setattr("gpudash.cli.doctor._torch", lambda: iter(()))
-    assert main(["doctor", "--json"]) == 0
-    agrees(capsys.readouterr().out, schema("doctor"))
-
-
-def test_the_info_agrees(schema, capsys):
-    assert main(["info", "--json"]) == 0
-    agrees(capsys.readouterr().out, schema("info"))
+    assert main([name, "--json", *words]) == 0
+    agrees(capsys.readouterr().out, schema(name))
 
 
 def test_a_verdict_agrees(schema, capsys):
@@ -89,12 +88,5 @@ def test_a_recording_agrees(schema, tmp_path):
     agrees((tmp_path / "again.json").read_text(), schema("recording"))
 
 
-def test_a_profile_agrees(schema, capsys):
-    path = str(TRACE)
-    assert main(["profile", "--read", path, "--against", path, "--json"]) == 0
-    agrees(capsys.readouterr().out, schema("profile"))
-
-
-def test_an_unknown_schema_names_the_nearest(capsys):
-    assert main(["schema", "swep"]) == 2
-    assert capsys.readouterr().err.endswith("did you mean sweep?\n")
+def test_an_unknown_schema_names_the_nearest(refused):
+    assert refused("schema", "swep").endswith("did you mean sweep?\n")

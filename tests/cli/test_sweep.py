@@ -1,5 +1,4 @@
 import errno
-import json
 import os
 import time
 from pathlib import Path
@@ -69,25 +68,31 @@ def run(session, *, file=None, known=(), grid=GRID, **outputs):
 # ── the grid ───────────────────────────────────────────────────────────────────────
 
 
-def test_batch_sizes_go_down_and_the_rest_across():
-    rows, columns = vary(ENCDEC, ["pipelined=off,on", "batch_size=4,8"])
-    assert rows == ({"batch_size": "4"}, {"batch_size": "8"})
-    assert columns == ({"pipelined": "off"}, {"pipelined": "on"})
-
-
-def test_the_first_value_of_each_lever_is_the_baseline():
-    rows, columns = vary(ENCDEC, ["pipelined=on,off", "precision=fp32,bf16"])
-    assert rows == ({},)
-    assert columns == (
-        {"pipelined": "on", "precision": "fp32"},
-        {"pipelined": "on", "precision": "bf16"},
-        {"pipelined": "off", "precision": "fp32"},
-        {"pipelined": "off", "precision": "bf16"},
-    )
-
-
-def test_batch_sizes_alone_are_the_variants():
-    assert vary(ENCDEC, ["batch_size=4,8"]) == (({},), ({"batch_size": "4"}, {"batch_size": "8"}))
+@pytest.mark.parametrize(
+    ("texts", "rows", "columns"),
+    [
+        (
+            ["pipelined=off,on", "batch_size=4,8"],
+            ({"batch_size": "4"}, {"batch_size": "8"}),
+            ({"pipelined": "off"}, {"pipelined": "on"}),
+        ),
+        (["batch_size=4,8"], ({},), ({"batch_size": "4"}, {"batch_size": "8"})),
+        (
+            ["pipelined=on,off", "precision=fp32,bf16"],
+            ({},),
+            (
+                {"pipelined": "on", "precision": "fp32"},
+                {"pipelined": "on", "precision": "bf16"},
+                {"pipelined": "off", "precision": "fp32"},
+                {"pipelined": "off", "precision": "bf16"},
+            ),
+        ),
+    ],
+)
+def test_batch_sizes_go_down_beside_others_which_go_across_the_first_value_first(
+    texts, rows, columns
+):
+    assert vary(ENCDEC, texts) == (rows, columns)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +178,7 @@ def test_a_files_name_may_be_invalid_text(monkeypatch, tmp_path):
     path = tmp_path / os.fsdecode(b"b\xe4r.csv")
     varied = ["--device", "cpu", "--vary", "pin_memory=on,off"]
     assert main(["sweep", "encdec", *varied, "--csv", str(path)]) == 0
-    described = json.loads(path.with_suffix(".json").read_text())
-    assert described["command"][-1].endswith("/b\ufffdr.csv")
+    assert described(path).command[-1].endswith("/b\ufffdr.csv")
 
 
 def test_a_command_of_the_users_is_not_swept(tmp_path, monkeypatch, capsys):
@@ -186,86 +190,79 @@ def test_a_command_of_the_users_is_not_swept(tmp_path, monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
-def test_a_cell_that_does_not_exist_is_refused_before_anything_runs():
-    bad = msgspec.structs.replace(GRID, rows=({"batch_size": "8"}, {"batch_size": "0"}))
-    with pytest.raises(LeverError, match="'0' is not valid"):
-        check_grid(ENCDEC, {}, bad)
-    with pytest.raises(LeverError, match="unknown lever 'speed'"):
-        check_grid(ENCDEC, {"speed": "1"}, GRID)
-
-
-def test_a_lever_is_either_set_or_varied():
+@pytest.mark.parametrize(
+    ("settings", "sizes", "error", "why"),
+    [
+        ({}, "0", LeverError, "'0' is not valid"),
+        ({"speed": "1"}, "8", LeverError, "unknown lever 'speed'"),
+        ({"pipelined": "on"}, "8", UsageError, "lever pipelined is both set and varied"),
+    ],
+)
+def test_a_cell_that_cannot_be_is_refused_before_anything_runs(settings, sizes, error, why):
     check_grid(ENCDEC, {"data": "resident"}, GRID)
-    with pytest.raises(UsageError, match="lever pipelined is both set and varied"):
-        check_grid(ENCDEC, {"pipelined": "on"}, GRID)
+    grid = msgspec.structs.replace(GRID, rows=({"batch_size": sizes},))
+    with pytest.raises(error, match=why):
+        check_grid(ENCDEC, settings, grid)
 
 
 # ── where it goes ───────────────────────────────────────────────────────────────────────
 
 
+def outputs(folder, names):
+    """Outputs by their kinds."""
+    return Outputs(**{kind: folder / name for kind, name in names.items()})
+
+
 def test_outputs_that_can_be_written_are_fine(tmp_path):
     names = {"csv": "s.csv", "markdown": "s.md", "plot": "s.svg"}
-    outputs = Outputs(**{kind: tmp_path / name for kind, name in names.items()})
-    outputs.check(force=False, resume=False)
-    Outputs().check(force=False, resume=False)
-
-
-def test_resume_needs_the_file_to_finish():
-    with pytest.raises(UsageError, match=r"--resume goes with --csv"):
-        Outputs().check(force=False, resume=True)
+    for some in (names, {}):
+        outputs(tmp_path, some).check(force=False, resume=False)
 
 
 @pytest.mark.parametrize("kind", ["markdown", "plot"])
 def test_an_existing_table_is_replaced_only_when_asked_or_resumed(tmp_path, kind):
     (tmp_path / "t.svg").write_text("precious")
-    outputs = Outputs(**{kind: tmp_path / "t.svg"}, csv=tmp_path / "s.csv")
+    asked = outputs(tmp_path, {kind: "t.svg", "csv": "s.csv"})
     with pytest.raises(RecordingError, match=r"t\.svg exists; --force overwrites it"):
-        outputs.check(force=False, resume=False)
-    outputs.check(force=True, resume=False)
-    outputs.check(force=False, resume=True)
+        asked.check(force=False, resume=False)
+    asked.check(force=True, resume=False)
+    asked.check(force=False, resume=True)
     assert (tmp_path / "t.svg").read_text() == "precious"
 
 
-@pytest.mark.parametrize("kind", ["markdown", "plot"])
-def test_unwritable_outputs_are_refused_at_the_beginning(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("names", "how", "error", "why"),
+    [
+        ({}, {"resume": True}, UsageError, "--resume goes with --csv"),
+        ({"markdown": "no/t.md"}, {}, RecordingError, "the folder .*no does not exist"),
+        ({"plot": "no/t.svg"}, {}, RecordingError, "the folder .*no does not exist"),
+        ({"markdown": "folder.svg"}, {"force": True}, RecordingError, "it is a folder"),
+        ({"plot": "folder.svg"}, {"force": True}, RecordingError, "it is a folder"),
+        ({"plot": "t.pdf"}, {}, UsageError, r"ending in \.svg or \.png"),
+        ({"csv": "t.svg", "plot": "t.svg"}, {"force": True}, UsageError, "is named twice"),
+        ({"markdown": "t.svg", "plot": "t.svg"}, {"force": True}, UsageError, "is named twice"),
+        ({"csv": "a.csv", "markdown": "a.json"}, {"force": True}, UsageError, "is named twice"),
+    ],
+)
+def test_impossible_outputs_are_refused_at_the_beginning(tmp_path, names, how, error, why):
     (tmp_path / "folder.svg").mkdir()
-    with pytest.raises(RecordingError, match=r"the folder .*nowhere does not exist"):
-        Outputs(**{kind: tmp_path / "nowhere" / "t.svg"}).check(force=False, resume=False)
-    with pytest.raises(RecordingError, match="it is a folder"):
-        Outputs(**{kind: tmp_path / "folder.svg"}).check(force=True, resume=False)
+    with pytest.raises(error, match=why):
+        outputs(tmp_path, names).check(**{"force": False, "resume": False} | how)
 
 
 def test_a_folder_without_permission_is_refused_at_the_beginning(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(RecordingError, match="permission denied"):
-        Outputs(markdown=tmp_path / "t.md").check(force=False, resume=False)
-
-
-def test_a_picture_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"ending in \.svg or \.png"):
-        Outputs(plot=tmp_path / "t.pdf").check(force=False, resume=False)
-
-
-@pytest.mark.parametrize("names", [{"csv": "t.svg"}, {"markdown": "t.svg"}, {"csv": "other.csv"}])
-def test_no_output_overwrites_another(tmp_path, names):
-    outputs = Outputs(**{kind: tmp_path / name for kind, name in names.items()})
-    clash = tmp_path / "t.svg"
-    if "other.csv" in names.values():  # whose provenance is other.json
-        clash = tmp_path / "other.json"
-        outputs = msgspec.structs.replace(outputs, markdown=clash)
-    else:
-        outputs = msgspec.structs.replace(outputs, plot=clash)
-    with pytest.raises(UsageError, match="is named twice"):
-        outputs.check(force=True, resume=False)
+        outputs(tmp_path, {"markdown": "t.md"}).check(force=False, resume=False)
 
 
 # ── run ─────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_table_is_printed_and_written(tmp_path, capsys):
-    session = ScriptedSession(Worker(step_ms))
+    session, file = ScriptedSession(Worker(step_ms)), sweep_file(tmp_path)
     markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
-    assert run(session, markdown=markdown, plot=plot) == 0
+    assert run(session, file=file, markdown=markdown, plot=plot) == 0
     table = capsys.readouterr().out
     title = "encdec on NVIDIA H200: num_workers=2; 8 loader workers"
     assert table.startswith(f"{title}\nsamples/s, change")
@@ -275,6 +272,8 @@ def test_the_table_is_printed_and_written(tmp_path, capsys):
     assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text
     assert text.endswith("| 16 | 320.0 (host 2 ms) | 400.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
+    blocks = [(turn, cell) for turn in range(2) for cell in range(4)]
+    assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == blocks
 
 
 def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch):
@@ -323,50 +322,54 @@ def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
     return title_of(sweep_of(grid, settings).on(begun))
 
 
-def test_the_title_names_what_was_set_and_what_this_machine_chose():
-    assert titled() == "encdec on NVIDIA H200: num_workers=8 model_scale=full"
-    set_to_its_default = titled({"precision": "tf32"})
-    assert set_to_its_default == (
-        "encdec on NVIDIA H200: num_workers=8 precision=tf32 model_scale=full"
-    )
+CHOSEN = (
+    Note(lever="model_scale", text="model_scale=small: chosen for the CPU"),
+    Note(lever="precision", text="precision=fp32: chosen for the CPU"),
+)
+VARIED = msgspec.structs.replace(
+    GRID, rows=({},), columns=({"precision": "fp32", "num_workers": "0"},)
+)
+CPU = Device(kind="cpu", name="CPU, 2 threads")
 
 
-def test_the_title_says_what_was_chosen_for_the_cpu():
-    notes = (
-        Note(lever="model_scale", text="model_scale=small: chosen for the CPU"),
-        Note(lever="precision", text="precision=fp32: chosen for the CPU"),
-    )
-    cpu = Device(kind="cpu", name="CPU, 2 threads")
-    assert titled(notes=notes, device=cpu, model_scale="small", precision="fp32") == (
-        "encdec on CPU, 2 threads: num_workers=8; "
-        "model_scale=small: chosen for the CPU; precision=fp32: chosen for the CPU"
-    )
+@pytest.mark.parametrize(
+    ("how", "title"),
+    [
+        ({}, "encdec on NVIDIA H200: num_workers=8 model_scale=full"),
+        (  # set to its default
+            {"settings": {"precision": "tf32"}},
+            "encdec on NVIDIA H200: num_workers=8 precision=tf32 model_scale=full",
+        ),
+        (
+            {"notes": CHOSEN, "device": CPU, "model_scale": "small", "precision": "fp32"},
+            f"encdec on CPU, 2 threads: num_workers=8; {CHOSEN[0].text}; {CHOSEN[1].text}",
+        ),
+        (  # the values before the first block belong to no variant: the table names them
+            {"notes": CHOSEN[1:], "precision": "fp32", "grid": VARIED},
+            "encdec on NVIDIA H200: model_scale=full",
+        ),
+    ],
+)
+def test_the_title_names_what_was_set_and_what_this_machine_chose(how, title):
+    assert titled(**how) == title
 
 
-def test_the_title_says_nothing_of_what_is_varied():
-    """The table names it: the values before the first block belong to no variant."""
-    grid = msgspec.structs.replace(
-        GRID, rows=({},), columns=({"precision": "fp32", "num_workers": "0"},)
-    )
-    notes = (Note(lever="precision", text="precision=fp32: chosen for the CPU"),)
-    assert titled(notes=notes, precision="fp32", grid=grid) == (
-        "encdec on NVIDIA H200: model_scale=full"
-    )
-
-
-def test_every_block_goes_to_the_file(tmp_path):
-    assert run(ScriptedSession(Worker(step_ms)), file=sweep_file(tmp_path)) == 0
+@pytest.mark.parametrize(
+    ("hinders", "said", "failed"),
+    [
+        ({"too_big": lambda at: at["batch_size"] == "16"}, 2, 2),
+        ({"too_big": lambda at: True}, 4, 4),
+        ({"refuses": lambda at: "no" if at["pipelined"] == "on" else ""}, 0, 2),
+    ],
+    ids=["some out of memory", "all out of memory", "some refused"],
+)
+def test_cells_that_cannot_be_run_say_so_and_the_sweep_is_a_success(
+    tmp_path, capsys, hinders, said, failed
+):
+    assert run(ScriptedSession(Worker(step_ms, **hinders)), file=sweep_file(tmp_path)) == 0
+    assert capsys.readouterr().out.count("out of memory") == said
     rows = read_rows(tmp_path / "s.csv")
-    assert sorted((row.round, row.cell) for row in rows) == [
-        (turn, cell) for turn in range(2) for cell in range(4)
-    ]
-
-
-def test_a_cell_out_of_memory_says_so_and_the_sweep_is_a_success(tmp_path, capsys):
-    worker = Worker(step_ms, too_big=lambda settings: settings["batch_size"] == "16")
-    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
-    assert capsys.readouterr().out.splitlines()[-1].count("out of memory") == 2
-    assert sum(bool(row.failure) for row in read_rows(tmp_path / "s.csv")) == 2
+    assert sum(bool(row.failure or row.refused) for row in rows) == failed
 
 
 def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_path, capsys):
@@ -379,19 +382,6 @@ def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_pa
     assert last.startswith("gpudash: no setting could be run: no batches of ")
     assert last.count("no batches of 8") == last.count("no batches of 16") == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_one_setting_that_can_be_run_is_a_sweep(tmp_path, capsys):
-    worker = Worker(step_ms, refuses=lambda at: "no" if at["pipelined"] == "on" else "")
-    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
-    assert sum(row.refused for row in read_rows(tmp_path / "s.csv")) == 2
-
-
-def test_a_sweep_that_does_not_fit_into_memory_at_all_says_so_in_its_table(tmp_path, capsys):
-    worker = Worker(step_ms, too_big=lambda settings: True)
-    assert run(ScriptedSession(worker), file=sweep_file(tmp_path)) == 0
-    assert capsys.readouterr().out.count("out of memory") == 4
-    assert len(read_rows(tmp_path / "s.csv")) == 4
 
 
 @pytest.mark.parametrize(

@@ -51,18 +51,15 @@ def test_the_cells_steps_are_counted_and_the_answer_is_printed_with_a_picture(no
         r"train.ipynb on CPU, 1 thread: 200 steps, [\d.]+ steps/s; Adam, root Seq", first
     )
     assert fromstring(picture).tag.endswith("svg")
-    book.run("fit(100)")
+    book.run("fit(100)", "import sys")
     assert ": 300 steps, " in book.show()[0]
-    book.run("import sys")
     heavy = book.run("print([one for one in ('msgspec', 'textual', 'rich') if one in sys.modules])")
     assert heavy == "[]\n"  # what folds and draws is in a process beside
 
 
 def test_three_steps_have_a_rate_and_declared_ones_count_whichever_gpudash_a_cell_has(notebook):
     book = notebook(PYTHONPATH=str(Path(gpudash.__file__).parents[1]))
-    book.run(MODEL + "from gpudash import step\n")  # torch was there before
-    book.run(LOAD)
-    book.run("fit(3)")
+    book.run(MODEL + "from gpudash import step\n", LOAD, "fit(3)")  # torch was there before
     assert re.search(r": 3 steps, [\d.]+ steps/s", book.show()[0])
     book.run("for _ in range(5):\n    with step():\n        fit(3)")
     assert re.search(r": 8 steps, .*steps as the script declares them", book.show()[0])
@@ -71,9 +68,7 @@ def test_three_steps_have_a_rate_and_declared_ones_count_whichever_gpudash_a_cel
 
 def test_nothing_of_gpudash_is_left_after_unloading(notebook):
     book = notebook()
-    book.run(MODEL + LEFT)
-    book.run(LOAD)
-    book.run("fit(50)")
+    book.run(MODEL + LEFT, LOAD, "fit(50)")
     with attached(book) as dashboard:
         dashboard.wait(lambda one: one.levers)
         dashboard.session.change({"precision": "bf16"})
@@ -81,25 +76,19 @@ def test_nothing_of_gpudash_is_left_after_unloading(notebook):
         dashboard.wait(lambda one: one.settings.get("precision") == "bf16")
         book.run(UNLOAD)
         dashboard.wait(lambda one: one.state == "finished")
-    book.run("print(left(), '_compiled_call_impl' in vars(model))")
-    assert (
-        book.run("print(left(), '_compiled_call_impl' in vars(model))") == "[True, 0, []] False\n"
-    )
+    seen = "print(left(), '_compiled_call_impl' in vars(model))"
+    assert book.run(seen, seen) == "[True, 0, []] False\n"
     book.begin(SHOW)
     assert book.end()["error"].startswith("KeyError")
-    book.run("fit(20)")
-    book.run(LOAD)
-    book.run("fit(20)")
+    book.run("fit(20)", LOAD, "fit(20)")
     assert ": 20 steps, " in book.show()[0]
 
 
 def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(notebook):
     plain, watched, changed = notebook(), notebook("b.ipynb"), notebook("c.ipynb")
     digests = []
-    for book in (plain, watched, changed):
-        if book is not plain:
-            book.run(LOAD)
-        book.run(MODEL)
+    for book, before in (plain, []), (watched, [LOAD]), (changed, [LOAD]):
+        book.run(*before, MODEL)
         book.begin("fit(400)")
         if book is changed:
             with attached(book) as dashboard:
@@ -113,14 +102,11 @@ def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(not
 
 def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(notebook):
     book = notebook()
-    book.run(LOAD)
-    book.run(MODEL)
-    book.run("fit(50)")
+    book.run(LOAD, MODEL, "fit(50)")
     with attached(book) as dashboard:
-        seen = dashboard.wait(lambda one: one.levers)
+        seen = dashboard.wait(lambda one: one.levers and one.status == "no cell trains")
         assert "precision" in [one.name for one in seen.levers]
-        resting = dashboard.wait(lambda one: one.status == "no cell trains")
-        assert resting.device is not None
+        assert seen.device is not None
         with pytest.raises(UsageError, match="watched by another gpudash"), attached(book):
             pass
         assert "gpudash attach watches since then" in book.show()[0]
@@ -135,8 +121,7 @@ def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(
         steps = dashboard.wait(lambda one: one.status == "no cell trains").total_steps
         book.run("fit(60)")  # the same optimizer goes on
         dashboard.wait(lambda one: one.total_steps == steps + 60)
-        book.run(MODEL)
-        book.run("fit(30)")  # another training begins anew
+        book.run(MODEL, "fit(30)")  # another training begins anew
         dashboard.wait(lambda one: one.total_steps == 30)
     book.run("fit(50)")
     until(lambda: "80 steps" in book.show()[0])
@@ -191,36 +176,34 @@ def test_several_notebooks_are_named_and_one_that_is_killed_leaves_nothing(noteb
 
 
 def test_a_child_that_outlives_the_extension_keeps_nothing_of_it(notebook, place):
+    fork = "child = os.fork()\nif not child:\n    time.sleep(100)\n    os._exit(0)"
     book = notebook()
-    book.run(LOAD)
-    book.run("import os, time")
-    book.run("child = os.fork()\nif not child:\n    time.sleep(100)\n    os._exit(0)")
-    book.run(UNLOAD)
+    book.run(LOAD, "import os, time", fork, UNLOAD)
     assert [*place.iterdir()] == []
     book.run("os.kill(child, 9)")
 
 
-def test_a_kernel_without_gpudash_gets_it_by_a_line_in_its_first_cell(notebook, tmp_path):
-    printed = done(sys.executable, "-m", "gpudash", "notebook").stdout
+@pytest.fixture(scope="module")
+def first_cell():
+    """The line for the first cell of a kernel without gpudash."""
+    return done(sys.executable, "-m", "gpudash", "notebook").stdout.strip()
+
+
+def test_a_kernel_without_gpudash_gets_it_by_a_line_in_its_first_cell(notebook, first_cell):
     # what the kernel's Python finds: torch, and nothing of gpudash's
     hide = "import sys; sys.modules['gpudash'] = None; sys.modules['msgspec'] = None"
+    found = "import sys; del sys.modules['gpudash']; sys.path_importer_cache.clear()"
     book = notebook(PYTHONPATH="")
-    book.run(hide)
-    book.run("import sys; del sys.modules['gpudash']; sys.path_importer_cache.clear()")
-    book.run(printed.strip())
-    book.run(MODEL)
-    book.run("fit(40)")
+    book.run(hide, found, first_cell, MODEL, "fit(40)")
     assert ": 40 steps, " in book.show()[0]
     names = "print({one for one in dir() if not one.startswith('_')} & {'os', 'OLDEST', 'NEWEST'})"
     assert book.run(names) == "set()\n"
 
 
-def test_a_project_with_a_module_of_this_name_keeps_it(notebook, tmp_path):
+def test_a_project_with_a_module_of_this_name_keeps_it(notebook, tmp_path, first_cell):
     (tmp_path / "gpudash.py").write_text("mine = 1")
     book = notebook(PYTHONPATH=str(tmp_path))
-    book.run(done(sys.executable, "-m", "gpudash", "notebook").stdout.strip())
-    book.run(MODEL)
-    book.run("fit(40)")
+    book.run(first_cell, MODEL, "fit(40)")
     assert ": 40 steps, " in book.show()[0]
     assert book.run("import gpudash; print(gpudash.mine)") == "1\n"
     book.run("%unload_ext _gpudash")
@@ -236,16 +219,12 @@ def test_without_a_folder_for_its_socket_a_line_says_so(notebook):
     book = notebook()
     book.run("import os; os.environ['GPUDASH_RUN_DIR'] = '/nowhere'")
     assert book.run(LOAD) == "gpudash cannot watch this kernel: No such file or directory\n"
-    book.run(MODEL)
-    book.run("fit(5)")
+    book.run(MODEL, "fit(5)")
 
 
 def test_where_gpudashs_own_process_cannot_start_the_answer_says_why(notebook, tmp_path):
     (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec for this Python')")
-    book = notebook(
-        PYTHONPATH=os.pathsep.join((str(tmp_path), str(Path(gpudash.__file__).parents[1])))
-    )
-    book.run(LOAD)
-    book.run(MODEL)
-    book.run("fit(5)")
+    path = (str(tmp_path), str(Path(gpudash.__file__).parents[1]))
+    book = notebook(PYTHONPATH=os.pathsep.join(path))
+    book.run(LOAD, MODEL, "fit(5)")
     assert "no msgspec for this Python" in book.show()[0]
