@@ -11,7 +11,8 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from gpudash.diagnosis.answer import Answers
-from gpudash.snapshot import Snapshot
+from gpudash.protocol.commands import Plan
+from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.app import Dashboard
 from gpudash.tui.panels import View
 from tests.tui.fake_engine import FakeEngine, answered, training
@@ -175,7 +176,8 @@ async def dashboard(
 
     A contained failure fails the test too, unless `fails` expects one.
     """
-    engine = engine or FakeEngine()
+    of = snapshot.workload if snapshot is not None and is_script(snapshot) else "encdec"
+    engine = engine or FakeEngine(Plan(workload=of, settings={}))
     app = Dashboard(lambda: engine, engine.plan, **{"rate_hz": 1000.0, **options})
     if fails:
         painted_at_once.add(app)
@@ -189,4 +191,4 @@ async def dashboard(
         if not app._exit:
             driver.lines()  # what no test has looked at can be painted too
             await driver.settle()
-        assert fails == bool(app.failures), app.failures
+        assert fails or not app.failures, app.failures

@@ -180,9 +180,11 @@ def answered(
     snapshot: Snapshot, answers: Answers | None = None, profile: Summary | None = None
 ) -> Snapshot:
     """The snapshot with its answer; unless it has one, that of `answers` after a look at it."""
+    if snapshot.answer is not None:
+        return snapshot
     answers = answers or Answers()
     answers.look(snapshot, usable_cores(), profile)
-    return msgspec.structs.replace(snapshot, answer=snapshot.answer or answers.newest)
+    return msgspec.structs.replace(snapshot, answer=answers.newest)
 
 
 class FakeEngine:

@@ -6,7 +6,6 @@ import threading
 from itertools import count
 
 import msgspec
-import pytest
 from textual.drivers._writer_thread import WriterThread
 from textual.widgets import OptionList
 
@@ -17,7 +16,7 @@ from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.keys import Help
 from gpudash.tui.screens.main import MainScreen
 from gpudash.tui.widgets.painted import Painted
-from tests.tui.driving import Driver, dashboard, showing
+from tests.tui.driving import Driver, showing
 from tests.tui.fake_engine import recording, training
 
 PARTS = (
@@ -43,7 +42,7 @@ def said(d: Driver) -> list[str]:
 
 
 async def assert_goes_on(d: Driver, *, said_of: str) -> None:
-    """The log has one line of it; keys and snapshots arrive."""
+    """The log has one line of it; keys and snapshots arrive. It may fail again."""
     await d.show(training(moved=50.0))
     (line,) = said(d)
     assert line.startswith(f"gpudash: {said_of} failed")
@@ -54,24 +53,24 @@ async def assert_goes_on(d: Driver, *, said_of: str) -> None:
     await d.press("p")
     assert len(d.engine.calls_of("change")) == before + 1
     assert "off …" in d.text() or "on …" in d.text()
+    d.app.failures.clear()
+    d.app.main_screen.pane.lines["log"].clear()
 
 
-@pytest.mark.parametrize("part", PARTS)
 @showing(size=(200, 50), fails=True)
-async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(part, monkeypatch, d):
-    name = part.split()[0]
-    widget = d.app.main_screen.query_one(f"#{name}", Painted)
-    with monkeypatch.context() as patch:
-        patch.setattr(widget, "rows", broken)
-        widget.repaint()
-        for tick in range(2):
-            await d.show(training(moved=float(tick)))
-        if widget.size.width > 40:
+async def test_a_widget_that_cannot_paint_says_so_in_its_place_until_it_can(monkeypatch, d):
+    for part in PARTS:
+        widget = d.app.main_screen.query_one(f"#{part.split()[0]}", Painted)
+        with monkeypatch.context() as patch:
+            patch.setattr(widget, "rows", broken)
+            widget.repaint()
+            for tick in range(2):
+                await d.show(training(moved=float(tick)))
             assert f"the {part} failed: KeyError: 0" in d.text()
-    widget.repaint()
-    painted = map(widget.render_line, range(widget.size.height))
-    assert not any(f"the {part} failed" in strip.text for strip in painted)
-    await assert_goes_on(d, said_of=f"the {part}")
+        widget.repaint()
+        painted = map(widget.render_line, range(widget.size.height))
+        assert not any(f"the {part} failed" in strip.text for strip in painted)
+        await assert_goes_on(d, said_of=f"the {part}")
 
 
 @showing(fails=True)
@@ -87,29 +86,20 @@ async def test_what_cannot_be_computed_costs_its_own_widget_alone(monkeypatch, d
 
 
 @showing(fails=True)
-async def test_a_failing_action_is_logged_once_however_often_it_is_pressed(monkeypatch, d):
-    monkeypatch.setattr(d.engine, "new_row", broken)
-    await d.press("n", "n", "n")
-    await assert_goes_on(d, said_of="the main screen")
-
-
-@pytest.mark.parametrize("where", ["set_timer", "call_later", "call_after_refresh", "run_worker"])
-@showing(fails=True)
-async def test_a_callback_that_fails(where, d):
+async def test_actions_callbacks_and_handlers_that_fail_are_logged_once(monkeypatch, d):
     async def fail():
         broken()
 
-    if where == "set_timer":
-        d.app.set_timer(0.001, broken)
-    else:
-        getattr(d.app, where)(fail)
-    while not said(d):
-        await d.pilot.pause(0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(d.engine, "new_row", broken)
+        await d.press("n", "n", "n")
     await assert_goes_on(d, said_of="the main screen")
-
-
-@showing(fails=True)
-async def test_a_handler_of_the_main_screen_that_fails(monkeypatch, d):
+    later = (d.app.call_later, d.app.call_after_refresh, d.app.run_worker)
+    for ask in (lambda fail: d.app.set_timer(0.001, fail), *later):
+        ask(fail)
+        while not said(d):
+            await d.pilot.pause(0.01)
+        await assert_goes_on(d, said_of="the main screen")
     with monkeypatch.context() as patch:
         patch.setattr(MainScreen, "on_resize", broken)
         await d.pilot.resize_terminal(130, 42)
@@ -129,27 +119,16 @@ async def test_a_snapshot_that_cannot_be_taken_leaves_an_open_dialog_alone(monke
 
 
 @showing(fails=True)
-async def test_a_dialog_that_fails_is_closed(monkeypatch, d):
-    await d.press("w")
-    monkeypatch.setattr(OptionList, "action_cursor_down", broken)
-    await d.press("down")
-    await assert_goes_on(d, said_of="the open dialog")
-
-
-@showing(fails=True)
-async def test_a_dialog_that_cannot_be_composed_is_closed(monkeypatch, d):
-    monkeypatch.setattr(Help, "compose", broken)
-    await d.press("question_mark")
-    await assert_goes_on(d, said_of="the open dialog")
-
-
-@showing(fails=True)
-async def test_a_failing_answer_to_a_dialog_is_logged(monkeypatch, d):
-    await d.press("w", "down")
-    with monkeypatch.context() as patch:
-        patch.setattr(d.engine, "restart", broken)
-        await d.press("enter")
-    await assert_goes_on(d, said_of="the main screen")
+async def test_a_dialog_that_fails_is_closed_and_a_failing_answer_is_logged(monkeypatch, d):
+    for patched, name, keys, said_of in (
+        (OptionList, "action_cursor_down", ("w", "down"), "the open dialog"),
+        (Help, "compose", ("question_mark",), "the open dialog"),
+        (d.engine, "restart", ("w", "down", "enter"), "the main screen"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(patched, name, broken)
+            await d.press(*keys)
+        await assert_goes_on(d, said_of=said_of)
 
 
 async def test_a_palette_that_lost_its_room_turns_no_page(d):
@@ -162,52 +141,43 @@ async def test_a_palette_that_lost_its_room_turns_no_page(d):
     assert "Levers · " in d.text()
 
 
-@pytest.mark.parametrize("state", ["training", "finished"])
-@pytest.mark.parametrize("key", ["pagedown", "pageup"])
-async def test_a_page_turned_in_a_palette_that_is_just_being_opened_is_no_failure(state, key):
-    async with dashboard(snapshot=msgspec.structs.replace(training(), state=state)) as d:
+async def test_a_page_turned_in_a_palette_that_is_just_being_opened_is_no_failure(d):
+    for state, key in (("training", "pagedown"), ("finished", "pageup")):
+        await d.show(msgspec.structs.replace(training(), state=state))
         await d.press_together("ctrl+p", key)
         await d.until("Levers · ")
+        await d.press("escape")
 
 
-async def test_two_enters_in_the_palette_run_a_command_once(d):
-    await d.press("ctrl+p")
-    await d.type("new")
-    await d.until("New row of the history")
-    await d.press_together("enter", "enter")
-    while not d.engine.calls_of("new_row"):
-        await d.pilot.pause(0.02)
-    await d.settle()
-    assert d.app.screen is d.app.main_screen
-    assert d.engine.calls_of("new_row") == [()]
-
-
-@pytest.mark.parametrize("playback", [None, Playback(name="run.csv")])
-async def test_without_a_training_a_failure_is_logged_all_the_same(playback, monkeypatch):
-    snapshot = msgspec.structs.replace(training(), state="finished", playback=playback)
-    async with dashboard(snapshot=snapshot, fails=True) as d:
-        monkeypatch.setattr(d.app, "action_help", broken)
+@showing(fails=True)
+async def test_without_a_training_a_failure_is_logged_all_the_same(monkeypatch, d):
+    monkeypatch.setattr(d.app, "action_help", broken)
+    for playback in (None, Playback(name="run.csv")):
+        d.app.failures.clear()
+        await d.show(msgspec.structs.replace(training(), state="finished", playback=playback))
         await d.press("question_mark")
-        (line,) = said(d)
+        line = said(d)[-1]
         assert line.startswith("gpudash: the main screen failed: KeyError: 0")
         assert not line.endswith("goes on")
         await d.press("4")
         assert "⁴step, ms" in d.text()
 
 
-async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypatch):
-    snapshot = msgspec.structs.replace(training(), recording=recording())
-    async with dashboard(snapshot=snapshot, fails=True) as d:
-        monkeypatch.setattr(d.app.main_screen._compositor, "update_widgets", broken)
-        for tick in count():
-            if d.has_left:
-                break
-            d.engine.publish(msgspec.structs.replace(snapshot, elapsed_s=float(tick)))
-            await asyncio.sleep(0.01)  # not the pilot's: it paints by itself
-        assert d.engine.calls_of("stop_recording") == [()]
-        assert d.app.return_code == 1
-        (line,) = d.app.failures.values()
-        assert line.startswith("gpudash: the main screen failed: KeyError: 0")
+RECORDED = msgspec.structs.replace(training(), recording=recording())
+
+
+@showing(RECORDED, fails=True)
+async def test_a_main_screen_that_can_never_be_painted_is_left_in_order(monkeypatch, d):
+    monkeypatch.setattr(d.app.main_screen._compositor, "update_widgets", broken)
+    for tick in count():
+        if d.has_left:
+            break
+        d.engine.publish(msgspec.structs.replace(RECORDED, elapsed_s=float(tick)))
+        await asyncio.sleep(0.01)  # not the pilot's: it waits until the app is idle
+    assert d.engine.calls_of("stop_recording") == [()]
+    assert d.app.return_code == 1
+    (line,) = d.app.failures.values()
+    assert line.startswith("gpudash: the main screen failed: KeyError: 0")
 
 
 def test_a_terminal_is_behind_until_it_has_taken_what_was_painted():

@@ -10,8 +10,7 @@ from gpudash.snapshot import Hang, RankRow, RankStack, Snapshot
 from gpudash.tui.bars import header
 from gpudash.tui.widgets.ranks import in_sight, rank_rows, spread, verdict
 from tests.tui import scripts
-from tests.tui.driving import still
-from tests.tui.test_script import script
+from tests.tui.driving import showing, still
 
 
 def lines(job, width=120, shown=None, cursor=None):
@@ -146,17 +145,14 @@ def test_ranks_whose_batches_differ_have_the_least_and_the_most_in_the_header():
     )
 
 
-async def test_the_pane_grows_for_the_ranks_and_shrinks_again():
-    async with script(scripts.of_gpus(16), size=(120, 40)) as d:
-        usual = d.app.main_screen.pane.size.height
-        d.app.main_screen.open_tab("ranks")
+@showing(scripts.of_gpus(16))
+async def test_the_pane_grows_for_the_ranks_and_shrinks_again(d):
+    main, rows = d.app.main_screen, []
+    for tab in ("output", "ranks", "history"):
+        main.open_tab(tab)
         await d.settle()
-        await d.settle()
-        assert d.app.main_screen.pane.size.height > usual
-        d.app.main_screen.open_tab("history")
-        await d.settle()
-        await d.settle()
-        assert d.app.main_screen.pane.size.height == usual
+        rows.append(main.pane.size.height)
+    assert rows[0] == rows[2] < rows[1]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -172,9 +168,12 @@ def test_nan_and_infinity_are_shown_as_not_measured(value):
     assert spread(Snapshot(ranks=(first, odd))) == spread(Snapshot(ranks=(first,)))
 
 
-@pytest.mark.parametrize("size", [(20, 5), (60, 16), (80, 24), (120, 40), (400, 120)])
-@pytest.mark.parametrize("count", [2, 64])
-async def test_no_size_raises(size, count):
-    async with script(scripts.of_gpus(count), size=size) as d:
-        d.app.main_screen.open_tab("ranks")
-        await d.press("down", "pagedown", "end", "home")
+@showing(scripts.of_gpus(64))
+async def test_no_size_raises(d):
+    d.app.main_screen.open_tab("ranks")
+    for size in [(20, 5), (60, 16), (80, 24), (120, 40), (400, 120)]:
+        await d.resize(*size)
+        for count in (2, 64):
+            await d.show(scripts.of_gpus(count))
+            await d.press("down", "pagedown", "end", "home")
+            assert len(d.lines()) == size[1]

@@ -4,8 +4,8 @@ import msgspec
 
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.recipe import TakeHome
+from tests.tui import scripts
 from tests.tui.driving import showing
-from tests.tui.test_script import script
 from workloads import CATALOGUE
 from workloads.levers import find
 from workloads.take_home import recipe
@@ -31,18 +31,18 @@ async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied(d):
     assert d.notices() == ["there is nothing to copy"]
 
 
+@showing(scripts.training())
 async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, d
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("\nloader = DataLoader(data, batch_size=16)\n")
-    async with script() as d:
-        d.app.control.plan = changed(d.app.control.plan, command=("python", "train.py"))
-        d.choose("pin_memory")
-        await d.press("c", "right")
-        assert "train.py:2 in your script:" in d.text()
-        assert "-loader = DataLoader(data, batch_size=16)" in d.text()
-        assert "+loader = DataLoader(data, batch_size=16, pin_memory=True)" in d.text()
+    d.app.control.plan = changed(d.app.control.plan, command=("python", "train.py"))
+    d.choose("pin_memory")
+    await d.press("c", "right")
+    assert "train.py:2 in your script:" in d.text()
+    assert "-loader = DataLoader(data, batch_size=16)" in d.text()
+    assert "+loader = DataLoader(data, batch_size=16, pin_memory=True)" in d.text()
 
 
 async def test_the_arrows_and_words_of_the_hint_go_to_the_other_values(d):

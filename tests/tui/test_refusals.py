@@ -4,14 +4,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import SlowingShown
 from gpudash.snapshot import ENDED
 from gpudash.tui.keys import INSTEAD, KEYS, RECORDED, WHY_NOT
 from tests.tui import scripts
 from tests.tui.comparisons import CONCLUDED, compared, comparing
 from tests.tui.driving import dashboard
-from tests.tui.fake_engine import FakeEngine, result, settings, training
+from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_replay import PLAYBACK, FakePlayer
 
 changed = msgspec.structs.replace
@@ -23,9 +22,9 @@ PROVEN_BY = SlowingShown(delay_ms=0.5, slopes=(), rounds=3)
 
 
 @asynccontextmanager
-async def refusing(engine=None, **options):
+async def refusing(**options):
     """A dashboard, and a function that shows it a snapshot and presses keys that are refused."""
-    async with dashboard(engine=engine, **options) as d:
+    async with dashboard(**options) as d:
 
         async def refused(snapshot, why, *keys, lever="", tab=""):
             await d.show(snapshot)
@@ -139,7 +138,7 @@ LATER = "levers are known from the first training step on"
 
 async def test_what_a_script_has_no_use_for():
     shown = scripts.training()
-    async with refusing(FakeEngine(Plan(workload="train.py", settings={}))) as (d, refused):
+    async with refusing(snapshot=scripts.training()) as (d, refused):
         await refused(shown, BATCH, "plus", "minus")
         await refused(shown, "pipelined: only a workload of gpudash's own has it", "p")
         await refused(shown, OURS, "w", "R")
@@ -153,7 +152,7 @@ async def test_what_a_script_has_no_use_for():
 async def test_what_a_script_cannot_do_before_its_first_step():
     shown = scripts.starting("torch is imported; no training step so far")
     ab = compared(lever="fused_optimizer", a="script", b="fused", failure="it ended")
-    async with refusing(FakeEngine(Plan(workload="train.py", settings={}))) as (_, refused):
+    async with refusing(snapshot=scripts.training()) as (_, refused):
         await refused(shown, LATER, "p", "enter", "right", "a", "c")
         await refused(shown, "train.py has trained no step so far", "space", "t", "M")
         await refused(shown, "there is nothing to copy", "y")
@@ -163,7 +162,7 @@ async def test_what_a_script_cannot_do_before_its_first_step():
 
 async def test_what_several_processes_do_not_do():
     waits = "several ranks are not paused: in a pause their collectives would time out"
-    async with refusing(FakeEngine(Plan(workload="train.py", settings={}))) as (d, refused):
+    async with refusing(snapshot=scripts.training()) as (d, refused):
         await refused(scripts.of_ranks(2), "precision: 2 processes train together", "right")
         await refused(scripts.of_ranks(2), waits, "space")
         assert "2 processes train" in d.text()
