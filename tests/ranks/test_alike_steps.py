@@ -21,6 +21,12 @@ from tests.scripted_run import BEGAN_S, Trainer, gpu, measured
 LENGTHS = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 12)), min_size=1, max_size=8)
 
 
+def begun():
+    view = SettingsHistory()
+    view.start(0, "encdec", {})
+    return view
+
+
 def trained(lengths, cpu_ms=None):
     """Return one run twice: step by step, and with one record for each length."""
     run, each, together = Trainer(), [], []
@@ -58,18 +64,14 @@ def ticks(items):
     return [value for values in (series.at_s, *series.values.values()) for value in values]
 
 
-def recent(items):
-    view = RecentSteps()
+def having(view, items):
     for step in steps_of(items):
         view.add(step)
-    return view.rate(0.0)
+    return view
 
 
 def whole_run(items):
-    view = WholeRun()
-    for step in steps_of(items):
-        view.add(step)
-    return [view.steps_per_s]
+    return [having(WholeRun(), items).steps_per_s]
 
 
 def account(items):
@@ -118,7 +120,8 @@ def test_every_view_is_the_same_for_equal_steps_and_their_one_record(view, lengt
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 4)), min_size=1, max_size=8))
 def test_the_current_rate_is_the_same_too(lengths):
     each, together = trained(lengths)
-    assert recent(together) == pytest.approx(recent(each))
+    rate, expected = (having(RecentSteps(), items).rate(0.0) for items in (together, each))
+    assert rate == pytest.approx(expected)
 
 
 @given(LENGTHS, st.floats(0, 100))

@@ -55,8 +55,16 @@ class Job:
         for rank, text in enumerate(texts):
             self.say(rank, Stack(at_s=self.ended_s, text=text, why="" if text else why))
 
+    def wants_stacks(self, after_s):
+        return self.hangs.wants_stacks(self.ended_s + after_s)
+
     def after(self, seconds):
         return self.hangs.hang(self.ended_s + seconds)
+
+
+def asked(job, after_s):
+    """Have stacks been asked for, so long after the last step."""
+    job.say(0, Stacks(id=1), job.ended_s + after_s, source="session")
 
 
 def hang_of(*texts, why="", device="cpu"):
@@ -89,18 +97,9 @@ def test_a_hang_is_suspected_from_those_times_on():
     job.train(40, 500.0)  # the usual time follows
     assert job.after(11.0)
     first = Job(steps=0)
-    asked_s = first.ended_s + 30.0
-    assert first.hangs.wants_stacks(asked_s)
-    first.say(0, Stacks(id=1), asked_s, source="session")
-    assert [first.hangs.wants_stacks(asked_s + s) for s in (29.9, 30.0)] == [False, True]
-
-
-def test_after_a_pause_a_hang_may_be_suspected_again():
-    job = Job(1)
-    job.say(0, job.ranks[0].pause())
-    assert job.after(60.0) is None
-    job.say(0, job.ranks[0].resume())
-    assert job.after(60.0)
+    assert first.wants_stacks(30.0)
+    asked(first, 30.0)
+    assert [first.wants_stacks(s) for s in (59.9, 60.0)] == [False, True]
 
 
 def test_one_rank_that_goes_on_is_no_hang():
@@ -111,42 +110,41 @@ def test_one_rank_that_goes_on_is_no_hang():
     assert job.hangs.hang(ahead.now_s + 5.0) is None
 
 
-def test_an_evaluation_of_one_rank_alone_may_be_a_hang():
+def test_a_pause_of_all_is_none_and_one_of_a_rank_alone_may_be_a_hang():
     job = Job(2)
     job.say(0, job.ranks[0].pause())
     assert job.after(60.0)
     job.say(1, job.ranks[1].pause())
     assert job.after(60.0) is None
+    job.say(0, job.ranks[0].resume())
+    assert job.after(60.0)
 
 
 def test_nothing_is_suspected_before_training_and_after_its_end():
     assert Hangs().hang(1e9) is None
-    job = Job(2)
-    job.say(0, failed(job.ended_s, "it died"))
-    assert job.after(60.0) is None
-    job = Job(2)
+    died, left = Job(2), Job(2)
+    died.say(0, failed(died.ended_s, "it died"))
     for rank in (0, 1):
-        job.say(rank, parted(job.ended_s))
-    assert job.after(60.0) is None
+        left.say(rank, parted(left.ended_s))
+    assert died.after(60.0) is left.after(60.0) is None
 
 
 def test_stacks_are_asked_for_once_and_again_every_thirty_seconds():
     job = Job()
-    asks = [job.hangs.wants_stacks(job.ended_s + 5), job.hangs.wants_stacks(job.ended_s + 11)]
-    job.say(0, Stacks(id=1), job.ended_s + 11, source="session")
-    asks += [job.hangs.wants_stacks(job.ended_s + 40), job.hangs.wants_stacks(job.ended_s + 42)]
-    assert asks == [False, True, False, True]
+    assert [job.wants_stacks(s) for s in (5, 11)] == [False, True]
+    asked(job, 11)
+    assert [job.wants_stacks(s) for s in (40, 42)] == [False, True]
 
 
 def test_a_step_ends_a_hang_and_the_next_hang_requests_stacks_again():
     job = Job()
-    job.say(0, Stacks(id=1), job.ended_s + 11, source="session")
+    asked(job, 11)
     job.answer(LOAD, REDUCE, REDUCE)
     assert len(job.after(12).stacks) == 3
     job.train(1)
     assert job.after(1) is None
     assert job.after(11).stacks == ()
-    assert job.hangs.wants_stacks(job.ended_s + 11)
+    assert job.wants_stacks(11)
 
 
 @pytest.mark.parametrize(
@@ -189,24 +187,27 @@ def test_the_ranks_that_the_others_wait_for_are_named_first(texts, absent, said)
     assert (hang.missing, clauses(hang)) == (absent, said)
 
 
-def test_on_a_gpu_a_rank_at_another_line_than_most_is_missing():
-    item = LOAD.replace("data.py", "train.py").replace("load", "step")
-    hang = hang_of(item, item, item, LOAD, device="cuda")
-    assert hang.missing == (3,)
-    assert clauses(hang)[1] == "the others are in step (train.py:41)"
-    assert hang_of(item, LOAD, device="cuda").missing == ()
+STEP, *LINES = [
+    LOAD.replace("data.py", "train.py").replace("41", line).replace("load", function)
+    for line, function in (("41", "step"), ("5", "load"), ("6", "load"), ("7", "load"))
+]
+MISSING = {
+    "at another line than most": (3, "cuda", (STEP, STEP, STEP, LOAD)),
+    "of two at two lines none": (None, "cuda", (STEP, LOAD)),
+    "in another function than most": (3, "cuda", (*LINES, LOAD)),
+    "on a CPU at another line": (2, "cpu", (LINES[0], LINES[0], LINES[1])),
+    "on a GPU a backward pass waits for nobody": (0, "cuda", (BACKWARD, *LINES[:2])),
+}
 
 
-def test_on_a_gpu_a_rank_in_another_function_than_most_is_missing():
-    lines = [LOAD.replace("data.py", "train.py").replace("41", str(line)) for line in (5, 6, 7)]
-    assert hang_of(*lines, LOAD, device="cuda").missing == (3,)
-    assert hang_of(lines[0], lines[0], lines[1]).missing == (2,)
+@pytest.mark.parametrize(("rank", "device", "texts"), MISSING.values(), ids=MISSING)
+def test_a_rank_elsewhere_than_most_is_missing(rank, device, texts):
+    assert hang_of(*texts, device=device).missing == (() if rank is None else (rank,))
 
 
-def test_on_a_gpu_a_backward_pass_waits_for_nobody():
-    item = LOAD.replace("data.py", "train.py")
-    assert hang_of(BACKWARD, item, item, device="cuda").missing == (0,)
-    assert hang_of(BACKWARD, item, item).missing == (1, 2)
+def test_the_others_are_where_most_are():
+    assert clauses(hang_of(STEP, STEP, STEP, LOAD))[1] == "the others are in step (train.py:41)"
+    assert hang_of(BACKWARD, *LINES[:2]).missing == (1, 2)
 
 
 def test_a_rank_that_has_ended_is_missing():
@@ -267,8 +268,9 @@ def test_stacks_show_who_is_missing_if_all_have_joined():
     joined = job.after(15).stacks[0].joined
     job.say(0, Stack(at_s=job.ended_s, text=REDUCE, joined=joined))
     job.say(1, Stack(at_s=job.ended_s, text=LOAD))
-    assert job.after(15).missing == (1,)
-    assert clauses(job.after(15))[0] == "all ranks that tell have joined all_reduce #1,418 (25 MiB)"
+    hang = job.after(15)
+    assert hang.missing == (1,)
+    assert clauses(hang)[0] == "all ranks that tell have joined all_reduce #1,418 (25 MiB)"
 
 
 def test_a_rank_in_another_collective_of_the_same_number_is_named():
@@ -304,17 +306,17 @@ def test_the_log_has_every_call_and_equal_stacks_once():
 
 
 def test_ten_thousand_ranks_are_a_few_words():
-    stacks = [RankStack(rank=rank, doing=f"is at x.py:{rank}") for rank in range(9_990)]
-    stacks += [RankStack(rank=9_990 + one, doing="waits in barrier") for one in range(10)]
-    said = clauses(Hang(for_s=20.0, missing=missing(stacks), stacks=tuple(stacks)))
-    assert said[-1] == "9,987 more are elsewhere"
+    def said(stacks):
+        return clauses(Hang(for_s=20.0, missing=missing(stacks), stacks=tuple(stacks)))
+
+    many = [RankStack(rank=rank, doing=f"is at x.py:{rank}") for rank in range(9_990)]
+    waiting = [RankStack(rank=9_990 + one, doing="waits in barrier") for one in range(10)]
+    assert said(many + waiting)[-1] == "9,987 more are elsewhere"
     alike = [RankStack(rank=rank, doing="is at x.py:1") for rank in range(5)]
-    alike += [RankStack(rank=9, doing="waits in barrier", collective="barrier")]
-    said = clauses(Hang(for_s=20.0, missing=missing(alike), stacks=tuple(alike)))
-    assert said == ("ranks 0, 1, 2 and 2 more are at x.py:1", "rank 9 waits in barrier")
-    few = tuple(one for one in alike if one.rank != 4)
-    said = clauses(Hang(for_s=20.0, missing=missing(few), stacks=few))
-    assert said[0] == "ranks 0, 1, 2 and 3 are at x.py:1"
+    waits = RankStack(rank=9, doing="waits in barrier", collective="barrier")
+    some = ("ranks 0, 1, 2 and 2 more are at x.py:1", "rank 9 waits in barrier")
+    assert said([*alike, waits]) == some
+    assert said([*alike[:4], waits])[0] == "ranks 0, 1, 2 and 3 are at x.py:1"
 
 
 def test_the_log_of_a_single_process_names_no_rank():

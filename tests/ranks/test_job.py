@@ -38,9 +38,9 @@ def of_job(*envelopes, own):
     return ranks.of_all(own.body)
 
 
-def test_a_single_process_is_unchanged():
+def test_a_single_process_is_unchanged_and_before_a_start_it_is_alone():
     own = trained()
-    assert of_job(started(), own=own) is own.body
+    assert of_job(started(), own=own) is of_job(own=own) is own.body
 
 
 def test_a_step_of_the_job_has_the_samples_of_all_ranks():
@@ -82,11 +82,6 @@ def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
     assert item.steps[0].samples == 32 + 96
     pair = (started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1))
     assert of_job(*pair, own=trained()).steps[0].samples == 32 + 96  # 1 goes on by itself
-
-
-def test_before_a_start_a_process_is_alone():
-    own = trained()
-    assert of_job(own=own) is own.body
 
 
 def test_a_process_that_trains_alone_beside_others_may_restart():

@@ -7,10 +7,10 @@ import pytest
 
 from gpudash.protocol.envelope import Envelope
 from gpudash.ranks.job import Ranks
-from gpudash.ranks.rank import SPAN_S, Rank, StepHistory
+from gpudash.ranks.rank import Rank
 from tests import simulated_ranks
 from tests.lives import failed, in_process, parted, stamped, stopped
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host, step
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 
 SEQ = count()
 
@@ -29,11 +29,15 @@ def trained(rank, step_ms, steps=20):
     return said(rank, in_process(run.start(), ready_s=ready_s), *run.steps(steps, step_ms))
 
 
-def rows(*envelopes, after_s=1.0):
+def pair():
+    return [*trained(0, 50.0), *trained(1, 50.0)]
+
+
+def rows(*envelopes, after_s=1.0, hang=False):
     ranks = Ranks()
     for envelope in stamped(envelopes):
         ranks.take(envelope)
-    return ranks.rows(BEGAN_S + after_s)
+    return ranks.rows(BEGAN_S + after_s, hang=hang)
 
 
 def test_each_process_has_its_own_steps_rates_and_times():
@@ -48,10 +52,8 @@ def test_each_process_has_its_own_steps_rates_and_times():
 
 
 def test_in_a_hang_no_rank_trains():
-    ranks = Ranks()
-    for envelope in stamped((*trained(0, 50.0), *trained(1, 50.0))):
-        ranks.take(envelope)
-    rates = [(row.steps_per_s, row.samples_per_s) for row in ranks.rows(BEGAN_S + 20, hang=True)]
+    stuck = rows(*pair(), after_s=20.0, hang=True)
+    rates = [(row.steps_per_s, row.samples_per_s) for row in stuck]
     assert rates == [(0.0, 0.0)] * 2
 
 
@@ -59,16 +61,13 @@ def test_a_replay_tells_by_a_reading_what_a_rank_reported_of_its_collectives():
     values = {"collective_bus_mib": 66.75, "collective_ms": 12.25, "collective_exposed_ms": 4.5}
     live = msgspec.structs.replace(Trainer().steps(1, 50.0)[0], values=values)
     for message in (live, host(BEGAN_S, 150.0, **values)):
-        first, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(0, message))
+        first, second = rows(*pair(), *said(0, message))
         assert first.values.items() >= values.items()
         assert not second.values.keys() & values.keys()
 
 
-def test_a_single_process_needs_no_table():
+def test_a_single_process_needs_no_table_and_other_sources_are_no_ranks():
     assert rows(*trained(0, 50.0)) == ()
-
-
-def test_other_sources_are_no_ranks():
     assert rows(*trained(0, 50.0), *said(1, gpu(BEGAN_S), source="telemetry")) == ()
 
 
@@ -89,11 +88,12 @@ def test_the_newest_collectives_stay_until_others_are_measured():
     assert second.values.items() >= told.items()
 
 
-def test_only_rank_0_ends_the_other_ranks():
+def test_only_rank_0_and_the_session_end_the_other_ranks():
     end = failed(BEGAN_S + 1, "it died")
-    pair = [*trained(0, 50.0), *trained(1, 50.0)]
-    assert [row.state for row in rows(*pair, *said(1, end))] == ["training", "failed"]
-    assert [row.state for row in rows(*pair, *said(0, end))] == ["failed", "failed"]
+    assert [row.state for row in rows(*pair(), *said(1, end))] == ["training", "failed"]
+    assert [row.state for row in rows(*pair(), *said(0, end))] == ["failed", "failed"]
+    ended = rows(*pair(), *said(0, stopped(BEGAN_S + 1), source="session"))
+    assert [(row.state, row.steps_per_s) for row in ended] == [("stopped", None)] * 2
 
 
 def test_before_it_trains_a_process_is_starting():
@@ -123,44 +123,29 @@ def test_a_pause_is_not_a_stall():
 @pytest.mark.parametrize("how", ["finished", "failed"])
 def test_a_process_that_has_ended_has_no_current_times(how):
     run = Trainer(stamps=False)
-    messages = said(1, run.start(), *run.steps(20))
-    failure = failed(run.now_s, "it died")
-    messages += said(1, failure if how == "failed" else run.finish())
-    _, second = rows(*trained(0, 50.0), *messages)
+    trained_20 = run.start(), *run.steps(20)
+    end = failed(run.now_s, "it died") if how == "failed" else run.finish()
+    _, second = rows(*trained(0, 50.0), *said(1, *trained_20, end))
     assert (second.state, second.steps) == (how, 20)
     assert (second.steps_per_s, second.values) == (None, {})
 
 
-def test_rank_0s_end_is_the_end_of_all_ranks():
-    run = Trainer(stamps=False)
-    messages = said(0, run.start(), *run.steps(20))
-    failure = failed(run.now_s, "it died")
-    ended = rows(*messages, *trained(1, 50.0), *said(0, failure))
-    assert [one.state for one in ended] == ["failed", "failed"]
-
-
-def test_an_end_that_the_session_tells_is_the_end_of_all_ranks():
-    pair = [*trained(0, 50.0), *trained(1, 50.0)]
-    ended = rows(*pair, *said(0, stopped(BEGAN_S + 1), source="session"))
-    assert [(row.state, row.steps_per_s) for row in ended] == [("stopped", None)] * 2
-
-
 def test_another_process_of_a_rank_replaces_its_values():
-    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 100.0, steps=3))
+    _, second = rows(*pair(), *trained(1, 100.0, steps=3))
     assert (second.steps, second.step_ms_p50) == (3, 100.0)
 
 
 def test_a_restart_is_counted_by_its_process():
     again = Trainer(stamps=False)
     other = in_process(again.start(), pid=43, ready_s=BEGAN_S + 1)
-    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *said(1, other, *again.steps(3)))
+    _, second = rows(*pair(), *said(1, other, *again.steps(3)))
     assert (second.pid, second.restarts, second.steps) == (43, 1, 3)
-    _, second = rows(*trained(0, 50.0), *trained(1, 50.0), *trained(1, 50.0))
+    _, second = rows(*pair(), *trained(1, 50.0))
     assert second.restarts == 0  # the same process, reached again
 
 
 def test_a_process_that_ended_while_the_others_live_has_ended_until_another_comes():
-    messages = [*trained(0, 50.0), *trained(1, 50.0), *said(1, parted(BEGAN_S + 1))]
+    messages = [*pair(), *said(1, parted(BEGAN_S + 1))]
     _, second = rows(*messages)
     assert (second.state, second.steps, second.steps_per_s) == ("ended", 20, None)
     _, second = rows(*messages, *trained(1, 50.0))
@@ -168,11 +153,9 @@ def test_a_process_that_ended_while_the_others_live_has_ended_until_another_come
 
 
 def test_a_rank_is_silent_that_says_nothing_while_another_one_does():
-    later = [msgspec.structs.replace(one, sent_s=10.5) for one in trained(0, 50.0)]
-    assert [row.state for row in rows(*trained(1, 50.0), *later)] == ["training", "silent"]
-    just = [msgspec.structs.replace(one, sent_s=10.0) for one in trained(0, 50.0)]
-    assert [row.state for row in rows(*trained(1, 50.0), *just)] == ["training"] * 2
-    assert [row.state for row in rows(*trained(0, 50.0), *trained(1, 50.0))] == ["training"] * 2
+    for sent_s, state in ((10.5, "silent"), (10.0, "training"), (0.0, "training")):
+        of_0 = [msgspec.structs.replace(one, sent_s=sent_s) for one in trained(0, 50.0)]
+        assert [row.state for row in rows(*trained(1, 50.0), *of_0)] == ["training", state]
 
 
 def test_each_rank_has_what_was_read_of_its_own_processes():
@@ -181,7 +164,7 @@ def test_each_rank_has_what_was_read_of_its_own_processes():
         for rank in (0, 1)
         for one in said(rank, host(BEGAN_S + 1, 100.0 * (1 + rank)), source="telemetry")
     ]
-    messages = [*trained(0, 50.0), *trained(1, 50.0), *read]
+    messages = [*pair(), *read]
     assert [row.host.number("cpu_pct") for row in rows(*messages)] == [100.0, 200.0]
     later = said(0, host(BEGAN_S + 11), source="telemetry")  # 10 s after the other one
     assert all(row.host is not None for row in rows(*messages, *later, after_s=11.0))
@@ -190,14 +173,14 @@ def test_each_rank_has_what_was_read_of_its_own_processes():
 
 
 def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
-    messages = []
-    for rank in range(2):
-        start = simulated_ranks.start(rank)
-        messages += said(rank, start)
-        reading = msgspec.structs.replace(gpu(BEGAN_S), uuid=start.process.device.uuid)
-        messages += said(rank, reading, source="telemetry")
+    def read(rank, at_s):
+        reading = msgspec.structs.replace(gpu(at_s), uuid=f"GPU-{rank}")
+        return said(rank, reading, source="telemetry")
+
+    started = [one for rank in (0, 1) for one in said(rank, simulated_ranks.start(rank))]
+    messages = [*started, *read(0, BEGAN_S), *read(1, BEGAN_S)]
     assert [row.gpu is not None for row in rows(*messages, after_s=60.0)] == [True, True]
-    later = said(0, msgspec.structs.replace(gpu(BEGAN_S + 60), uuid="GPU-0"), source="telemetry")
+    later = read(0, BEGAN_S + 60)
     assert [row.gpu is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
 
 
@@ -205,15 +188,6 @@ def test_the_first_message_of_a_rank_has_the_number_0():
     first = msgspec.structs.replace(said(1, Trainer().start())[0], seq=0)
     _, second = rows(*trained(0, 50.0), first)
     assert (second.state, second.steps) == ("training", 0)
-
-
-def test_the_history_has_the_whole_seconds_before_now():
-    history = StepHistory()
-    for second in range(SPAN_S + 5):
-        history.add(step(second, second + 0.5, step_ms=float(second)))
-    shown = history.values(SPAN_S + 4.9)
-    assert shown == tuple(map(float, range(5, SPAN_S + 4)))
-    assert history.values(SPAN_S + 5.9) == (*shown, SPAN_S + 4.0)
 
 
 def test_in_blocks_current_times_are_of_both_sides_and_elsewhere_of_one():

@@ -22,18 +22,27 @@ def recent(*progresses):
     return steps
 
 
-def test_the_rate_covers_the_last_two_seconds():
-    run = Trainer()
-    rate = recent(*run.steps(100, 100.0), *run.steps(100, 25.0)).rate(0.0)
-    assert rate.steps_per_s == pytest.approx(40.0)
-    assert rate.samples_per_s == pytest.approx(320.0)
-    assert (rate.step_ms_p50, rate.step_ms_p95) == (25.0, 25.0)
+RATES = {
+    # lengths in ms of steps one after the other; how long the last is over; steps per second
+    "it covers the last two seconds": ([100.0] * 100 + [25.0] * 100, 0.0, 40.0),
+    "a step that was finished two seconds ago": ([200.0] * 10 + [100.0] * 20, 0.0, 21 / 2.2),
+    "however slow five": ([9e3, 2e3, 4e3, 8e3, 4e3, 2e3], 0.0, 5 / 20),
+    "slow steps": ([9000.0] * 2 + [4000.0] * 5, 3.0, 0.25),
+    "reports are rare": ([50.0] * 20, REPORT_S, 20.0),
+    "a stuck training": ([50.0] * 20, 9.0, 2.0),
+    "it falls towards zero": ([50.0] * 20, 99.0, 0.2),
+    "no longer than the longest": ([500.0] * 4, 0.5 + REPORT_S, 2.0),
+    "longer": ([500.0] * 4, 0.51 + REPORT_S, 4 / 3.01),
+    "one slow step": ([4e4], 0.0, 1 / 40),
+}
 
 
-def test_a_step_that_was_finished_two_seconds_ago_is_one_of_them():
+@pytest.mark.parametrize(("lengths", "since_s", "steps_per_s"), RATES.values(), ids=RATES)
+def test_the_rate_is_that_of_the_newest_steps(lengths, since_s, steps_per_s):
     run = Trainer()
-    rate = recent(*run.steps(10, 200.0), *run.steps(20, 100.0)).rate(0.0)
-    assert rate.steps_per_s == pytest.approx(21 / 2.2)
+    rate = recent(*(run.step(ms) for ms in lengths)).rate(since_s)
+    assert rate.steps_per_s == pytest.approx(steps_per_s)
+    assert rate.samples_per_s == pytest.approx(8 * steps_per_s)
 
 
 def test_the_percentiles_are_those_of_the_same_steps():
@@ -41,18 +50,8 @@ def test_the_percentiles_are_those_of_the_same_steps():
     steps = [run.step(step_ms) for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0)]
     rate = recent(*steps).rate(0.0)
     assert (rate.step_ms_p50, rate.step_ms_p95) == pytest.approx((30.0, 48.0))
-
-
-def test_however_slow_five_steps_are_averaged():
-    run = Trainer()
-    steps = [run.step(step_ms) for step_ms in (9000.0, 2000.0, 4000.0, 8000.0, 4000.0, 2000.0)]
-    assert recent(*steps).rate(0.0).steps_per_s == pytest.approx(5 / 20)
-
-
-def test_slow_steps_are_averaged_over_the_last_few():
-    run = Trainer()
-    rate = recent(*run.steps(2, 9000.0), *run.steps(5, 4000.0)).rate(3.0)
-    assert rate.steps_per_s == pytest.approx(0.25)
+    later = recent(*steps, *run.steps(100, 25.0)).rate(0.0)
+    assert (later.step_ms_p50, later.step_ms_p95) == (25.0, 25.0)
 
 
 def test_a_pause_between_steps_does_not_dilute_the_rate():
@@ -62,30 +61,10 @@ def test_a_pause_between_steps_does_not_dilute_the_rate():
     assert recent(*first, *run.steps(10)).rate(0.0).steps_per_s == pytest.approx(20.0)
 
 
-def test_the_rate_of_a_stuck_training_falls_towards_zero():
-    run = Trainer()
-    steps = recent(*run.steps(20))
-    assert steps.rate(REPORT_S).steps_per_s == pytest.approx(20.0)
-    assert steps.rate(9.0).steps_per_s == pytest.approx(2.0)
-    assert steps.rate(99.0).steps_per_s == pytest.approx(0.2)
-
-
-def test_a_step_that_takes_no_longer_than_the_longest_does_not_slow_the_rate():
-    run = Trainer()
-    steps = recent(*run.steps(4, 500.0))
-    assert steps.rate(0.5 + REPORT_S).steps_per_s == pytest.approx(2.0)
-    assert steps.rate(0.51 + REPORT_S).steps_per_s == pytest.approx(4 / 3.01)
-
-
-def test_steps_that_took_no_time_have_no_rate():
-    run = Trainer()
-    assert recent(run.step(0.0)).rate(0.0) == Rate(None, None, 0.0, 0.0)
-
-
-def test_the_longest_of_the_steps_is_known():
-    run = Trainer()
+def test_steps_that_took_no_time_have_no_rate_and_without_a_step_nothing_is_known():
+    assert recent(Trainer().step(0.0)).rate(0.0) == Rate(None, None, 0.0, 0.0)
+    assert RecentSteps().rate(5.0) is UNKNOWN
     assert RecentSteps().longest_s() == 0.0
-    assert recent(run.step(250.0), run.step(100.0), run.step(50.0)).longest_s() == 0.25
 
 
 def test_no_more_than_8192_steps_are_kept():
@@ -123,16 +102,6 @@ def test_another_segment_starts_afresh():
         steps.add(step(number, run.now_s + 0.1 * (number - 20), 100.0, segment=1))
         assert (steps.rate(0.0).steps_per_s is None) == (number < 25)  # a few are no measure
     assert steps.rate(0.0).steps_per_s == pytest.approx(10.0)
-
-
-def test_one_slow_step_is_a_measure():
-    steps = RecentSteps()
-    steps.add(step(1, 40.0, 40_000.0))
-    assert steps.rate(0.0).steps_per_s == pytest.approx(1 / 40)
-
-
-def test_without_a_step_nothing_is_known():
-    assert RecentSteps().rate(5.0) is UNKNOWN
 
 
 def whole(*records):
@@ -174,28 +143,22 @@ def newest(*found):
     return readings.now()
 
 
-def test_before_the_first_reading_there_is_none():
-    assert newest() is None
-
-
 def test_readings_are_means_over_the_same_two_seconds_as_the_rate():
     early, late = host(10.0, 900.0), [host(10.0 + NOW_S + 0.2 * n, 100.0 + n) for n in range(3)]
     assert newest(early, *late).number("cpu_pct") == pytest.approx(101.0)
     assert newest(early, *late).at_s == late[-1].at_s
 
 
-def test_values_without_a_mean_show_the_newest():
-    throttles = [gpu(at_s, throttle=reason) for at_s, reason in ((1.0, "power"), (1.2, "none"))]
-    assert newest(*throttles).values["throttle"] == "none"
-
-
 def test_a_value_that_is_not_read_any_more_is_not_shown():
+    assert newest() is None
     assert newest(host(1.0, 100.0), HostReading(at_s=1.2)).number("cpu_pct") is None
 
 
 def test_readings_are_kept_for_two_seconds_and_what_is_no_mean_is_the_newest():
     values = ((0.0, 90.0), (1.0, 10.0), (2.0, 30.0))
-    read = [gpu(at_s, gpu_util_pct=one, energy_j=one, of_their_own=one) for at_s, one in values]
-    now = newest(*read)
-    names = ("gpu_util_pct", "energy_j", "of_their_own")
-    assert [now.number(name) for name in names] == [20, 30, 20]
+    read = [
+        gpu(at_s, gpu_util_pct=one, energy_j=one, of_their_own=one, throttle=str(one))
+        for at_s, one in values
+    ]
+    names = ("gpu_util_pct", "energy_j", "of_their_own", "throttle")
+    assert [newest(*read).values[name] for name in names] == [20, 30, 20, "30.0"]

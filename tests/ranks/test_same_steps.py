@@ -81,10 +81,8 @@ def test_a_step_time_of_more_than_twice_or_less_than_half_begins_again(step_ms, 
 
 
 def test_steps_twice_as_long_as_usual_are_left_out_and_two_are_enough():
-    def like(_rank, number):
-        return {"step_ms": 200.0 if number > 6 else TEN_MS}
-
-    assert first_block(like).ranks[0].own_ms == 90.0
+    block = first_block(lambda _rank, number: {"step_ms": 200.0 if number > 6 else TEN_MS})
+    assert block.ranks[0].own_ms == 90.0
     few = [(0, step(n)) for n in range(10)] + [(1, step(n)) for n in (3, 4)] + [(0, step(20))]
     assert set(blocks_of(few)[20].ranks) == {0, 1}
     fewer = [(0, step(n)) for n in range(10)] + [(1, step(3)), (0, step(20))]
@@ -126,11 +124,8 @@ def test_a_pass_is_measured_up_to_the_end_of_each_part_and_begins_before_the_fir
 
 
 def test_a_rank_is_late_where_it_is_furthest_behind():
-    def like(rank, _number):
-        more = 3.0 * rank  # rank 1 has caught up by the end
-        return {"parts": (10.0 + more, 20.0 - more)}
-
-    block = first_block(like)
+    # rank 1 has caught up by the end
+    block = first_block(lambda rank, _: {"parts": (10.0 + 3.0 * rank, 20.0 - 3.0 * rank)})
     assert block.beside_ms == {0: 0.0, 1: 3.0}
     assert block.late_ms == {0: 0.0, 1: 3.0}
 
@@ -144,8 +139,5 @@ def test_ranks_that_cut_a_pass_unlike_are_compared_at_its_end():
 
 
 def test_a_hosts_excess_is_no_more_than_that_of_its_busy_time_and_its_data_wait():
-    def like(rank, _number):
-        return {"host_ms": 50.0 + 5 * rank, "data_ms": 8.0 - 3 * rank}
-
-    block = first_block(like)
+    block = first_block(lambda rank, _: {"host_ms": 50.0 + 5 * rank, "data_ms": 8.0 - 3 * rank})
     assert (block.data_ms, block.host_ms) == ({0: 3.0, 1: -3.0}, {0: -5.0, 1: 2.0})

@@ -27,6 +27,14 @@ def queue_of(*numbers, **length):
     return queue
 
 
+def begun(*numbers, at=0, warmup_steps=0, burst_steps=1, **length):
+    """Return a queue of these blocks; the first of them was entered at this step."""
+    queue = queue_of(*numbers or (0,), **length)
+    queue.take()
+    queue.entered(at, warmup_steps, burst_steps)
+    return queue
+
+
 def numbers_left(queue):
     return [taken.number for taken in iter(queue.take, None)]
 
@@ -50,46 +58,33 @@ def test_blocks_run_in_order_and_the_baseline_is_kept():
     assert not queue.running
 
 
-def test_a_block_lasts_its_warm_up_and_its_steps_and_one_more_step():
-    """The last step is not measured, as no batch is prepared during it."""
-    queue = queue_of(0, min_steps=3)
-    queue.take()
-    queue.entered(step=100, warmup_steps=2)
-    over = [step for step in range(100, 110) if queue.is_over(step, float(step))]
-    assert over == [106, 107, 108, 109]  # 101 and 102 are its warm-up, 103 to 105 are measured
+OVER = {
+    # 101 and 102 are its warm-up, 103 to 105 are measured; during the last step no batch is
+    # prepared, so it is not
+    "its warm-up, its steps and one more": (3, 2, 1, [106, 107, 108, 109]),
+    # a new loader's bursts always begin alike, so a partial one would be wrong each time:
+    # 103 to 110 are the first two bursts, 111 is left out
+    "whole bursts": (3, 2, 4, [111, 115, 119]),
+    "two short bursts, however few steps are asked for": (1, 0, 2, [105, 107, 109]),
+}
+
+
+@pytest.mark.parametrize(("min_steps", "warmup", "burst", "over"), OVER.values(), ids=OVER)
+def test_a_block_lasts(min_steps, warmup, burst, over):
+    queue = begun(at=100, warmup_steps=warmup, burst_steps=burst, min_steps=min_steps)
+    assert [step for step in range(100, over[-1] + 1) if queue.is_over(step, float(step))] == over
 
 
 def test_a_block_lasts_its_seconds_too_and_its_warm_up_does_not_count():
-    queue = queue_of(0, min_steps=1, min_s=10.0)
-    queue.take()
-    queue.entered(step=0, warmup_steps=2)
+    queue = begun(warmup_steps=2, min_steps=1, min_s=10.0)
     assert queue.is_over(1, 1000.0) is False
     assert not queue.is_over(2, 2000.0)  # warm: the seconds begin here
     assert not queue.is_over(50, 2009.9)
     assert queue.is_over(51, 2010.0)
 
 
-def test_only_whole_bursts_of_batches_are_measured():
-    """A new loader's bursts always begin alike, so a partial one would be wrong each time."""
-    queue = queue_of(0, min_steps=3)
-    queue.take()
-    queue.entered(step=100, warmup_steps=2, burst_steps=4)
-    over = [step for step in range(100, 120) if queue.is_over(step, float(step))]
-    assert over == [111, 115, 119]  # 103 to 110 are the first two bursts, 111 is left out
-
-
-def test_of_short_bursts_two_are_measured_however_few_steps_are_asked_for():
-    queue = queue_of(0, min_steps=1)
-    queue.take()
-    queue.entered(step=100, warmup_steps=0, burst_steps=2)
-    over = [step for step in range(100, 110) if queue.is_over(step, float(step))]
-    assert over == [105, 107, 109]
-
-
 def test_every_block_has_its_own_warm_up_and_time():
-    queue = queue_of(0, 1, min_steps=1, min_s=1.0)
-    queue.take()
-    queue.entered(0, 0)
+    queue = begun(0, 1, min_steps=1, min_s=1.0)
     assert not queue.is_over(0, 0.0)
     assert queue.is_over(2, 1.0)
     queue.take()
@@ -99,9 +94,7 @@ def test_every_block_has_its_own_warm_up_and_time():
 
 
 def test_new_blocks_replace_waiting_ones_and_the_baseline_stays():
-    queue = queue_of(0, 1, 2)
-    queue.take()
-    queue.entered(0, 0)
+    queue = begun(0, 1, 2)
     take_in(queue, [block(7), block(8)], {"pipelined": "on", "batch_size": "8"})
     assert queue.baseline == HOME
     assert not queue.is_over(1, 1.0)  # the block in progress runs to its end
@@ -121,9 +114,7 @@ def test_a_block_that_was_begun_is_never_run_again():
 
 
 def test_a_command_without_blocks_ends_the_block_in_progress():
-    queue = queue_of(0, 1)
-    queue.take()
-    queue.entered(0, 0)
+    queue = begun(0, 1)
     take_in(queue, [], HOME)
     assert queue.is_over(0, 0.0)
     assert queue.take() is None
@@ -131,9 +122,7 @@ def test_a_command_without_blocks_ends_the_block_in_progress():
 
 
 def test_a_late_command_with_finished_blocks_ends_nothing():
-    queue = queue_of(0, 1)
-    queue.take()
-    queue.entered(0, 0)
+    queue = begun(0, 1)
     take_in(queue, [block(0)], HOME)
     assert queue.current == block(0)
     assert not queue.is_over(1, 1.0)
@@ -154,9 +143,8 @@ def test_ending_a_run_clears_the_queue(taken):
 @pytest.mark.parametrize("burst", [1, 4])
 @pytest.mark.parametrize(("min_steps", "min_s"), [(3, 0.0), (3, 0.5), (200, 0.5), (3, 0.004)])
 def test_the_steps_left_are_those_after_which_the_block_is_over(min_steps, min_s, burst):
-    queue, step_s = queue_of(0, min_steps=min_steps, min_s=min_s), 0.01
-    queue.take()
-    queue.entered(10, 2, burst)
+    step_s = 0.01
+    queue = begun(at=10, warmup_steps=2, burst_steps=burst, min_steps=min_steps, min_s=min_s)
     said = [queue.steps_left(step, step * step_s, step_s) + step for step in range(10, 13)]
     ends = next(step for step in itertools.count(10) if queue.is_over(step, step * step_s))
     assert said == [ends] * 3
@@ -164,9 +152,7 @@ def test_the_steps_left_are_those_after_which_the_block_is_over(min_steps, min_s
 
 
 def test_a_block_faster_than_predicted_has_steps_left():
-    queue = queue_of(0, min_s=1.0)
-    queue.take()
-    queue.entered(0, 0)
+    queue = begun(min_s=1.0)
     assert not queue.is_over(0, 0.0)
     assert not queue.is_over(50, 0.5)  # steps take half of the predicted time
     assert queue.steps_left(50, 0.5, 0.01) == 50
@@ -185,19 +171,15 @@ def test_a_run_begins_once():
 
 
 def test_a_pace_needs_a_step_and_time_after_the_warm_up():
-    queue = queue_of(0)
-    queue.take()
-    queue.entered(10, 2)
+    queue = begun(at=10, warmup_steps=2)
     assert not queue.is_over(12, 5.0)  # the moment from which it counts
     paces = [queue.pace_s(*at) for at in ((11, 6.0), (12, 6.0), (13, 5.0), (13, 6.0), (14, 6.0))]
     assert paces == [None, None, None, 1.0, 0.5]
 
 
 def test_without_a_block_in_progress_one_more_step_is_needed():
-    queue = queue_of(0, min_steps=3)
-    assert queue.steps_left(0, 0.0, 0.01) == 1
-    queue.take()
-    queue.entered(0, 0)
+    assert queue_of(0).steps_left(0, 0.0, 0.01) == 1
+    queue = begun(min_steps=3)
     assert [queue.steps_left(step, 0.0, 0.01) for step in (0, 3, 4, 9)] == [4, 1, 1, 1]
 
 

@@ -73,7 +73,7 @@ def test_there_are_records():
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=settings.default.max_examples // 5)  # for each of some eighty
+@settings(max_examples=settings.default.max_examples // 16)  # for each of some eighty
 @given(data=st.data())
 def test_each_encodes_and_decodes_as_with_msgspec(name, data):
     ours, theirs = KINDS[name]

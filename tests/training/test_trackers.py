@@ -3,6 +3,7 @@
 import sys
 import threading
 from types import ModuleType, SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -92,6 +93,25 @@ def opened(monkeypatch):
     return open_run
 
 
+@pytest.fixture
+def wandb(opened):
+    return opened(Wandb)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def trackers(tracking, said):
+    return tracking(said.append)
+
+
+def fails(*_, **__):
+    raise RuntimeError("the disk is full\nwith details")
+
+
 def figures(tracker, step=120):
     return Figures(
         tracker=tracker,
@@ -102,9 +122,7 @@ def figures(tracker, step=120):
     )
 
 
-def test_figures_join_the_row_that_the_script_logs_next_to_wandb(opened, tracking):
-    wandb, said = opened(Wandb), []
-    trackers = tracking(said.append)
+def test_figures_join_the_row_that_the_script_logs_next_to_wandb(wandb, trackers, said):
     wandb.log({"loss": 2.0})
     trackers.take(figures("wandb"))
     until(lambda: wandb.row)
@@ -120,7 +138,9 @@ def test_figures_join_the_row_that_the_script_logs_next_to_wandb(opened, trackin
     until(lambda: wandb.row)
     assert wandb.row["gpudash/step"] == 130
     assert len(wandb.axes) == 2  # once a run
-    assert said == []
+    wandb.run = None
+    trackers.take(figures("wandb"))
+    assert said == []  # nothing of a run that the script has ended, either
 
 
 def test_mlflow_has_figures_at_their_own_step_and_time(opened, tracking):
@@ -131,16 +151,9 @@ def test_mlflow_has_figures_at_their_own_step_and_time(opened, tracking):
     assert mlflow.tags == [("gpudash/limit", "data")]
 
 
-def test_trackio_has_figures_among_its_system_metrics(opened, tracking):
-    trackio = opened(Trackio)
-    tracking().take(figures("trackio"))
-    until(lambda: trackio.system)
-    assert trackio.system[0]["gpudash/step"] == 120
-
-
-def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(opened, tracking):
-    said = []
-    trackers = tracking(said.append)
+def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(
+    opened, trackers, said
+):
     trackers.take(figures("wandb"))  # the script has not imported it
     wandb = opened(Wandb)
     wandb.run = None
@@ -154,70 +167,43 @@ def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(o
     assert said[1:] == [Notice(text=there, sink="wandb")]
 
 
-def test_nothing_is_said_of_a_run_that_the_script_has_ended(opened, tracking):
-    wandb, trackers = opened(Wandb), tracking()
+ASKED = [
+    ("the next figures", lambda trackers: trackers.take(figures("wandb"))),
+    ("a look", Trackers.look),
+    ("the end", lambda trackers: trackers.close(wait_s=60)),
+]
+
+
+@pytest.mark.parametrize("ask", [ask for _, ask in ASKED], ids=[name for name, _ in ASKED])
+def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(ask, wandb, trackers, said):
+    wandb.log = Mock(side_effect=fails)
     trackers.take(figures("wandb"))
-    wandb.run = None
-    trackers.take(figures("wandb"))
-
-
-def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened, tracking):
-    wandb, said = opened(Wandb), []
-
-    def fail(*_, **__):
-        wandb.rows.append("asked")
-        raise RuntimeError("the disk is full\nwith details")
-
-    wandb.log = fail
-    trackers = tracking(said.append)
-    for _ in range(5):
-        trackers.take(figures("wandb"))
-        until(lambda: wandb.rows)
-    until(lambda: trackers.take(figures("wandb")) or said)
+    until(lambda: ask(trackers) or said)
     why = "W&B takes no more figures of this run: RuntimeError: the disk is full"
-    assert said == [Notice(text=why, sink="wandb", hinders=True)]
-    asked = len(wandb.rows)
-    trackers.take(figures("wandb"))
-    assert len(wandb.rows) == asked
-    assert len(said) == 1
-
-
-def test_what_the_last_row_raises_is_told_too(opened, tracking):
-    del opened(Wandb).row  # `log` raises
-    raised = "AttributeError: module 'wandb' has no attribute 'row'"
-    why = f"W&B takes no more figures of this run: {raised}"
     told = [Notice(text=why, sink="wandb", hinders=True)]
-    said, at_the_end = [], []
-    trackers = tracking(said.append)
-    trackers.take(figures("wandb"))
-    until(lambda: trackers.look() or said)
+    asked = wandb.log.call_count
     trackers.look()
-    assert said == told
-    trackers = tracking(at_the_end.append)
     trackers.take(figures("wandb"))
-    trackers.close(wait_s=60)
-    assert at_the_end == told
+    assert (said, wandb.log.call_count) == (told, asked)
 
 
-def test_nothing_is_told_of_a_row_that_was_on_its_way_as_the_script_ended_its_run(opened, tracking):
-    wandb, trackers = opened(Wandb), tracking()
-
+def test_nothing_is_told_of_a_row_that_was_on_its_way_as_the_script_ended_its_run(
+    wandb, trackers, said
+):
     def end(*_, **__):
         wandb.run = None
-        raise RuntimeError("the run has ended")
+        fails()
 
     wandb.log = end
     trackers.take(figures("wandb"))
     trackers.close(wait_s=60)
+    assert said == []
 
 
-def test_the_run_after_one_that_takes_no_more_figures_has_them(opened, tracking):
+def test_the_run_after_one_that_takes_no_more_figures_has_them(wandb, trackers, said):
     """As when a script ends its run while a row is on its way, and opens the next one."""
-    wandb, said = opened(Wandb), []
     first, second = Wandb(), Wandb()
-    del first.row  # `log` raises
-    wandb.run = first
-    trackers = tracking(said.append)
+    first.log, wandb.run = fails, first
     until(lambda: trackers.take(figures("wandb")) or said)
     wandb.run = second
     trackers.take(figures("wandb"))
@@ -225,44 +211,34 @@ def test_the_run_after_one_that_takes_no_more_figures_has_them(opened, tracking)
     assert [one.hinders for one in said] == [True, False]
 
 
-def test_two_libraries_have_their_charts_defined_once_each(opened, tracking):
-    wandb, trackio = opened(Wandb), opened(Trackio)
-    trackers = tracking()
+def test_two_libraries_have_all_that_was_taken_and_their_charts_defined_once_each(
+    opened, wandb, trackers
+):
+    trackio = opened(Trackio)
     for step in (1, 2):
         trackers.take(figures("wandb", step))
         trackers.take(figures("trackio", step))
-        until(lambda step=step: len(trackio.system) == step)
-    assert wandb.row["gpudash/step"] == 2
+    logged(trackers)  # no thread is left once the dashboard has gone
+    assert [one["gpudash/step"] for one in (*trackio.system, wandb.row)] == [1, 2, 2]
     assert len(wandb.axes) == 2
 
 
-def test_no_thread_is_left_once_the_dashboard_has_gone(opened, tracking):
-    trackio, trackers = opened(Trackio), tracking()
-    for step in (1, 2):
-        trackers.take(figures("trackio", step))
-    logged(trackers)
-    assert len(trackio.system) == 2
-
-
-def test_a_library_of_another_version_is_one_line(opened, tracking):
-    trackio, said = opened(Trackio), []
-    del trackio.context_vars
-    trackers = tracking(said.append)
+def test_a_library_of_another_version_is_one_line(opened, trackers, said):
+    del opened(Trackio).context_vars
     trackers.take(figures("trackio"))
     trackers.take(figures("trackio"))
     assert len(said) == 1
     assert said[0].text.startswith("Trackio takes no figures: AttributeError: ")
 
 
-def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened, tracking):
-    wandb, go_on, got, said = opened(Wandb), threading.Event(), [], []
+def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(wandb, trackers, said):
+    go_on, got = threading.Event(), []
 
     def hang(values, commit):
         got.append(values)
         go_on.wait()
 
     wandb.log = hang
-    trackers = tracking(said.append)
     trackers.take(figures("wandb"))
     until(lambda: got)
     for step in range(20):

@@ -1,6 +1,7 @@
 """The real loop in this process, on a workload that does only what a test sets."""
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from workloads.training import Training
 from workloads.workload import Batch, Mark, Phase, Prepared, Samples
 
 PATIENCE_S = 30.0
+STEP_S = 0.0005
 SETTINGS = {"batch_size": "2", "data": "cached", "model_scale": "small"}
 
 
@@ -95,13 +97,34 @@ class FakeEntry(Entry):
         return Fake
 
 
+def work(_values: Mapping[str, Value]) -> None:
+    """Take a step's time."""
+    time.sleep(STEP_S)
+
+
+def fits_3(values: Mapping[str, Value]) -> None:
+    """Have memory for batches of three."""
+    if values["batch_size"] == 4:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    work(values)
+
+
+ENTRY = FakeEntry(during={"forward": work})
+FITS_3 = FakeEntry(during={"forward": fits_3})
+
+
+def stop_when(condition: "Callable[[Run, Event], object]") -> "Callable[[Run, Event], None]":
+    """Return a reaction: a Stop at the first event that fits."""
+    return lambda run, event: run.stop() if condition(run, event) else None
+
+
 class Run:
     """A loop with its commands and events. `react` is called with each event, and may send."""
 
     def __init__(
         self,
         entry: Entry,
-        react: Callable[["Run", Event], None],
+        react: Callable[["Run", Event], None] = lambda *_: None,
         settings: Mapping[str, str] = SETTINGS,
         plan: Plan | None = None,
     ) -> None:

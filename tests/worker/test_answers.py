@@ -1,8 +1,7 @@
 """Every command is answered exactly once by its id, whatever the worker is doing."""
 
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,21 +17,7 @@ from gpudash.worker import memory_needs
 from gpudash.worker.__main__ import describe
 from tests.answers import answered_by, answers_in, blocks
 from tests.lives import name_of, turns
-from tests.worker.in_process import SETTINGS, FakeEntry, Run
-from tests.workloads.trainings import one_thread
-from workloads.levers import Value
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with one_thread():
-        yield
-
-
-def work(values: Mapping[str, Value]) -> None:
-    if values["batch_size"] == 4:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-    time.sleep(0.0005)
+from tests.worker.in_process import ENTRY, FITS_3, SETTINGS, Run, stop_when
 
 
 def profile(number: int, where: str = "trace.json") -> Profile:
@@ -91,6 +76,10 @@ CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | str | None]]] =
 }
 
 
+def stop_after(kind: str, count: int) -> Callable[[Run, Event], None]:
+    return stop_when(lambda run, event: isinstance(event, Progress) and len(run.of(kind)) == count)
+
+
 @pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_command_is_answered_once_by_its_id(
@@ -98,29 +87,27 @@ def test_every_command_is_answered_once_by_its_id(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where traces go
     commands, expected = CASES[case]
-    left = list(commands)
+    left = [commands] if together else [[one] for one in commands]
 
     def react(run: Run, event: Event) -> None:
         if not isinstance(event, Progress):
             return
         if left:
-            for command in left if together else left[:1]:
+            for command in left.pop(0):
                 run.send(command)
-            del left[: len(left) if together else 1]
         elif expected.keys() <= answers_in(run.events).keys():
             run.stop()
 
-    run = Run(FakeEntry(during={"forward": work}), react).until_stopped()
+    run = Run(FITS_3, react).until_stopped()
     answers = answered_by(run.events)
     answers.pop(0, None)  # the stop that ends the test
-    assert answers.keys() == expected.keys()
-    assert all(len(names) == 1 for names in answers.values()), answers
+    assert {number: len(names) for number, names in answers.items()} == dict.fromkeys(expected, 1)
     for number, kind in expected.items():
         assert kind is None or answers[number] == [name_of(kind)], answers[number]
 
 
 def test_a_second_pause_changes_nothing() -> None:
-    run = Run(FakeEntry(during={"forward": work}), stop_after("paused", 2))
+    run = Run(ENTRY, stop_after("paused", 2))
     first, second = run.until_stopped(Pause(id=1), Pause(id=2)).of("paused")
     assert (first.at_s, first.after_step) == (second.at_s, second.after_step)
 
@@ -131,13 +118,13 @@ def test_a_command_that_comes_too_late_is_answered_by_finished() -> None:
             run.send(Change(id=1, settings={"batch_size": "3"}))
 
     plan = Plan(workload="fake", settings={}, steps=5)
-    run = Run(FakeEntry(during={"forward": work}), react, plan=plan).until_stopped()
+    run = Run(ENTRY, react, plan=plan).until_stopped()
     assert set(run.of("finished")[0].answers) == {1}
     assert not run.of("changed")
 
 
 def test_a_rollback_is_refused_then_changed_and_answers_no_command() -> None:
-    run = Run(FakeEntry(during={"forward": work}), stop_after("changed", 2))
+    run = Run(FITS_3, stop_after("changed", 2))
     run.until_stopped(Change(id=1, settings={"batch_size": "4"}))
     events = [one for one in turns(run.events) if one[0] in ("changed", "Refused")]
     assert [(name, event.answers) for name, event in events] == [
@@ -166,7 +153,7 @@ def test_a_refused_batch_size_says_which_would_have_fitted(monkeypatch: pytest.M
 
     monkeypatch.setattr(reporter, "STATE_EVERY_S", 0.0)
     monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1395.0)
-    run = Run(FakeEntry(during={"forward": work}), react)
+    run = Run(FITS_3, react)
     run._loop.training.reports._read_memory = lambda: peak(run)
     (refused,) = run.until_stopped().of(Refused)
     assert refused.reason == (
@@ -175,23 +162,11 @@ def test_a_refused_batch_size_says_which_would_have_fitted(monkeypatch: pytest.M
     )
 
 
-def stop_after(kind: str, count: int):  # a reaction, as above
-    def react(run: Run, event: Event) -> None:
-        if isinstance(event, Progress) and len(run.of(kind)) == count:
-            run.stop()
-
-    return react
-
-
 def test_a_final_out_of_memory_says_which_batch_would_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
-    run = Run(
-        FakeEntry(during={"forward": work}),
-        lambda _run, _event: None,
-        {**SETTINGS, "batch_size": "4"},
-    )
+    run = Run(FITS_3, settings={**SETTINGS, "batch_size": "4"})
     for size, mib in ((2, 1200.0), (3, 1300.0)):
         settings = run.training.settings | {"batch_size": str(size)}
         run._loop.training.needs.note(settings, DeviceMemory(reserved_mib=mib, peak_mib=mib))

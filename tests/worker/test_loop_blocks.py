@@ -2,35 +2,21 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from errno import ENOMEM
 
 import pytest
 import torch
+from msgspec.structs import replace
 
-from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume, Stop
+from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Progress, Refused, State, Timed
-from tests.worker.in_process import SETTINGS, FakeEntry, Run
-from tests.workloads.trainings import one_thread
+from tests.worker.in_process import ENTRY, FITS_3, SETTINGS, STEP_S, FakeEntry, Run, stop_when, work
 from workloads.levers import LeverError, Value
 
-STEP_S = 0.0005
 MIN_STEPS = 3
 FAILS_AFTER_S = 0.02
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with one_thread():
-        yield
-
-
-def work(_values: Mapping[str, Value]) -> None:
-    time.sleep(STEP_S)
-
-
-ENTRY = FakeEntry(during={"forward": work})
 
 
 def blocks(*changes: dict[str, str], wall_clock: str | None = None) -> Blocks:
@@ -47,16 +33,16 @@ def blocks(*changes: dict[str, str], wall_clock: str | None = None) -> Blocks:
 THREE = blocks({"pipelined": "on"}, {"batch_size": "3"}, {})
 
 
-def stop_at_baseline(run: Run, event: Event) -> None:
-    """Stop once the training goes on after the blocks."""
-    if run.entered and run.entered[-1] is None and reaches(run, event):
-        run.stop()
-
-
 def reaches(run: Run, event: Event) -> bool:
     """Return whether this report has a step of the newest segment."""
     newest = max((changed.segment for changed in run.of("changed")), default=0)
     return isinstance(event, Progress) and any(step.segment == newest for step in event.steps)
+
+
+stop_at_baseline = stop_when(
+    lambda run, event: run.entered and run.entered[-1] is None and reaches(run, event)
+)
+"""Stop once the training goes on after the blocks."""
 
 
 def when(
@@ -71,6 +57,10 @@ def when(
         then(run, event)
 
     return react
+
+
+def trains(event: Event) -> bool:
+    return isinstance(event, Progress) and bool(event.steps)
 
 
 def begins(number: int) -> Callable[[Event], bool]:
@@ -119,16 +109,20 @@ def test_a_block_from_the_loader_measures_whole_bursts(pipelined: str):
         assert measured == 4  # two bursts, though three steps were asked for
 
 
-def test_a_change_ends_the_blocks_at_the_baseline_with_the_change():
-    change = Change(id=9, settings={"batch_size": "4"})
-    run = Run(ENTRY, when(begins(0), change)).until_stopped(
+ENDS = [(Change(id=9, settings={"batch_size": "4"}), "4"), (Blocks(id=9, run=1, blocks=()), "2")]
+
+
+@pytest.mark.parametrize(("command", "batch_size"), ENDS)
+def test_a_change_or_no_more_blocks_end_them_at_the_baseline(
+    command: Change | Blocks, batch_size: str
+):
+    run = Run(ENTRY, when(begins(0), command)).until_stopped(
         blocks({"pipelined": "on"}, *[{"batch_size": "3"}] * 50)
     )
-    assert run.entered[-1] is None
-    assert run.entered[:-1] == list(range(len(run.entered) - 1))
+    assert run.entered == [*range(len(run.entered) - 1), None]
     assert len(run.entered) < 50
     assert run.of("changed")[-1].settings["pipelined"] == "off"
-    assert run.training.settings["batch_size"] == "4"
+    assert run.training.settings["batch_size"] == batch_size
     numbered(run)
 
 
@@ -159,13 +153,8 @@ def test_a_refused_change_leaves_the_comparison_running():
 
 @pytest.mark.parametrize("wall_clock", [None, "instrumented", "uninstrumented"])
 def test_out_of_memory_ends_the_block_and_not_the_run(wall_clock: str | None):
-    def fail(values: Mapping[str, Value]) -> None:
-        if values["batch_size"] == 4:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        work(values)
-
     asked = blocks({"pipelined": "on"}, {"batch_size": "4"}, {}, wall_clock=wall_clock)
-    run = Run(FakeEntry(during={"forward": fail}), stop_at_baseline).until_stopped(asked)
+    run = Run(FITS_3, stop_at_baseline).until_stopped(asked)
     (refused,) = run.of(Refused)
     assert (refused.block, refused.changes["batch_size"]) == (1, "4")
     assert "out of memory" in refused.reason
@@ -173,15 +162,6 @@ def test_out_of_memory_ends_the_block_and_not_the_run(wall_clock: str | None):
     assert [timed.block for timed in run.of(Timed)] == ([0, 2] if wall_clock else [])
     assert run.training.settings["batch_size"] == "2"
     assert run.training.settings["pipelined"] == "off"
-
-
-def test_an_empty_command_ends_the_blocks_early():
-    many = blocks(*[{"pipelined": "on"}, {}] * 50)
-    run = Run(ENTRY, when(begins(0), Blocks(id=9, run=1, blocks=()))).until_stopped(many)
-    assert run.entered[-1] is None
-    assert len(run.entered) < 50
-    assert run.training.settings["pipelined"] == "off"
-    numbered(run)
 
 
 @pytest.mark.parametrize("wall_clock", [None, "instrumented"])
@@ -197,15 +177,10 @@ def test_a_pause_within_a_block_is_not_measured(wall_clock: str | None):
             run.send(Resume(id=3))
         stop_at_baseline(run, event)
 
-    long = [{"pipelined": "on"}, {"batch_size": "3"}, {}]
-    asked = blocks(*long, wall_clock=wall_clock).blocks
-    asked = tuple(  # longer than a command's way, and than the delays of a busy machine
-        Block(
-            number=one.number, changes=one.changes, min_steps=20, min_s=0.3, wall_clock=wall_clock
-        )
-        for one in asked
-    )
-    run = Run(ENTRY, react).until_stopped(Blocks(id=9, run=1, blocks=asked))
+    asked = blocks({"pipelined": "on"}, {"batch_size": "3"}, {}, wall_clock=wall_clock)
+    # longer than a command's way, and than the delays of a busy machine
+    long = tuple(replace(one, min_steps=20, min_s=0.3) for one in asked.blocks)
+    run = Run(ENTRY, react).until_stopped(replace(asked, blocks=long))
     assert run.entered == [0, 1, 2, None]
     (resumed,) = run.of("resumed")
     first = run.of("changed")[0]
@@ -240,10 +215,8 @@ def test_a_block_timed_by_the_wall_clock_counts_its_steps_and_samples(wall_clock
 def test_a_run_that_ends_within_an_uninstrumented_block_counts_its_steps():
     plan = Plan(workload="fake", settings={}, steps=200)
     endless = Block(number=0, changes={}, min_steps=1000, min_s=0.0, wall_clock="uninstrumented")
-    first = when(
-        lambda event: bool(getattr(event, "steps", ())), Blocks(id=9, run=1, blocks=(endless,))
-    )
-    run = Run(ENTRY, first, plan=plan).until_stopped()
+    run = Run(ENTRY, when(trains, Blocks(id=9, run=1, blocks=(endless,))), plan=plan)
+    run.until_stopped()
     assert run.of("finished")[0].after_step == run.training.trained_steps == 200
     assert run.of(Progress)[-1].total_samples == 400
 
@@ -277,15 +250,11 @@ def test_a_change_that_fails_while_built_is_refused(
         else Change(id=9, settings={"batch_size": "4"})
     )
 
-    def proven(event: Event) -> bool:
-        return isinstance(event, Progress) and bool(event.steps)
-
-    def stop(run: Run, event: Event) -> None:
+    def over(run: Run, event: Event) -> object:
         blocks_are_over = run.entered.count(None) == 2 or not within_block
-        if run.of(Refused) and blocks_are_over and reaches(run, event):
-            run.stop()
+        return run.of(Refused) and blocks_are_over and reaches(run, event)
 
-    run = Run(entry, when(proven, command, then=stop)).until_stopped()
+    run = Run(entry, when(trains, command, then=stop_when(over))).until_stopped()
     (refused,) = run.of(Refused)
     assert refused.reason == f"{why}: went back to batch_size=2"
     assert refused.block == (0 if within_block else None)
@@ -301,7 +270,7 @@ def test_a_change_that_fails_while_checked_is_refused(monkeypatch: pytest.Monkey
             raise KeyError("size")
 
     command = Change(id=9, settings={"batch_size": "4"})
-    run = Run(ENTRY, lambda run, event: isinstance(event, Refused) and run.stop())
+    run = Run(ENTRY, stop_when(lambda _run, event: isinstance(event, Refused)))
     monkeypatch.setattr(run.training._kind, "refusal", staticmethod(refusal))
     (refused,) = run.until_stopped(command).of(Refused)
     assert (refused.answers, refused.reason) == ((9,), "fake failed: KeyError: 'size'")
@@ -322,7 +291,7 @@ def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     def bigger_at_first(run: Run, event: Event) -> None:
-        if isinstance(event, Progress) and event.steps and not run.entered:
+        if trains(event) and not run.entered:
             run.send(Change(id=9, settings={"batch_size": "4"}))
         if failed and run.of(Refused) and reaches(run, event):
             run.stop()
@@ -336,13 +305,7 @@ def test_a_step_trained_before_the_next_batch_did_not_fit_counts():
 
 
 def test_the_last_loss_is_the_last_steps():
-    run = Run(
-        ENTRY, when(lambda event: bool(getattr(event, "steps", ())), Stop(id=4), then=nothing)
-    )
+    run = Run(ENTRY, stop_when(lambda _run, event: trains(event)))
     reports = run.until_stopped().of(Progress)
     *_, loss_step = (one.loss_step for one in reports if one.loss is not None)
     assert loss_step == reports[-1].total_steps == run.training.trained_steps
-
-
-def nothing(_run: Run, _event: Event) -> None:
-    """Do nothing."""

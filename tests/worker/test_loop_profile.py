@@ -1,8 +1,6 @@
 """A profile in the worker's loop: traced steps train as all others, and count in no rate."""
 
 import json
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +11,20 @@ from gpudash.instrument.profiler import Profiler
 from gpudash.protocol.commands import Pause, Plan, Profile
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Flops, Profiled, Weights
-from gpudash.protocol.training import Progress, Refused, State
+from gpudash.protocol.training import Refused, State
 from tests.lives import is_turn
-from tests.worker.in_process import SETTINGS, FakeEntry, Run
-from tests.workloads.trainings import one_thread, weights
+from tests.worker.in_process import ENTRY, SETTINGS, FakeEntry, Run, stop_when
+from tests.workloads.trainings import weights
 from workloads import CATALOGUE
 from workloads.compute_options import ComputeOptions
-from workloads.levers import Value
 from workloads.training import Training
 
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with one_thread():
-        yield
+has_gone_on = stop_when(lambda run, event: is_turn(event, run.events, "resumed"))
 
 
-def work(_values: Mapping[str, Value]) -> None:
-    time.sleep(0.0005)
-
-
-ENTRY = FakeEntry(during={"forward": work})
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
 
 
 def step_names(path: Path) -> list[str]:
@@ -42,13 +33,9 @@ def step_names(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("pipelined", ["off", "on"])
-def test_traced_steps_are_counted_and_not_reported(tmp_path: Path, pipelined: str) -> None:
-    def react(run: Run, event: Event) -> None:
-        if isinstance(event, Progress) and event.steps and run.of(Profiled):
-            run.stop()
-
-    run = Run(ENTRY, react, SETTINGS | {"pipelined": pipelined})
-    path = tmp_path / "trace.json"
+def test_traced_steps_are_counted_and_not_reported(path: Path, pipelined: str) -> None:
+    after = stop_when(lambda run, event: getattr(event, "steps", ()) and run.of(Profiled))
+    run = Run(ENTRY, after, SETTINGS | {"pipelined": pipelined})
     run.until_stopped(Profile(id=1, steps=5, path=str(path)))
     (found,) = run.of(Profiled)
     traced = range(found.first_step, found.first_step + 5)
@@ -58,61 +45,50 @@ def test_traced_steps_are_counted_and_not_reported(tmp_path: Path, pipelined: st
     assert {step.segment for step in run.steps} == {0}
     total = run.of("finished")[0].after_step
     assert total == run.training.trained_steps
-    after = [step for step in run.steps if step.step >= traced.stop]
-    assert after[0].finished_s - after[0].step_ms / 1e3 >= found.at_s
+    next_one = next(step for step in run.steps if step.step >= traced.stop)
+    assert next_one.finished_s - next_one.step_ms / 1e3 >= found.at_s
     (paused,), (resumed,) = run.of("paused"), run.of("resumed")
     assert paused.why == "profile"
     assert paused.at_s < found.at_s <= resumed.at_s
 
 
 def test_a_profile_has_the_size_of_the_optimizers_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def react(run: Run, event: Event) -> None:
-        if isinstance(event, Profiled):
-            run.stop()
-
     optimizer = torch.optim.SGD([torch.zeros(1 << 18, requires_grad=True)])
     monkeypatch.setattr(Training, "owned", lambda _self: ([], [optimizer]))
-    run = Run(ENTRY, react)
-    run.until_stopped(Profile(id=1, steps=1, path=str(tmp_path / "trace.json")))
+    run = Run(ENTRY, has_gone_on).until_stopped(Profile(id=1, steps=1, path=str(path)))
     assert run.of(Profiled)[0].weights == Weights(mib=1.0, state_mib=0.0)
 
 
-def test_a_command_ends_a_profile_with_the_steps_so_far(tmp_path: Path) -> None:
+def test_a_command_ends_a_profile_with_the_steps_so_far(path: Path) -> None:
     def react(run: Run, event: Event) -> None:
         if isinstance(event, State) and event.why == "profile":
             run.send(Pause(id=2))
         if isinstance(event, State) and event.why == "asked":
             run.stop()
 
-    run = Run(ENTRY, react)
-    run.until_stopped(Profile(id=1, steps=10**6, path=str(tmp_path / "trace.json")))
+    run = Run(ENTRY, react).until_stopped(Profile(id=1, steps=10**6, path=str(path)))
     assert 1 <= run.of(Profiled)[0].steps < 10**6
 
 
-def test_a_profile_ends_with_the_plan(tmp_path: Path) -> None:
-    plan = Plan(workload="fake", settings={}, steps=4)
-    run = Run(ENTRY, lambda *_: None, plan=plan)
-    run.until_stopped(Profile(id=1, steps=10, path=str(tmp_path / "trace.json")))
+def test_a_profile_ends_with_the_plan(path: Path) -> None:
+    run = Run(ENTRY, plan=Plan(workload="fake", settings={}, steps=4))
+    run.until_stopped(Profile(id=1, steps=10, path=str(path)))
     assert run.of("finished")[0].after_step == 4
     assert run.of(Profiled)[0].steps < 4
 
 
 def test_with_a_cuda_graph_no_flops_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ComputeOptions, "refusal", lambda *_: None)
     ones = torch.ones(8, 8)
     entry = FakeEntry(during={"prepare": lambda _values: ones.mm(ones)})
 
     def flops(graph: str) -> Flops | None:
-        def react(run: Run, event: Event) -> None:
-            if is_turn(event, run.events, "resumed"):
-                run.stop()
-
-        run = Run(entry, react, SETTINGS | {"cuda_graph": graph})
-        run.until_stopped(Profile(id=1, steps=2, path=str(tmp_path / "trace.json")))
+        run = Run(entry, has_gone_on, SETTINGS | {"cuda_graph": graph})
+        run.until_stopped(Profile(id=1, steps=2, path=str(path)))
         return run.of(Profiled)[0].flops
 
     gflop = 2 * 8**3 / 1e9
@@ -121,36 +97,31 @@ def test_with_a_cuda_graph_no_flops_are_counted(
 
 
 def test_a_refused_profile_leaves_the_training_as_it_is(tmp_path: Path) -> None:
-    def react(run: Run, event: Event) -> None:
-        if isinstance(event, Progress) and event.steps and run.of(Refused):
-            run.stop()
-
-    run = Run(ENTRY, react)
+    run = Run(ENTRY, stop_when(lambda run, event: getattr(event, "steps", ()) and run.of(Refused)))
     run.until_stopped(Profile(id=1, steps=3, path=str(tmp_path / "none" / "trace.json")))
     (refused,) = run.of(Refused)
     assert (refused.answers, refused.kind) == ((1,), "no_profile")
     assert "No such file" in refused.reason
-    assert not run.of("paused")
-    assert not run.of("resumed")
+    assert not run.of("paused") + run.of("resumed")
 
 
 @pytest.mark.parametrize("pipelined", ["off", "on"])
-def test_a_profile_changes_no_bit_of_the_weights(tmp_path: Path, pipelined: str) -> None:
+def test_a_profile_changes_no_bit_of_the_weights(path: Path, pipelined: str) -> None:
     def trained(*commands: Profile) -> list[torch.Tensor]:
         torch.manual_seed(0)
         plan = Plan(workload="encdec", settings={}, steps=8)
-        run = Run(CATALOGUE["encdec"], lambda *_: None, SETTINGS | {"pipelined": pipelined}, plan)
+        run = Run(CATALOGUE["encdec"], settings=SETTINGS | {"pipelined": pipelined}, plan=plan)
         run.until_stopped(*commands)
         assert len(run.of(Profiled)) == len(commands)
         return weights(run.training)
 
-    profiled = trained(Profile(id=1, steps=4, path=str(tmp_path / "trace.json")))
+    profiled = trained(Profile(id=1, steps=4, path=str(path)))
     for one, other in zip(profiled, trained(), strict=True):
         assert torch.equal(one, other)
 
 
 def test_memory_used_by_a_profile_is_in_no_peak(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
     end = Profiler.end
@@ -163,10 +134,5 @@ def test_memory_used_by_a_profile_is_in_no_peak(
     monkeypatch.setattr(
         "gpudash.worker.workload_training.reset_peak", lambda _device: order.append("reset")
     )
-
-    def react(run: Run, event: Event) -> None:
-        if is_turn(event, run.events, "resumed"):
-            run.stop()
-
-    Run(ENTRY, react).until_stopped(Profile(id=1, steps=2, path=str(tmp_path / "trace.json")))
+    Run(ENTRY, has_gone_on).until_stopped(Profile(id=1, steps=2, path=str(path)))
     assert order == ["measured", "reset"]

@@ -13,7 +13,7 @@ from gpudash.protocol.commands import Block, Blocks, Change, Command, Pause, Pla
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import BlocksEnded, Refused, TooLate
 from gpudash.training import commanded
-from tests.worker.in_process import SETTINGS, FakeEntry, Run, nothing
+from tests.worker.in_process import FakeEntry, Run, nothing
 from workloads.levers import LeverError, Value
 from workloads.training import Training
 
@@ -43,7 +43,7 @@ def ranks(
     def train(rank: int) -> Run:
         threading.current_thread().name = str(rank)
         entry = FakeEntry(building=rank_1 if rank else nothing, during={"forward": forward})
-        return Run(entry, lambda _run, _event: None, SETTINGS, plan).until_stopped(*commands)
+        return Run(entry, plan=plan).until_stopped(*commands)
 
     with ThreadPoolExecutor(RANKS) as pool:
         return list(pool.map(train, range(RANKS)))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import psutil
@@ -30,7 +31,6 @@ from gpudash.worker.__main__ import build, work
 from tests.lives import told
 from tests.worker.in_process import Run
 from workloads import CATALOGUE
-from workloads.training import Training
 
 PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
@@ -51,9 +51,14 @@ class Worker:
     def steps(self) -> list[Step]:
         return [step for event in self.of(Progress) for step in event.steps]
 
-    @property
-    def settings(self) -> dict[str, str]:
-        return [*self.of("started"), *self.of("changed")][-1].settings
+    def trains_as(self, changed: State) -> None:
+        """Read until a step after a change has come."""
+        self.until(lambda: self.steps[-1].segment == changed.segment)
+
+    def numbered(self) -> None:
+        """Check that no step was lost or counted twice."""
+        numbers = [step.step for step in self.steps]
+        assert numbers == list(range(1, len(numbers) + 1))
 
     def change(self, **settings: str) -> State:
         """Change levers; return the answer."""
@@ -102,7 +107,7 @@ def start() -> Iterator[Callable[..., Worker]]:
 def test_a_plan_of_steps_is_exact_on_two_streams_too() -> None:
     plan = Plan(workload="encdec", settings={}, steps=7)
     settings = SMALL | {"pipelined": "on", "num_workers": "0"}
-    run = Run(CATALOGUE["encdec"], lambda _run, _event: None, settings, plan).until_stopped()
+    run = Run(CATALOGUE["encdec"], settings=settings, plan=plan).until_stopped()
     assert [s.step for s in run.steps] == [1, 2, 3, 4, 5, 6, 7]
     last = run.of(Progress)[-1]
     assert (last.total_steps, last.total_samples) == (7, 14)
@@ -128,18 +133,13 @@ def failure_of(plan: Plan, build: Callable[..., Any]) -> Failed:
     with ours, theirs:
         assert work(plan, EventPipe(theirs.fileno()), build, lambda *_: None) == 1
         *_, last = ours.recv(1 << 16).splitlines()
-    failed = msgspec.json.decode(last, type=Envelope).body
-    assert isinstance(failed, State)
-    assert failed.failure is not None
-    return failed.failure
+    return msgspec.json.decode(last, type=Envelope).body.failure
 
 
 @pytest.mark.parametrize("code", [0, "no data"])
 def test_a_workload_that_ends_its_process_has_failed(code: object) -> None:
-    def build(*_: object) -> Training:
-        sys.exit(code)
-
-    failed = failure_of(Plan(workload="mine.py", settings={}), build)
+    plan = Plan(workload="mine.py", settings={})
+    failed = failure_of(plan, Mock(side_effect=SystemExit(code)))
     assert failed.sentence == f"mine.py failed: SystemExit: {code}"
 
 
@@ -171,7 +171,8 @@ PARENT = """
 import sys, time
 from gpudash.protocol.commands import Plan
 from gpudash.run.worker_process import WorkerProcess
-link = WorkerProcess(Plan(workload="encdec", settings={"num_workers": "2"}, device="cpu"))
+small = {"batch_size": "2", "num_workers": "2", "model_scale": "small"}
+link = WorkerProcess(Plan(workload="encdec", settings=small, device="cpu"))
 while not any(getattr(e.body, "steps", ()) for e in link.read()):
     time.sleep(0.01)
 print(link.pid, flush=True)
@@ -218,11 +219,10 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
         assert any("workloads" in owner.file for owner in report.owners)
         settled = worker.of("changed")[-1]
         assert settled.settings["batch_size"] == "8"
-        worker.until(lambda: worker.steps[-1].segment == settled.segment)
+        worker.trains_as(settled)
         worker.link.send(Stop(id=4))
         assert worker.end() == 0
-        numbers = [s.step for s in worker.steps]
-        assert numbers == list(range(1, len(numbers) + 1))
+        worker.numbered()
     finally:
         worker.link.close()
         del hog
@@ -256,8 +256,7 @@ def running() -> Iterator[Callable[[], Worker]]:
         try:
             yield newest
             for worker in workers:
-                numbers = [s.step for s in worker.steps]
-                assert numbers == list(range(1, len(numbers) + 1))
+                worker.numbered()
         finally:
             for worker in workers:
                 worker.link.close()
@@ -283,10 +282,10 @@ def test_the_worker_reports_its_training_and_then_every_step(training: Worker) -
 
 
 def test_a_change_holds_from_its_segment_on(training: Worker) -> None:
-    before = training.settings
+    before = (training.of("changed") or training.of("started"))[-1].settings
     changed = training.change(pipelined="on", batch_size="4")
     assert changed.settings == before | {"pipelined": "on", "batch_size": "4"}
-    training.until(lambda: training.steps[-1].segment == changed.segment)
+    training.trains_as(changed)
     earlier = [s.step for s in training.steps if s.segment == changed.segment - 1]
     assert earlier[-1] == changed.after_step
     assert {s.samples for s in training.steps if s.segment == changed.segment} == {4}
@@ -336,7 +335,7 @@ def unread_bytes(fd: int) -> int:
 
 def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -> None:
     changed = training.change(data="cached", batch_size="1")
-    training.until(lambda: training.steps[-1].segment == changed.segment)
+    training.trains_as(changed)
     events = training.link.filenos[0]
     pipe_bytes = fcntl.fcntl(events, fcntl.F_GETPIPE_SZ)
     fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, 4096)  # full after a few messages
@@ -351,20 +350,17 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -
     training.until(lambda: training.steps[-1].finished_s > read_s)
     fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, pipe_bytes)
     assert len([s for s in training.steps if full_s < s.finished_s < read_s]) > 3
-    numbers = [s.step for s in training.steps]
-    assert numbers == list(range(1, len(numbers) + 1))
+    training.numbered()
 
 
 def test_a_crash_arrives_with_its_traceback(training: Worker) -> None:
     changed = training.change(data="loader", batch_size="3")  # no other test has 3
-    training.until(lambda: training.steps[-1].segment == changed.segment)
+    training.trains_as(changed)
     assert list(Path(training.link._scratch.name).rglob("listener-*"))  # goes with the worker
     for child in psutil.Process(training.link.pid).children():
         child.kill()  # a loader worker dies: torch raises in the training process
     assert training.end() == 1
-    assert training.of("failed"), "\n".join(training.printed)
     (end,) = training.of("failed")
-    failed = end.failure
-    assert failed.kind == "error"
-    assert "DataLoader worker" in failed.sentence
-    assert "Traceback" in failed.traceback
+    assert end.failure.kind == "error"
+    assert "DataLoader worker" in end.failure.sentence
+    assert "Traceback" in end.failure.traceback
