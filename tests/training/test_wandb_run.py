@@ -1,0 +1,201 @@
+"""What is measured reaches the run that a script has open, and nothing of the script's moves."""
+
+import sys
+import threading
+from types import ModuleType
+
+import pytest
+
+from gpudash.protocol.commands import Figures
+from gpudash.protocol.session import Notice
+from gpudash.training.wandb_run import MOST_WAITING, THREAD, WandbRun
+from tests.waiting import until
+
+
+class Wandb(ModuleType):
+    """As W&B: a row is what was logged until a commit, and each commit takes a step."""
+
+    def __init__(self):
+        super().__init__("wandb")
+        self.run, self.rows, self.row, self.axes = self, [], {}, []
+
+    def define_metric(self, name, step_metric=None, *, hidden=False):
+        self.axes.append((name, step_metric, hidden))
+
+    def log(self, values, *, commit=True):
+        self.row |= values
+        if commit:
+            self.rows.append(self.row)
+            self.row = {}
+
+
+def logged(open_run):
+    """Have all be logged that was taken."""
+    open_run.close()
+    until(lambda: THREAD not in {one.name for one in threading.enumerate()})
+
+
+@pytest.fixture
+def tapped():
+    made = []
+
+    def track(say=pytest.fail):
+        made.append(WandbRun(say))
+        return made[-1]
+
+    yield track
+    for one in made:
+        logged(one)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    def open_run(double):
+        module = double()
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        return module
+
+    return open_run
+
+
+def figures(step=120):
+    return Figures(
+        step=step,
+        values={"gpudash/step/steps_per_s": 12.5},
+        texts={"gpudash/limit": "data"},
+    )
+
+
+def test_figures_join_the_row_that_the_script_logs_next_to_wandb(opened, tapped):
+    wandb, said = opened(Wandb), []
+    open_run = tapped(said.append)
+    wandb.log({"loss": 2.0})
+    open_run.take(figures())
+    until(lambda: wandb.row)
+    assert wandb.rows == [{"loss": 2.0}]  # no row, and so no step, of its own
+    wandb.log({"loss": 1.0})
+    ours = {"gpudash/step/steps_per_s": 12.5, "gpudash/limit": "data", "gpudash/step": 120}
+    assert wandb.rows[1] == {"loss": 1.0, **ours}
+    assert wandb.axes == [
+        ("gpudash/step", None, True),
+        ("gpudash/*", "gpudash/step", False),
+    ]
+    open_run.take(figures(step=130))
+    until(lambda: wandb.row)
+    assert wandb.row["gpudash/step"] == 130
+    assert len(wandb.axes) == 2  # once a run
+    assert said == []
+
+
+def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(opened, tapped):
+    said = []
+    open_run = tapped(said.append)
+    open_run.take(figures())  # the script has not imported it
+    wandb = opened(Wandb)
+    wandb.run = None
+    open_run.take(figures())
+    why = "W&B: the training has no run open; once it has, figures go there"
+    assert said == [Notice(text=why, sink="wandb", hinders=True)]
+    wandb.run = wandb
+    open_run.take(figures())
+    until(lambda: wandb.row)
+    there = "W&B: the training has opened a run, and figures go there"
+    assert said[1:] == [Notice(text=there, sink="wandb")]
+
+
+def test_nothing_is_said_of_a_run_that_the_script_has_ended(opened, tapped):
+    wandb, open_run = opened(Wandb), tapped()
+    open_run.take(figures())
+    wandb.run = None
+    open_run.take(figures())
+
+
+def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(opened, tapped):
+    wandb, said = opened(Wandb), []
+
+    def fail(*_, **__):
+        wandb.rows.append("asked")
+        raise RuntimeError("the disk is full\nwith details")
+
+    wandb.log = fail
+    open_run = tapped(said.append)
+    for _ in range(5):
+        open_run.take(figures())
+        until(lambda: wandb.rows)
+    until(lambda: open_run.take(figures()) or said)
+    why = "W&B takes no more figures of this run: RuntimeError: the disk is full"
+    assert said == [Notice(text=why, sink="wandb", hinders=True)]
+    asked = len(wandb.rows)
+    open_run.take(figures())
+    assert len(wandb.rows) == asked
+    assert len(said) == 1
+
+
+def test_what_the_last_row_raises_is_told_too(opened, tapped):
+    del opened(Wandb).row  # `log` raises
+    raised = "AttributeError: module 'wandb' has no attribute 'row'"
+    why = f"W&B takes no more figures of this run: {raised}"
+    told = [Notice(text=why, sink="wandb", hinders=True)]
+    said, at_the_end = [], []
+    open_run = tapped(said.append)
+    open_run.take(figures())
+    until(lambda: open_run.look() or said)
+    open_run.look()
+    assert said == told
+    open_run = tapped(at_the_end.append)
+    open_run.take(figures())
+    open_run.close(wait_s=60)
+    assert at_the_end == told
+
+
+def test_nothing_is_told_of_a_row_that_was_on_its_way_as_the_script_ended_its_run(opened, tapped):
+    wandb, open_run = opened(Wandb), tapped()
+
+    def end(*_, **__):
+        wandb.run = None
+        raise RuntimeError("the run has ended")
+
+    wandb.log = end
+    open_run.take(figures())
+    open_run.close(wait_s=60)
+
+
+def test_the_run_after_one_that_takes_no_more_figures_has_them(opened, tapped):
+    """As when a script ends its run while a row is on its way, and opens the next one."""
+    wandb, said = opened(Wandb), []
+    first, second = Wandb(), Wandb()
+    del first.row  # `log` raises
+    wandb.run = first
+    open_run = tapped(said.append)
+    until(lambda: open_run.take(figures()) or said)
+    wandb.run = second
+    open_run.take(figures())
+    until(lambda: second.row)
+    assert [one.hinders for one in said] == [True, False]
+
+
+def test_no_thread_is_left_once_the_dashboard_has_gone(opened, tapped):
+    wandb, open_run = opened(Wandb), tapped()
+    for step in (1, 2):
+        open_run.take(figures(step))
+    logged(open_run)
+    assert wandb.row["gpudash/step"] == 2
+
+
+def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(opened, tapped):
+    wandb, go_on, got, said = opened(Wandb), threading.Event(), [], []
+
+    def hang(values, commit):
+        got.append(values)
+        go_on.wait()
+
+    wandb.log = hang
+    open_run = tapped(said.append)
+    open_run.take(figures())
+    until(lambda: got)
+    for step in range(20):
+        open_run.take(figures(step))
+    assert said == [Notice(text="W&B is slow: some figures are left out", sink="wandb")]
+    go_on.set()
+    until(lambda: len(got) == 1 + MOST_WAITING)
+    assert got[-1]["gpudash/step"] == MOST_WAITING - 1
