@@ -239,7 +239,6 @@ def main() -> None:
         targets = {
             "prometheus": str(free_port()),
             "otlp": address,
-            "textfile": f"{folder}/run.prom",
             "tensorboard": folder,
             "trace": f"{folder}/trace.json",
         }

@@ -15,7 +15,6 @@ PAGE = Path(__file__).parent / "reference" / "gpudash.1"
 ENVIRONMENT = (
     ("NO_COLOR", "If set, nothing is coloured unless --color always is given."),
     ("COLUMNS", "How wide the help is; by default as wide as the terminal, 100 at most."),
-    ("GPUDASH_…", "A setting, such as GPUDASH_DEVICE=cpu; docs/guide/configuration.md names all."),
     ("GPUDASH_PROFILE", "The profile of the configuration files that is obeyed, as by --profile."),
     ("GPUDASH_TOKEN", "What opens the connection of gpudash run --connect to --listen."),
     ("GPUDASH_DATA", "The folder of the images that the workloads generate."),

@@ -20,9 +20,7 @@ from gpudash.tui.keys import (
     PLAYER_KEYS,
     SHOWN,
     TIMELINE_KEYS,
-    UNCHANGEABLE,
     Key,
-    name_of,
 )
 from workloads import CATALOGUE
 from workloads.levers import Lever
@@ -129,8 +127,6 @@ of the focused panel first.
 TIMELINE_HEAD = """
 ## In a profile
 
-These are fixed: `[keys]` does not change them.
-
 | key | does |
 |---|---|
 """
@@ -195,12 +191,8 @@ def _pressed(key: Key) -> str:
 
 
 def _keys(keys: Iterable[Key]) -> str:
-    rows = [
-        f"| {_pressed(key)} "
-        f"| {key.help} | {'–' if key.action in UNCHANGEABLE else f'`{name_of(key)}`'} |\n"
-        for key in keys
-    ]
-    return f"| key | does | name in `[keys]` |\n|---|---|---|\n{''.join(rows)}"
+    rows = [f"| {_pressed(key)} | {key.help} |\n" for key in keys]
+    return f"| key | does |\n|---|---|\n{''.join(rows)}"
 
 
 def levers() -> str:

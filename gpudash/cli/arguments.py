@@ -19,9 +19,9 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
     """Return the arguments of a verb.
 
     A verb that obeys the configuration also gets `levers` (a function of an entry), `theme`,
-    `pane`, `keys`, `profiles` (the known names), `project_file` (where a profile goes), and
-    `set_by`: what has set each setting that is not a default, by its key. A verb that reports the
-    configuration also gets `configuration` and `settings`. Raises UsageError.
+    `pane`, `profiles` (the known names), `project_file` (where a profile goes), and `set_by`: what
+    has set each setting that is not a default, by its key. A verb that reports the configuration
+    also gets `configuration` and `settings`. Raises UsageError.
     """
     parser = verb.parser()
     if verb.configuration == "unread":
@@ -47,7 +47,6 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
             setattr(arguments, name, defaults[name])
     arguments.levers, arguments.profiles = configuration.levers, configuration.profiles
     arguments.project_file = configuration.files[0][0] if configuration.files else None
-    arguments.keys = config.keymap_of(chosen)
     for key in SCREEN:
         setattr(arguments, key, chosen[key].value if key in chosen else None)
     if reports:
@@ -69,7 +68,7 @@ def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
 def _settings(
     configuration: "Configuration", arguments: Namespace
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield key, value and setter of every setting but levers; of keyboard keys only those set."""
+    """Yield key, value and setter of every setting but levers."""
     chosen = configuration.chosen()
     settings = {
         key_of(table, name): (load(table).parser().get_default(name), "default")

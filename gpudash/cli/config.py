@@ -1,7 +1,7 @@
 """The configuration: settings that a user has chosen for every run.
 
-The first of these that has a setting decides: the command line, the environment, the chosen
-profile, the project's file, the user's file, the default. The project's file is the nearest
+The first of these that has a setting decides: the command line, the chosen profile, the project's
+file, the user's file, the default. The project's file is the nearest
 `gpudash.toml`, or `pyproject.toml` with `[tool.gpudash]`, from the working folder upwards to a
 `.git`. The user's file is `config.toml` in the user's configuration folder.
 
@@ -13,11 +13,10 @@ The key of a setting is its path in a file:
     levers.NAME, levers.WORKLOAD.NAME           a lever, of every workload that has it or of one
     ab.pairs, ab.within, replay.speed,          options of one verb
     sweep.rounds, sweep.steps, tune.budget
-    theme, pane, keys.ACTION                    the dashboard's colours, first tab and keys
+    theme, pane                                 the dashboard's colours and first tab
     profiles.NAME.KEY                           any of these, where the profile is chosen
 
-In the environment `ab.pairs` is GPUDASH_AB_PAIRS. Only files have keys, profiles and the levers of
-one workload. Options that name a file, overwrite one or end a run cannot be configured.
+Options that name a file, overwrite one or end a run cannot be configured.
 """
 
 import os
@@ -28,13 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpudash.cli.config_values import (
-    PREFIX,
     SHORTHANDS,
     ConfigurationError,
     Tree,
     checked,
     shape,
-    variables,
 )
 from gpudash.cli.parser import OLD_NAMES
 from gpudash.errors import UsageError
@@ -44,8 +41,9 @@ from workloads.nearest import did_you_mean
 
 MOST_BYTES = 16 << 20
 """Of a file."""
-NO_SETTINGS = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_RUN_DIR", "GPUDASH_TOKEN")
-"""Environment variables that are read elsewhere."""
+PREFIX = "GPUDASH_"
+VARIABLES = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_RUN_DIR", "GPUDASH_TOKEN")
+"""Environment variables that are read, here and elsewhere."""
 
 
 class ConfiguredValue(NamedTuple):
@@ -98,11 +96,10 @@ def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
     try:
         documents = [Document.read(path) for path, there in found if there]
         profile, profiles = _choose(profile, documents)
-        environment = of_environment(os.environ)
-        layers = tuple(reversed((environment, *profiles, *(one.base for one in documents))))
+        check_environment(os.environ)
+        layers = tuple(reversed((*profiles, *(one.base for one in documents))))
         names = frozenset(name for one in documents for name in one.profiles)
         configuration = Configuration(files=found, profile=profile, profiles=names, layers=layers)
-        keymap_of(configuration.chosen())
     except ConfigurationError as error:
         if not lenient:
             raise
@@ -240,6 +237,8 @@ def _leaves(
             hint = did_you_mean(known_as, names)
             if not keys and known_as in known["levers"]:
                 hint = "; a lever stands in [levers]"
+            elif name == "keys" and not keys:
+                hint = "; keys are fixed, and the palette has every action"
             raise ConfigurationError(
                 place(steps), f"unknown key {name!r}; valid: {', '.join(names)}{hint}"
             )
@@ -272,38 +271,12 @@ def _choose(named: str | None, documents: Sequence[Document]) -> tuple[str | Non
 # ── the environment ─────────────────────────────────────────────────────────────────────
 
 
-def of_environment(environment: Mapping[str, str]) -> Layer:
-    """Return the settings in environment variables; empty ones do not count.
-
-    Raises ConfigurationError.
-    """
-    layer: Layer = {}
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse variables that look like ours and are none. Raises ConfigurationError."""
     for variable, text in environment.items():
-        if not variable.startswith(PREFIX) or variable in NO_SETTINGS or not text:
-            continue
-        known = variables()
-        if variable not in known:
+        if variable.startswith(PREFIX) and variable not in VARIABLES and text:
             raise ConfigurationError(
                 variable,
-                f"no setting has this name; GPUDASH_ is for gpudash's own"
-                f"{did_you_mean(variable, (*known, *NO_SETTINGS))}",
+                "not read; a setting stands in gpudash.toml or on the command line; "
+                f"valid: {', '.join(VARIABLES)}{did_you_mean(variable, VARIABLES)}",
             )
-        key = known[variable]
-        if key in layer:
-            raise ConfigurationError(variable, f"{key} is set twice; also by {layer[key].by}")
-        layer[key] = ConfiguredValue(checked(key, text, variable), variable)
-    return layer
-
-
-def keymap_of(chosen: Layer) -> dict[str, tuple[str, ...]]:
-    """Return the configured keys, by action. Raises ConfigurationError."""
-    named = {key.removeprefix("keys."): one for key, one in chosen.items() if key[:5] == "keys."}
-    if not named:
-        return {}
-    from gpudash.tui.keys import clash  # only if keys are configured
-
-    keys = {action: one.value for action, one in named.items()}
-    if found := clash(keys):
-        action, wrong = found
-        raise ConfigurationError(named[action].by, wrong)
-    return keys

@@ -1,11 +1,10 @@
-"""What can be configured: every key, its environment variable, and its valid values."""
+"""What can be configured: every key and its valid values."""
 
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from gpudash.cli.options import OPTIONS, key_of
-from gpudash.cli.parser import OLD_NAMES
+from gpudash.cli.options import OPTIONS
 from gpudash.cli.verbs import load
 from gpudash.errors import UsageError
 from gpudash.format import plain
@@ -16,14 +15,13 @@ from workloads.nearest import not_valid
 SCREEN = ("theme", "pane")
 SHORTHANDS = ("batch_size", "pipelined", "seed")
 """Levers that have their own option and their own key."""
-PREFIX = "GPUDASH_"
 SWITCH = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 """Texts of an option without a value."""
 Tree = dict[str, Any]
 
 
 class ConfigurationError(UsageError):
-    """A setting in a file or in the environment is not valid."""
+    """A setting in a file, or a variable of the environment, is not valid."""
 
     def __init__(self, place: str, why: object) -> None:
         super().__init__(plain(f"{place}: {why}"))
@@ -32,29 +30,11 @@ class ConfigurationError(UsageError):
 @cache
 def shape() -> Tree:
     """Return every valid key as a tree; its leaves are None."""
-    from gpudash.tui.keys import ACTIONS  # only if there is a file
-
     levers = {name: dict.fromkeys(one.name for one in e.levers) for name, e in CATALOGUE.items()}
     every = {name: None for names in levers.values() for name in names}
     tables = {verb: dict.fromkeys(names) for verb, names in OPTIONS.items() if verb}
     top = dict.fromkeys((*OPTIONS[""], *SHORTHANDS, *SCREEN))
-    return {**top, **tables, "levers": {**every, **levers}, "keys": dict.fromkeys(ACTIONS)}
-
-
-@cache
-def variables() -> dict[str, str]:
-    """Return the key of each environment variable."""
-    levers = {lever.name for entry in CATALOGUE.values() for lever in entry.levers}
-    options = [key_of(verb, name) for verb, names in OPTIONS.items() for name in names]
-    keys = [*options, *SCREEN, *(f"levers.{name}" for name in sorted(levers))]
-    named = {_variable(key): key for key in keys}
-    for verb, names in OLD_NAMES.items():
-        named |= {_variable(key_of(verb, old)): key_of(verb, name) for old, name in names.items()}
-    return named | {f"{PREFIX}{name.upper()}": f"levers.{name}" for name in SHORTHANDS}
-
-
-def _variable(key: str) -> str:
-    return f"{PREFIX}{key.upper().replace('.', '_')}"
+    return {**top, **tables, "levers": {**every, **levers}}
 
 
 def checked(key: str, value: Any, by: str) -> Any:
@@ -63,8 +43,6 @@ def checked(key: str, value: Any, by: str) -> Any:
     try:
         if table.startswith("levers"):
             return _lever(table.partition(".")[2], name, value)
-        if table == "keys":
-            return _keys(value)
         return _option(table, name, str(value).lower() if isinstance(value, bool) else str(value))
     except (UsageError, ValueError) as error:  # a LeverError is one
         raise ConfigurationError(by, error) from error
@@ -107,11 +85,3 @@ def _choice(name: str, text: str, choices: Sequence[str]) -> str:
     if text not in choices:
         raise UsageError(not_valid(name, text, choices))
     return text
-
-
-def _keys(value: Any) -> tuple[str, ...]:
-    from gpudash.tui.keys import key_named  # only if keys are configured
-
-    return tuple(
-        key_named(str(one)) for one in (value or [""] if isinstance(value, list) else [value])
-    )

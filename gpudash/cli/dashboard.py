@@ -183,7 +183,7 @@ def show(
         from gpudash.tui.preferences import Appearance
         from gpudash.tui.running import run_dashboard
 
-    look = Appearance(theme=arguments.theme, pane=arguments.pane, keys=arguments.keys)
+    look = Appearance(theme=arguments.theme, pane=arguments.pane)
     app = Dashboard(
         open_session,
         plan,

@@ -12,7 +12,7 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of `export`."""
     add_file(parser, "recording", "LOG", "FILE.jsonl, or the CSV beside it")
     one_of = parser.add_mutually_exclusive_group(required=True)
-    what = "ends in .csv (FILE.json is written too), .jsonl or .parquet"
+    what = "ends in .csv (FILE.json is written too) or .jsonl"
     add_output(parser, "FILE", what, one_of)
     add_destinations(one_of, OF_A_RECORDING, "to other programs")
 
@@ -22,7 +22,6 @@ VERB = Verb(
     add_arguments=add_arguments,
     examples=(
         ("gpudash export run.jsonl -o again.csv", "the CSV and its JSON, from the log"),
-        ("gpudash export run.jsonl -o rows.parquet", "the rows as Parquet"),
         ("gpudash export run.jsonl --to trace:run.trace.json", "for ui.perfetto.dev"),
     ),
 )

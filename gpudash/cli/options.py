@@ -26,7 +26,6 @@ OF_A_RUN = {
     "csv": ("FILE", "the rows as CSV, into a file"),
     "jsonl": ("FILE", "the rows as JSON objects, one a line, into a file"),
     "prometheus": ("[HOST:]PORT", "served to Prometheus and its like"),
-    "textfile": ("FILE.prom", "for the node exporter's textfile collector"),
     "otlp": ("HOST:PORT", "sent to an OpenTelemetry collector, over HTTP"),
     "tensorboard": ("FOLDER", "event files of TensorBoard"),
     "trace": ("FILE.json", "a Chrome trace, as ui.perfetto.dev opens it"),
@@ -35,16 +34,17 @@ OF_A_RUN = {
 OF_A_SCRIPT = {
     **OF_A_RUN,
     "wandb": ("", "the run that the script has open in W&B"),
-    "mlflow": ("", "… in MLflow"),
-    "trackio": ("", "… in Trackio"),
 }
-"""Those of a user's script, which may have a run of a tracker open; that is all the target."""
-OF_A_RECORDING = {
-    "openmetrics": ("FILE", "all values with their times, for promtool to take in"),
-    **{name: OF_A_RUN[name] for name in ("textfile", "otlp", "tensorboard", "trace")},
-}
+"""Those of a user's script, which may have a run of W&B open; that is all the target."""
+OF_A_RECORDING = {name: OF_A_RUN[name] for name in ("otlp", "tensorboard", "trace")}
 """Those to which a recording is exported. Nobody scrapes the past."""
-DESTINATIONS = {**OF_A_SCRIPT, **OF_A_RECORDING}
+GONE = {
+    "mlflow": "log FILE.csv of --record as an artifact, or send --to otlp",
+    "openmetrics": "send --to otlp, or read FILE.csv of --record",
+    "textfile": "serve --to prometheus",
+    "trackio": "log FILE.csv of --record, or send --to otlp",
+}
+"""What does it in place of a destination that there was."""
 MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
@@ -114,6 +114,8 @@ def add_destinations(
 
     def destination(text: str) -> tuple[str, str]:
         name, colon, target = text.partition(":")
+        if name in GONE:
+            raise UsageError(f"--to {name} went; instead: {GONE[name]}")
         is_whole = name in valid and (target if valid[name][0] else not colon)
         if not is_whole or "\0" in target:
             raise UsageError(not_valid("--to", text, known))

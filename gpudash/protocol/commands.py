@@ -112,18 +112,11 @@ class Stacks(Command, frozen=True, kw_only=True):
     """Read the stack of each training process; each answers with a Stack. The script goes on."""
 
 
-Tracker: TypeAlias = Literal["wandb", "mlflow", "trackio"]
-"""Trackers of experiments, by the names of their modules."""
-
-
 class Figures(Record, frozen=True, kw_only=True):
-    """What was measured, for the run that the script has open in a tracker. No event answers."""
+    """What was measured, for the run that the script has open in W&B. No event answers."""
 
-    tracker: Tracker
     step: int
     """The newest training step that they are of."""
-    at_s: float
-    """Seconds since 1970."""
     values: dict[str, float]
     texts: dict[str, str] = {}
 

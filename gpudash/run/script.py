@@ -205,7 +205,7 @@ class ScriptSource(Source):
             self._waiting += [one.body for one in self._processes.send(command)]  # type: ignore[misc]  # no readings
 
     def track(self, figures: Figures, /) -> None:
-        """Hand figures to the tracker of rank 0's process."""
+        """Hand figures to the W&B of rank 0's process."""
         self._processes.track(figures)
 
     def stack(self) -> StackReply | None:

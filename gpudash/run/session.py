@@ -227,7 +227,7 @@ class Session(SessionThread):
         return any(one.meters for one in self._beside)
 
     def _track(self, figures: Figures) -> None:
-        """Hand figures to the tracker in the training's process; called on a sink's thread."""
+        """Hand figures to W&B in the training's process; called on a sink's thread."""
         self._requests.put(
             lambda: self._training.track(figures) if self._training is not None else None
         )

@@ -40,8 +40,8 @@ class Source(ABC):
     def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most take no commands
         """Send a command."""
 
-    def track(self, figures: Figures, /) -> None:  # noqa: B027  # only scripts have trackers
-        """Hand figures to the run that the training has open in a tracker."""
+    def track(self, figures: Figures, /) -> None:  # noqa: B027  # only scripts have one
+        """Hand figures to the run that the training has open in W&B."""
 
     def type(self, text: str, /) -> None:  # noqa: B027  # most have no terminal
         """Type on the terminal of the user's command."""

@@ -1,6 +1,5 @@
-"""Export a recording to other programs: as CSV and JSON, JSON lines, Parquet, or to any sink."""
+"""Export a recording to other programs: as CSV and JSON, JSON lines, or to any sink."""
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from itertools import islice
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudash.errors import UsageError
-from gpudash.recording.csv_format import cells, columns, json_lines, objects
+from gpudash.recording.csv_format import cells, json_lines, objects
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.files import created
 from gpudash.recording.intervals import Interval
@@ -23,9 +22,11 @@ BATCH = 4096
 def export(source: Path, target: Path, *, force: bool = False) -> int:
     """Write the recording at `source`, a log or a CSV, in the format of `target`'s suffix.
 
-    Formats are `.csv` (with its JSON), `.jsonl` (an object a row) and `.parquet`. Returns the
-    number of invalid lines of the source, which are left out. Raises UsageError and RecordingError.
+    Formats are `.csv` (with its JSON) and `.jsonl` (an object a row). Returns the number of invalid
+    lines of the source, which are left out. Raises UsageError and RecordingError.
     """
+    if target.suffix == ".parquet":
+        raise UsageError("Parquet went: export to .csv, which DuckDB, polars and pandas read")
     if target.suffix not in FORMATS:
         raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(FORMATS)}")
     with closing(open_recording(source)) as reader:
@@ -67,26 +68,7 @@ def _to_json_lines(reader: LineReader, target: Path, force: bool) -> None:  # no
             output.append(json_lines(batch))
 
 
-def _to_parquet(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # …
-    try:
-        import pyarrow as pa  # noqa: PLC0415  # an extra, and slow to import
-        from pyarrow import parquet  # noqa: PLC0415  # …
-    except ImportError as error:
-        raise UsageError("Parquet needs pyarrow: pip install 'gpudash[parquet]'") from error
-    types = {"whole": pa.int64(), "text": pa.string(), "pairs": pa.string()}
-    held = [(name, types.get(str(of.csv), pa.float64())) for name, of in columns().items()]
-    schema = pa.schema(held)
-    rows = _rows(reader)
-    with (
-        created(target, force=force) as output,
-        os.fdopen(output.fd, "wb", closefd=False) as file,
-        parquet.ParquetWriter(file, schema) as writer,
-    ):
-        while batch := list(islice(rows, BATCH)):
-            writer.write_table(pa.Table.from_pylist(batch, schema))
-
-
-FORMATS = {".csv": _to_csv, ".jsonl": _to_json_lines, ".parquet": _to_parquet}
+FORMATS = {".csv": _to_csv, ".jsonl": _to_json_lines}
 
 
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:

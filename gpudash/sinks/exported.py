@@ -60,16 +60,12 @@ class Exported(NamedTuple):
     """What the metric is if it has no name: the label of other values, or `@` for their time."""
 
     @property
-    def openmetrics(self) -> str:
-        """The family's name in OpenMetrics, without a counter's `_total`."""
-        name = self.name.replace(".", "_")
-        word = self.unit.word
-        return name if not word or name.endswith(f"_{word}") else f"{name}_{word}"
-
-    @property
     def sample(self) -> str:
         """The name of its values in OpenMetrics."""
-        return f"{self.openmetrics}_total" if self.is_counter else self.openmetrics
+        name, word = self.name.replace(".", "_"), self.unit.word
+        if word and not name.endswith(f"_{word}"):
+            name = f"{name}_{word}"
+        return f"{name}_total" if self.is_counter else name
 
 
 def exported(name: str, metric: Metric | None) -> Exported:

@@ -6,25 +6,33 @@ Each reader has a thread of its own for some seconds at most, so one that hangs 
 import socket
 import socketserver
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import ThreadingHTTPServer
 from time import monotonic as now_s
 from typing import Any
 
 from gpudash.addresses import resolved, to_listen, why_not
-from gpudash.errors import RecordingError
+from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
-from gpudash.sinks.current import Current
-from gpudash.sinks.openmetrics import CLASSIC, OPENMETRICS, classic, openmetrics
+from gpudash.sinks.current import Current, Family
 from gpudash.sinks.sink import Sink
 from gpudash.views.time_breakdown import TimeBreakdown
 
-PATH = "/metrics"
+try:
+    from prometheus_client import CollectorRegistry, Metric, MetricsHandler
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise UsageError(
+        "--to prometheus needs prometheus-client: install gpudash[prometheus]"
+    ) from error
+
 PATIENCE_S = 5.0
-"""Seconds until a reader that sends or takes nothing is given up."""
+"""Seconds that a reader has in all, for its question and the answer."""
 MOST_READERS = 32
-"""Readers at once; another one is turned away."""
+"""Readers at once; where another one comes, the oldest gives way."""
 VALID = "[HOST:]PORT, as 9742; without a host, only this machine reaches it"
 
 
@@ -39,8 +47,7 @@ class Prometheus(Sink):
         address = to_listen(target, "--to prometheus:", VALID, least=1)
         self._current, self._lock = Current(origin), threading.Lock()
         try:
-            family, place = resolved(address)[0]
-            self._server = _Server(family, place, self._scraped)
+            self._server = _Server(*resolved(address)[0], _Current(self._families))
         except OSError as error:
             raise RecordingError(
                 f"cannot listen on {address}: {why_not(error).lower()}; valid: {VALID}"
@@ -60,61 +67,63 @@ class Prometheus(Sink):
         self._server.shutdown()
         self._server.server_close()
 
-    def _scraped(self, *, as_openmetrics: bool) -> str:
+    def _families(self) -> list[Family]:
         with self._lock:
-            families = self._current.families(now_s())
-        return openmetrics(families) if as_openmetrics else classic(families)
+            return self._current.families(now_s())
 
 
-class _Server(socketserver.ThreadingMixIn, HTTPServer):
-    daemon_threads = True
+class _Current(Collector):
+    """What is current, as the library's families."""
+
+    def __init__(self, families: Any) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        for of, points in self._families():
+            kind = "info" if of.text else "counter" if of.is_counter else "gauge"
+            name = of.name.replace(".", "_").removesuffix("_info")
+            family = Metric(name, of.help, kind, of.unit.word)
+            for labels, value, _ in points:
+                named = {label.replace(".", "_"): text for label, text in labels}
+                family.add_sample(of.sample, named, value)
+            yield family
+
+
+class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = MOST_READERS
 
-    def __init__(self, family: socket.AddressFamily, place: Any, scraped: Any) -> None:
+    def __init__(self, family: socket.AddressFamily, place: Any, current: Collector) -> None:
         self.address_family = family
-        self.scraped = scraped
-        self._free = threading.BoundedSemaphore(MOST_READERS)
-        super().__init__(place, _Scrape)
+        self._readers: dict[socket.socket, float] = {}  # since when, the oldest first
+        registry = CollectorRegistry()
+        registry.register(current)
+        super().__init__(place, MetricsHandler.factory(registry))
 
     def server_bind(self) -> None:
         """Bind without a look for the host's name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer on a thread of its own, unless there are too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Answer on a thread of its own."""
+        self._readers[request] = now_s()
+        self._let_go(len(self._readers) - MOST_READERS)
+        super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+    def service_actions(self) -> None:
+        """Let go of those that have had their time; called twice a second."""
+        oldest_s = now_s() - PATIENCE_S
+        self._let_go(sum(since_s < oldest_s for since_s in list(self._readers.values())))
+
+    def shutdown_request(self, request: Any) -> None:
+        """Note that a reader has gone."""
+        self._readers.pop(request, None)
+        super().shutdown_request(request)
+
+    def _let_go(self, count: int) -> None:
+        for reader in list(self._readers)[: max(count, 0)]:
+            with suppress(OSError):  # it has just gone
+                reader.shutdown(socket.SHUT_RDWR)  # its thread reads an end
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: it is a reader that has gone."""
-
-
-class _Scrape(BaseHTTPRequestHandler):
-    timeout = PATIENCE_S
-    server: _Server
-
-    def do_GET(self) -> None:
-        """Answer with the current values."""
-        if self.path.partition("?")[0] != PATH:
-            self.send_error(404, explain=f"gpudash serves {PATH}")
-            return
-        modern = "application/openmetrics-text" in self.headers.get("Accept", "")
-        body = self.server.scraped(as_openmetrics=modern).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", OPENMETRICS if modern else CLASSIC)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library's name
-        """Print nothing: the screen is the dashboard's."""

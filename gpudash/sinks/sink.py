@@ -81,15 +81,11 @@ SINKS = {
     "recording": "gpudash.sinks.recording:RecordingWriter",
     "csv": "gpudash.sinks.rows:CsvRows",
     "jsonl": "gpudash.sinks.rows:JsonRows",
-    "mlflow": "gpudash.sinks.tracker:OpenRun",
-    "openmetrics": "gpudash.sinks.history:History",
     "otlp": "gpudash.sinks.otlp:Otlp",
     "prometheus": "gpudash.sinks.prometheus:Prometheus",
     "tensorboard": "gpudash.sinks.tensorboard:Tensorboard",
-    "textfile": "gpudash.sinks.textfile:Textfile",
     "trace": "gpudash.sinks.trace:TraceFile",
-    "trackio": "gpudash.sinks.tracker:OpenRun",
-    "wandb": "gpudash.sinks.tracker:OpenRun",
+    "wandb": "gpudash.sinks.wandb:Wandb",
 }
 """Name → module and class, so that only what is used is imported."""
 

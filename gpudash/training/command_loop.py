@@ -40,8 +40,8 @@ from .rehearsing import Rehearsing
 from .replies import Replies
 from .switching import PlannedSwitch, Switching
 from .tracing import Profiling
-from .trackers import LAST_S, Trackers
 from .wall_clock import WallClock
+from .wandb_run import LAST_S, WandbRun
 
 GONE = "the dashboard is gone"
 
@@ -82,7 +82,7 @@ class CommandLoop:
         self._decisions = decisions = DecisionSteps(training, blocks)
         self._wall_clock = wall_clock = WallClock(training, reports, line.send)
         self._replies = replies = Replies(line.send, blocks)
-        self._trackers = Trackers(line.send)
+        self._wandb = WandbRun(line.send)
         self._profiling = Profiling(training, life, reports, history, replies)
         self._switching = Switching(training, life, blocks, decisions, wall_clock, replies)
         self._run = BlockRun(training, blocks, decisions, self._switching, wall_clock, replies)
@@ -120,10 +120,10 @@ class CommandLoop:
     def _receive(self) -> None:
         for told in self._line.read():
             if isinstance(told, Figures):
-                self._trackers.take(told)
+                self._wandb.take(told)
             else:
                 self._inbox.append(told)
-        self._trackers.look()
+        self._wandb.look()
 
     def rest(self) -> None:
         """Wait for the next command, at most until the next report is due."""
@@ -218,7 +218,7 @@ class CommandLoop:
         self._inbox.clear()
         self._paused = False
         self._wall_clock.abandon()
-        self._trackers.close(LAST_S)
+        self._wandb.close(LAST_S)
         self._training.slow(None)
         self._switching.waiting = None
         self._training.keep_calls(keep=False)
@@ -227,7 +227,7 @@ class CommandLoop:
     def _leave(self) -> None:
         """Undo what serves only the dashboard, because it has gone."""
         self._has_left = True
-        self._trackers.close()
+        self._wandb.close()
         self._history.stop(GONE)
         self._release_ranks(self._inbox, GONE)
         self._inbox.clear()

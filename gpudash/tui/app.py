@@ -29,7 +29,7 @@ from gpudash.tui.actions.profiles import ProfileActions
 from gpudash.tui.actions.run import RunActions
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
-from gpudash.tui.keys import ACTIVE, keys_of, name_of
+from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS
 from gpudash.tui.origins import origin_lines
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
@@ -77,9 +77,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         theme = look.theme or self._remembered.theme
         if theme in self.available_themes:
             self.theme = theme
-        keys = keys_of(look.keys, replay=player is not None)
-        if look.keys:
-            self.set_keymap({name_of(key): key.keys for key in keys})
+        keys = KEYS if player is None else REPLAY_KEYS
         if ascii_only:  # the ASCII of an arrow, such as v, would look like another key
             keys = tuple(msgspec.structs.replace(key, by_name=True) for key in keys)
         self._period_s = 1 / rate_hz

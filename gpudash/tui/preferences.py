@@ -1,6 +1,6 @@
 """What the user prefers: configured, or as in the last run, which is kept if there is a place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Literal, TypeAlias, get_args
@@ -28,8 +28,6 @@ class Appearance(msgspec.Struct, frozen=True, kw_only=True):
 
     theme: str | None = None
     pane: Tab | None = None
-    keys: Mapping[str, Sequence[str]] = {}
-    """Name of an action in `keymap` → its keys, in place of the usual ones."""
 
 
 def choices(setting: str) -> Sequence[str]:

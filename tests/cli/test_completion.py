@@ -63,7 +63,7 @@ def test_a_number_has_its_default_and_the_neighbours() -> None:
         (["ab", "jpeg"], ["jpeg_input"]),
         (["--steps", ""], []),
         (["run", "--to", ""], ["csv:", "jsonl:", "prometheus:"]),
-        (["export", "run.jsonl", "--to", ""], ["openmetrics:", "textfile:"]),
+        (["export", "run.jsonl", "--to", ""], ["otlp:", "tensorboard:"]),
         (["encdec", ""], []),
         (["--nonsense", "--set", "prec"], ["precision="]),
     ],

@@ -23,7 +23,7 @@ RIGHT = (
     "sweep encdec --vary pipelined=off,on --vary batch_size=4,8 --steps 10 --rounds 3",
     "sweep --preset masked_loss --device cpu --rounds 4 --markdown table.md",
     "replay run.csv --speed 2 --rate 4",
-    "export run.jsonl -o rows.parquet",
+    "export run.jsonl -o rows.jsonl",
     "list --json",
     "doctor --json",
     "completion bash",

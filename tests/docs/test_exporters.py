@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpudash.cli.options import DESTINATIONS
+from gpudash.cli.options import OF_A_SCRIPT
 from gpudash.metrics import METRICS
 from gpudash.sinks import exported
 from gpudash.sinks.exported import BESIDE
@@ -51,7 +51,7 @@ def test_dashboard_and_alerts_ask_for_what_is_exported_alone() -> None:
 def test_the_page_names_what_is_exported_and_every_destination() -> None:
     page = (GUIDE / "exporters.md").read_text(encoding="utf-8")
     assert set(NAME.findall(page)) - LABELS <= EXPORTED
-    for name in DESTINATIONS:
+    for name in OF_A_SCRIPT:
         assert f"`{name}:" in page or f"--to {name}" in page, name
 
 

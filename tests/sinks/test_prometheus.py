@@ -4,7 +4,6 @@ import socket
 import time
 from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPResponse
-from pathlib import Path
 
 import pytest
 from prometheus_client import Metric
@@ -14,11 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families as classic_o
 from gpudash.errors import RecordingError, UsageError
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.sinks import prometheus
-from gpudash.sinks.prometheus import MOST_READERS, Prometheus
+from gpudash.sinks.prometheus import MOST_READERS, PATIENCE_S, Prometheus
 from tests.lives import said
 from tests.scripted_run import started
-from tests.sinks.exporting import OF_GPU, answer, exported, h200, origin, recorded, row
-from tests.waiting import until
+from tests.sinks.exporting import OF_GPU, answer, origin, row
 
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
 
@@ -108,12 +106,6 @@ def test_old_values_are_no_present_ones(
     assert found["gpudash_steps_total"] == 10
 
 
-def test_other_paths_are_none(served: Prometheus, port: int) -> None:
-    response, text = scrape(port, "/")
-    assert response.status == 404
-    assert "/metrics" in text
-
-
 def test_readers_that_hang_block_no_other_and_not_the_training(
     served: Prometheus, port: int
 ) -> None:
@@ -125,22 +117,30 @@ def test_readers_that_hang_block_no_other_and_not_the_training(
         one.close()
 
 
-def test_readers_beyond_the_most_are_turned_away_until_others_have_gone(
+def test_where_readers_beyond_the_most_come_the_oldest_give_way(
     served: Prometheus, port: int
 ) -> None:
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST_READERS)]
-    more = socket.create_connection(("127.0.0.1", port), timeout=60)
-    assert more.recv(1) == b""
-    for one in silent:
+    """Also such as send a byte now and then: they would never be silent for long."""
+    slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST_READERS + 8)]
+    for one in slow:
+        one.sendall(b"G")
+    assert scrape(port)[0].status == 200
+    slow[0].settimeout(60)
+    assert slow[0].recv(1) == b""
+    for one in slow:
         one.close()
 
-    def answered() -> bool:
-        try:
-            return scrape(port)[0].status == 200
-        except OSError:
-            return False
 
-    until(answered)
+def test_a_reader_has_its_seconds_in_all_however_it_spends_them(
+    served: Prometheus, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = socket.create_connection(("127.0.0.1", port), timeout=60)
+    slow.sendall(b"GET /metr")
+    scrape(port)  # by now the slow one is known
+    later_s = time.monotonic() + PATIENCE_S
+    monkeypatch.setattr(prometheus, "now_s", lambda: later_s)
+    assert slow.recv(1) == b""
+    slow.close()
 
 
 def test_at_the_end_nobody_listens(port: int) -> None:
@@ -184,37 +184,3 @@ def test_many_gpus_are_told_apart_by_their_id(port: int) -> None:
     found = {one.labels["hw_id"]: one.value for one in families["hw_power_watts"].samples}
     assert found == {f"GPU-{n}": 300.0 for n in range(8)}
     sink.close(None)
-
-
-# ── files ───────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_textfile_of_a_recording_has_its_last_values(tmp_path: Path) -> None:
-    exported(recorded(tmp_path), f"textfile:{tmp_path / 'run.prom'}")
-    found = samples(classic_of((tmp_path / "run.prom").read_text()))
-    assert found["gpudash_steps_total"] == 20
-    assert "gpudash_training_info" in found
-
-
-def test_the_history_of_a_recording_has_each_value_with_its_time(tmp_path: Path) -> None:
-    exported(recorded(tmp_path), f"openmetrics:{tmp_path / 'run.om'}")
-    families = {one.name: one for one in openmetrics_of((tmp_path / "run.om").read_text())}
-    steps = [(one.timestamp, one.value) for one in families["gpudash_steps"].samples]
-    began_s = origin().began_utc.timestamp()
-    assert [(float(at_s) - began_s, value) for at_s, value in steps] == [
-        (0.5, 5),
-        (1.0, 10),
-        (1.5, 15),
-        (2.0, 20),
-    ]
-
-
-def test_a_training_on_an_h200_is_read_whole(tmp_path: Path) -> None:
-    log = h200(tmp_path)
-    exported(log, f"openmetrics:{tmp_path / 'run.om'}", f"textfile:{tmp_path / 'run.prom'}")
-    history = {one.name for one in openmetrics_of((tmp_path / "run.om").read_text())}
-    last = samples(classic_of((tmp_path / "run.prom").read_text()))
-    assert {"hw_energy_joules", "gpudash_pipe_tensor_active_ratio", "gpudash_steps"} <= history
-    assert last["gpudash_steps_total"] == 236
-    phases = sum(value for name, value in last.items() if name.startswith("gpudash_phase"))
-    assert phases == pytest.approx(last["gpudash_device_seconds_total"], rel=0.02)

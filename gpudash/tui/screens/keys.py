@@ -9,7 +9,7 @@ from textual.command import CommandList, CommandPalette
 from gpudash.format import plain
 from gpudash.offers import refusal
 from gpudash.tui.control import Control
-from gpudash.tui.keys import GROUPS, Key, name_of
+from gpudash.tui.keys import GROUPS, Key
 from gpudash.tui.lever_control import Way
 from gpudash.tui.screens.dialog import Dialog, framed, text
 
@@ -51,15 +51,14 @@ class Help(Dialog[None]):
         super().__init__(framed("gpudash · keys", *content, hint=hint, wide=True))
 
 
-def bindings(keys: Iterable[Key], *, named: bool = False) -> list[BindingType]:
-    """Return the bindings of these keys; the user's keymap can change `named` ones."""
+def bindings(keys: Iterable[Key]) -> list[BindingType]:
+    """Return the bindings of these keys."""
     return [
         Binding(
             key.keys,
             key.action if key.action.startswith("screen.") else f"app.{key.action}",
             key.help,
             show=False,
-            id=name_of(key) if named else None,
         )
         for key in keys
         if key.action != "leave_now"

@@ -43,7 +43,7 @@ class MainScreen(Contained, Screen[None]):
     """The main screen. It shows snapshots; the app's actions make requests to the run."""
 
     AUTO_FOCUS = "#levers"
-    BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS, named=True)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS)
 
     def __init__(self, control: Control) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ MARKER_REACH_S = 1.0
 class ReplayScreen(MainScreen):
     """The main screen, with a scrubber."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings(REPLAY_KEYS, named=True)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(REPLAY_KEYS)
 
     def __init__(self, control: Control, player: "Player") -> None:
         super().__init__(control)

@@ -1,19 +1,18 @@
-"""Hand each row's values to the run that the script has open in W&B, MLflow or Trackio.
+"""Hand each row's values to the run that the script has open in W&B.
 
-The training's process logs them, as its library knows the run: see `training/trackers.py`.
+The training's process logs them, as its library knows the run: see `training/wandb_run.py`.
 """
 
 from collections.abc import Callable
-from typing import cast
 
 from gpudash.errors import RecordingError
 from gpudash.protocol.answer import AnswerShown
-from gpudash.protocol.commands import Figures, Tracker
+from gpudash.protocol.commands import Figures
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Notice
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
-from gpudash.sinks.current import subjects, wall_s
+from gpudash.sinks.current import subjects
 from gpudash.sinks.sink import Sink
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -21,15 +20,14 @@ PREFIX = "gpudash/"
 """What all names begin with, so that none is the script's."""
 
 
-class OpenRun(Sink):
+class Wandb(Sink):
     """Sends the numbers of each row to the training, with what limits it."""
 
     every_step = False
 
-    def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
-        """`target` is the tracker."""
+    def __init__(self, _target: str, origin: Origin, /, *, force: bool = False) -> None:
+        """Take no target: the run is it."""
         del force
-        self._tracker = cast("Tracker", target)
         self._origin = origin
         self._texts: dict[str, str] = {}
         self._track: Callable[[Figures], None] | None = None
@@ -45,7 +43,7 @@ class OpenRun(Sink):
             if isinstance(item.body, AnswerShown):
                 found = item.body.answer
                 self._texts = {f"{PREFIX}limit": found.limit} if found is not None else {}
-            elif isinstance(item.body, Notice) and item.body.sink == self._tracker:
+            elif isinstance(item.body, Notice) and item.body.sink == "wandb":
                 self._hindered = item.body.text if item.body.hinders else ""
         elif self._track is not None:
             values = {
@@ -53,13 +51,7 @@ class OpenRun(Sink):
                 for subject in subjects(item, self._origin)
                 for metric, name, value in subject.numbers()
             }
-            at_s = wall_s(self._origin, item.ended_s)
-            step = max(item.step, 0)
-            self._track(
-                Figures(
-                    tracker=self._tracker, step=step, at_s=at_s, values=values, texts=self._texts
-                )
-            )
+            self._track(Figures(step=max(item.step, 0), values=values, texts=self._texts))
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
         """Say what was in the way to the last; the run is the script's to end."""

@@ -1,4 +1,4 @@
-"""What an open run of a tracker gets, and what is told where it gets nothing."""
+"""What an open run of W&B gets, and what is told where it gets nothing."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_a_row_is_handed_over_with_its_step_and_the_limit():
     sink.take(row(3))
     sink.close(None)
     (figures,) = handed
-    assert (figures.tracker, figures.step) == ("wandb", 20)
+    assert figures.step == 20
     assert figures.values["gpudash/GPU 0/power_w"] == 300.0
     assert figures.texts == {"gpudash/limit": "data"}
 
@@ -44,5 +44,5 @@ def test_a_run_that_was_opened_later_and_another_sinks_notices_are_no_failure():
     sink, _ = opened()
     sink.take(notice(WHY))
     sink.take(notice(THERE, hinders=False))
-    sink.take(notice(WHY, sink="mlflow"))
+    sink.take(notice(WHY, sink="other"))
     sink.close(None)

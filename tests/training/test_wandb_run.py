@@ -2,14 +2,14 @@
 
 import sys
 import threading
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from unittest.mock import Mock
 
 import pytest
 
 from gpudash.protocol.commands import Figures
 from gpudash.protocol.session import Notice
-from gpudash.training.trackers import MOST_WAITING, THREAD, Trackers
+from gpudash.training.wandb_run import MOST_WAITING, THREAD, WandbRun
 from tests.waiting import until
 
 
@@ -30,43 +30,9 @@ class Wandb(ModuleType):
             self.row = {}
 
 
-class Mlflow(ModuleType):
-    """As MLflow: a thread has its own active run."""
-
-    def __init__(self):
-        super().__init__("mlflow")
-        self.metrics, self.tags, self._of_thread = [], [], threading.local()
-        self.entities = SimpleNamespace(
-            Metric=lambda *values: values, RunTag=lambda *values: values
-        )
-        self._of_thread.run = SimpleNamespace(info=SimpleNamespace(run_id="run 7"))
-
-    def active_run(self):
-        return getattr(self._of_thread, "run", None)
-
-    def MlflowClient(self):  # noqa: N802
-        return self
-
-    def log_batch(self, run_id, metrics, tags):
-        self.metrics += [(run_id, *one) for one in metrics]
-        self.tags += tags
-
-
-class Trackio(ModuleType):
-    """As Trackio: a row without a step takes the next one, system metrics have times instead."""
-
-    def __init__(self):
-        super().__init__("trackio")
-        self.system = []
-        self.context_vars = SimpleNamespace(current_run=SimpleNamespace(get=lambda: self))
-
-    def log_system(self, values):
-        self.system.append(values)
-
-
-def logged(trackers):
+def logged(open_run):
     """Have all be logged that was taken."""
-    trackers.close()
+    open_run.close()
     until(lambda: THREAD not in {one.name for one in threading.enumerate()})
 
 
@@ -75,7 +41,7 @@ def tracking():
     made = []
 
     def track(say=pytest.fail):
-        made.append(Trackers(say))
+        made.append(WandbRun(say))
         return made[-1]
 
     yield track
@@ -104,7 +70,7 @@ def said():
 
 
 @pytest.fixture
-def trackers(tracking, said):
+def open_run(tracking, said):
     return tracking(said.append)
 
 
@@ -112,19 +78,17 @@ def fails(*_, **__):
     raise RuntimeError("the disk is full\nwith details")
 
 
-def figures(tracker, step=120):
+def figures(step=120):
     return Figures(
-        tracker=tracker,
         step=step,
-        at_s=1000.5,
         values={"gpudash/step/steps_per_s": 12.5},
         texts={"gpudash/limit": "data"},
     )
 
 
-def test_figures_join_the_row_that_the_script_logs_next_to_wandb(wandb, trackers, said):
+def test_figures_join_the_row_that_the_script_logs_next_to_wandb(wandb, open_run, said):
     wandb.log({"loss": 2.0})
-    trackers.take(figures("wandb"))
+    open_run.take(figures())
     until(lambda: wandb.row)
     assert wandb.rows == [{"loss": 2.0}]  # no row, and so no step, of its own
     wandb.log({"loss": 1.0})
@@ -134,104 +98,76 @@ def test_figures_join_the_row_that_the_script_logs_next_to_wandb(wandb, trackers
         ("gpudash/step", None, True),
         ("gpudash/*", "gpudash/step", False),
     ]
-    trackers.take(figures("wandb", step=130))
+    open_run.take(figures(step=130))
     until(lambda: wandb.row)
     assert wandb.row["gpudash/step"] == 130
     assert len(wandb.axes) == 2  # once a run
     wandb.run = None
-    trackers.take(figures("wandb"))
+    open_run.take(figures())
     assert said == []  # nothing of a run that the script has ended, either
 
 
-def test_mlflow_has_figures_at_their_own_step_and_time(opened, tracking):
-    mlflow = opened(Mlflow)
-    tracking().take(figures("mlflow"))
-    until(lambda: mlflow.tags)
-    assert mlflow.metrics == [("run 7", "gpudash/step/steps_per_s", 12.5, 1_000_500, 120)]
-    assert mlflow.tags == [("gpudash/limit", "data")]
-
-
 def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(
-    opened, trackers, said
+    opened, open_run, said
 ):
-    trackers.take(figures("wandb"))  # the script has not imported it
+    open_run.take(figures())  # the script has not imported it
     wandb = opened(Wandb)
     wandb.run = None
-    trackers.take(figures("wandb"))
+    open_run.take(figures())
     why = "W&B: the training has no run open; once it has, figures go there"
     assert said == [Notice(text=why, sink="wandb", hinders=True)]
     wandb.run = wandb
-    trackers.take(figures("wandb"))
+    open_run.take(figures())
     until(lambda: wandb.row)
     there = "W&B: the training has opened a run, and figures go there"
     assert said[1:] == [Notice(text=there, sink="wandb")]
 
 
 ASKED = [
-    ("the next figures", lambda trackers: trackers.take(figures("wandb"))),
-    ("a look", Trackers.look),
-    ("the end", lambda trackers: trackers.close(wait_s=60)),
+    ("the next figures", lambda open_run: open_run.take(figures())),
+    ("a look", WandbRun.look),
+    ("the end", lambda open_run: open_run.close(wait_s=60)),
 ]
 
 
 @pytest.mark.parametrize("ask", [ask for _, ask in ASKED], ids=[name for name, _ in ASKED])
-def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(ask, wandb, trackers, said):
+def test_what_a_library_raises_is_one_line_and_then_it_is_left_alone(ask, wandb, open_run, said):
     wandb.log = Mock(side_effect=fails)
-    trackers.take(figures("wandb"))
-    until(lambda: ask(trackers) or said)
+    open_run.take(figures())
+    until(lambda: ask(open_run) or said)
     why = "W&B takes no more figures of this run: RuntimeError: the disk is full"
     told = [Notice(text=why, sink="wandb", hinders=True)]
     asked = wandb.log.call_count
-    trackers.look()
-    trackers.take(figures("wandb"))
+    open_run.look()
+    open_run.take(figures())
     assert (said, wandb.log.call_count) == (told, asked)
 
 
 def test_nothing_is_told_of_a_row_that_was_on_its_way_as_the_script_ended_its_run(
-    wandb, trackers, said
+    wandb, open_run, said
 ):
     def end(*_, **__):
         wandb.run = None
         fails()
 
     wandb.log = end
-    trackers.take(figures("wandb"))
-    trackers.close(wait_s=60)
+    open_run.take(figures())
+    open_run.close(wait_s=60)
     assert said == []
 
 
-def test_the_run_after_one_that_takes_no_more_figures_has_them(wandb, trackers, said):
+def test_the_run_after_one_that_takes_no_more_figures_has_them(wandb, open_run, said):
     """As when a script ends its run while a row is on its way, and opens the next one."""
     first, second = Wandb(), Wandb()
     first.log, wandb.run = fails, first
-    until(lambda: trackers.take(figures("wandb")) or said)
+    until(lambda: open_run.take(figures()) or said)
     wandb.run = second
-    trackers.take(figures("wandb"))
+    open_run.take(figures())
     until(lambda: second.row)
     assert [one.hinders for one in said] == [True, False]
 
 
-def test_two_libraries_have_all_that_was_taken_and_their_charts_defined_once_each(
-    opened, wandb, trackers
-):
-    trackio = opened(Trackio)
-    for step in (1, 2):
-        trackers.take(figures("wandb", step))
-        trackers.take(figures("trackio", step))
-    logged(trackers)  # no thread is left once the dashboard has gone
-    assert [one["gpudash/step"] for one in (*trackio.system, wandb.row)] == [1, 2, 2]
-    assert len(wandb.axes) == 2
-
-
-def test_a_library_of_another_version_is_one_line(opened, trackers, said):
-    del opened(Trackio).context_vars
-    trackers.take(figures("trackio"))
-    trackers.take(figures("trackio"))
-    assert len(said) == 1
-    assert said[0].text.startswith("Trackio takes no figures: AttributeError: ")
-
-
-def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(wandb, trackers, said):
+def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(wandb, open_run, said):
     go_on, got = threading.Event(), []
 
     def hang(values, commit):
@@ -239,10 +175,10 @@ def test_a_library_that_hangs_holds_up_nothing_and_few_figures_wait(wandb, track
         go_on.wait()
 
     wandb.log = hang
-    trackers.take(figures("wandb"))
+    open_run.take(figures())
     until(lambda: got)
     for step in range(20):
-        trackers.take(figures("wandb", step))
+        open_run.take(figures(step))
     assert said == [Notice(text="W&B is slow: some figures are left out", sink="wandb")]
     go_on.set()
     until(lambda: len(got) == 1 + MOST_WAITING)
